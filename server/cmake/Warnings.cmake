@@ -1,0 +1,15 @@
+# One INTERFACE target carries the warnings and the sanitizers; every target of ours links it PRIVATE, nothing global.
+add_library(tunefarm_warnings INTERFACE)
+target_compile_options(tunefarm_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Wunused-result
+  $<$<BOOL:${TUNEFARM_WERROR}>:-Werror>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+if(TUNEFARM_SANITIZE)
+  # -O1: the sanitizer lanes must fit their time budget, and -O0 does not.
+  target_compile_options(tunefarm_warnings INTERFACE -fsanitize=${TUNEFARM_SANITIZE} -fno-omit-frame-pointer -O1)
+  target_link_options(tunefarm_warnings INTERFACE -fsanitize=${TUNEFARM_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ 12 reports these falsely once the sanitizers have rewritten the code.
+    target_compile_options(tunefarm_warnings INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict)
+  endif()
+endif()
