@@ -1,0 +1,87 @@
+#pragma once
+
+// Serial executors: where the project's state machines run. A component that owns an executor needs no lock for what
+// only its tasks touch.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/base/thread.h"
+
+namespace tunefarm {
+
+// Names one PostAfter. 0 is never issued, so it can stand for "no timer".
+using TimerId = uint64_t;
+
+// Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and
+// from a running task; none of them runs a task itself. An executor outlives the components that post to it, and a
+// task must own or outlast what it touches. Tasks must not throw.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual void Post(std::function<void()> task) = 0;
+
+  // Runs the task at or after now + delay (a negative delay counts as 0). Timers of one due time run in the order of
+  // the PostAfter calls; a due timer queues behind the tasks already posted.
+  virtual TimerId PostAfter(Duration delay, std::function<void()> task) = 0;
+
+  // True: the task has not started and never will. False: it ran, is running (also when called from within it), was
+  // cancelled before, or the id is unknown.
+  virtual bool Cancel(TimerId timer) = 0;
+
+  // The clock that timers follow. Never null.
+  virtual Clock* clock() = 0;
+};
+
+// An executor with a thread of its own. The clock must advance with real time (timers sleep for real); it must outlive
+// the executor.
+class ThreadExecutor : public Executor {
+ public:
+  ThreadExecutor(std::string_view name, Clock* clock);
+
+  // Stop(), then joins: what was posted before Stop has run by then. Must not be called from one of its own tasks.
+  ~ThreadExecutor() override;
+
+  // Closes the queue without waiting. Tasks posted before still run; timers not yet due, and everything posted
+  // afterwards (also by the tasks still running), are destroyed without running. May be called again.
+  void Stop() LOCKS_EXCLUDED(mutex_);
+
+  void Post(std::function<void()> task) override LOCKS_EXCLUDED(mutex_);
+  // After Stop it returns an id whose task never runs.
+  TimerId PostAfter(Duration delay, std::function<void()> task) override LOCKS_EXCLUDED(mutex_);
+  bool Cancel(TimerId timer) override LOCKS_EXCLUDED(mutex_);
+  Clock* clock() override { return clock_; }
+
+ private:
+  struct Task {
+    TimerId timer = 0;  // 0: posted without a timer.
+    std::function<void()> run;
+  };
+
+  void Run() LOCKS_EXCLUDED(mutex_);
+  // Blocks until there is a task to run. False: stopped and drained.
+  bool NextTask(Task* task) LOCKS_EXCLUDED(mutex_);
+
+  // Constant after construction.
+  Clock* const clock_;
+
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  TimerId last_timer_ GUARDED_BY(mutex_) = 0;
+  std::deque<Task> ready_ GUARDED_BY(mutex_);
+  // Ids grow, so the key orders timers of one due time by their PostAfter calls.
+  std::map<std::pair<MonotonicTime, TimerId>, std::function<void()>> timers_ GUARDED_BY(mutex_);
+
+  // Last: it starts after, and ends before, everything above.
+  Thread thread_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,60 @@
+#pragma once
+
+// Files on disk. Paths are plain byte strings; errors name the path. Free functions are thread-safe.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/unique_fd.h"
+
+namespace tunefarm {
+
+// The whole file. NotFound when missing, InvalidArgument for a directory, ResourceExhausted above `bytes_max` (nothing
+// beyond the limit is read, so it is safe on /proc and devices).
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
+
+// Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
+// mix. On OK the content is on disk. The directory must exist. On error the old file stands and no temporary is left.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
+
+// Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the
+// mode it has; AlreadyExists when something else has the name.
+absl::Status MakeDirectories(const std::string& path, mode_t mode = 0755);
+
+// Removes a file or a directory with all it holds. OK when missing. Never follows a symbolic link (a link is removed,
+// not its target) and never enters another file system (FailedPrecondition). More than 200 nested directories are
+// refused (OutOfRange). What was removed before an error stays removed.
+absl::Status RemoveTree(const std::string& path);
+
+// Bytes an unprivileged process can still write to the file system that holds `path`.
+absl::StatusOr<uint64_t> FreeBytes(const std::string& path);
+
+// True where file locks and mmap cannot be trusted: NFS, SMB/CIFS, AFS, Ceph, 9p, FUSE and the like.
+absl::StatusOr<bool> IsNetworkFileSystem(const std::string& path);
+
+// An exclusive lock held through an open file (flock): the kernel drops it when the process ends, however it ends. The
+// file stays behind; removing it would let two processes hold "the" lock. Move-only, not thread-safe. Children inherit
+// the lock only if they inherit the descriptor, which is close-on-exec.
+class FileLock {
+ public:
+  // Creates the file (mode 0600) if missing and writes this process's pid into it. Never waits: FailedPrecondition with
+  // reason LOCK_HELD, naming the holder's pid, when another process (or another FileLock) has it.
+  static absl::StatusOr<FileLock> TryLock(const std::string& path);
+
+  FileLock() = default;
+  bool held() const { return fd_.valid(); }
+  // Gives the lock up; nothing if not held. The destructor does the same.
+  void Unlock() { fd_.Reset(); }
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(static_cast<UniqueFd&&>(fd)) {}
+
+  UniqueFd fd_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,72 @@
+#pragma once
+
+// The project's only locks: std::mutex and std::condition_variable with clang's thread-safety annotations. (The
+// prebuilt absl::Mutex makes ThreadSanitizer report false races; std::mutex does not.)
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "server/base/thread_annotations.h"
+
+namespace tunefarm {
+
+// Not recursive. Locked and unlocked by the same thread; prefer MutexLock.
+class LOCKABLE Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void Lock() EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() UNLOCK_FUNCTION() { mutex_.unlock(); }
+  bool TryLock() EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+// Holds a mutex for a scope. The mutex must outlive it.
+class SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }
+  ~MutexLock() UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+// Waits may wake without a notification: always test the condition in a loop.
+class CondVar {
+ public:
+  CondVar() = default;
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
+  // Releases the mutex while waiting; holds it again on return.
+  void Wait(Mutex* mutex) EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+
+  // As Wait, for at most `timeout` of real time. False when the time ran out.
+  template <typename Rep, typename Period>
+  bool WaitFor(Mutex* mutex, std::chrono::duration<Rep, Period> timeout) EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    const bool notified = condition_.wait_for(lock, timeout) == std::cv_status::no_timeout;
+    lock.release();
+    return notified;
+  }
+
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace tunefarm

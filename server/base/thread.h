@@ -1,0 +1,59 @@
+#pragma once
+
+// The project's only thread, and the one-shot event to wait for one.
+
+#include <functional>
+#include <string_view>
+#include <thread>
+
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+
+namespace tunefarm {
+
+// A named thread that is joined when this is destroyed: make sure that its body ends first. An exception that leaves
+// the body aborts the process with a log line. Owned and joined by one thread, never by itself.
+class Thread {
+ public:
+  // No thread yet; Join() and the destructor do nothing.
+  Thread() = default;
+  // Starts at once. The kernel shows the first 15 bytes of the name. Aborts when the system has no thread left.
+  Thread(std::string_view name, std::function<void()> body);
+  ~Thread();
+  Thread(Thread&&) = default;
+  // Joins the thread held so far.
+  Thread& operator=(Thread&& other);
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  // Returns once the body has returned. May be called again.
+  void Join();
+
+  // True when called from the body of this thread.
+  bool IsCurrent() const { return thread_.get_id() == std::this_thread::get_id(); }
+
+ private:
+  std::thread thread_;
+};
+
+// Happens once. Thread-safe. Whoever waited may destroy it as soon as the wait has returned true.
+class Notification {
+ public:
+  Notification() = default;
+  Notification(const Notification&) = delete;
+  Notification& operator=(const Notification&) = delete;
+
+  // Must be called at most once (checked).
+  void Notify() LOCKS_EXCLUDED(mutex_);
+  bool HasBeenNotified() const LOCKS_EXCLUDED(mutex_);
+  void WaitForNotification() const LOCKS_EXCLUDED(mutex_);
+  // True when notified within `timeout` of real time.
+  bool WaitFor(Duration timeout) const LOCKS_EXCLUDED(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar condition_;
+  bool notified_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tunefarm
