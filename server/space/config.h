@@ -41,8 +41,8 @@ class Config {
   // identifies the Config, and that is what results are filed under.
   std::string ToText() const;
 
-  // Reads what ToText writes. With `types`, each value is read as the type of its name, and a name that `types` lacks is
-  // InvalidArgument; without, types are inferred (Value::Infer). InvalidArgument also for a missing '=', an empty or
+  // Reads what ToText writes. With `types`, each value is read as the type of its name, and a name that `types` lacks
+  // is InvalidArgument; without, types are inferred (Value::Infer). InvalidArgument also for a missing '=', an empty or
   // repeated name and a dangling escape; the message names the place. Text over 64 KiB is refused.
   static absl::StatusOr<Config> FromText(std::string_view text);
   static absl::StatusOr<Config> FromText(std::string_view text, const ValueTypeMap& types);

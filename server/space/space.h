@@ -28,7 +28,8 @@
 
 namespace tunefarm {
 
-// The most configs that Enumerate lists and the most Cartesian points that CountByRule counts exactly, unless told less.
+// The most configs that Enumerate lists and the most Cartesian points that CountByRule counts exactly, unless told
+// less.
 inline constexpr uint64_t kSpaceListMax = 10'000'000;
 inline constexpr int kSpaceParametersMax = 256;
 inline constexpr int kParameterValuesMax = 65'535;
@@ -90,10 +91,10 @@ struct RuleCount {
 };
 
 struct PruneReport {
-  bool exact = true;       // false: estimated from `samples` seeded uniform points of the Cartesian product
-  uint64_t samples = 0;    // 0 when exact
-  double cartesian = 0;    // points before any rule
-  double valid = 0;        // points that break no rule
+  bool exact = true;             // false: estimated from `samples` seeded uniform points of the Cartesian product
+  uint64_t samples = 0;          // 0 when exact
+  double cartesian = 0;          // points before any rule
+  double valid = 0;              // points that break no rule
   std::vector<RuleCount> rules;  // constraints, then device rules, in declared order
 
   // A line per rule, "≈" before estimates: what an error about an empty space or a CLI table says.
@@ -102,8 +103,8 @@ struct PruneReport {
 
 class Space {
  public:
-  // InvalidArgument for: a bad or repeated name, no values, a repeated value, a default that is not among the values, a rule
-  // that does not compile, any limit above. Does not search: an empty space is built without complaint.
+  // InvalidArgument for: a bad or repeated name, no values, a repeated value, a default that is not among the values, a
+  // rule that does not compile, any limit above. Does not search: an empty space is built without complaint.
   static absl::StatusOr<Space> Build(SpaceDefinition definition, const SpaceOptions& options = {});
 
   const std::vector<Parameter>& parameters() const;
@@ -116,34 +117,34 @@ class Space {
   double CartesianSize() const;
   std::string CartesianText() const;
 
-  // The exact number of valid configs. ResourceExhausted when there are more than `limit`, or when finding out takes more
-  // than SpaceOptions::nodes_max steps.
+  // The exact number of valid configs. ResourceExhausted when there are more than `limit`, or when finding out takes
+  // more than SpaceOptions::nodes_max steps.
   absl::StatusOr<uint64_t> CountValid(uint64_t limit = UINT64_MAX) const;
 
   // All valid configs in order; memory is two bytes per parameter and config. ResourceExhausted as for CountValid.
   // An empty space is an empty table; ExplainEmpty says why it is empty.
   absl::StatusOr<ConfigTable> Enumerate(uint64_t limit = kSpaceListMax) const;
 
-  // One valid config's value indices, uniformly distributed over the space, drawn from `random`; without listing the space.
-  // Exactly uniform: from lists or exact counts of each independent group of parameters, or else by rejection from the
-  // Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to be hit by
-  // rejection and too many to count. The first call does the counting; it costs what CountValid costs.
+  // One valid config's value indices, uniformly distributed over the space, drawn from `random`; without listing the
+  // space. Exactly uniform: from lists or exact counts of each independent group of parameters, or else by rejection
+  // from the Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to
+  // be hit by rejection and too many to count. The first call does the counting; it costs what CountValid costs.
   absl::StatusOr<std::vector<uint16_t>> SampleUniform(PhiloxStream& random) const;
 
-  // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points drawn
-  // with a fixed seed.
+  // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points
+  // drawn with a fixed seed.
   absl::StatusOr<PruneReport> CountByRule(uint64_t exact_max = kSpaceListMax) const;
 
   // For a space that was found empty: one sentence with what each rule killed, and the rules.
   std::string ExplainEmpty() const;
 
-  // OK when `config` gives every parameter one of its values, no other name, and no rule rejects it. InvalidArgument with
-  // what is wrong otherwise (the first broken rule in declared order, with its reason).
+  // OK when `config` gives every parameter one of its values, no other name, and no rule rejects it. InvalidArgument
+  // with what is wrong otherwise (the first broken rule in declared order, with its reason).
   absl::Status Check(const Config& config) const;
   bool Contains(const Config& config) const { return Check(config).ok(); }
 
-  // Value indices to a Config and back. `indices` has one entry per parameter, each in range. IndicesOf checks names and
-  // values like Check, but no rules.
+  // Value indices to a Config and back. `indices` has one entry per parameter, each in range. IndicesOf checks names
+  // and values like Check, but no rules.
   Config MakeConfig(std::span<const uint16_t> indices) const;
   Config ConfigAt(const ConfigTable& table, uint64_t row) const { return MakeConfig(table.Row(row)); }
   absl::StatusOr<std::vector<uint16_t>> IndicesOf(const Config& config) const;

@@ -1,8 +1,9 @@
 // A Value is one parameter value, dim, flag or constant: a bool, a 64-bit integer, a double or a string.
 //
-// Values are immutable once made and have no shared state: any thread may use a const Value. Equality is identity of type
-// and value (1, 1.0 and true are three different values, NaN equals NaN, 0.0 differs from -0.0), so that equal values are
-// exactly those of one type with the same text. Comparisons with Python's meaning are the expression language's business.
+// Values are immutable once made and have no shared state: any thread may use a const Value. Equality is identity of
+// type and value (1, 1.0 and true are three different values, NaN equals NaN, 0.0 differs from -0.0), so that equal
+// values are exactly those of one type with the same text. Comparisons with Python's meaning are the expression
+// language's business.
 #pragma once
 
 #include <concepts>
@@ -27,13 +28,13 @@ class Value {
   template <std::same_as<bool> T>
   Value(T value) : data_(value) {}  // NOLINT(google-explicit-constructor)
   template <std::integral T>
-    requires(!std::same_as<T, bool> && (std::signed_integral<T> || sizeof(T) < sizeof(int64_t)))
-  Value(T value) : data_(static_cast<int64_t>(value)) {}  // NOLINT(google-explicit-constructor)
+  requires(!std::same_as<T, bool> && (std::signed_integral<T> || sizeof(T) < sizeof(int64_t))) Value(T value)
+      : data_(static_cast<int64_t>(value)) {}  // NOLINT(google-explicit-constructor)
   template <std::floating_point T>
-  Value(T value) : data_(static_cast<double>(value)) {}            // NOLINT(google-explicit-constructor)
-  Value(std::string value) : data_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  Value(std::string_view value) : data_(std::string(value)) {}     // NOLINT(google-explicit-constructor)
-  Value(const char* value) : data_(std::string(value)) {}          // NOLINT(google-explicit-constructor)
+  Value(T value) : data_(static_cast<double>(value)) {}         // NOLINT(google-explicit-constructor)
+  Value(std::string value) : data_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Value(std::string_view value) : data_(std::string(value)) {}  // NOLINT(google-explicit-constructor)
+  Value(const char* value) : data_(std::string(value)) {}       // NOLINT(google-explicit-constructor)
 
   ValueType type() const { return static_cast<ValueType>(data_.index()); }
   bool is_bool() const { return type() == ValueType::kBool; }
