@@ -1,0 +1,189 @@
+// KernelPlan: a kernel definition, checked and compiled once into the one immutable form that everybody uses: the daemon to
+// build spaces, the agent to prune, the workers to compile, launch and verify.
+//
+// Pure: no files, no threads, no devices. Threads: a plan never changes; const use from any thread; shared by shared_ptr.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/device/device_class.h"
+#include "server/space/config.h"
+#include "server/space/space.h"
+#include "tunefarm/v1/kernel.pb.h"
+#include "tunefarm/v1/problem.pb.h"
+
+namespace tunefarm {
+
+// A problem with defaults filled in and every value checked.
+struct ResolvedProblem {
+  Config dims;                         // every dim of the kernel, flags too
+  std::vector<uint64_t> input_seeds;   // at least one
+  Config pinned;                       // parameters held at one value
+  std::string key;                     // canonical text; what results are filed under
+
+  tunefarm::v1::Problem ToProto() const;
+};
+
+// What `kernel.*` names in launch expressions mean; known only in the worker after load, per entry.
+struct LoadedEntry {
+  int64_t max_active_blocks = 0;
+  int64_t registers = 0;
+  int64_t static_shared_bytes = 0;
+};
+
+size_t SizeOf(tunefarm::v1::DataType type);                              // bytes of an element
+std::string_view NameOf(tunefarm::v1::DataType type);                    // "f32"
+std::optional<tunefarm::v1::DataType> DataTypeNamed(std::string_view name);
+
+// A buffer of a problem and config.
+struct BufferPlan {
+  std::string name;
+  tunefarm::v1::DataType type;
+  int64_t length = 0;  // elements
+  int64_t bytes() const { return length * static_cast<int64_t>(SizeOf(type)); }
+  tunefarm::v1::Access access;
+  tunefarm::v1::Init init;         // never UNSPECIFIED
+  tunefarm::v1::Restore restore;   // never UNSPECIFIED
+  tunefarm::v1::Fill fill;         // kind always set for IN, INOUT and init FILL
+  bool is_constant_symbol = false; // then `symbol` names the __constant__ variable
+  std::string symbol;
+};
+
+// A scalar argument's value as bytes, ready to be passed.
+struct ScalarPlan {
+  tunefarm::v1::DataType type;
+  std::array<std::byte, 8> bytes{};
+};
+
+struct TensorMapPlan {
+  std::string buffer;
+  tunefarm::v1::DataType type;
+  std::vector<uint64_t> dims;          // innermost first
+  std::vector<uint64_t> byte_strides;  // rank - 1
+  std::vector<uint32_t> box;
+  std::vector<uint32_t> element_strides;
+  std::string swizzle, interleave, l2_promotion;  // "none", "128B", ...
+  bool oob_fill_nan = false;
+  int64_t base_offset_bytes = 0;
+};
+
+// One step with every expression evaluated.
+struct StepPlan {
+  enum class Kind { kKernel, kMemset, kLibraryOp };
+  Kind kind = Kind::kKernel;
+  std::string name;
+  bool timed = true;
+  // kKernel
+  std::string entry;
+  std::array<int64_t, 3> grid{1, 1, 1};
+  std::array<int64_t, 3> block{1, 1, 1};
+  std::optional<std::array<int64_t, 3>> cluster;
+  int64_t dynamic_shared_bytes = 0;
+  std::vector<std::string> arguments;
+  tunefarm::v1::LaunchAttributes attributes;
+  std::map<std::string, ScalarPlan> scalars;          // of `arguments`
+  std::map<std::string, TensorMapPlan> tensor_maps;   // of `arguments`
+  // kMemset
+  std::string memset_buffer;
+  uint8_t memset_byte = 0;
+  // kLibraryOp
+  tunefarm::v1::LibraryOp library_op;
+  int64_t m = 0, n = 0, k = 0;
+};
+
+struct TolerancePlan {
+  double atol = 1e-5, rtol = 1e-5, max_mismatch_fraction = 0, catastrophic_bound = 0, row_norm_bound = 0;
+  int64_t row_length = 0;
+};
+
+// Which step list of the definition is meant.
+enum class Sequence { kLaunches, kPreparePerProblem, kPreparePerConfig, kReference, kBaseline };
+
+class KernelPlan {
+ public:
+  // Checks everything that can be checked without a problem. InvalidArgument with the field path ("launches[0].kernel.grid[1]")
+  // and, for expressions, the column and a caret; reason UPPER_SNAKE (WithReason). Sources must carry their content.
+  static absl::StatusOr<std::shared_ptr<const KernelPlan>> Compile(const tunefarm::v1::Kernel& kernel);
+
+  // The definition, canonical: defaults written out, output-only fields set.
+  const tunefarm::v1::Kernel& kernel() const;
+  const std::string& kernel_id() const;        // hex
+  const std::string& program_digest() const;   // hex
+  const std::string& display_name() const;
+  tunefarm::v1::Language language() const;
+  DeviceKind device_kind() const;
+
+  // Fills in defaults and checks names, types, ranges and pins. InvalidArgument with "did you mean".
+  absl::StatusOr<ResolvedProblem> ResolveProblem(const tunefarm::v1::Problem& problem) const;
+
+  // Constraints, then the device's limits (threads, shared memory, grid, registers if declared) as device rules.
+  absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const;
+
+  // Declared defaults with pins applied; it need not satisfy the constraints.
+  Config DefaultConfig(const ResolvedProblem& problem) const;
+
+  // A config from outside, checked for names, types and domain (not for constraints).
+  absl::StatusOr<Config> ParseConfig(const tunefarm::v1::Config& config) const;
+  tunefarm::v1::Config ToProto(const Config& config) const;
+  // From Config::ToText.
+  absl::StatusOr<Config> ConfigFromText(std::string_view text) const;
+
+  // The macros that are baked into the binary, sorted by name: COMPILE-bound dims, parameters and derived values. Two configs
+  // with equal constants share one binary.
+  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Constants(const ResolvedProblem& problem,
+                                                                            const Config& config,
+                                                                            const DeviceClass& device) const;
+
+  // Buffers and constant symbols, in declared order.
+  absl::StatusOr<std::vector<BufferPlan>> Buffers(const ResolvedProblem& problem, const Config& config,
+                                                  const DeviceClass& device) const;
+  // Device memory that the problem needs with the given config: buffers, their reference copies and guard zones, in bytes.
+  absl::StatusOr<int64_t> FootprintBytes(const ResolvedProblem& problem, const Config& config,
+                                         const DeviceClass& device) const;
+
+  // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that use
+  // kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
+  absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
+                                              const DeviceClass& device,
+                                              const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
+  // Entries that any step of a sequence names (for the compiler's name expressions), also those whose `when` is false.
+  std::vector<std::string> Entries(Sequence sequence) const;
+  bool HasSequence(Sequence sequence) const;
+
+  // The first device limit that the config's launches break, in one sentence; empty if none. Launches that depend on
+  // kernel.* are checked as far as they can be.
+  absl::StatusOr<std::string> FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
+                                                     const DeviceClass& device) const;
+
+  TolerancePlan Tolerance(const ResolvedProblem& problem) const;
+  // Work of one launch sequence with the given config; 0 if not declared.
+  double Flops(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const;
+  double Bytes(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const;
+
+ private:
+  struct Impl;
+  explicit KernelPlan(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax. Sources keep only their paths.
+absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
+
+// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...".
+// `read_source` gives a source's bytes by its relative path.
+absl::StatusOr<tunefarm::v1::Kernel> LoadKernelText(
+    std::string_view text, std::string_view file_name,
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source);
+
+}  // namespace tunefarm

@@ -1,0 +1,102 @@
+// Evaluator: compiles and runs configs in worker processes that may crash, hang or lie, and always answers with an Outcome.
+// The seam between deciding (agent) and doing (processes); tests put a scripted one in its place.
+//
+// Threads: all methods may be called from any thread and return at once. Callbacks come on the evaluator's own thread, one at
+// a time, exactly once per call (also after Cancel, with LOST), and must not block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/definition/kernel_plan.h"
+#include "server/device/device_class.h"
+#include "server/space/config.h"
+#include "tunefarm/v1/device.pb.h"
+#include "tunefarm/v1/measurement.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+// A compiled binary. Immutable, shared.
+struct Artifact {
+  std::string bytes;                                 // cubin or shared object
+  std::map<std::string, std::string> lowered_names;  // entry as the definition writes it, to the symbol in the binary
+};
+
+struct CompileRequest {
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  DeviceClass device_class;
+  Config config;
+};
+struct CompileResult {
+  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;  // OK, COMPILE_*, PRUNED, OUT_OF_MEMORY, SANDBOX_VIOLATION, LOST
+  std::string message;  // one sentence
+  std::string log;      // at most 64 KiB
+  std::shared_ptr<const Artifact> artifact;  // only with OK
+  tunefarm::v1::ResourceUse resources;
+  double compile_ms = 0;
+  bool from_cache = false;
+};
+
+struct RunRequest {
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  std::string device_uuid;
+  DeviceClass device_class;
+  Config config;
+  std::shared_ptr<const Artifact> artifact;            // null for a baseline that needs none
+  std::shared_ptr<const Artifact> reference_artifact;  // binary of the default config, for reference and prepare steps
+  tunefarm::v1::MeasurementPolicy policy;
+  uint64_t input_seed = 1;
+  bool baseline = false;
+  bool verify_only = false;
+  bool keep_samples = false;
+};
+struct RunResult {
+  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;
+  tunefarm::v1::Phase phase = tunefarm::v1::PHASE_UNSPECIFIED;
+  std::string message;
+  std::string log;  // the worker's stderr, for failures
+  tunefarm::v1::Measurement measurement;
+  tunefarm::v1::Verification verification;
+  tunefarm::v1::ResourceUse resources;
+  double run_ms = 0;
+};
+
+// Longest times of the phases, in milliseconds. The clock of a phase starts when the worker announces it.
+struct PhaseDeadlines {
+  int start_ms = 30'000;        // process start to Hello (a context may have to be made)
+  int prepare_ms = 120'000;     // inputs and reference
+  int compile_ms = 60'000;
+  int load_ms = 10'000;
+  int first_launch_ms = 10'000;
+  int verify_ms = 30'000;
+  int measure_grace_ms = 10'000;  // on top of the policy's time budget
+};
+
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+
+  using Id = uint64_t;
+  virtual Id Compile(CompileRequest request, std::function<void(CompileResult)> done) = 0;
+  virtual Id Run(RunRequest request, std::function<void(RunResult)> done) = 0;
+  // Kills the work if it has begun. Its callback comes with LOST, or with its result if that was faster. Unknown ids are ignored.
+  virtual void Cancel(Id id) = 0;
+
+  // How many compiles run at once, and so how far ahead it pays to ask.
+  virtual int compile_slots() const = 0;
+};
+
+// What the probe workers found. Blocking; used once at start and by `devices`.
+struct ProbeResult {
+  std::vector<tunefarm::v1::Device> devices;
+  std::vector<std::string> notes;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,298 @@
+// Store: everything durable, cut by use case so that another database can stand behind it and pass the same conformance
+// suite (tests/store). Definitions, problems, policies and trial details are opaque bytes here.
+//
+// Threads: all methods may be called from any thread. Writes block until they are durable (group commit); reads do not
+// wait for writes. Errors: NotFound, AlreadyExists and FailedPrecondition as documented; Unavailable when the database cannot
+// be written (disk full, read-only): nothing was changed and the call may be repeated; DataLoss when it is damaged.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tunefarm {
+
+struct KernelRow {
+  std::string kernel_id;       // hex
+  std::string program_digest;  // hex
+  std::string display_name;
+  std::string definition;      // opaque
+  int64_t created_at_ms = 0;
+};
+
+struct DeviceClassRow {
+  std::string class_id;
+  std::string display_name;
+  std::string properties;  // opaque
+};
+
+struct DeviceRow {
+  std::string uuid;
+  std::string class_id;
+  std::string properties;  // opaque
+  int64_t seen_at_ms = 0;
+};
+
+enum class JobState { kQueued = 1, kRunning, kPaused, kCancelling, kSucceeded, kFailed, kCancelled };
+inline bool IsTerminal(JobState s) {
+  return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
+}
+enum class StudyState { kSearching = 1, kFinals, kEnded };
+enum class UnitState { kReady = 1, kClaimed, kDone, kTold, kPoisoned };
+enum class UnitKind { kSearch = 1, kBaseline, kFinals };
+
+struct StudyRow {
+  int64_t study_id = 0;      // set by the store
+  int number = 0;            // 1.. within the job
+  std::string problem_key;
+  std::string problem;       // opaque
+  std::string class_id;
+  std::string device_uuid;   // the device that runs it; may be empty: any device of the class
+  std::string space_summary; // opaque
+  StudyState state = StudyState::kSearching;
+  int64_t next_ordinal = 0;
+};
+
+struct JobRow {
+  int64_t job_id = 0;  // set by the store
+  std::string uid;
+  std::string kernel_id;
+  std::string spec;  // opaque: the request as accepted
+  JobState state = JobState::kQueued;
+  int priority = 0;
+  std::string error;
+  int64_t created_at_ms = 0, started_at_ms = 0, ended_at_ms = 0;  // 0: not yet
+  std::vector<StudyRow> studies;
+};
+
+struct SubmitRequest {
+  JobRow job;                 // with studies
+  std::optional<KernelRow> kernel;  // stored in the same transaction if new
+  std::string request_id;     // empty: none
+  std::string body_digest;    // of the request, to tell a retry from a reuse
+  int64_t now_ms = 0;
+};
+struct SubmitResult {
+  int64_t job_id = 0;
+  bool was_duplicate = false;  // the request_id was seen before with the same body: job_id is that job
+};
+
+// 1 to 64 trials handed out together.
+struct UnitRow {
+  int64_t unit_id = 0;  // set by the store
+  int64_t study_id = 0;
+  UnitKind kind = UnitKind::kSearch;
+  UnitState state = UnitState::kReady;
+  int64_t first_ordinal = 0;
+  int trial_count = 0;
+  int rounds = 0;       // interleaved rounds; 0: one after another
+  std::string payload;  // opaque: the trials
+  int64_t token = 0;    // grows with every claim
+  int attempt = 0;      // number of claims
+};
+
+struct ClaimRequest {
+  std::string agent_id;
+  int64_t epoch = 0;
+  std::string device_uuid;
+  std::string class_id;
+  int units_max = 1;
+  int64_t now_ms = 0;
+};
+struct ClaimedUnit {
+  UnitRow unit;
+  int64_t job_id = 0;
+  std::string kernel_id;
+  std::string problem;                  // opaque
+  std::string job_spec;                 // opaque
+  std::vector<int64_t> present_ordinals;  // trials of the unit that are already stored
+};
+
+// Values are those of tunefarm.v1.Outcome and TrialPurpose; the store knows only which ones are final.
+struct TrialRow {
+  int64_t study_id = 0;
+  int64_t ordinal = 0;
+  int attempt = 1;
+  int outcome = 0;
+  int purpose = 1;
+  std::string config;          // canonical text
+  double median_ns = 0;        // 0: none
+  std::string device_uuid;
+  std::string detail;          // opaque: the whole trial without log and samples
+  std::string log;             // at most 64 KiB
+  std::string samples;         // opaque; winners, finalists and failures only
+  int64_t ended_at_ms = 0;
+};
+
+struct ReportRequest {
+  std::string agent_id;
+  int64_t epoch = 0;
+  int64_t unit_id = 0;
+  int64_t token = 0;
+  std::vector<TrialRow> trials;
+  bool unit_done = false;
+  int64_t now_ms = 0;
+};
+enum class ReportVerdict { kAccepted, kStale };
+
+// One step of a study's driver, in one transaction.
+struct DriveStep {
+  int64_t study_id = 0;
+  std::vector<int64_t> told_unit_ids;  // DONE units whose results the strategy has been told, in this order
+  std::vector<UnitRow> new_units;      // proposals, durable before they run
+  std::optional<StudyState> state;
+  int64_t next_ordinal = 0;
+  int64_t now_ms = 0;
+};
+struct DriveResult {
+  std::vector<int64_t> unit_ids;  // of new_units, in order
+};
+
+// The decision log of a study, in order: rebuilding a strategy replays it.
+struct StudyEvent {
+  enum class Kind { kPropose = 1, kTell = 2 };
+  int64_t sequence = 0;
+  Kind kind = Kind::kPropose;
+  int64_t unit_id = 0;
+};
+struct StudyHistory {
+  std::vector<StudyEvent> events;
+  std::vector<UnitRow> units;    // all, by unit_id
+  std::vector<TrialRow> trials;  // all, by ordinal; log and samples left out
+};
+
+struct BestRow {
+  std::string kernel_name, kernel_id, program_digest, problem_key, class_id;
+  std::string config;   // canonical text
+  std::string detail;   // opaque
+  double median_ns = 0;
+  int64_t job_id = 0, study_id = 0, ordinal = 0;
+  int64_t revision = 0;  // set by the store
+  int64_t promoted_at_ms = 0;
+};
+
+// Configs that crash or hang, by what makes them do it.
+struct PoisonRow {
+  std::string program_digest, config, problem_key, class_id, toolkit;
+  int outcome = 0;
+  int crashes = 1;
+};
+
+struct PageRequest {
+  int page_size = 50;
+  std::string page_token;  // opaque; InvalidArgument if it is not one of ours for the same query
+};
+template <typename Row>
+struct Page {
+  std::vector<Row> rows;
+  std::string next_page_token;
+};
+
+struct TrialQuery {
+  int64_t job_id = 0;
+  int study_number = 0;  // 0: all
+  bool order_by_time = false;
+  std::vector<int> outcomes;  // empty: all
+  int purpose = 0;            // 0: all
+  PageRequest page;
+};
+struct OutcomeCountRow {
+  int64_t study_id = 0;
+  int purpose = 0;
+  int outcome = 0;
+  int64_t count = 0;
+};
+
+struct StoreStatus {
+  int schema_version = 0;
+  int64_t database_bytes = 0;
+  int64_t active_jobs = 0;
+  int64_t stored_trials = 0;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // --- submit ---
+  // Stores job, studies, kernel and request_id in one transaction. InvalidArgument (reason REQUEST_ID_REUSED) if the
+  // request_id was used with another body.
+  virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
+  // Idempotent.
+  virtual absl::Status PutKernel(const KernelRow& kernel) = 0;
+  virtual absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) = 0;
+  // The newest of that name.
+  virtual absl::StatusOr<KernelRow> FindKernel(std::string_view display_name) = 0;
+  virtual absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) = 0;  // newest first
+  virtual absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) = 0;
+  virtual absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() = 0;
+
+  // --- claim and report (agents) ---
+  // A fresh epoch for a new agent process.
+  virtual absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) = 0;
+  // Hands out READY units of the device's class, of jobs QUEUED or RUNNING, by job priority then claim order; a QUEUED job
+  // becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
+  virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) = 0;
+  // Stores trials (an ordinal already present is left as it is) if token and epoch are current, checked in the same
+  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored.
+  virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
+  // Returns an agent's units to READY, behind a new claim order, and ends its epoch.
+  virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
+  // The same for all agents but those named: what a restarted daemon does first. Returns how many units were returned.
+  virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
+
+  // --- drive ---
+  virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
+  virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) = 0;
+  // DONE units of a study with their trials, in the order in which they became DONE.
+  virtual absl::StatusOr<DriveResult> Drive(const DriveStep& step) = 0;
+  // FailedPrecondition if the job's state is not one of `from`. Ending a job ends its studies and removes READY units.
+  virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
+                                   std::string_view error, int64_t now_ms) = 0;
+
+  // --- look up ---
+  virtual absl::StatusOr<std::vector<BestRow>> LoadBests() = 0;
+  // Replaces the best under the row's keys; answers the new catalog revision, which grows by one per promotion.
+  virtual absl::StatusOr<int64_t> PromoteBest(const BestRow& best) = 0;
+  virtual absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
+                                                          std::string_view class_id) = 0;
+
+  // --- poison ---
+  // Counts one more crash.
+  virtual absl::Status RecordPoison(const PoisonRow& row) = 0;
+  virtual absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest, std::string_view class_id) = 0;
+
+  // --- read ---
+  virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
+  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) = 0;
+  virtual absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) = 0;  // log and samples left out
+  virtual absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) = 0;
+  virtual absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) = 0;
+  // FailedPrecondition unless the job is terminal. Bests stay.
+  virtual absl::Status DeleteJob(int64_t job_id) = 0;
+
+  // --- keep ---
+  virtual absl::StatusOr<StoreStatus> Status() = 0;
+  // A consistent copy, checked; the path must not exist.
+  virtual absl::Status Backup(const std::string& path) = 0;
+  // Small settings that outlive the daemon (the host device's id).
+  virtual absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) = 0;
+};
+
+struct SqliteOptions {
+  std::string path;         // the database file; its directory exists
+  std::string backup_directory;  // where a copy goes before migrating
+};
+
+// Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.
+// FailedPrecondition: a newer schema than this program knows, a network file system, or not our file. Unavailable: cannot be
+// opened or written. One process per database: the caller holds the data directory's lock.
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const SqliteOptions& options);
+
+}  // namespace tunefarm
