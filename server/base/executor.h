@@ -19,6 +19,9 @@ namespace tunefarm {
 // Names one PostAfter. 0 is never issued, so it can stand for "no timer".
 using TimerId = uint64_t;
 
+// Longer delays count as this one: a due time must fit the clock's time line.
+inline constexpr Duration kTimerDelayMax = std::chrono::hours(24 * 365 * 100);
+
 // Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and
 // from a running task; none of them runs a task itself. An executor outlives the components that post to it, and a
 // task must own or outlast what it touches. Tasks must not throw.

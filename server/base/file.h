@@ -20,6 +20,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
 
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
 // mix. On OK the content is on disk. The directory must exist. On error the old file stands and no temporary is left.
+// The file has exactly `mode`, whatever the umask.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
 
 // Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the
@@ -36,6 +37,11 @@ absl::StatusOr<uint64_t> FreeBytes(const std::string& path);
 
 // True where file locks and mmap cannot be trusted: NFS, SMB/CIFS, AFS, Ceph, 9p, FUSE and the like.
 absl::StatusOr<bool> IsNetworkFileSystem(const std::string& path);
+
+namespace internal {
+// Of a file system's magic number (statfs f_type).
+bool IsNetworkFileSystemType(uint32_t type);
+}  // namespace internal
 
 // An exclusive lock held through an open file (flock): the kernel drops it when the process ends, however it ends. The
 // file stays behind; removing it would let two processes hold "the" lock. Move-only, not thread-safe. Children inherit

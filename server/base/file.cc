@@ -1,0 +1,147 @@
+#include "server/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <iterator>
+
+#include "server/base/random.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = write(fd, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return ErrnoStatus(errno, "cannot write {}", path);
+    bytes.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open directory {}", path);
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot flush directory {}", path);
+  return absl::OkStatus();
+}
+
+absl::Status WriteNewFile(const std::string& path, std::string_view bytes, mode_t mode) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0700));
+  if (!fd) return ErrnoStatus(errno, "cannot create {}", path);
+  RETURN_IF_ERROR(WriteAll(fd.get(), bytes, path));
+  // Only now: nobody else may read the file before it is whole.
+  if (fchmod(fd.get(), mode) != 0) return ErrnoStatus(errno, "cannot set the mode of {}", path);
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot flush {}", path);
+  return absl::OkStatus();
+}
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open {}", path);
+  // Not by st_size: /proc files have none, and a file may grow while it is read.
+  constexpr size_t kStepBytes = 64 * 1024;
+  std::string bytes;
+  while (true) {
+    const size_t old_size = bytes.size();
+    // One byte above the limit tells "at the limit" from "above".
+    const uint64_t wanted = std::min<uint64_t>(std::max<uint64_t>(kStepBytes, old_size), bytes_max - old_size);
+    bytes.resize(old_size + wanted + 1);
+    const ssize_t got = read(fd.get(), bytes.data() + old_size, wanted + 1);
+    const int error = errno;
+    bytes.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && error == EINTR) continue;
+    if (got < 0) return ErrnoStatus(error, "cannot read {}", path);
+    if (got == 0) return bytes;
+    if (bytes.size() > bytes_max) return ResourceExhausted("{} has more than {} bytes", path, bytes_max);
+  }
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode) {
+  // In the same directory, since rename does not cross file systems.
+  const std::string temporary = fmt::format("{}.tmp-{}", path, NewUuid(EntropySource::Real()));
+  absl::Status status = WriteNewFile(temporary, bytes, mode);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, "cannot rename {} to {}", temporary, path);
+  }
+  if (!status.ok()) {
+    (void)unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(ParentOf(path));
+}
+
+absl::Status MakeDirectories(const std::string& path, mode_t mode) {
+  if (path.empty()) return InvalidArgument("cannot create a directory without a name");
+  if (IsDirectory(path)) return absl::OkStatus();
+  for (size_t end = path.find('/', 1); true; end = path.find('/', end + 1)) {
+    const std::string prefix = path.substr(0, end);
+    if (mkdir(prefix.c_str(), mode) != 0) {
+      const int error = errno;
+      // Whatever the error is, a directory that stands is fine (a parent may be read-only and there already).
+      if (!IsDirectory(prefix)) return ErrnoStatus(error, "cannot create directory {}", prefix);
+    }
+    if (end == std::string::npos) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<uint64_t> FreeBytes(const std::string& path) {
+  struct statvfs info;
+  if (statvfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot read the free space at {}", path);
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+absl::StatusOr<bool> IsNetworkFileSystem(const std::string& path) {
+  struct statfs info;
+  if (statfs(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot read the file system type of {}", path);
+  return internal::IsNetworkFileSystemType(static_cast<uint32_t>(info.f_type));
+}
+
+namespace internal {
+
+bool IsNetworkFileSystemType(uint32_t type) {
+  constexpr uint32_t kTypes[] = {
+      0x00006969,  // NFS
+      0xff534d42,  // CIFS
+      0xfe534d42,  // SMB2
+      0x0000517b,  // SMB
+      0x65735546,  // FUSE, and virtiofs
+      0x01021997,  // 9p
+      0x00c36400,  // Ceph
+      0x5346414f,  // AFS (OpenAFS)
+      0x6b414653,  // AFS (the kernel's)
+      0x73757245,  // Coda
+      0x0bd00bd0,  // Lustre
+      0x47504653,  // GPFS
+      0x19830326,  // BeeGFS
+      0x01161970,  // GFS2
+      0x7461636f,  // OCFS2
+      0x0000564c,  // NCP
+  };
+  return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
+}
+
+}  // namespace internal
+}  // namespace tunefarm

@@ -1,0 +1,188 @@
+#include "server/base/log.h"
+
+#include <spdlog/details/log_msg.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/base/log_escape.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr size_t kSubsystemLevelsMax = 64;
+constexpr size_t kMessageBytesMax = 16 * 1024;
+
+struct Levels {
+  LogLevel fallback = LogLevel::kInfo;
+  std::vector<std::pair<std::string, LogLevel>> by_subsystem;
+};
+
+// Null until InitLogging: the defaults.
+std::atomic<const Levels*> current_levels = nullptr;
+std::atomic<bool> json_lines = false;
+
+std::unique_ptr<spdlog::pattern_formatter> NewFormatter(bool json) {
+  const char* pattern = json ? R"({"ts":"%Y-%m-%dT%H:%M:%S.%eZ",%v})" : "%Y-%m-%dT%H:%M:%S.%eZ %v";
+  return std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::utc);
+}
+
+// Everything behind the mutex. Never destroyed: threads may log while the process exits.
+struct Output {
+  Output() { stderr_sink.set_formatter(NewFormatter(false)); }
+
+  static Output& Get() {
+    static Output* const output = new Output;
+    return *output;
+  }
+
+  Mutex mutex;
+  spdlog::sinks::stderr_sink_st stderr_sink GUARDED_BY(mutex);
+  LogSink sink GUARDED_BY(mutex);
+  // Old settings stay alive, since LogEnabled reads them without the mutex; there are a few in a process's life.
+  std::vector<std::unique_ptr<const Levels>> all_levels GUARDED_BY(mutex);
+};
+
+spdlog::string_view_t ToSpdlog(std::string_view text) { return {text.data(), text.size()}; }
+
+// What follows the time stamp.
+std::string Payload(bool json, std::string_view level, std::string_view subsystem, std::string_view message) {
+  if (!json) return fmt::format("{} {} {}", level, subsystem, internal::EscapeForText(message));
+  return fmt::format(R"("level":"{}","subsystem":"{}","message":"{}")", level, internal::EscapeForJson(subsystem),
+                     internal::EscapeForJson(message));
+}
+
+absl::StatusOr<Levels> ParseLevels(const LogOptions& options) {
+  Levels levels;
+  levels.fallback = options.level;
+  std::string_view rest = options.subsystem_levels;
+  size_t items = 0;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    if (++items > kSubsystemLevelsMax) return InvalidArgument("more than {} log levels", kSubsystemLevelsMax);
+    const size_t equals = item.find('=');
+    const std::string_view name = equals == std::string_view::npos ? "" : item.substr(0, equals);
+    if (equals == 0) return InvalidArgument("log level \"{}\" lacks the subsystem before \"=\"", item);
+    ASSIGN_OR_RETURN(const LogLevel level,
+                     ParseLogLevel(item.substr(equals == std::string_view::npos ? 0 : equals + 1)));
+    if (name.empty()) {
+      levels.fallback = level;
+    } else {
+      levels.by_subsystem.emplace_back(name, level);
+    }
+  }
+  // The last one given for a name wins.
+  std::reverse(levels.by_subsystem.begin(), levels.by_subsystem.end());
+  return levels;
+}
+
+}  // namespace
+
+std::string_view LogLevelName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarn:
+      return "warn";
+    case LogLevel::kError:
+      return "error";
+    case LogLevel::kOff:
+      return "off";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<LogLevel> ParseLogLevel(std::string_view text) {
+  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}) {
+    if (text == LogLevelName(level)) return level;
+  }
+  return InvalidArgument("unknown log level \"{}\"; use debug, info, warn, error or off", text);
+}
+
+absl::Status InitLogging(const LogOptions& options) {
+  ASSIGN_OR_RETURN(Levels levels, ParseLevels(options));
+  Output& output = Output::Get();
+  MutexLock lock(&output.mutex);
+  output.all_levels.push_back(std::make_unique<const Levels>(std::move(levels)));
+  current_levels.store(output.all_levels.back().get(), std::memory_order_release);
+  json_lines.store(options.json_lines, std::memory_order_relaxed);
+  output.stderr_sink.set_formatter(NewFormatter(options.json_lines));
+  return absl::OkStatus();
+}
+
+void SetLogSink(LogSink sink) {
+  Output& output = Output::Get();
+  MutexLock lock(&output.mutex);
+  output.sink.swap(sink);
+}
+
+bool LogEnabled(LogLevel level, std::string_view subsystem) {
+  const Levels* levels = current_levels.load(std::memory_order_acquire);
+  if (levels == nullptr) return level >= LogLevel::kInfo;
+  for (const auto& [name, own_level] : levels->by_subsystem) {
+    if (name == subsystem) return level >= own_level;
+  }
+  return level >= levels->fallback;
+}
+
+namespace internal {
+
+void LogFormatted(LogLevel level, std::string_view subsystem, fmt::string_view format, fmt::format_args args) {
+  std::string message = fmt::vformat(format, args);
+  if (message.size() > kMessageBytesMax) {
+    message.resize(kMessageBytesMax);
+    message += " [cut]";
+  }
+  Output& output = Output::Get();
+  MutexLock lock(&output.mutex);
+  if (output.sink) {
+    output.sink(level, subsystem, message);
+    return;
+  }
+  const std::string payload =
+      Payload(json_lines.load(std::memory_order_relaxed), LogLevelName(level), subsystem, message);
+  try {
+    output.stderr_sink.log(spdlog::details::log_msg("", spdlog::level::info, ToSpdlog(payload)));
+  } catch (const std::exception&) {
+    // stderr is closed or full: there is nowhere left to say so.
+  }
+}
+
+void LogCritical(std::string_view message) {
+  // Without the mutex: the check that failed may have done so while this thread was logging.
+  const bool json = json_lines.load(std::memory_order_relaxed);
+  const std::string payload = Payload(json, "critical", "base", message);
+  spdlog::memory_buf_t line;
+  NewFormatter(json)->format(spdlog::details::log_msg("", spdlog::level::critical, ToSpdlog(payload)), line);
+  [[maybe_unused]] const ssize_t wrote = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace internal
+
+bool LogRateLimit::Allow(uint64_t* skipped) {
+  const MonotonicTime now = clock_->Now();
+  MutexLock lock(&mutex_);
+  if (allowed_once_ && now - last_ < interval_) {
+    ++skipped_;
+    return false;
+  }
+  allowed_once_ = true;
+  last_ = now;
+  if (skipped != nullptr) *skipped = skipped_;
+  skipped_ = 0;
+  return true;
+}
+
+}  // namespace tunefarm

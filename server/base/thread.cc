@@ -1,0 +1,90 @@
+#include "server/base/thread.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "server/base/check.h"
+#include "server/base/log.h"
+
+namespace tunefarm {
+namespace {
+
+void RunBody(const std::string& name, const std::function<void()>& body) {
+  constexpr size_t kNameBytesMax = 15;  // What the kernel keeps.
+  pthread_setname_np(pthread_self(), name.substr(0, kNameBytesMax).c_str());
+  try {
+    body();
+  } catch (const std::exception& error) {
+    internal::LogCritical(fmt::format("thread {} ended with an exception: {}", name, error.what()));
+    std::abort();
+  }
+}
+
+std::thread StartThread(std::string_view name, std::function<void()> body) {
+  TUNEFARM_CHECK(body != nullptr);
+  try {
+    return std::thread([name = std::string(name), body = std::move(body)] { RunBody(name, body); });
+  } catch (const std::system_error& error) {
+    internal::LogCritical(fmt::format("cannot start thread {}: {}; raise the process limit", name, error.what()));
+    std::abort();
+  }
+}
+
+}  // namespace
+
+Thread::Thread(std::string_view name, std::function<void()> body) : thread_(StartThread(name, std::move(body))) {}
+
+Thread::~Thread() { Join(); }
+
+Thread& Thread::operator=(Thread&& other) {
+  if (this != &other) {
+    Join();
+    thread_ = std::move(other.thread_);
+  }
+  return *this;
+}
+
+void Thread::Join() {
+  if (!thread_.joinable()) return;
+  TUNEFARM_CHECK(!IsCurrent());
+  thread_.join();
+}
+
+void Notification::Notify() {
+  // Wakes the waiters under the lock: one that destroys this can do so only after the lock is free again.
+  MutexLock lock(&mutex_);
+  TUNEFARM_CHECK(!notified_);
+  notified_ = true;
+  condition_.NotifyAll();
+}
+
+bool Notification::HasBeenNotified() const {
+  MutexLock lock(&mutex_);
+  return notified_;
+}
+
+void Notification::WaitForNotification() const {
+  MutexLock lock(&mutex_);
+  while (!notified_) condition_.Wait(&mutex_);
+}
+
+bool Notification::WaitFor(Duration timeout) const {
+  const MonotonicTime start = Clock::Real()->Now();
+  MutexLock lock(&mutex_);
+  while (!notified_) {
+    const Duration left = timeout - (Clock::Real()->Now() - start);
+    if (left <= Duration::zero()) return false;
+    // In steps: the end of a very long wait would not fit the clock.
+    condition_.WaitFor(&mutex_, std::min<Duration>(left, std::chrono::hours(1)));
+  }
+  return true;
+}
+
+}  // namespace tunefarm
