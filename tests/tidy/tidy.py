@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Checks the rules of the code base that no compiler checks: layers, banned calls, limits of files and lines.
+
+Usage: tidy.py PROJECT_ROOT
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# Each folder and what it may include of the project; `server/README.md` has the same table for people.
+PURE = ["base"]
+LAYERS = {
+    "base": ["base"],
+    "space": ["base", "space"],
+    "measure": ["base", "measure"],
+    "search": ["base", "space", "search"],
+    "device": ["base", "space", "device"],
+    "definition": ["base", "space", "device", "definition"],
+    "store": ["base", "store"],
+    "exec": ["base", "space", "measure", "device", "definition", "exec", "version.h"],
+    "agent": ["base", "space", "measure", "device", "definition", "exec", "agent"],
+    "catalog": ["base", "space", "measure", "device", "definition", "store", "catalog"],
+    "jobs": ["base", "space", "measure", "search", "device", "definition", "store", "catalog", "agent", "jobs"],
+    "api": ["base", "space", "device", "definition", "store", "catalog", "jobs", "api", "version.h"],
+    "rpc": ["base", "api", "jobs", "rpc"],
+    "daemon": None,  # the composition root sees everything
+    "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frames.h", "worker", "version.h"],
+}
+
+# (what, pattern, who may) -- who may: path prefixes.
+BANNED = [
+    ("std::thread outside base/thread.h", re.compile(r"std::(jthread|thread|async)\b|pthread_create"), ["server/base/", "tests/"]),
+    ("std::mutex outside base/mutex.h", re.compile(r"std::(mutex|condition_variable|shared_mutex)\b"), ["server/base/", "tests/"]),
+    ("a sleep", re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|[^\w.]sleep\s*\("),
+     ["server/base/", "tests/fakes/", "tests/fault/", "tests/data/"]),
+    ("a clock outside base/clock.h", re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)\b|\bgettimeofday\b"),
+     ["server/base/", "server/worker/", "tests/"]),
+    ("randomness outside base/random.h", re.compile(r"\brandom_device\b|\bmt19937|[^\w]s?rand\s*\("), ["server/base/"]),
+    ("sqlite3.h outside store/", re.compile(r'#include [<"]sqlite3\.h'), ["server/store/", "tests/store/", "tests/fault/"]),
+    ("cuda.h or nvrtc.h outside worker/", re.compile(r'#include [<"](cuda|nvrtc|cublas\w*|nvml)\.h'), ["server/worker/", "tests/gpu/"]),
+    ("grpcpp outside rpc/, the agent's remote link and client/", re.compile(r"#include <grpc"),
+     ["server/rpc/", "client/", "tests/", "server/daemon/"]),
+    ("spdlog outside base/log.cc", re.compile(r"#include [<\"]spdlog"), ["server/base/log.cc"]),
+    ("<ranges> or <format> or <source_location>", re.compile(r"#include <(ranges|format|source_location)>"), []),
+    ("a leftover mark", re.compile(r"\b(FIXME|XXX|HACK)\b"), []),
+    ("a path of one machine", re.compile(r"(?<![\w$./-])/(work|home/\w+|root)/"), []),
+]
+
+LINE_MAX = 120
+FILE_LINES_MAX = 700  # ~500 is the guide; past this a concept is hiding
+BAD_NAMES = re.compile(r"(^|/|_)(utils?|helpers?|common|manager)(\.|/|_|$)", re.I)
+
+
+def tracked(root):
+    out = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z"], cwd=root, capture_output=True, check=True).stdout
+    return [p for p in out.decode().split("\0") if p]
+
+
+def check_layers(path, text, problems):
+    match = re.match(r"server/(\w+)/", path)
+    if not match or match.group(1) not in LAYERS or LAYERS[match.group(1)] is None:
+        return
+    allowed = LAYERS[match.group(1)]
+    for number, line in enumerate(text.splitlines(), 1):
+        include = re.match(r'\s*#include "server/([\w./]+)"', line)
+        if not include:
+            continue
+        target = include.group(1)
+        if target.split("/")[0] not in allowed and target not in allowed:
+            problems.append(f'{path}:{number}: server/{match.group(1)} may not include "server/{target}" (layer table)')
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    problems = []
+    checked = 0
+    for path in tracked(root):
+        if BAD_NAMES.search(path):
+            problems.append(f"{path}: a name that says nothing (utils, helpers, common, manager)")
+        if not path.endswith((".cc", ".h", ".cu", ".cuh", ".py", ".proto", ".sh", ".cmake", ".md", ".pbtxt", ".sql", ".toml", "CMakeLists.txt")):
+            continue
+        file = root / path
+        if not file.is_file():
+            continue
+        text = file.read_text(encoding="utf-8")
+        checked += 1
+        if path.startswith("tests/tidy/"):
+            continue
+        lines = text.splitlines()
+        code = path.endswith((".cc", ".h", ".cu", ".cuh"))
+        if code and len(lines) > FILE_LINES_MAX:
+            problems.append(f"{path}: {len(lines)} lines; look for the missing concept (at most {FILE_LINES_MAX})")
+        if path.endswith(".h") and "#pragma once" not in text:
+            problems.append(f"{path}: no #pragma once")
+        for number, line in enumerate(lines, 1):
+            if code and len(line) > LINE_MAX:
+                problems.append(f"{path}:{number}: {len(line)} columns (at most {LINE_MAX})")
+            if line.rstrip() != line and not path.endswith(".md"):
+                problems.append(f"{path}:{number}: trailing white space")
+            stripped = line.split("//")[0] if code else line
+            for what, pattern, allowed in BANNED:
+                if what.startswith("a path") or what.startswith("a leftover"):
+                    subject = line
+                elif code:
+                    subject = stripped
+                else:
+                    continue
+                if pattern.search(subject) and not any(path.startswith(prefix) for prefix in allowed):
+                    problems.append(f"{path}:{number}: {what}")
+        if code:
+            check_layers(path, text, problems)
+    if checked < 50:
+        problems.append(f"only {checked} files were checked: is {root} the project?")
+    for problem in problems:
+        print(problem)
+    print(f"tidy: {checked} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
