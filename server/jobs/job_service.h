@@ -1,0 +1,143 @@
+// JobService: everything the public API does, without transport: kernels, spaces, jobs, trials, devices, look-ups. It owns
+// the driver, which moves jobs on, and the control half of the conversation with agents.
+//
+// Threads: all methods may be called from any thread; those that write block until the write is durable. Lookups never
+// wait for tuning. Nothing here may be called from a Watch callback.
+//
+// Errors: InvalidArgument, NotFound, FailedPrecondition, ResourceExhausted with one sentence for the user and a reason
+// (ReasonOf): KERNEL_NOT_FOUND, JOB_NOT_FOUND, TRIAL_NOT_FOUND, DEVICE_NOT_FOUND, NAME_INVALID, JOB_INVALID, BUDGET_INVALID,
+// POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE, REQUEST_ID_REUSED, JOB_STATE,
+// PAGE_TOKEN_INVALID, TOO_MANY_JOBS, and those of the definition. Unavailable when the store cannot be written (nothing was
+// changed, repeat the call).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/agent/agent_link.h"
+#include "server/base/executor.h"
+#include "server/base/random.h"
+#include "server/store/store.h"
+#include "tunefarm/v1/device.pb.h"
+#include "tunefarm/v1/device_service.pb.h"
+#include "tunefarm/v1/job.pb.h"
+#include "tunefarm/v1/kernel.pb.h"
+#include "tunefarm/v1/kernel_service.pb.h"
+#include "tunefarm/v1/lookup_service.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+#include "tunefarm/v1/tuning_service.pb.h"
+
+namespace tunefarm {
+
+struct JobServiceOptions {
+  Store* store = nullptr;             // outlives the service
+  Executor* control = nullptr;        // the driver's; outlives the service and has stopped or drained before it dies
+  EntropySource* entropy = nullptr;   // outlives the service
+  int active_jobs_max = 10'000;       // more are refused: ResourceExhausted, TOO_MANY_JOBS
+  int events_per_job_max = 4096;      // kept for watchers that resume
+  int jobs_with_events_max = 256;     // ended jobs whose events are still kept
+};
+
+template <typename T>
+struct Listing {
+  std::vector<T> items;
+  std::string next_page_token;  // empty on the last page
+};
+
+struct JobServiceStats {
+  int64_t active_jobs = 0;
+  int64_t stored_trials = 0;
+  int schema_version = 0;
+  int64_t database_bytes = 0;
+  int64_t catalog_revision = 0;
+};
+
+// Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of its
+// own callbacks.
+class WatchSubscription {
+ public:
+  virtual ~WatchSubscription() = default;
+};
+
+class JobService {
+ public:
+  explicit JobService(const JobServiceOptions& options);
+  // After Stop; callbacks and agents are gone.
+  ~JobService();
+  JobService(const JobService&) = delete;
+  JobService& operator=(const JobService&) = delete;
+
+  // The machine's devices, recorded in the store; call it before Start and whenever they change.
+  absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
+
+  // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it was.
+  // DataLoss when the store holds what this program cannot read.
+  absl::Status Start();
+
+  // Ends every Watch with Unavailable and stops driving. Jobs stay as they are in the store. May be called again.
+  void Stop();
+
+  // The control half of AgentLink, in process. Lives as long as the service; one agent at a time sets the wake function.
+  AgentLink* agent_link();
+
+  // --- kernels ---
+  // Answers without source contents.
+  absl::StatusOr<tunefarm::v1::Kernel> CreateKernel(const tunefarm::v1::Kernel& kernel, bool validate_only);
+  // By "kernels/{id}" or display name (the newest).
+  absl::StatusOr<tunefarm::v1::Kernel> GetKernel(std::string_view name, bool include_sources);
+  absl::StatusOr<Listing<tunefarm::v1::Kernel>> ListKernels(int page_size, const std::string& page_token);
+  absl::StatusOr<tunefarm::v1::CountSpaceResponse> CountSpace(const tunefarm::v1::CountSpaceRequest& request);
+
+  // --- jobs ---
+  // Checks everything up front, then stores it in one transaction. With a definition, job.kernel must be empty.
+  // validate_only answers with the job as it would be, without a name.
+  absl::StatusOr<tunefarm::v1::Job> Submit(const tunefarm::v1::Job& job,
+                                           const std::optional<tunefarm::v1::Kernel>& definition,
+                                           const std::string& request_id, bool validate_only);
+  absl::StatusOr<tunefarm::v1::Job> GetJob(std::string_view name);
+  // Newest first, without studies.
+  absl::StatusOr<Listing<tunefarm::v1::Job>> ListJobs(const std::vector<tunefarm::v1::JobState>& states, int page_size,
+                                                      const std::string& page_token);
+  absl::StatusOr<tunefarm::v1::Job> Cancel(std::string_view name);
+  absl::StatusOr<tunefarm::v1::Job> Pause(std::string_view name);
+  absl::StatusOr<tunefarm::v1::Job> Resume(std::string_view name);
+  absl::Status Delete(std::string_view name);
+
+  // Calls `sink` with a snapshot, then with every event, one call at a time on the control executor, and at last `end` once:
+  // OK when the job has ended, Unavailable when the service stops. after_event_id: last event seen; 0 from now. After a gap a
+  // snapshot comes first. Neither may block. NotFound if there is no such job.
+  absl::StatusOr<std::unique_ptr<WatchSubscription>> Watch(std::string_view name, int64_t after_event_id,
+                                                           std::function<void(const tunefarm::v1::JobEvent&)> sink,
+                                                           std::function<void(absl::Status)> end);
+
+  // --- trials ---
+  absl::StatusOr<tunefarm::v1::ListTrialsResponse> ListTrials(const tunefarm::v1::ListTrialsRequest& request);
+  // With its log and samples.
+  absl::StatusOr<tunefarm::v1::Trial> GetTrial(std::string_view name);
+
+  // --- devices ---
+  // GPUs first.
+  std::vector<tunefarm::v1::Device> ListDevices() const;
+
+  // --- look-ups ---
+  absl::StatusOr<tunefarm::v1::LookupConfigResponse> Lookup(const tunefarm::v1::LookupConfigRequest& request);
+  absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> BatchLookup(
+      const tunefarm::v1::BatchLookupConfigsRequest& request);
+  absl::StatusOr<Listing<tunefarm::v1::BestConfig>> ListBest(std::string_view kernel, int page_size,
+                                                             const std::string& page_token);
+
+  absl::StatusOr<JobServiceStats> Stats();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tunefarm
