@@ -28,7 +28,7 @@ std::string_view LogLevelName(LogLevel level);
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
   // Exceptions by subsystem, "exec=debug,store=info"; an item without "=" replaces `level`. At most 64 items.
-  std::string subsystem_levels;
+  std::string subsystem_levels = {};
   // One JSON object a line: {"ts":…,"level":…,"subsystem":…,"message":…}.
   bool json_lines = false;
 };

@@ -1,0 +1,178 @@
+#include "server/base/file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/base/status.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tests/unit/base/open_files.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::HasSubstr;
+
+bool Exists(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0;
+}
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+size_t CountEntries(const std::string& path) {
+  DIR* directory = opendir(path.c_str());
+  size_t count = 0;
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count - 2;
+}
+
+TEST(FileTest, WriteThenRead) {
+  TemporaryDirectory directory;
+  const std::string path = directory.File("file");
+  const size_t open_before = CountOpenFiles();
+  for (const std::string& bytes : {std::string("a\0b", 3), std::string(), std::string(300000, 'x')}) {
+    ASSERT_TRUE(WriteFileAtomically(path, bytes, 0640).ok());
+    EXPECT_EQ(*ReadFile(path, bytes.size()), bytes);
+    EXPECT_EQ(*ReadFile(path, uint64_t{1} << 40), bytes);
+    EXPECT_EQ(*ReadFile(path, UINT64_MAX), bytes);
+    EXPECT_EQ(ModeOf(path), 0640u);
+  }
+  EXPECT_EQ(ReadFile(path, 299999).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CountEntries(directory.path()), 1u);
+  EXPECT_EQ(CountOpenFiles(), open_before);
+}
+
+TEST(FileTest, ReadErrors) {
+  TemporaryDirectory directory;
+  const absl::Status missing = ReadFile(directory.File("none"), 10).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(MessageOf(missing)), HasSubstr(directory.File("none")));
+  EXPECT_EQ(ReadFile(directory.path(), 10).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile("/dev/zero", 1000).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_GT(ReadFile("/proc/self/status", 100000)->size(), 0u);
+}
+
+TEST(FileTest, FailedWriteLeavesNothing) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("taken/full")).ok());
+  EXPECT_FALSE(WriteFileAtomically(directory.File("taken"), "x").ok());  // A directory cannot be replaced.
+  EXPECT_EQ(CountEntries(directory.path()), 1u);
+  EXPECT_EQ(WriteFileAtomically(directory.File("none/file"), "x").code(), absl::StatusCode::kNotFound);
+}
+
+TEST(FileTest, AtomicWriteReplacesALinkNotItsTarget) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(WriteFileAtomically(directory.File("target"), "old").ok());
+  ASSERT_EQ(symlink("target", directory.File("link").c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomically(directory.File("link"), "new").ok());
+  EXPECT_EQ(*ReadFile(directory.File("target"), 10), "old");
+  EXPECT_EQ(*ReadFile(directory.File("link"), 10), "new");
+}
+
+TEST(FileTest, MakeDirectories) {
+  TemporaryDirectory directory;
+  const std::string deep = directory.File("a//b/c/");
+  ASSERT_TRUE(MakeDirectories(deep, 0700).ok());
+  EXPECT_EQ(ModeOf(directory.File("a")), 0700u);
+  EXPECT_EQ(ModeOf(directory.File("a/b/c")), 0700u);
+  EXPECT_TRUE(MakeDirectories(deep, 0755).ok());
+  EXPECT_EQ(ModeOf(directory.File("a/b/c")), 0700u);
+  EXPECT_TRUE(MakeDirectories("/").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("file"), "").ok());
+  EXPECT_EQ(MakeDirectories(directory.File("file")).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_FALSE(MakeDirectories(directory.File("file/below")).ok());
+  EXPECT_FALSE(MakeDirectories("").ok());
+}
+
+TEST(RemoveTreeTest, RemovesEverythingAndFollowsNoLink) {
+  TemporaryDirectory directory;
+  const size_t open_before = CountOpenFiles();
+  ASSERT_TRUE(MakeDirectories(directory.File("outside")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("outside/kept"), "x").ok());
+  ASSERT_TRUE(MakeDirectories(directory.File("tree/a/b")).ok());
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(UniqueFd(open(directory.File(fmt::format("tree/a/{}", i)).c_str(), O_CREAT | O_WRONLY, 0600)).valid());
+  }
+  ASSERT_EQ(symlink("../../outside", directory.File("tree/a/link").c_str()), 0);
+  ASSERT_EQ(symlink("nowhere", directory.File("tree/dangling").c_str()), 0);
+  EXPECT_TRUE(RemoveTree(directory.File("tree/")).ok());
+  EXPECT_FALSE(Exists(directory.File("tree")));
+  EXPECT_TRUE(Exists(directory.File("outside/kept")));
+
+  ASSERT_EQ(symlink("outside", directory.File("link").c_str()), 0);
+  EXPECT_TRUE(RemoveTree(directory.File("link/")).ok());
+  EXPECT_FALSE(Exists(directory.File("link")));
+  EXPECT_TRUE(Exists(directory.File("outside/kept")));
+  EXPECT_TRUE(RemoveTree(directory.File("outside/kept")).ok());
+  EXPECT_FALSE(Exists(directory.File("outside/kept")));
+  EXPECT_TRUE(RemoveTree(directory.File("none")).ok());
+  EXPECT_EQ(CountOpenFiles(), open_before);
+}
+
+TEST(RemoveTreeTest, RefusesDangerousPaths) {
+  for (const char* path : {"", "/", "//", ".", "..", "a/..", "/tmp/."}) {
+    EXPECT_EQ(RemoveTree(path).code(), absl::StatusCode::kInvalidArgument) << path;
+  }
+}
+
+TEST(RemoveTreeTest, RefusesHostileDepth) {
+  TemporaryDirectory directory;
+  std::string path = directory.File("deep");
+  for (int i = 0; i < 150; ++i) path += "/d";
+  const std::string middle = path;
+  for (int i = 0; i < 150; ++i) path += "/d";
+  ASSERT_TRUE(MakeDirectories(path).ok());
+  EXPECT_EQ(RemoveTree(directory.File("deep")).code(), absl::StatusCode::kOutOfRange);
+  // Two halves are within the limit, so that the directory can be cleaned up.
+  ASSERT_EQ(rename(middle.c_str(), directory.File("half").c_str()), 0);
+  EXPECT_TRUE(RemoveTree(directory.File("deep")).ok());
+}
+
+TEST(FileSystemTest, FreeBytesAndKind) {
+  TemporaryDirectory directory;
+  EXPECT_GT(*FreeBytes(directory.path()), 0u);
+  EXPECT_EQ(FreeBytes(directory.File("none")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(*IsNetworkFileSystem("/proc"));
+  EXPECT_EQ(IsNetworkFileSystem(directory.File("none")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(internal::IsNetworkFileSystemType(0x6969));
+  EXPECT_TRUE(internal::IsNetworkFileSystemType(0x65735546));
+  EXPECT_FALSE(internal::IsNetworkFileSystemType(0xef53));
+}
+
+TEST(FileLockTest, OneHolderAtATime) {
+  TemporaryDirectory directory;
+  const std::string path = directory.File("lock");
+  ASSERT_TRUE(WriteFileAtomically(path, std::string(100, '9')).ok());  // Left over from an older holder.
+  absl::StatusOr<FileLock> first = FileLock::TryLock(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(first->held());
+  EXPECT_EQ(*ReadFile(path, 100), fmt::format("{}\n", getpid()));
+
+  const absl::Status refused = FileLock::TryLock(path).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(refused), "LOCK_HELD");
+  EXPECT_EQ(MessageOf(refused), fmt::format("{} is locked by process {}; stop it first", path, getpid()));
+
+  FileLock moved = *std::move(first);
+  EXPECT_FALSE(FileLock::TryLock(path).ok());
+  moved.Unlock();
+  EXPECT_FALSE(moved.held());
+  EXPECT_TRUE(FileLock::TryLock(path).ok());
+}
+
+TEST(FileLockTest, RefusesLinksAndMissingDirectories) {
+  TemporaryDirectory directory;
+  ASSERT_EQ(symlink("target", directory.File("link").c_str()), 0);
+  EXPECT_EQ(FileLock::TryLock(directory.File("link")).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FileLock::TryLock(directory.File("none/lock")).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tunefarm
