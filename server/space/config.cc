@@ -37,8 +37,8 @@ absl::StatusOr<std::string> ReadEscaped(std::string_view text, bool stop_at_equa
     if (*position == text.size()) return InvalidArgument("config text ends in a lone '\\' at column {}", *position);
     const char escaped = text[(*position)++];
     if (escaped != 'n' && escaped != ',' && escaped != '=' && escaped != '\\') {
-      return InvalidArgument("config text has an unknown escape '\\{}' at column {}; known are \\, \\= \\\\ and \\n", escaped,
-                             *position - 1);
+      return InvalidArgument("config text has an unknown escape '\\{}' at column {}; known are \\, \\= \\\\ and \\n",
+                             escaped, *position - 1);
     }
     out += escaped == 'n' ? '\n' : escaped;
   }
@@ -97,7 +97,9 @@ std::string Config::ToText() const {
 
 absl::StatusOr<Config> Config::FromText(std::string_view text) { return Parse(text, nullptr); }
 
-absl::StatusOr<Config> Config::FromText(std::string_view text, const ValueTypeMap& types) { return Parse(text, &types); }
+absl::StatusOr<Config> Config::FromText(std::string_view text, const ValueTypeMap& types) {
+  return Parse(text, &types);
+}
 
 uint64_t Config::Hash() const { return Xxh3(ToText()); }
 

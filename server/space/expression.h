@@ -114,9 +114,11 @@ class Expression {
   // The type of every result, where it is known without evaluating.
   std::optional<ValueType> result_type() const;
 
+  // The compiled form; defined and used inside this library only.
+  struct Program;
+
  private:
   friend class ExpressionCompiler;
-  struct Program;
   explicit Expression(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   std::shared_ptr<const Program> program_;

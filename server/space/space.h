@@ -152,8 +152,10 @@ class Space {
   // The config of the declared defaults, where every parameter has one; it may be invalid (Check says).
   std::optional<Config> DefaultConfig() const;
 
- private:
+  // The compiled form; defined and used inside this library only.
   struct Impl;
+
+ private:
   explicit Space(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
   std::shared_ptr<const Impl> impl_;

@@ -98,7 +98,8 @@ absl::StatusOr<Value> Value::FromText(ValueType type, std::string_view text) {
     }
     case ValueType::kFloat: {
       double value = 0;
-      if (!ParseFloat(text, &value)) return InvalidArgument("'{}' is not a float; write it like 0.5 or 1e-3", Shown(text));
+      if (!ParseFloat(text, &value))
+        return InvalidArgument("'{}' is not a float; write it like 0.5 or 1e-3", Shown(text));
       return Value(value);
     }
     case ValueType::kString:

@@ -1,0 +1,211 @@
+// The inside of Space, shared by its own .cc files: compiled rules, independent groups of parameters and the search.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/base/thread_annotations.h"
+#include "server/space/expression.h"
+#include "server/space/space.h"
+
+namespace tunefarm::space_internal {
+
+// The values bound so far, in the two forms that expressions read. One per search; indexed by parameter.
+struct Binding {
+  explicit Binding(size_t parameter_count) : slots(parameter_count, nullptr), ints(parameter_count, 0) {}
+  std::vector<const Value*> slots;
+  std::vector<int64_t> ints;
+};
+
+enum class Verdict { kPass, kReject, kFault };
+
+// Parameters that rules connect, directly or through others; or one parameter that no rule names.
+struct Component {
+  std::vector<int> parameters;                 // in search order
+  std::vector<std::vector<uint16_t>> domains;  // value indices left after the rules on one parameter alone; beside it
+  std::vector<std::vector<int>> rules_at;      // rules whose last variable, in search order, is parameters[depth]
+  int free_from = 0;                           // no rule at this depth or below
+  double cartesian = 1;                        // product of the domains
+
+  int depth() const { return static_cast<int>(parameters.size()); }
+  // Combinations of parameters[from..].
+  uint64_t FreeProduct(int from) const;
+};
+
+// What a walk over a component does at each solution prefix: (value indices by depth, how many solutions it stands for)
+// where all depths below Component::free_from are bound. Returns false to stop the walk.
+enum class WalkEnd { kDone, kStopped, kBudget, kFault };
+
+// How to draw one component's solutions.
+struct ComponentSampler {
+  enum class Mode { kCounted, kRejection } mode = Mode::kRejection;
+  int prefix_depth = 0;
+  // For kCounted: the value indices of each prefix of prefix_depth parameters, and the number of solutions up to and
+  // including it.
+  std::vector<std::vector<uint16_t>> prefixes;
+  std::vector<uint64_t> cumulative;
+};
+
+struct Sampler {
+  absl::Status status;  // why nothing can be drawn
+  std::vector<ComponentSampler> components;
+};
+
+}  // namespace tunefarm::space_internal
+
+namespace tunefarm {
+
+struct Space::Impl {
+  struct CompiledRule {
+    Expression expression;
+    bool is_device_rule = false;
+  };
+
+  std::vector<Parameter> parameters;
+  std::vector<Rule> constraints;
+  std::vector<Rule> device_rules;
+  SpaceOptions options;
+  std::map<std::string, int, std::less<>> index_of;
+  std::vector<CompiledRule> rules;  // constraints, then device rules
+  // values[p][i] as an int where it is one, else 0.
+  std::vector<std::vector<int64_t>> int_values;
+  std::vector<space_internal::Component> components;
+  bool is_rejected_by_constant_rule = false;  // a rule without variables is false: the space is empty
+  absl::Status constant_fault;                // a rule without variables cannot be evaluated
+
+  mutable Mutex sampler_mutex;
+  // Made by the first SampleUniform; never changes afterwards.
+  mutable std::unique_ptr<const space_internal::Sampler> sampler GUARDED_BY(sampler_mutex);
+
+  const Rule& RuleAt(int rule) const {
+    const size_t index = static_cast<size_t>(rule);
+    return index < constraints.size() ? constraints[index] : device_rules[index - constraints.size()];
+  }
+
+  void Bind(int parameter, uint16_t value, space_internal::Binding* binding) const {
+    binding->slots[parameter] = &parameters[parameter].values[value];
+    binding->ints[parameter] = int_values[parameter][value];
+  }
+
+  // Of a rule whose variables are all bound.
+  space_internal::Verdict Judge(int rule, const space_internal::Binding& binding) const;
+  // After a kFault: the error, with the rule, the place in it and the values.
+  absl::Status FaultStatus(int rule, const space_internal::Binding& binding) const;
+
+  // Groups the parameters and orders each group.
+  void BuildComponents();
+
+  // Visits the solutions of a component in search order, from the prefix already in `indices` (depths 0..start-1, bound
+  // in `binding`, their rules judged). visit(indices, multiplicity): as described at WalkEnd. `nodes` counts down.
+  template <typename Visit>
+  space_internal::WalkEnd Walk(const space_internal::Component& component, int start, std::vector<uint16_t>* indices,
+                               space_internal::Binding* binding, uint64_t* nodes, absl::Status* fault,
+                               const Visit& visit) const;
+
+  // The number of solutions of a component, saturating.
+  absl::StatusOr<uint64_t> CountComponent(const space_internal::Component& component) const;
+  // All solutions, in declared order of the component's parameters (ascending parameter index), row after row. Sets
+  // *is_over when there are more than limit.
+  absl::StatusOr<std::vector<uint16_t>> ListComponent(const space_internal::Component& component, uint64_t limit,
+                                                      bool* is_over) const;
+  absl::Status BudgetStatus() const;
+
+  space_internal::Sampler MakeSampler() const;
+  // A uniform solution of one component into `row`, by parameter.
+  absl::Status DrawComponent(size_t component, const space_internal::ComponentSampler& sampler, PhiloxStream& random,
+                             std::vector<uint16_t>* row) const;
+  // One uniform point of the component's Cartesian product into `row`; its verdict.
+  space_internal::Verdict DrawPoint(const space_internal::Component& component, PhiloxStream& random,
+                                    space_internal::Binding* binding, std::vector<uint16_t>* row,
+                                    absl::Status* fault) const;
+};
+
+namespace space_internal {
+
+// a * b, or the largest number.
+inline uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+// "432", "1,728" style digits where exact, "≈1.0e12" from 10^12 on.
+std::string CountText(double count, bool is_exact);
+
+// The recursion behind Impl::Walk.
+template <typename Visit>
+class Walker {
+ public:
+  Walker(const Space::Impl& impl, const Component& component, std::vector<uint16_t>* indices, Binding* binding,
+         uint64_t* nodes, absl::Status* fault, const Visit& visit)
+      : impl_(impl),
+        component_(component),
+        indices_(*indices),
+        binding_(binding),
+        nodes_(nodes),
+        fault_(fault),
+        visit_(visit) {}
+
+  WalkEnd Descend(int depth, bool has_fault) {
+    if (depth >= component_.free_from) {
+      // No rule is left that could reject what a rule could not judge.
+      if (has_fault) return WalkEnd::kFault;
+      return visit_(indices_, component_.FreeProduct(depth)) ? WalkEnd::kDone : WalkEnd::kStopped;
+    }
+    const int parameter = component_.parameters[depth];
+    for (const uint16_t value : component_.domains[depth]) {
+      if (*nodes_ == 0) return WalkEnd::kBudget;
+      --*nodes_;
+      impl_.Bind(parameter, value, binding_);
+      indices_[depth] = value;
+      bool is_rejected = false;
+      bool is_faulty = has_fault;
+      for (const int rule : component_.rules_at[depth]) {
+        const Verdict verdict = impl_.Judge(rule, *binding_);
+        if (verdict == Verdict::kReject) {
+          is_rejected = true;
+          break;
+        }
+        if (verdict == Verdict::kFault) {
+          if (!is_faulty) *fault_ = impl_.FaultStatus(rule, *binding_);
+          is_faulty = true;
+        }
+      }
+      if (is_rejected) continue;
+      const WalkEnd end = Descend(depth + 1, is_faulty);
+      if (end != WalkEnd::kDone) return end;
+    }
+    return WalkEnd::kDone;
+  }
+
+ private:
+  const Space::Impl& impl_;
+  const Component& component_;
+  std::vector<uint16_t>& indices_;
+  Binding* const binding_;
+  uint64_t* const nodes_;
+  absl::Status* const fault_;
+  const Visit& visit_;
+};
+
+}  // namespace space_internal
+
+template <typename Visit>
+space_internal::WalkEnd Space::Impl::Walk(const space_internal::Component& component, int start,
+                                          std::vector<uint16_t>* indices, space_internal::Binding* binding,
+                                          uint64_t* nodes, absl::Status* fault, const Visit& visit) const {
+  return space_internal::Walker<Visit>(*this, component, indices, binding, nodes, fault, visit).Descend(start, false);
+}
+
+}  // namespace tunefarm
