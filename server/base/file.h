@@ -19,8 +19,9 @@ namespace tunefarm {
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
 
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
-// mix. On OK the content is on disk. The directory must exist. On error the old file stands and no temporary is left.
-// The file has exactly `mode`, whatever the umask.
+// mix. On OK the content is on disk. The directory must exist. On error no temporary is left and the old file stands (unless
+// only the last step failed, flushing the directory). The file has exactly `mode`, whatever the umask. A crash midway may
+// leave a "PATH.tmp-UUID" behind.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
 
 // Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the
@@ -44,8 +45,8 @@ bool IsNetworkFileSystemType(uint32_t type);
 }  // namespace internal
 
 // An exclusive lock held through an open file (flock): the kernel drops it when the process ends, however it ends. The
-// file stays behind; removing it would let two processes hold "the" lock. Move-only, not thread-safe. Children inherit
-// the lock only if they inherit the descriptor, which is close-on-exec.
+// file stays behind; removing it would let two processes hold "the" lock. Move-only, not thread-safe. A forked
+// child shares the lock until it execs or ends.
 class FileLock {
  public:
   // Creates the file (mode 0600) if missing and writes this process's pid into it. Never waits: FailedPrecondition with

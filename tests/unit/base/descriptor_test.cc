@@ -12,6 +12,7 @@
 #include "server/base/pidfd.h"
 #include "server/base/status.h"
 #include "server/base/unique_fd.h"
+#include "tests/unit/base/file_size_limit.h"
 #include "tests/unit/base/open_files.h"
 
 namespace tunefarm {
@@ -95,6 +96,16 @@ TEST(MemfdTest, RefusesOtherDescriptors) {
   const UniqueFd fd(NewFd());
   EXPECT_EQ(ReadSealedMemfd(fd.get(), 100).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(ReadSealedMemfd(-1, 100).ok());
+}
+
+TEST(MemfdTest, FailedWriteLeaksNothing) {
+  const size_t open_before = CountOpenFiles();
+  {
+    FileSizeLimit limit(10);
+    EXPECT_EQ(CreateSealedMemfd("payload", std::string(100, 'x')).status().code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(CountOpenFiles(), open_before);
 }
 
 TEST(MemfdTest, LongNamesAreCut) { EXPECT_TRUE(CreateSealedMemfd(std::string(1000, 'n'), "x").ok()); }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "tests/fakes/fake_clock.h"
@@ -41,21 +42,30 @@ TEST(ThreadExecutorTest, NeverTwoTasksAtOnce) {
   EXPECT_EQ(unguarded, 2000);
 }
 
-TEST(ThreadExecutorTest, TimersOfOneDueTimeRunInOrder) {
+TEST(ThreadExecutorTest, TimersRunInOrderOfDueTimeThenOfPosting) {
+  FakeClock clock;  // Stands still: all due times are exact, and everything at or before now is due.
   std::vector<int> order;
-  Notification done;
-  ThreadExecutor executor("timers", Clock::Real());
-  executor.Post([&] {
-    executor.PostAfter(Duration::zero(), [&] { order.push_back(1); });
-    executor.PostAfter(milliseconds(1), [&] {
-      order.push_back(3);
-      done.Notify();
-    });
-    executor.Post([&] { order.push_back(2); });
-  });
+  Notification release, done;
+  ThreadExecutor executor("timers", &clock);
+  executor.Post([&] { release.WaitForNotification(); });
+  executor.PostAfter(seconds(2), [&] { order.push_back(4); });
+  executor.PostAfter(seconds(1), [&] { order.push_back(2); });
+  executor.PostAfter(seconds(1), [&] { order.push_back(3); });
+  executor.Post([&] { order.push_back(1); });
+  executor.PostAfter(seconds(3), [&] { done.Notify(); });
+  executor.PostAfter(seconds(4), [&] { order.push_back(5); });
+  clock.Advance(seconds(3));
+  release.Notify();
   done.WaitForNotification();
-  ASSERT_EQ(order.size(), 3u);
-  EXPECT_EQ(order.back(), 3);
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4}));
+}
+
+TEST(ThreadExecutorTest, TimerWakesTheSleepingThread) {
+  Notification done;
+  ThreadExecutor executor("wake", Clock::Real());
+  executor.PostAfter(hours(1), [] {});
+  executor.PostAfter(milliseconds(1), [&] { done.Notify(); });
+  done.WaitForNotification();
 }
 
 TEST(ThreadExecutorTest, Cancel) {
@@ -134,6 +144,24 @@ TEST(ThreadTest, JoinsInDestructorAndOnAssignment) {
   EXPECT_EQ(ran, 3);
   Thread empty;
   empty.Join();
+}
+
+class ThreadDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(ThreadDeathTest, ProgrammerErrorsAbort) {
+  EXPECT_DEATH(Thread("thrower", [] { throw std::runtime_error("boom"); }).Join(),
+               "thread thrower ended with an exception: boom");
+  EXPECT_DEATH(ThreadExecutor("null", Clock::Real()).Post(nullptr), "check failed");
+  EXPECT_DEATH(
+      {
+        Notification twice;
+        twice.Notify();
+        twice.Notify();
+      },
+      "check failed");
 }
 
 TEST(NotificationTest, WakesEveryWaiter) {

@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/base/status.h"
 #include "tests/fakes/temporary_directory.h"
+#include "tests/unit/base/file_size_limit.h"
 #include "tests/unit/base/open_files.h"
 
 namespace tunefarm {
@@ -65,6 +68,20 @@ TEST(FileTest, FailedWriteLeavesNothing) {
   EXPECT_FALSE(WriteFileAtomically(directory.File("taken"), "x").ok());  // A directory cannot be replaced.
   EXPECT_EQ(CountEntries(directory.path()), 1u);
   EXPECT_EQ(WriteFileAtomically(directory.File("none/file"), "x").code(), absl::StatusCode::kNotFound);
+}
+
+TEST(FileTest, FullDiskKeepsTheOldFile) {
+  TemporaryDirectory directory;
+  const std::string path = directory.File("file");
+  ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+  const size_t open_before = CountOpenFiles();
+  {
+    FileSizeLimit limit(10);  // The first write is cut to 10 bytes, the next one fails.
+    EXPECT_EQ(WriteFileAtomically(path, std::string(100, 'x')).code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(*ReadFile(path, 100), "old");
+  EXPECT_EQ(CountEntries(directory.path()), 1u);
+  EXPECT_EQ(CountOpenFiles(), open_before);
 }
 
 TEST(FileTest, AtomicWriteReplacesALinkNotItsTarget) {
@@ -164,6 +181,27 @@ TEST(FileLockTest, OneHolderAtATime) {
   EXPECT_FALSE(FileLock::TryLock(path).ok());
   moved.Unlock();
   EXPECT_FALSE(moved.held());
+  EXPECT_TRUE(FileLock::TryLock(path).ok());
+}
+
+TEST(FileLockTest, EndsWithItsProcess) {
+  TemporaryDirectory directory;
+  const std::string path = directory.File("lock");
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const absl::StatusOr<FileLock> lock = FileLock::TryLock(path);
+    if (!lock.ok() || write(ready[1], "x", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  close(ready[1]);
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  EXPECT_THAT(std::string(MessageOf(FileLock::TryLock(path).status())), HasSubstr(fmt::format("process {};", child)));
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(FileLock::TryLock(path).ok());
 }
 

@@ -108,6 +108,11 @@ TEST(PhiloxStreamTest, UniformIntDrawsAgainInTheBiasedRange) {
   EXPECT_GT(refused, 10);
 }
 
+TEST(PhiloxStreamDeathTest, UniformIntOfNothing) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(PhiloxStream(1).UniformInt(0), "check failed: n > 0");
+}
+
 TEST(UuidTest, HasTheFormOfVersion4) {
   FakeEntropy entropy(1);
   std::set<std::string> seen;
