@@ -4,6 +4,8 @@
 // transposed on the way, one slice of 16 terms ahead of the multiplication that uses them.
 #pragma once
 
+#include "tile.cuh"
+
 constexpr int kMmaM = 16;
 constexpr int kMmaN = 8;
 constexpr int kMmaK = 16;

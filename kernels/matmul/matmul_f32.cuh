@@ -6,6 +6,8 @@
 // shared memory serves together need few different addresses of both A and B.
 #pragma once
 
+#include "tile.cuh"
+
 constexpr int kLanesM = 4;
 constexpr int kLanesN = 8;
 constexpr int kThreadM = kWarpM / kLanesM;          // Rows of C of one thread.
@@ -17,7 +19,8 @@ static_assert(kWarpM % kLanesM == 0 && kWarpN % (kLanesN * 4) == 0, "a warp tile
 __device__ __forceinline__ void LoadShared(unsigned address, float (&values)[4]) {
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
-               : "r"(address));
+               : "r"(address)
+               : "memory");
 }
 
 // Adds the product of one pair of tiles. `row` and `column` are this thread's first ones within the block's tile.

@@ -2,6 +2,8 @@
 // for all configurations. It depends on no parameter but the data type.
 #pragma once
 
+#include "element.cuh"
+
 constexpr int kReferenceTile = 64;
 constexpr int kReferenceDepth = 16;
 

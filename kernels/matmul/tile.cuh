@@ -5,6 +5,8 @@
 // matrix, so that the main loop needs no special case for the last tiles.
 #pragma once
 
+#include "element.cuh"
+
 constexpr int kThreads = WARPS_M * WARPS_N * 32;
 constexpr int kWarpM = BLOCK_M / WARPS_M;  // Rows of C of one warp.
 constexpr int kWarpN = BLOCK_N / WARPS_N;  // Columns of C of one warp.
