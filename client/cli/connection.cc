@@ -1,0 +1,165 @@
+#include "client/cli/connection.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "server/base/file.h"
+#include "server/base/pidfd.h"
+#include "server/base/socket_paths.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/base/thread.h"
+#include "server/base/unique_fd.h"
+#include "tunefarm/v1/error.pb.h"
+
+extern char** environ;
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr int kIdleExitSeconds = 600;
+constexpr Duration kStartTimeout = std::chrono::seconds(60);
+constexpr int kMessageBytesMax = 16 << 20;
+
+// Whether somebody accepts connections on the socket.
+bool Accepts(const std::string& path) {
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (!fd.valid() || path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+absl::StatusOr<std::string> DaemonProgram() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = self.parent_path() / "tunefarmd";
+  if (!error && std::filesystem::exists(beside, error)) return beside.string();
+  return Unavailable("the daemon program tunefarmd is not beside {}; install it there or set TUNEFARM_SERVER", self.string());
+}
+
+// Starts the daemon in a session of its own, logging into the data directory. Returns a pidfd to see it fail.
+absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path) {
+  ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
+  const std::string idle = std::to_string(kIdleExitSeconds);
+  std::vector<std::string> arguments = {program, "--data-dir", data_directory, "--idle-exit", idle};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return ErrnoStatus(error, "starting {}", program);
+  return Pidfd::Open(pid);
+}
+
+// What the daemon said before it died: its last line that is an error.
+std::string LastError(const std::string& log_path, uint64_t from) {
+  const absl::StatusOr<std::string> log = ReadFile(log_path, 64 << 20);
+  if (!log.ok()) return "see " + log_path;
+  std::string fresh = log->substr(std::min<size_t>(from, log->size()));
+  while (!fresh.empty() && fresh.back() == '\n') fresh.pop_back();
+  const size_t start = fresh.rfind('\n');
+  std::string line = start == std::string::npos ? fresh : fresh.substr(start + 1);
+  if (line.rfind("tunefarmd: ", 0) == 0) line = line.substr(11);
+  return line.empty() ? "see " + log_path : line;
+}
+
+// True: the daemon answers. False: another daemon holds the directory but does not answer yet.
+absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path) {
+  RETURN_IF_ERROR(MakeDirectories(data_directory, 0700));
+  RETURN_IF_ERROR(MakeDirectories(data_directory + "/log", 0700));
+  const std::string log_path = data_directory + "/log/tunefarmd.log";
+  std::error_code ignored;
+  const uint64_t log_bytes = std::filesystem::exists(log_path, ignored) ? std::filesystem::file_size(log_path, ignored) : 0;
+  ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path));
+  Clock* clock = Clock::Real();
+  const MonotonicTime give_up = clock->Now() + kStartTimeout;
+  bool is_running = true;
+  while (clock->Now() < give_up) {
+    if (Accepts(socket_path)) return absl::OkStatus();
+    if (is_running) {
+      ASSIGN_OR_RETURN(const auto exited, daemon.Reap());
+      if (exited) {
+        const std::string reason = LastError(log_path, log_bytes);
+        // Another command may have started a daemon at the same moment: then that one is ours too.
+        if (reason.find("another daemon") == std::string::npos) return Unavailable("the daemon could not start: {}", reason);
+        is_running = false;
+      }
+    }
+    // There is no event to wait for before the socket exists.
+    Notification().WaitFor(std::chrono::milliseconds(5));
+  }
+  return Unavailable("the daemon did not answer within {} s; see {}", kStartTimeout / std::chrono::seconds(1), log_path);
+}
+
+}  // namespace
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status result = tunefarm::internal::MakeStatus(static_cast<absl::StatusCode>(status.error_code()), "{}",
+                                                       fmt::make_format_args(status.error_message()));
+  v1::ErrorDetail detail;
+  if (!status.error_details().empty() && detail.ParseFromString(status.error_details())) {
+    result = WithReason(result, detail.reason());
+  }
+  return result;
+}
+
+gpr_timespec Connection::Deadline(Duration timeout) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
+}
+
+Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> channel, bool started_daemon)
+    : address_(std::move(address)), started_daemon_(started_daemon), kernels_(v1::KernelService::NewStub(channel)),
+      tuning_(v1::TuningService::NewStub(channel)), lookup_(v1::LookupService::NewStub(channel)),
+      devices_(v1::DeviceService::NewStub(channel)), server_(v1::ServerService::NewStub(channel)) {}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOptions& options,
+                                                             const EnvironmentGetter& environment) {
+  std::string address = options.server;
+  if (address.empty()) address = environment("TUNEFARM_SERVER").value_or("");
+  bool started = false;
+  if (address.empty()) {
+    ASSIGN_OR_RETURN(const std::string data_directory, ChosenDataDirectory(options.data_directory, environment));
+    ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
+    if (!Accepts(sockets.admin)) {
+      if (!options.start_if_absent) {
+        return Unavailable("no daemon is running for {}", data_directory);
+      }
+      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin));
+      started = true;
+    }
+    address = "unix:" + sockets.admin;
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
+  arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) {
+    return Unavailable("no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one",
+                       address);
+  }
+  return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,72 @@
+// The CLI's connection to a daemon: the one that TUNEFARM_SERVER names, or the private daemon of the data directory, which is
+// started on demand and leaves when idle.
+//
+// Single-threaded but for Watch readers: grpc stubs are thread-safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/clock.h"
+#include "server/base/xdg.h"
+#include "tunefarm/v1/device_service.grpc.pb.h"
+#include "tunefarm/v1/kernel_service.grpc.pb.h"
+#include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/server_service.grpc.pb.h"
+#include "tunefarm/v1/tuning_service.grpc.pb.h"
+
+namespace tunefarm::cli {
+
+struct ConnectOptions {
+  std::string server;          // --server or TUNEFARM_SERVER: "unix:/path" or "host:port"; empty: the data directory's daemon
+  std::string data_directory;  // --data-dir or TUNEFARM_DATA_DIR; empty: the default one
+  bool start_if_absent = true; // start the private daemon; never with `server`
+};
+
+// Turns a grpc::Status into an absl::Status with our message and reason.
+absl::Status FromGrpc(const grpc::Status& status);
+
+class Connection {
+ public:
+  // Unavailable with one sentence and what to do when no daemon can be reached or started.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const ConnectOptions& options, const EnvironmentGetter& environment);
+
+  v1::KernelService::StubInterface* kernels() { return kernels_.get(); }
+  v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
+  v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
+  v1::DeviceService::StubInterface* devices() { return devices_.get(); }
+  v1::ServerService::StubInterface* server() { return server_.get(); }
+  const std::string& address() const { return address_; }
+  bool started_daemon() const { return started_daemon_; }
+
+  // One unary call with a deadline: Call(connection->tuning(), &Stub::GetJob, request).
+  template <typename Stub, typename Request, typename Response>
+  static absl::StatusOr<Response> Call(Stub* stub,
+                                       grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                       const Request& request, Duration timeout = std::chrono::seconds(60)) {
+    grpc::ClientContext context;
+    context.set_deadline(Deadline(timeout));
+    Response response;
+    const grpc::Status status = (stub->*method)(&context, request, &response);
+    if (!status.ok()) return FromGrpc(status);
+    return response;
+  }
+
+ private:
+  static gpr_timespec Deadline(Duration timeout);
+  Connection(std::string address, std::shared_ptr<grpc::Channel> channel, bool started_daemon);
+
+  std::string address_;
+  bool started_daemon_;
+  std::unique_ptr<v1::KernelService::StubInterface> kernels_;
+  std::unique_ptr<v1::TuningService::StubInterface> tuning_;
+  std::unique_ptr<v1::LookupService::StubInterface> lookup_;
+  std::unique_ptr<v1::DeviceService::StubInterface> devices_;
+  std::unique_ptr<v1::ServerService::StubInterface> server_;
+};
+
+}  // namespace tunefarm::cli

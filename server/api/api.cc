@@ -1,0 +1,197 @@
+#include "server/api/api.h"
+
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/device/device_class.h"
+
+namespace tunefarm {
+namespace {
+
+absl::Status RequireAdmin(const CallContext& context, std::string_view what) {
+  if (context.is_admin) return absl::OkStatus();
+  return WithReason(PermissionDenied("{} is allowed on the admin socket only", what), "ADMIN_ONLY");
+}
+
+// A page of a list that is in memory and short: the token is the index of the next item.
+template <typename Item, typename Response, typename Add>
+absl::StatusOr<Response> PageOf(const std::vector<Item>& items, int page_size, const std::string& token, Add add) {
+  size_t first = 0;
+  if (!token.empty()) {
+    if (token.size() > 9 || token.find_first_not_of("0123456789") != std::string::npos) {
+      return WithReason(InvalidArgument("page token '{}' is not one of this list", token), "PAGE_TOKEN_INVALID");
+    }
+    first = std::stoul(token);
+  }
+  if (page_size <= 0) page_size = 50;
+  if (page_size > 1000) page_size = 1000;
+  Response response;
+  size_t index = first;
+  for (; index < items.size() && index < first + static_cast<size_t>(page_size); ++index) add(items[index], &response);
+  if (index < items.size()) response.set_next_page_token(std::to_string(index));
+  return response;
+}
+
+template <typename T, typename Repeated>
+void MoveInto(Listing<T> listing, Repeated* repeated, std::string* next_page_token) {
+  for (T& item : listing.items) *repeated->Add() = std::move(item);
+  *next_page_token = std::move(listing.next_page_token);
+}
+
+}  // namespace
+
+Api::Api(JobService* jobs, ServerHooks hooks, Clock* clock)
+    : jobs_(jobs), hooks_(std::move(hooks)), clock_(clock), last_call_ended_ns_(clock->Now().time_since_epoch().count()) {}
+
+Api::OpenCall::~OpenCall() {
+  api_->last_call_ended_ns_.store(api_->clock_->Now().time_since_epoch().count());
+  api_->open_calls_.fetch_sub(1);
+}
+
+MonotonicTime Api::last_call_ended() const { return MonotonicTime(Duration(last_call_ended_ns_.load())); }
+
+absl::StatusOr<v1::CreateKernelResponse> Api::CreateKernel(const CallContext&, const v1::CreateKernelRequest& request) {
+  v1::CreateKernelResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_kernel(), jobs_->CreateKernel(request.kernel(), request.validate_only()));
+  return response;
+}
+
+absl::StatusOr<v1::GetKernelResponse> Api::GetKernel(const CallContext&, const v1::GetKernelRequest& request) {
+  v1::GetKernelResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_kernel(), jobs_->GetKernel(request.name(), request.include_sources()));
+  return response;
+}
+
+absl::StatusOr<v1::ListKernelsResponse> Api::ListKernels(const CallContext&, const v1::ListKernelsRequest& request) {
+  v1::ListKernelsResponse response;
+  ASSIGN_OR_RETURN(Listing<v1::Kernel> listing, jobs_->ListKernels(request.page_size(), request.page_token()));
+  MoveInto(std::move(listing), response.mutable_kernels(), response.mutable_next_page_token());
+  return response;
+}
+
+absl::StatusOr<v1::CountSpaceResponse> Api::CountSpace(const CallContext&, const v1::CountSpaceRequest& request) {
+  return jobs_->CountSpace(request);
+}
+
+absl::StatusOr<v1::CreateJobResponse> Api::CreateJob(const CallContext&, const v1::CreateJobRequest& request) {
+  std::optional<v1::Kernel> definition;
+  if (request.has_kernel_definition()) definition = request.kernel_definition();
+  v1::CreateJobResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_job(),
+                   jobs_->Submit(request.job(), definition, request.request_id(), request.validate_only()));
+  return response;
+}
+
+absl::StatusOr<v1::GetJobResponse> Api::GetJob(const CallContext&, const v1::GetJobRequest& request) {
+  v1::GetJobResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_job(), jobs_->GetJob(request.name()));
+  return response;
+}
+
+absl::StatusOr<v1::ListJobsResponse> Api::ListJobs(const CallContext&, const v1::ListJobsRequest& request) {
+  std::vector<v1::JobState> states;
+  for (const int state : request.states()) states.push_back(static_cast<v1::JobState>(state));
+  v1::ListJobsResponse response;
+  ASSIGN_OR_RETURN(Listing<v1::Job> listing, jobs_->ListJobs(states, request.page_size(), request.page_token()));
+  MoveInto(std::move(listing), response.mutable_jobs(), response.mutable_next_page_token());
+  return response;
+}
+
+absl::StatusOr<v1::CancelJobResponse> Api::CancelJob(const CallContext&, const v1::CancelJobRequest& request) {
+  v1::CancelJobResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_job(), jobs_->Cancel(request.name()));
+  return response;
+}
+
+absl::StatusOr<v1::PauseJobResponse> Api::PauseJob(const CallContext&, const v1::PauseJobRequest& request) {
+  v1::PauseJobResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_job(), jobs_->Pause(request.name()));
+  return response;
+}
+
+absl::StatusOr<v1::ResumeJobResponse> Api::ResumeJob(const CallContext&, const v1::ResumeJobRequest& request) {
+  v1::ResumeJobResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_job(), jobs_->Resume(request.name()));
+  return response;
+}
+
+absl::StatusOr<v1::DeleteJobResponse> Api::DeleteJob(const CallContext&, const v1::DeleteJobRequest& request) {
+  RETURN_IF_ERROR(jobs_->Delete(request.name()));
+  return v1::DeleteJobResponse();
+}
+
+absl::StatusOr<v1::ListTrialsResponse> Api::ListTrials(const CallContext&, const v1::ListTrialsRequest& request) {
+  return jobs_->ListTrials(request);
+}
+
+absl::StatusOr<v1::GetTrialResponse> Api::GetTrial(const CallContext&, const v1::GetTrialRequest& request) {
+  v1::GetTrialResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_trial(), jobs_->GetTrial(request.name()));
+  return response;
+}
+
+absl::StatusOr<std::unique_ptr<WatchSubscription>> Api::WatchJob(const CallContext&, const v1::WatchJobRequest& request,
+                                                                 std::function<void(const v1::JobEvent&)> sink,
+                                                                 std::function<void(absl::Status)> end) {
+  return jobs_->Watch(request.name(), request.after_event_id(), std::move(sink), std::move(end));
+}
+
+absl::StatusOr<v1::LookupConfigResponse> Api::LookupConfig(const CallContext&, const v1::LookupConfigRequest& request) {
+  return jobs_->Lookup(request);
+}
+
+absl::StatusOr<v1::BatchLookupConfigsResponse> Api::BatchLookupConfigs(const CallContext&,
+                                                                       const v1::BatchLookupConfigsRequest& request) {
+  return jobs_->BatchLookup(request);
+}
+
+absl::StatusOr<v1::ListBestConfigsResponse> Api::ListBestConfigs(const CallContext&,
+                                                                 const v1::ListBestConfigsRequest& request) {
+  v1::ListBestConfigsResponse response;
+  ASSIGN_OR_RETURN(Listing<v1::BestConfig> listing,
+                   jobs_->ListBest(request.kernel(), request.page_size(), request.page_token()));
+  MoveInto(std::move(listing), response.mutable_bests(), response.mutable_next_page_token());
+  return response;
+}
+
+absl::StatusOr<v1::ListDevicesResponse> Api::ListDevices(const CallContext&, const v1::ListDevicesRequest& request) {
+  return PageOf<v1::Device, v1::ListDevicesResponse>(
+      jobs_->ListDevices(), request.page_size(), request.page_token(),
+      [](const v1::Device& device, v1::ListDevicesResponse* response) { *response->add_devices() = device; });
+}
+
+absl::StatusOr<v1::ListDeviceClassesResponse> Api::ListDeviceClasses(const CallContext&,
+                                                                     const v1::ListDeviceClassesRequest&) {
+  v1::ListDeviceClassesResponse response;
+  for (const KnownClass& known : KnownClasses()) {
+    v1::KnownDeviceClass* added = response.add_classes();
+    added->set_short_name(std::string(known.short_name));
+    *added->mutable_device_class() = known.device_class.ToProto();
+  }
+  return response;
+}
+
+absl::StatusOr<v1::GetServerInfoResponse> Api::GetServerInfo(const CallContext&, const v1::GetServerInfoRequest&) {
+  v1::GetServerInfoResponse response = hooks_.info();
+  ASSIGN_OR_RETURN(const JobServiceStats stats, jobs_->Stats());
+  response.set_active_jobs(stats.active_jobs);
+  response.set_stored_trials(stats.stored_trials);
+  response.set_schema_version(stats.schema_version);
+  response.set_database_bytes(stats.database_bytes);
+  return response;
+}
+
+absl::StatusOr<v1::CreateBackupResponse> Api::CreateBackup(const CallContext& context,
+                                                           const v1::CreateBackupRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "a backup"));
+  return hooks_.backup(request.file_name());
+}
+
+absl::StatusOr<v1::ShutdownResponse> Api::Shutdown(const CallContext& context, const v1::ShutdownRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "a shutdown"));
+  hooks_.shutdown(request.immediately());
+  return v1::ShutdownResponse();
+}
+
+}  // namespace tunefarm

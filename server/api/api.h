@@ -1,0 +1,110 @@
+// Api: every public call, without transport: StatusOr<Response> Method(const CallContext&, const Request&). The gRPC
+// adapter (and later others) only translate. Rights are checked here.
+//
+// Threads: all methods may be called from any thread. Look-ups, gets and lists return in microseconds to milliseconds;
+// CreateKernel, CountSpace and CreateJob may build a space and take seconds; writes block until durable.
+//
+// Errors carry a reason (ReasonOf), which adapters turn into an ErrorDetail.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/clock.h"
+#include "server/jobs/job_service.h"
+#include "tunefarm/v1/device_service.pb.h"
+#include "tunefarm/v1/kernel_service.pb.h"
+#include "tunefarm/v1/lookup_service.pb.h"
+#include "tunefarm/v1/server_service.pb.h"
+#include "tunefarm/v1/tuning_service.pb.h"
+
+namespace tunefarm {
+
+// Who calls. The socket is the identity: what arrives on the admin socket may do everything.
+struct CallContext {
+  bool is_admin = false;
+};
+
+// What of the daemon itself the API can ask for; the composition root fills it in. All functions are set, callable from any
+// thread, and outlive the Api.
+struct ServerHooks {
+  std::function<tunefarm::v1::GetServerInfoResponse()> info;
+  std::function<absl::StatusOr<tunefarm::v1::CreateBackupResponse>(const std::string& file_name)> backup;
+  // Returns at once; the daemon ends on its own.
+  std::function<void(bool immediately)> shutdown;
+};
+
+class Api {
+ public:
+  // All of them outlive the Api.
+  Api(JobService* jobs, ServerHooks hooks, Clock* clock);
+
+  // --- KernelService ---
+  absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const CallContext&, const v1::CreateKernelRequest&);
+  absl::StatusOr<v1::GetKernelResponse> GetKernel(const CallContext&, const v1::GetKernelRequest&);
+  absl::StatusOr<v1::ListKernelsResponse> ListKernels(const CallContext&, const v1::ListKernelsRequest&);
+  absl::StatusOr<v1::CountSpaceResponse> CountSpace(const CallContext&, const v1::CountSpaceRequest&);
+
+  // --- TuningService ---
+  absl::StatusOr<v1::CreateJobResponse> CreateJob(const CallContext&, const v1::CreateJobRequest&);
+  absl::StatusOr<v1::GetJobResponse> GetJob(const CallContext&, const v1::GetJobRequest&);
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const CallContext&, const v1::ListJobsRequest&);
+  absl::StatusOr<v1::CancelJobResponse> CancelJob(const CallContext&, const v1::CancelJobRequest&);
+  absl::StatusOr<v1::PauseJobResponse> PauseJob(const CallContext&, const v1::PauseJobRequest&);
+  absl::StatusOr<v1::ResumeJobResponse> ResumeJob(const CallContext&, const v1::ResumeJobRequest&);
+  absl::StatusOr<v1::DeleteJobResponse> DeleteJob(const CallContext&, const v1::DeleteJobRequest&);
+  absl::StatusOr<v1::ListTrialsResponse> ListTrials(const CallContext&, const v1::ListTrialsRequest&);
+  absl::StatusOr<v1::GetTrialResponse> GetTrial(const CallContext&, const v1::GetTrialRequest&);
+  // As JobService::Watch.
+  absl::StatusOr<std::unique_ptr<WatchSubscription>> WatchJob(const CallContext&, const v1::WatchJobRequest&,
+                                                              std::function<void(const v1::JobEvent&)> sink,
+                                                              std::function<void(absl::Status)> end);
+
+  // --- LookupService ---
+  absl::StatusOr<v1::LookupConfigResponse> LookupConfig(const CallContext&, const v1::LookupConfigRequest&);
+  absl::StatusOr<v1::BatchLookupConfigsResponse> BatchLookupConfigs(const CallContext&,
+                                                                    const v1::BatchLookupConfigsRequest&);
+  absl::StatusOr<v1::ListBestConfigsResponse> ListBestConfigs(const CallContext&, const v1::ListBestConfigsRequest&);
+
+  // --- DeviceService ---
+  absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallContext&, const v1::ListDevicesRequest&);
+  absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
+                                                                  const v1::ListDeviceClassesRequest&);
+
+  // --- ServerService ---
+  absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallContext&, const v1::GetServerInfoRequest&);
+  // The next two: PermissionDenied (reason ADMIN_ONLY) off the admin socket.
+  absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const CallContext&, const v1::CreateBackupRequest&);
+  absl::StatusOr<v1::ShutdownResponse> Shutdown(const CallContext&, const v1::ShutdownRequest&);
+
+  // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that asking
+  // whether the daemon is idle does not keep it busy.
+  int open_calls() const { return open_calls_.load(); }
+  MonotonicTime last_call_ended() const;
+
+  // Held by adapters while a call is open.
+  class OpenCall {
+   public:
+    explicit OpenCall(Api* api) : api_(api) { api_->open_calls_.fetch_add(1); }
+    ~OpenCall();
+    OpenCall(const OpenCall&) = delete;
+    OpenCall& operator=(const OpenCall&) = delete;
+
+   private:
+    Api* const api_;
+  };
+
+ private:
+  JobService* const jobs_;
+  const ServerHooks hooks_;
+  Clock* const clock_;
+  std::atomic<int> open_calls_{0};
+  std::atomic<int64_t> last_call_ended_ns_;
+};
+
+}  // namespace tunefarm

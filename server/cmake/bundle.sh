@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# bundle.sh BUILD_DIRECTORY BUNDLE_DIRECTORY
+#
+# Makes a folder that runs on another x86-64 Linux with glibc 2.36 or newer without installing anything: stripped programs,
+# the shared libraries they need ($ORIGIN rpath), kernels. NVRTC and cuBLAS stay out: they are found on the machine.
+set -euo pipefail
+
+build=$1
+bundle=$2
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+size_max_mib=45
+
+rm -rf "$bundle"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/tunefarm"
+for program in tunefarm tunefarmd tunefarm-worker; do
+  cp "$build/bin/$program" "$bundle/bin/"
+done
+cp -r "$root/kernels" "$bundle/share/tunefarm/kernels"
+rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
+cp "$root/README.md" "$root/LICENSE" "$bundle/" 2>/dev/null || true
+
+# glibc and the loader belong to the machine: shipping them would break its name service and its driver.
+is_system_library() {
+  case $(basename "$1") in
+    libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | libutil.so.* | ld-linux* | libcuda.so.* | libnvidia-*) return 0 ;;
+  esac
+  return 1
+}
+
+for program in "$bundle"/bin/*; do
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
+done | sort -u | while read -r library; do
+  is_system_library "$library" || cp -L "$library" "$bundle/lib/"
+done
+
+for program in "$bundle"/bin/*; do
+  strip "$program"
+  patchelf --set-rpath '$ORIGIN/../lib' "$program"
+done
+for library in "$bundle"/lib/*; do
+  chmod u+w "$library"
+  strip --strip-unneeded "$library"
+  patchelf --set-rpath '$ORIGIN' "$library"
+done
+
+# A bundle with a hole must be found here, not on the cluster.
+missing=$(for file in "$bundle"/bin/* "$bundle"/lib/*; do ldd "$file" | grep 'not found' || true; done)
+if [ -n "$missing" ]; then
+  printf 'bundle: unresolved libraries:\n%s\n' "$missing" >&2
+  exit 1
+fi
+size_kib=$(du -sk "$bundle" | cut -f1)
+if [ "$size_kib" -gt $((size_max_mib * 1024)) ]; then
+  printf 'bundle: %s KiB exceed the limit of %s MiB\n' "$size_kib" "$size_max_mib" >&2
+  exit 1
+fi
+printf 'bundle: %s (%s KiB). Copy it to the machine and run bin/tunefarm doctor there.\n' "$bundle" "$size_kib" >&2

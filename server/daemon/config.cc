@@ -1,0 +1,244 @@
+#include "server/daemon/config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <variant>
+
+#include <CLI/CLI.hpp>
+#include <toml++/toml.h>
+
+#include "server/base/edit_distance.h"
+#include "server/base/file.h"
+#include "server/base/socket_paths.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/version.h"
+
+namespace tunefarm {
+namespace {
+
+using Target = std::variant<std::string DaemonConfig::*, bool DaemonConfig::*, int DaemonConfig::*, int64_t DaemonConfig::*>;
+
+// One setting under its three names. The table is the only place that knows them.
+struct Setting {
+  const char* key;       // in the file; TUNEFARM_<UPPER> in the environment
+  const char* flag;
+  Target target;
+  const char* help;
+  int64_t min = 0;       // of numbers
+  int64_t max = 0;
+};
+
+const std::vector<Setting>& Settings() {
+  static const auto& settings = *new std::vector<Setting>{
+      {"data_dir", "--data-dir", &DaemonConfig::data_directory,
+       "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
+      {"listen", "--listen", &DaemonConfig::listen,
+       "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
+      {"log_level", "--log-level", &DaemonConfig::log_level,
+       "debug, info, warn or error; per subsystem as exec=debug,store=info."},
+      {"log_json", "--log-json", &DaemonConfig::log_json, "Write one JSON object per log line."},
+      {"idle_exit_seconds", "--idle-exit", &DaemonConfig::idle_exit_seconds,
+       "Leave after this many seconds without a job or a call; 0 stays.", 0, 1'000'000},
+      {"cuda_path", "--cuda-path", &DaemonConfig::cuda_path,
+       "Toolkit to take NVRTC, headers and cuBLAS from (default: searched for; see tunefarm doctor)."},
+      {"host_compiler", "--host-compiler", &DaemonConfig::host_compiler, "Compiler of HOST_CXX kernels."},
+      {"use_gpu", "--gpu,!--no-gpu", &DaemonConfig::use_gpu, "Use the machine's GPUs."},
+      {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
+       "Compiler processes at once; 0 takes one per core.", 0, 1024},
+      {"worker_path", "--worker", &DaemonConfig::worker_path,
+       "The tunefarm-worker program (default: beside this program)."},
+      {"worker_uid_base", "--worker-uid-base", &DaemonConfig::worker_uid_base,
+       "As root, worker number n runs under this user id plus n.", 1, 4'000'000'000},
+  };
+  return settings;
+}
+
+std::string EnvironmentName(const Setting& setting) {
+  std::string name = "TUNEFARM_";
+  for (const char* c = setting.key; *c != 0; ++c) name += static_cast<char>(std::toupper(*c));
+  return name;
+}
+
+absl::StatusOr<bool> ParseBool(std::string_view text) {
+  if (text == "1" || text == "true" || text == "yes" || text == "on") return true;
+  if (text == "0" || text == "false" || text == "no" || text == "off") return false;
+  return InvalidArgument("'{}' is not true or false", text);
+}
+
+absl::Status SetNumber(const Setting& setting, int64_t value, DaemonConfig* config) {
+  if (value < setting.min || value > setting.max) {
+    return InvalidArgument("{} is {}, but must be from {} to {}", setting.key, value, setting.min, setting.max);
+  }
+  if (const auto* narrow = std::get_if<int DaemonConfig::*>(&setting.target)) {
+    config->**narrow = static_cast<int>(value);
+  } else {
+    config->*std::get<int64_t DaemonConfig::*>(setting.target) = value;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetFromText(const Setting& setting, const std::string& text, DaemonConfig* config) {
+  if (const auto* string = std::get_if<std::string DaemonConfig::*>(&setting.target)) {
+    config->**string = text;
+    return absl::OkStatus();
+  }
+  if (const auto* boolean = std::get_if<bool DaemonConfig::*>(&setting.target)) {
+    ASSIGN_OR_RETURN(config->**boolean, ParseBool(text));
+    return absl::OkStatus();
+  }
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end) return InvalidArgument("'{}' is not a whole number", text);
+  return SetNumber(setting, value, config);
+}
+
+absl::Status SetFromToml(const Setting& setting, const toml::node& node, DaemonConfig* config) {
+  if (const auto* string = std::get_if<std::string DaemonConfig::*>(&setting.target)) {
+    const std::optional<std::string> value = node.value_exact<std::string>();
+    if (!value) return InvalidArgument("{} must be a string", setting.key);
+    config->**string = *value;
+    return absl::OkStatus();
+  }
+  if (const auto* boolean = std::get_if<bool DaemonConfig::*>(&setting.target)) {
+    const std::optional<bool> value = node.value_exact<bool>();
+    if (!value) return InvalidArgument("{} must be true or false", setting.key);
+    config->**boolean = *value;
+    return absl::OkStatus();
+  }
+  const std::optional<int64_t> value = node.value_exact<int64_t>();
+  if (!value) return InvalidArgument("{} must be a whole number", setting.key);
+  return SetNumber(setting, *value, config);
+}
+
+absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
+  toml::table table;
+  try {
+    table = toml::parse(text, path);
+  } catch (const toml::parse_error& error) {
+    return InvalidArgument("{}:{}:{}: {}", path, error.source().begin.line, error.source().begin.column,
+                           error.description());
+  }
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const toml::source_position at = key.source().begin;
+    const auto setting = std::find_if(Settings().begin(), Settings().end(), [&](const Setting& s) { return name == s.key; });
+    if (setting == Settings().end()) {
+      std::vector<std::string> names;
+      for (const Setting& known : Settings()) names.push_back(known.key);
+      const std::optional<std::string> close = ClosestMatch(name, names);
+      return InvalidArgument("{}:{}:{}: unknown key '{}'{}", path, at.line, at.column, name,
+                             close ? fmt::format(" (did you mean '{}'?)", *close) : "");
+    }
+    const absl::Status status = SetFromToml(*setting, node, config);
+    if (!status.ok()) return Annotate(status, "{}:{}:{}", path, at.line, at.column);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckListen(const std::string& listen) {
+  if (listen.empty()) return absl::OkStatus();
+  const size_t colon = listen.rfind(':');
+  const std::string host = colon == std::string::npos ? listen : listen.substr(0, colon);
+  if (colon == std::string::npos || colon + 1 == listen.size()) {
+    return InvalidArgument("listen address '{}' has no port; write 127.0.0.1:7070", listen);
+  }
+  if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
+    return WithReason(InvalidArgument("listen address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or "
+                                      "[::1] only", listen), "PLAINTEXT_REFUSED");
+  }
+  return absl::OkStatus();
+}
+
+// Adds the table's flags. Each callback writes into `flags` at once and records the key.
+void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
+  app->add_option("--config", flags->config_file, "Configuration file (default: tunefarmd.toml in $XDG_CONFIG_HOME/tunefarm).");
+  for (const Setting& setting : Settings()) {
+    const auto record = [flags, error, &setting](const std::string& text) {
+      const absl::Status status = SetFromText(setting, text, &flags->values);
+      if (!status.ok() && error->ok()) *error = Annotate(status, "{}", setting.flag);
+      flags->given.push_back(setting.key);
+    };
+    if (std::holds_alternative<bool DaemonConfig::*>(setting.target)) {
+      app->add_flag_function(setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help);
+    } else {
+      app->add_option_function<std::string>(setting.flag, record, setting.help);
+    }
+  }
+}
+
+void Copy(const Setting& setting, const DaemonConfig& from, DaemonConfig* to) {
+  std::visit([&](auto member) { to->*member = from.*member; }, setting.target);
+}
+
+}  // namespace
+
+absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
+                                               const EnvironmentGetter& environment) {
+  DaemonFlags flags;
+  absl::Status flag_error;
+  CLI::App app("tunefarmd: tunes GPU kernels as a service. Talk to it with the program tunefarm.", "tunefarmd");
+  app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
+  bool print_example = false;
+  app.add_flag("--print-example-config", print_example, "Print a configuration file with every key and its default.");
+  AddFlags(&app, &flags, &flag_error);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return Cancelled("{}", app.help());
+  } catch (const CLI::CallForVersion&) {
+    return Cancelled("{}\n", app.version());
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgument("{}; see tunefarmd --help", error.what());
+  }
+  if (print_example) return Cancelled("{}", ExampleDaemonConfig());
+  RETURN_IF_ERROR(flag_error);
+
+  DaemonConfig config;
+  std::string file = flags.config_file;
+  if (file.empty()) {
+    const absl::StatusOr<std::string> directory = ConfigDir(environment);
+    std::error_code ignored;
+    if (directory.ok() && std::filesystem::exists(*directory + "/tunefarmd.toml", ignored)) file = *directory + "/tunefarmd.toml";
+  }
+  if (!file.empty()) RETURN_IF_ERROR(ApplyFile(file, &config));
+  for (const Setting& setting : Settings()) {
+    if (const std::optional<std::string> value = environment(EnvironmentName(setting).c_str()); value && !value->empty()) {
+      const absl::Status status = SetFromText(setting, *value, &config);
+      if (!status.ok()) return Annotate(status, "environment variable {}", EnvironmentName(setting));
+    }
+  }
+  for (const Setting& setting : Settings()) {
+    if (std::find(flags.given.begin(), flags.given.end(), setting.key) != flags.given.end()) Copy(setting, flags.values, &config);
+  }
+  ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
+  RETURN_IF_ERROR(CheckListen(config.listen));
+  return config;
+}
+
+std::string ExampleDaemonConfig() {
+  const DaemonConfig defaults;
+  std::string text = "# tunefarmd.toml: every key, commented out with its default. Flags win over TUNEFARM_<KEY>\n"
+                     "# variables, which win over this file.\n";
+  for (const Setting& setting : Settings()) {
+    const std::string value = std::visit(
+        [&](auto member) -> std::string {
+          using T = std::decay_t<decltype(defaults.*member)>;
+          if constexpr (std::is_same_v<T, std::string>) {
+            return fmt::format("\"{}\"", defaults.*member);
+          } else {
+            return fmt::format("{}", defaults.*member);
+          }
+        },
+        setting.target);
+    text += fmt::format("\n# {}\n#{} = {}\n", setting.help, setting.key, value);
+  }
+  return text;
+}
+
+}  // namespace tunefarm

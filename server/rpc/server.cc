@@ -1,0 +1,258 @@
+#include "server/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include "server/base/executor.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/status.h"
+#include "server/rpc/watch_reactor.h"
+#include "tunefarm/v1/device_service.grpc.pb.h"
+#include "tunefarm/v1/kernel_service.grpc.pb.h"
+#include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/server_service.grpc.pb.h"
+#include "tunefarm/v1/tuning_service.grpc.pb.h"
+
+namespace tunefarm {
+namespace {
+
+// Kernel sources travel in one message; 16 MiB covers their limit of 8 MiB with room.
+constexpr int kMessageBytesMax = 16 << 20;
+// A call without a deadline, or with a longer one, is answered as if it had this one.
+constexpr Duration kDeadlineMax = std::chrono::seconds(60);
+constexpr int kSlowLanes = 4;
+
+// Runs Api methods for the generated services.
+class Dispatcher {
+ public:
+  Dispatcher(Api* api, Clock* clock, bool is_admin) : api_(api), clock_(clock), context_{is_admin} {
+    for (size_t i = 0; i < slow_.size(); ++i) {
+      slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
+    }
+  }
+
+  Api* api() { return api_; }
+  const CallContext& context() const { return context_; }
+
+  // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Fast(grpc::CallbackServerContext* call, const Request* request, Response* response,
+                                 absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&),
+                                 bool counts = true) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    reactor->Finish(Invoke(request, response, method, counts));
+    return reactor;
+  }
+
+  // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, const Request* request, Response* response,
+                                 absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
+    slow_[next_.fetch_add(1) % slow_.size()]->Post([=, this] {
+      if (call->IsCancelled() || clock_->Now() > deadline) {
+        reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
+        return;
+      }
+      reactor->Finish(Invoke(request, response, method, true));
+    });
+    return reactor;
+  }
+
+ private:
+  template <typename Request, typename Response>
+  grpc::Status Invoke(const Request* request, Response* response,
+                      absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&), bool counts) {
+    std::optional<Api::OpenCall> open;
+    if (counts) open.emplace(api_);
+    absl::StatusOr<Response> result = (api_->*method)(context_, *request);
+    if (!result.ok()) return ToGrpc(result.status());
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+  Api* const api_;
+  Clock* const clock_;
+  const CallContext context_;
+  std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
+  std::atomic<unsigned> next_{0};
+};
+
+// The generated signatures are alike, so one line per call says all there is to say.
+#define TUNEFARM_CALL(NAME, LANE)                                                                           \
+  grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request,       \
+                                 v1::NAME##Response* response) override {                                   \
+    return dispatcher_->LANE(call, request, response, &Api::NAME);                                          \
+  }
+
+class KernelServiceAdapter : public v1::KernelService::CallbackService {
+ public:
+  explicit KernelServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(CreateKernel, Slow)
+  TUNEFARM_CALL(GetKernel, Fast)
+  TUNEFARM_CALL(ListKernels, Fast)
+  TUNEFARM_CALL(CountSpace, Slow)
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+class TuningServiceAdapter : public v1::TuningService::CallbackService {
+ public:
+  explicit TuningServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(CreateJob, Slow)
+  TUNEFARM_CALL(GetJob, Fast)
+  TUNEFARM_CALL(ListJobs, Fast)
+  TUNEFARM_CALL(CancelJob, Slow)
+  TUNEFARM_CALL(PauseJob, Slow)
+  TUNEFARM_CALL(ResumeJob, Slow)
+  TUNEFARM_CALL(DeleteJob, Slow)
+  TUNEFARM_CALL(ListTrials, Fast)
+  TUNEFARM_CALL(GetTrial, Fast)
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext*,
+                                                           const v1::WatchJobRequest* request) override {
+    return new WatchReactor(dispatcher_->api(), dispatcher_->context(), *request);
+  }
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+class LookupServiceAdapter : public v1::LookupService::CallbackService {
+ public:
+  explicit LookupServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(LookupConfig, Fast)
+  TUNEFARM_CALL(BatchLookupConfigs, Fast)
+  TUNEFARM_CALL(ListBestConfigs, Fast)
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
+ public:
+  explicit DeviceServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(ListDevices, Fast)
+  TUNEFARM_CALL(ListDeviceClasses, Fast)
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+class ServerServiceAdapter : public v1::ServerService::CallbackService {
+ public:
+  explicit ServerServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(CreateBackup, Slow)
+  TUNEFARM_CALL(Shutdown, Fast)
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest* request,
+                                          v1::GetServerInfoResponse* response) override {
+    return dispatcher_->Fast(call, request, response, &Api::GetServerInfo, /*counts=*/false);
+  }
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+#undef TUNEFARM_CALL
+
+std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
+
+void EnableServerExtensions() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  Impl(Api* api, Clock* clock, bool is_admin)
+      : dispatcher(api, clock, is_admin), kernels(&dispatcher), tuning(&dispatcher), lookup(&dispatcher),
+        devices(&dispatcher), server_service(&dispatcher) {}
+
+  Dispatcher dispatcher;
+  KernelServiceAdapter kernels;
+  TuningServiceAdapter tuning;
+  LookupServiceAdapter lookup;
+  DeviceServiceAdapter devices;
+  ServerServiceAdapter server_service;
+  std::vector<std::string> addresses;
+  std::unique_ptr<grpc::Server> server;
+  bool is_shut_down = false;
+};
+
+RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clock, const RpcServerOptions& options) {
+  EnableServerExtensions();
+  auto impl = std::make_unique<Impl>(api, clock, options.is_admin);
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.SetMaxSendMessageSize(kMessageBytesMax);
+  // Two daemons must never share a port by accident.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Clients keep idle watch streams alive with pings; the default of five minutes would cut them off.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 20'000);
+  std::vector<int> ports(options.addresses.size(), 0);
+  for (size_t i = 0; i < options.addresses.size(); ++i) {
+    if (const std::string path = UnixPath(options.addresses[i]); !path.empty()) {
+      if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "replacing the socket {}", path);
+    }
+    builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  builder.RegisterService(&impl->kernels);
+  builder.RegisterService(&impl->tuning);
+  builder.RegisterService(&impl->lookup);
+  builder.RegisterService(&impl->devices);
+  builder.RegisterService(&impl->server_service);
+  // The socket must never be reachable with a wider mode, not even for a moment.
+  const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
+  impl->server = builder.BuildAndStart();
+  umask(old_mask);
+  for (size_t i = 0; i < options.addresses.size(); ++i) {
+    const std::string& address = options.addresses[i];
+    const bool is_unix = !UnixPath(address).empty();
+    if (!impl->server || ports[i] == 0) {
+      return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address), "LISTEN_FAILED");
+    }
+    impl->addresses.push_back(is_unix ? address : fmt::format("{}:{}", address.substr(0, address.rfind(':')), ports[i]));
+  }
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
+}
+
+RpcServer::~RpcServer() { Shutdown(Duration::zero()); }
+
+const std::vector<std::string>& RpcServer::addresses() const { return impl_->addresses; }
+
+void RpcServer::SetNotServing() {
+  if (impl_->server && impl_->server->GetHealthCheckService()) {
+    impl_->server->GetHealthCheckService()->SetServingStatus(false);
+  }
+}
+
+void RpcServer::Shutdown(Duration grace) {
+  if (impl_->is_shut_down || !impl_->server) return;
+  impl_->is_shut_down = true;
+  const gpr_timespec deadline =
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
+  impl_->server->Shutdown(deadline);
+  impl_->server->Wait();
+  for (const std::string& address : impl_->addresses) {
+    if (const std::string path = UnixPath(address); !path.empty()) unlink(path.c_str());
+  }
+}
+
+}  // namespace tunefarm

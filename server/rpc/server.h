@@ -1,0 +1,47 @@
+// The gRPC adapter: listens, translates calls into Api methods and absl::Status into grpc::Status with an ErrorDetail.
+//
+// Threads: Start and Shutdown from one thread. Calls run on gRPC's threads; those that may take seconds run on a few
+// threads of its own, so that look-ups never queue behind them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/api/api.h"
+#include "server/base/clock.h"
+
+namespace tunefarm {
+
+struct RpcServerOptions {
+  // "unix:/path" or "127.0.0.1:7070". At least one.
+  std::vector<std::string> addresses;
+  // What calls on these addresses may do.
+  bool is_admin = false;
+};
+
+class RpcServer {
+ public:
+  // Binds and serves. Unix sockets get mode 0600 (admin) or 0660; a stale socket file is replaced, which is safe because the
+  // caller holds the data directory's lock. Unavailable with the address when one cannot be bound. `api` outlives the server.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Api* api, Clock* clock, const RpcServerOptions& options);
+
+  // Shutdown.
+  ~RpcServer();
+
+  // What it really listens on ("127.0.0.1:7070" with the port chosen for :0).
+  const std::vector<std::string>& addresses() const;
+
+  // Health answers NOT_SERVING from now on; calls still work. Before a drain.
+  void SetNotServing();
+  // Refuses new calls, gives open ones `grace` to end, then cancels them. May be called again.
+  void Shutdown(Duration grace);
+
+ private:
+  struct Impl;
+  explicit RpcServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tunefarm
