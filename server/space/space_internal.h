@@ -83,7 +83,7 @@ struct Space::Impl {
 
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
-  mutable std::unique_ptr<const space_internal::Sampler> sampler GUARDED_BY(sampler_mutex);
+  mutable std::unique_ptr<const space_internal::Sampler> made_sampler GUARDED_BY(sampler_mutex);
 
   const Rule& RuleAt(int rule) const {
     const size_t index = static_cast<size_t>(rule);

@@ -171,8 +171,8 @@ absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random)
   const Sampler* sampler = nullptr;
   {
     const MutexLock lock(&impl_->sampler_mutex);
-    if (impl_->sampler == nullptr) impl_->sampler = std::make_unique<const Sampler>(impl_->MakeSampler());
-    sampler = impl_->sampler.get();
+    if (impl_->made_sampler == nullptr) impl_->made_sampler = std::make_unique<const Sampler>(impl_->MakeSampler());
+    sampler = impl_->made_sampler.get();
   }
   RETURN_IF_ERROR(sampler->status);
   std::vector<uint16_t> row(impl_->parameters.size(), 0);
