@@ -19,9 +19,9 @@ namespace tunefarm {
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
 
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
-// mix. On OK the content is on disk. The directory must exist. On error no temporary is left and the old file stands (unless
-// only the last step failed, flushing the directory). The file has exactly `mode`, whatever the umask. A crash midway may
-// leave a "PATH.tmp-UUID" behind.
+// mix. On OK the content is on disk. On error no temporary is left and the old file stands, unless only the last step
+// failed, flushing the directory. The directory must exist. The file has exactly `mode`, whatever the umask. A crash
+// midway may leave a "PATH.tmp-UUID" behind.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
 
 // Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the

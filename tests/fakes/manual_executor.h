@@ -30,7 +30,8 @@ class ManualExecutor : public Executor {
   TimerId PostAfter(Duration delay, std::function<void()> task) override {
     MutexLock lock(&mutex_);
     const TimerId id = ++last_timer_;
-    timers_.emplace(std::make_pair(clock_->Now() + std::clamp(delay, Duration::zero(), kTimerDelayMax), id), std::move(task));
+    const MonotonicTime due = clock_->Now() + std::clamp(delay, Duration::zero(), kTimerDelayMax);
+    timers_.emplace(std::make_pair(due, id), std::move(task));
     return id;
   }
 
