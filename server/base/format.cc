@@ -30,7 +30,7 @@ std::string FormatSeconds(double seconds) {
 
 std::string FormatDuration(double ns) {
   if (!std::isfinite(ns)) return "n/a";
-  if (ns < 0) return "-" + FormatDuration(-ns);
+  if (ns < 0) return fmt::format("-{}", FormatDuration(-ns));
   if (ns == 0) return "0 ns";
   const double rounding = 999.5;
   if (ns < rounding) {
