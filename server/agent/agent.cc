@@ -1,0 +1,460 @@
+#include "server/agent/agent.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "server/agent/device_runner.h"
+#include "server/agent/plan_cache.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+
+namespace {
+
+constexpr Duration kPoll = std::chrono::seconds(1);
+constexpr Duration kBackOffFirst = std::chrono::milliseconds(100);
+constexpr Duration kBackOffMax = std::chrono::seconds(5);
+constexpr int kUnitsPerDeviceMax = 8;
+// Reports that control has not taken: above this nothing new is started.
+constexpr int kBacklogMax = 256;
+constexpr size_t kReferencesMax = 16;
+constexpr size_t kTrialsPerUnitMax = 64;
+
+// Whether the sequences that run once per problem have code of the definition's own, and so need a binary.
+bool NeedsReferenceBinary(const KernelPlan& plan, bool baseline) {
+  return !plan.Entries(Sequence::kReference).empty() || !plan.Entries(Sequence::kPreparePerProblem).empty() ||
+         (baseline && !plan.Entries(Sequence::kBaseline).empty());
+}
+
+}  // namespace
+
+// Everything below runs on the executor, but for the constructor.
+class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
+ public:
+  explicit Session(const AgentOptions& options) : options_(options), plans_(options.link) {}
+
+  void Start();
+  void Drain(std::function<void()> done);
+  void Stop(std::function<void()> done);
+  Executor* executor() const { return options_.executor; }
+
+ private:
+  struct Device {
+    std::unique_ptr<DeviceRunner> runner;
+    bool takes_work = true;
+  };
+
+  void MakeRunners();
+  // Runs `task` on the executor if the session still lives.
+  void PostSelf(void (Session::*step)());
+  void PumpSoon();
+  void Pump();
+  void Tick();
+  void Register();
+  void Synchronize();
+  bool SynchronizeOnce();
+  void Adopt(const wire::Assignment& assignment);
+  absl::StatusOr<std::unique_ptr<UnitWork>> MakeUnit(const wire::Assignment& assignment, Device& device);
+  std::shared_ptr<ReferenceWork> ReferenceFor(const UnitWork& unit, const DeviceRunner& runner, bool baseline);
+  void Flush();
+  // False: control could not be reached.
+  bool FlushUnit(UnitWork& unit);
+  void Drop(UnitWork& unit);
+  void LoseEpoch();
+  void RemoveGoneUnits();
+  void Retry();
+  void CheckEnded();
+  Device* FindDevice(const std::string& uuid);
+  int Backlog() const;
+
+  const AgentOptions options_;
+  PlanCache plans_;
+  CompileGate gate_;
+  std::vector<Device> devices_;
+  std::map<int64_t, std::unique_ptr<UnitWork>> units_;  // by unit id
+  std::vector<std::pair<std::string, std::shared_ptr<ReferenceWork>>> references_;  // the one used last at the back
+  std::string agent_id_;
+  int64_t epoch_ = 0;  // 0: not registered
+  bool started_ = false, draining_ = false, stopped_ = false;
+  bool pump_posted_ = false;
+  TimerId retry_timer_ = 0;
+  Duration back_off_ = kBackOffFirst;
+  std::vector<std::function<void()>> drained_, ended_;
+};
+
+void Agent::Session::PostSelf(void (Session::*step)()) {
+  options_.executor->Post([weak = weak_from_this(), step] {
+    if (const auto self = weak.lock()) (self.get()->*step)();
+  });
+}
+
+void Agent::Session::MakeRunners() {
+  for (const tunefarm::v1::Device& device : options_.devices) {
+    const auto device_class = DeviceClass::FromProto(device.device_class());
+    if (!device_class.ok()) {
+      LogError("agent", "device {} is left out: {}", device.uuid(), MessageOf(device_class.status()));
+      continue;
+    }
+    DeviceRunner::Hooks hooks;
+    hooks.trial_ended = [this](UnitWork&) { PumpSoon(); };
+    hooks.changed = [this] { PumpSoon(); };
+    hooks.post = [weak = weak_from_this(), executor = options_.executor](std::function<void()> task) {
+      executor->Post([weak, task = std::move(task)] {
+        if (const auto self = weak.lock()) task();
+      });
+    };
+    hooks.later = [weak = weak_from_this(), executor = options_.executor](Duration delay, std::function<void()> task) {
+      executor->PostAfter(delay, [weak, task = std::move(task)] {
+        if (const auto self = weak.lock()) task();
+      });
+    };
+    devices_.push_back({std::make_unique<DeviceRunner>(device.uuid(), *device_class, options_.evaluator, &gate_,
+                                                       std::move(hooks)),
+                        device.state() == tunefarm::v1::DEVICE_STATE_READY ||
+                            device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED});
+  }
+}
+
+void Agent::Session::Start() {
+  if (started_ || stopped_) return;
+  started_ = true;
+  agent_id_ = NewUuid(options_.entropy);
+  MakeRunners();
+  options_.link->SetWake([weak = weak_from_this(), executor = options_.executor] {
+    executor->Post([weak] {
+      if (const auto self = weak.lock()) self->Synchronize();
+    });
+  });
+  Register();
+  Tick();
+}
+
+void Agent::Session::Tick() {
+  if (stopped_) return;
+  options_.executor->PostAfter(kPoll, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->stopped_) return;
+    self->Synchronize();
+    self->Tick();
+  });
+}
+
+void Agent::Session::Register() {
+  if (stopped_ || draining_ || epoch_ != 0 || !units_.empty()) return;
+  wire::RegisterRequest request;
+  request.set_agent_id(agent_id_);
+  request.set_host(options_.host);
+  for (const auto& device : options_.devices) *request.add_devices() = device;
+  const auto response = options_.link->Register(request);
+  if (!response.ok()) {
+    LogWarn("agent", "control does not take the registration yet: {}", MessageOf(response.status()));
+    Retry();
+    return;
+  }
+  epoch_ = response->epoch();
+  back_off_ = kBackOffFirst;
+  Synchronize();
+}
+
+void Agent::Session::Retry() {
+  if (retry_timer_ != 0 || stopped_) return;
+  retry_timer_ = options_.executor->PostAfter(back_off_, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->retry_timer_ = 0;
+    if (self->epoch_ == 0) self->Register();
+    self->Pump();
+    self->Synchronize();
+  });
+  back_off_ = std::min(back_off_ * 2, kBackOffMax);
+}
+
+void Agent::Session::PumpSoon() {
+  if (pump_posted_) return;
+  pump_posted_ = true;
+  PostSelf(&Session::Pump);
+}
+
+int Agent::Session::Backlog() const {
+  size_t count = 0;
+  for (const auto& [id, unit] : units_) count += unit->pending.size();
+  return static_cast<int>(count);
+}
+
+void Agent::Session::Pump() {
+  pump_posted_ = false;
+  // First the device, then the paperwork: a report blocks until it is durable.
+  if (!stopped_ && Backlog() < kBacklogMax) {
+    for (Device& device : devices_) device.runner->Pump();
+  }
+  Flush();
+  RemoveGoneUnits();
+  if (!stopped_ && !draining_ && retry_timer_ == 0) {
+    for (const Device& device : devices_) {
+      if (device.runner->unfinished() < device.runner->look_ahead() && !units_.empty()) {
+        Synchronize();
+        break;
+      }
+    }
+  }
+  CheckEnded();
+}
+
+void Agent::Session::Synchronize() {
+  if (stopped_ || !started_) return;
+  if (epoch_ == 0) {
+    if (retry_timer_ == 0) Register();
+    return;
+  }
+  if (retry_timer_ != 0) return;  // control is away; the timer comes back
+  // As long as control has work and there is room: units may be as small as one trial.
+  for (int i = 0; i < kUnitsPerDeviceMax * 4 && SynchronizeOnce(); ++i) {
+  }
+}
+
+// True if it brought work, so that there may be more.
+bool Agent::Session::SynchronizeOnce() {
+  wire::SynchronizeRequest request;
+  request.set_agent_id(agent_id_);
+  request.set_epoch(epoch_);
+  std::map<std::string, int> in_hand;
+  for (const auto& [id, unit] : units_) {
+    auto* listed = request.add_units();
+    listed->set_unit_id(id);
+    listed->set_token(unit->assignment.token());
+    ++in_hand[unit->assignment.device_uuid()];
+  }
+  for (const Device& device : devices_) {
+    const DeviceRunner& runner = *device.runner;
+    const bool room = !draining_ && device.takes_work && runner.unfinished() < runner.look_ahead() &&
+                      in_hand[runner.uuid()] < kUnitsPerDeviceMax;
+    if (!room) continue;
+    auto* demand = request.add_demands();
+    demand->set_device_uuid(runner.uuid());
+    demand->set_units(1);
+  }
+  const auto response = options_.link->Synchronize(request);
+  if (!response.ok()) {
+    LogWarn("agent", "control cannot be reached, trying again: {}", MessageOf(response.status()));
+    Retry();
+    return false;
+  }
+  back_off_ = kBackOffFirst;
+  if (response->epoch_expired()) {
+    LoseEpoch();
+    return false;
+  }
+  for (int64_t unit_id : response->revoked_unit_ids()) {
+    const auto found = units_.find(unit_id);
+    if (found != units_.end()) Drop(*found->second);
+  }
+  if (!draining_) {
+    for (const wire::Assignment& assignment : response->assignments()) Adopt(assignment);
+  }
+  if (response->assignments_size() > 0 || response->revoked_unit_ids_size() > 0) PumpSoon();
+  return response->assignments_size() > 0;
+}
+
+Agent::Session::Device* Agent::Session::FindDevice(const std::string& uuid) {
+  for (Device& device : devices_) {
+    if (device.runner->uuid() == uuid) return &device;
+  }
+  return nullptr;
+}
+
+void Agent::Session::Adopt(const wire::Assignment& assignment) {
+  // A unit that is still being killed may come back with a new token; control offers it again until it is listed.
+  if (units_.count(assignment.unit_id()) != 0) return;
+  Device* device = FindDevice(assignment.device_uuid());
+  if (device == nullptr) {
+    LogError("agent", "unit {} is for device {}, which is not here", assignment.unit_id(), assignment.device_uuid());
+    return;
+  }
+  auto unit = MakeUnit(assignment, *device);
+  if (!unit.ok()) {
+    // Not listed as in hand, so control offers it again.
+    LogWarn("agent", "unit {} cannot be taken up yet: {}", assignment.unit_id(), MessageOf(unit.status()));
+    if (unit.status().code() == absl::StatusCode::kUnavailable) Retry();
+    return;
+  }
+  UnitWork* adopted = unit->get();
+  units_[assignment.unit_id()] = *std::move(unit);
+  device->runner->Add(adopted);
+}
+
+absl::StatusOr<std::unique_ptr<UnitWork>> Agent::Session::MakeUnit(const wire::Assignment& assignment, Device& device) {
+  if (assignment.trials_size() > static_cast<int>(kTrialsPerUnitMax)) {
+    return Internal("it has {} trials, more than {}", assignment.trials_size(), kTrialsPerUnitMax);
+  }
+  auto unit = std::make_unique<UnitWork>();
+  unit->assignment = assignment;
+  ASSIGN_OR_RETURN(unit->plan, plans_.Get(assignment.kernel_id()));
+  ASSIGN_OR_RETURN(ResolvedProblem problem, unit->plan->ResolveProblem(assignment.problem()));
+  unit->problem = std::make_shared<const ResolvedProblem>(std::move(problem));
+  bool baseline = false;
+  for (const wire::TrialSpec& spec : assignment.trials()) {
+    TrialWork trial;
+    trial.spec = spec;
+    trial.baseline = spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE && spec.config().values().empty();
+    baseline = baseline || trial.baseline;
+    if (!trial.baseline) {
+      ASSIGN_OR_RETURN(trial.config, unit->plan->ParseConfig(spec.config()));
+    }
+    unit->trials.push_back(std::move(trial));
+  }
+  unit->reference = ReferenceFor(*unit, *device.runner, baseline);
+  return unit;
+}
+
+std::shared_ptr<ReferenceWork> Agent::Session::ReferenceFor(const UnitWork& unit, const DeviceRunner& runner,
+                                                            bool baseline) {
+  if (!NeedsReferenceBinary(*unit.plan, baseline)) return nullptr;
+  const std::string key = unit.plan->kernel_id() + " " + unit.problem->key + " " + runner.uuid();
+  const auto found =
+      std::find_if(references_.begin(), references_.end(), [&](const auto& slot) { return slot.first == key; });
+  std::shared_ptr<ReferenceWork> reference;
+  if (found != references_.end()) {
+    reference = found->second;
+    references_.erase(found);
+  }
+  // What the machinery lost says nothing; a later unit tries again.
+  const bool lost = reference != nullptr && reference->state == ReferenceWork::State::kFailed &&
+                    reference->result.outcome == tunefarm::v1::OUTCOME_LOST;
+  if (reference == nullptr || lost) reference = std::make_shared<ReferenceWork>();
+  references_.emplace_back(key, reference);
+  if (references_.size() > kReferencesMax) references_.erase(references_.begin());
+  return reference;
+}
+
+void Agent::Session::Flush() {
+  if (stopped_ || epoch_ == 0 || retry_timer_ != 0) return;
+  std::vector<int64_t> ids;
+  for (const auto& [id, unit] : units_) {
+    const bool ended = unit->unfinished() == 0;
+    if (!unit->revoked && (!unit->pending.empty() || ended)) ids.push_back(id);
+  }
+  for (int64_t id : ids) {
+    const auto found = units_.find(id);
+    if (found == units_.end()) continue;
+    if (!FlushUnit(*found->second)) return;
+  }
+}
+
+bool Agent::Session::FlushUnit(UnitWork& unit) {
+  wire::ReportTrialsRequest request;
+  request.set_agent_id(agent_id_);
+  request.set_epoch(epoch_);
+  request.set_unit_id(unit.assignment.unit_id());
+  request.set_token(unit.assignment.token());
+  for (const auto& trial : unit.pending) *request.add_trials() = trial;
+  request.set_unit_done(unit.unfinished() == 0);
+  const auto response = options_.link->ReportTrials(request);
+  if (!response.ok()) {
+    if (response.status().code() == absl::StatusCode::kUnavailable) {
+      LogWarn("agent", "control cannot take {} results, trying again: {}", unit.pending.size(),
+              MessageOf(response.status()));
+      Retry();
+      return false;
+    }
+    LogError("agent", "control refuses the results of unit {}, which is dropped: {}", unit.assignment.unit_id(),
+             MessageOf(response.status()));
+    Drop(unit);
+    return true;
+  }
+  back_off_ = kBackOffFirst;
+  unit.pending.clear();
+  if (response->verdict() != wire::REPORT_VERDICT_ACCEPTED) {
+    LogInfo("agent", "unit {} has another owner and is dropped", unit.assignment.unit_id());
+    Drop(unit);
+  } else if (request.unit_done()) {
+    unit.revoked = true;  // nothing is left to do; RemoveGoneUnits takes it away
+  }
+  return true;
+}
+
+void Agent::Session::Drop(UnitWork& unit) {
+  unit.pending.clear();
+  if (Device* device = FindDevice(unit.assignment.device_uuid())) device->runner->Revoke(&unit);
+  PumpSoon();
+}
+
+void Agent::Session::LoseEpoch() {
+  LogWarn("agent", "control no longer knows this agent; registering again");
+  epoch_ = 0;
+  for (auto& [id, unit] : units_) Drop(*unit);
+  PumpSoon();
+}
+
+void Agent::Session::RemoveGoneUnits() {
+  bool removed = false;
+  for (auto it = units_.begin(); it != units_.end();) {
+    if (!it->second->revoked || it->second->in_flight() > 0) {
+      ++it;
+      continue;
+    }
+    if (Device* device = FindDevice(it->second->assignment.device_uuid())) device->runner->Remove(it->second.get());
+    it = units_.erase(it);
+    removed = true;
+  }
+  if (!removed || stopped_) return;
+  // Tells control at once that they are gone: a cancel waits for it.
+  PostSelf(&Session::Synchronize);
+}
+
+void Agent::Session::Drain(std::function<void()> done) {
+  if (done) drained_.push_back(std::move(done));
+  draining_ = true;
+  for (Device& device : devices_) device.runner->StopStarting();
+  PumpSoon();
+}
+
+void Agent::Session::Stop(std::function<void()> done) {
+  if (done) ended_.push_back(std::move(done));
+  if (!stopped_) {
+    stopped_ = true;
+    if (started_) options_.link->SetWake(nullptr);
+    for (Device& device : devices_) device.runner->StopStarting();
+    for (auto& [id, unit] : units_) Drop(*unit);
+  }
+  PumpSoon();
+}
+
+void Agent::Session::CheckEnded() {
+  const bool idle =
+      std::all_of(devices_.begin(), devices_.end(), [](const Device& device) { return device.runner->idle(); });
+  if (!idle) return;
+  if (draining_ && (stopped_ || Backlog() == 0)) {
+    if (!stopped_ && started_) options_.link->SetWake(nullptr);
+    stopped_ = true;
+  }
+  if (!stopped_) return;
+  auto callbacks = std::exchange(drained_, {});
+  for (auto& callback : std::exchange(ended_, {})) callbacks.push_back(std::move(callback));
+  for (const auto& callback : callbacks) callback();
+}
+
+Agent::Agent(const AgentOptions& options) : session_(std::make_shared<Session>(options)) {}
+
+Agent::~Agent() {
+  session_->executor()->Post([session = session_] { session->Stop(nullptr); });
+}
+
+void Agent::Start() {
+  session_->executor()->Post([session = session_] { session->Start(); });
+}
+
+void Agent::Drain(std::function<void()> done) {
+  session_->executor()->Post([session = session_, done = std::move(done)]() mutable { session->Drain(std::move(done)); });
+}
+
+void Agent::Stop(std::function<void()> done) {
+  session_->executor()->Post([session = session_, done = std::move(done)]() mutable { session->Stop(std::move(done)); });
+}
+
+}  // namespace tunefarm

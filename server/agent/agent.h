@@ -1,0 +1,54 @@
+// Agent: claims work units from control, compiles and runs their trials, reports each one as it ends.
+//
+// Threads: all methods may be called from any thread; the work happens on the agent's executor, which blocks for as long as
+// control takes to answer. Callbacks come on the executor. The link, the evaluator and the executor outlive the agent, and
+// the link is not used by another agent at the same time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/agent/agent_link.h"
+#include "server/base/executor.h"
+#include "server/base/random.h"
+#include "server/exec/evaluator.h"
+#include "tunefarm/v1/device.pb.h"
+
+namespace tunefarm {
+
+struct AgentOptions {
+  AgentLink* link = nullptr;
+  Evaluator* evaluator = nullptr;
+  Executor* executor = nullptr;
+  EntropySource* entropy = nullptr;
+  std::string host;                           // for people
+  std::vector<tunefarm::v1::Device> devices;  // those that are not READY get no work
+};
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options);
+  // Kills what is in hand, as Stop does. Safe at any time but from within the agent's own callbacks.
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  // Registers and asks for work. Once.
+  void Start();
+
+  // Claims nothing more, kills compiles, finishes the trials that run, reports them, then calls `done`, once. Units that are
+  // not finished stay claimed until control returns them. While control cannot be reached, `done` waits; Stop ends that.
+  void Drain(std::function<void()> done);
+
+  // Kills everything in hand and reports nothing more; `done`, which may be empty, is called when every evaluation has
+  // ended. A Drain under way gets its callback too.
+  void Stop(std::function<void()> done);
+
+ private:
+  class Session;
+  std::shared_ptr<Session> session_;
+};
+
+}  // namespace tunefarm

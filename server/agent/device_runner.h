@@ -1,0 +1,103 @@
+// DeviceRunner: takes the units in hand of one device through compile and run. It compiles ahead of the device up to a
+// bound and runs trials in the order of the units; whatever is compiled first runs first when its turn is not ready.
+//
+// On a CUDA device compiling and running overlap. On a CPU device they share cores, so phases alternate: a batch is
+// compiled with nothing running, then run with no compile in flight (of any device of this agent).
+//
+// Not thread-safe: everything happens on the agent's executor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/agent/unit_work.h"
+#include "server/base/executor.h"
+#include "server/device/device_class.h"
+#include "server/exec/evaluator.h"
+
+namespace tunefarm {
+
+// Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures.
+struct CompileGate {
+  int compiles_in_flight = 0;
+  int hosts_measuring = 0;  // CPU devices that measure or wait to
+};
+
+class DeviceRunner {
+ public:
+  struct Hooks {
+    // A trial has ended; it is in unit.pending. Called from within the runner: it must not add or remove units.
+    std::function<void(UnitWork& unit)> trial_ended;
+    // Something changed that this runner, others, or the agent's demand may depend on: Pump soon. As for trial_ended.
+    std::function<void()> changed;
+    // Runs a task on the executor later, unless the agent is gone.
+    std::function<void(Duration delay, std::function<void()> task)> later;
+    // Wraps a callback of the evaluator's thread: it runs on the executor, unless the agent is gone.
+    std::function<void(std::function<void()> task)> post;
+  };
+
+  DeviceRunner(std::string uuid, const DeviceClass& device_class, Evaluator* evaluator, CompileGate* gate, Hooks hooks);
+  ~DeviceRunner();
+
+  const std::string& uuid() const { return uuid_; }
+  const DeviceClass& device_class() const { return class_; }
+
+  // The unit is owned by the caller and stays until Remove.
+  void Add(UnitWork* unit);
+  // Kills its evaluations. The unit may be removed when in_flight() is 0.
+  void Revoke(UnitWork* unit);
+  // Forgets a unit that has nothing in flight.
+  void Remove(UnitWork* unit);
+  // Starts what can be started.
+  void Pump();
+  // Nothing new is started; compiles are killed, the trial that runs may finish.
+  void StopStarting();
+
+  // Trials that have not ended and are not revoked.
+  int unfinished() const;
+  // How many trials it wants in hand so that neither compilers nor device wait.
+  int look_ahead() const;
+  bool running() const { return running_; }
+  bool idle() const { return !running_ && compiling_ == 0; }
+
+ private:
+  struct Turn {
+    UnitWork* unit = nullptr;
+    TrialWork* trial = nullptr;
+  };
+
+  void StartCompiles();
+  // Starts the unit's reference if nobody has; true when it is ready. Ends the unit's trials when it has failed.
+  bool ReferenceReady(UnitWork& unit);
+  void StartReference(UnitWork& unit);
+  void StartTrialCompile(UnitWork& unit, TrialWork& trial);
+  Turn NextTurn();
+  Turn NextInterleaved(UnitWork& unit);
+  void StartRun(Turn turn);
+  void OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult result);
+  void OnRun(int64_t unit_id, int64_t ordinal, RunResult result);
+  void End(UnitWork& unit, TrialWork& trial, tunefarm::v1::Trial ended);
+  // After a loss: true if the trial gets another attempt.
+  bool RetryAfterLoss(UnitWork& unit, TrialWork& trial, TrialWork::State back_to);
+  UnitWork* FindUnit(int64_t unit_id);
+  static TrialWork* FindTrial(UnitWork& unit, int64_t ordinal);
+
+  const std::string uuid_;
+  const DeviceClass class_;
+  Evaluator* const evaluator_;
+  CompileGate* const gate_;
+  const Hooks hooks_;
+
+  std::vector<UnitWork*> units_;  // in the order of the claims
+  // Evaluations outlive neither: callbacks of a removed runner are dropped.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  int compiling_ = 0;
+  bool running_ = false;
+  bool measuring_phase_ = false;  // CPU device only
+  bool stopped_ = false;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,53 @@
+#include "server/agent/serializing_link.h"
+
+#include <string>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+template <typename Message>
+absl::StatusOr<Message> Copied(const Message& message) {
+  Message copy;
+  if (!copy.ParseFromString(message.SerializeAsString())) {
+    return Internal("a {} message does not survive serialisation", message.GetTypeName());
+  }
+  return copy;
+}
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> Call(AgentLink* link, absl::StatusOr<Response> (AgentLink::*method)(const Request&),
+                              const Request& request) {
+  ASSIGN_OR_RETURN(const Request sent, Copied(request));
+  ASSIGN_OR_RETURN(const Response answered, (link->*method)(sent));
+  return Copied(answered);
+}
+
+}  // namespace
+
+namespace wire = tunefarm::agent::v1;
+
+absl::StatusOr<wire::RegisterResponse> SerializingLink::Register(const wire::RegisterRequest& request) {
+  return Call(link_, &AgentLink::Register, request);
+}
+
+absl::StatusOr<wire::SynchronizeResponse> SerializingLink::Synchronize(const wire::SynchronizeRequest& request) {
+  return Call(link_, &AgentLink::Synchronize, request);
+}
+
+absl::StatusOr<wire::ReportTrialsResponse> SerializingLink::ReportTrials(const wire::ReportTrialsRequest& request) {
+  return Call(link_, &AgentLink::ReportTrials, request);
+}
+
+absl::StatusOr<wire::FetchKernelResponse> SerializingLink::FetchKernel(const wire::FetchKernelRequest& request) {
+  return Call(link_, &AgentLink::FetchKernel, request);
+}
+
+absl::StatusOr<wire::FetchArtifactResponse> SerializingLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
+  return Call(link_, &AgentLink::FetchArtifact, request);
+}
+
+}  // namespace tunefarm

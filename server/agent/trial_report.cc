@@ -1,0 +1,164 @@
+#include "server/agent/trial_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace tunefarm {
+
+using tunefarm::v1::Measurement;
+using tunefarm::v1::Trial;
+
+namespace {
+
+Trial Described(const TrialWork& work, std::string_view device_uuid) {
+  Trial trial;
+  trial.set_ordinal(work.spec.ordinal());
+  if (!work.baseline) *trial.mutable_config() = work.spec.config();
+  trial.set_purpose(work.spec.purpose());
+  trial.set_device_uuid(std::string(device_uuid));
+  trial.set_attempt(std::max(1, work.spec.attempt()) + work.losses);
+  trial.set_compile_ms(work.compile.compile_ms);
+  trial.set_cached_binary(work.compile.from_cache);
+  *trial.mutable_resources() = work.compile.resources;
+  return trial;
+}
+
+double MedianOf(std::vector<float> samples) {
+  std::sort(samples.begin(), samples.end());
+  const size_t n = samples.size();
+  return n % 2 == 1 ? samples[n / 2] : (static_cast<double>(samples[n / 2 - 1]) + samples[n / 2]) / 2;
+}
+
+// Order statistics that enclose the median with at least 95 % probability (normal approximation of the binomial).
+void SetInterval(const std::vector<float>& sorted, Measurement* merged) {
+  const double n = static_cast<double>(sorted.size());
+  const double half = 1.96 * std::sqrt(n) / 2;
+  const int64_t last = static_cast<int64_t>(sorted.size()) - 1;
+  const int64_t low = std::clamp<int64_t>(static_cast<int64_t>(std::floor(n / 2 - half)), 0, last);
+  const int64_t high = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(n / 2 + half)), 0, last);
+  merged->set_ci_low_ns(sorted[static_cast<size_t>(low)]);
+  merged->set_ci_high_ns(sorted[static_cast<size_t>(high)]);
+}
+
+// A round that kept no samples counts with its median.
+std::vector<float> SamplesOf(const Measurement& round) {
+  if (round.sample_ns_size() > 0) return {round.sample_ns().begin(), round.sample_ns().end()};
+  return {static_cast<float>(round.median_ns())};
+}
+
+Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
+  if (rounds.size() == 1) return rounds[0].measurement;
+  Measurement merged = rounds.back().measurement;
+  merged.clear_sample_ns();
+  std::vector<float> all;
+  std::vector<std::vector<float>> by_set(static_cast<size_t>(std::max(1, input_sets)));
+  bool converged = true;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const Measurement& round = rounds[i].measurement;
+    const std::vector<float> samples = SamplesOf(round);
+    all.insert(all.end(), samples.begin(), samples.end());
+    auto& set = by_set[i % by_set.size()];
+    set.insert(set.end(), samples.begin(), samples.end());
+    converged = converged && round.converged();
+    merged.set_throttled(merged.throttled() || round.throttled());
+    merged.set_contended(merged.contended() || round.contended());
+  }
+  const size_t kept = std::min<size_t>(all.size(), 4096);
+  merged.mutable_sample_ns()->Add(all.begin(), all.begin() + static_cast<int64_t>(kept));
+  double sum = 0, squares = 0;
+  for (float sample : all) sum += sample;
+  const double mean = sum / static_cast<double>(all.size());
+  for (float sample : all) squares += (sample - mean) * (sample - mean);
+  std::sort(all.begin(), all.end());
+  double medians = 0;
+  int sets = 0;
+  for (const auto& set : by_set) {
+    if (set.empty()) continue;
+    medians += MedianOf(set);
+    ++sets;
+  }
+  merged.set_median_ns(medians / sets);
+  SetInterval(all, &merged);
+  // With several input sets the mean of medians need not lie between the samples' order statistics.
+  merged.set_ci_low_ns(std::min(merged.ci_low_ns(), merged.median_ns()));
+  merged.set_ci_high_ns(std::max(merged.ci_high_ns(), merged.median_ns()));
+  merged.set_min_ns(all.front());
+  merged.set_max_ns(all.back());
+  merged.set_mean_ns(mean);
+  merged.set_stdev_ns(all.size() > 1 ? std::sqrt(squares / static_cast<double>(all.size() - 1)) : 0);
+  merged.set_samples(static_cast<int32_t>(all.size()));
+  merged.set_converged(converged);
+  return merged;
+}
+
+// Bytes of the UTF-8 sequence at the start of `text`; 0 if there is none.
+size_t SequenceLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xC2 && first <= 0xDF ? 2 : first >= 0xE0 && first <= 0xEF ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) || (first == 0xF0 && byte(1) < 0x90) ||
+      (first == 0xF4 && byte(1) > 0x8F)) {
+    return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+std::string CleanText(std::string_view text, size_t bytes_max) {
+  std::string clean;
+  clean.reserve(std::min(text.size(), bytes_max));
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    const std::string_view piece = length == 0 ? std::string_view("?") : text.substr(0, length);
+    if (clean.size() + piece.size() > bytes_max) break;
+    clean += piece;
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return clean;
+}
+
+Trial TrialWithoutRun(const TrialWork& work, std::string_view device_uuid, tunefarm::v1::Outcome outcome,
+                      tunefarm::v1::Phase phase, std::string_view message, std::string_view log) {
+  Trial trial = Described(work, device_uuid);
+  trial.set_outcome(outcome);
+  trial.set_phase(phase);
+  trial.set_message(CleanText(message, kTrialMessageBytesMax));
+  trial.set_log(CleanText(log, kTrialLogBytesMax));
+  return trial;
+}
+
+Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int input_sets) {
+  Trial trial = Described(work, device_uuid);
+  const RunResult& last = work.rounds.back();
+  trial.set_outcome(last.outcome);
+  trial.set_phase(last.phase);
+  trial.set_message(CleanText(last.message, kTrialMessageBytesMax));
+  trial.set_log(CleanText(last.log, kTrialLogBytesMax));
+  trial.mutable_resources()->MergeFrom(last.resources);
+  *trial.mutable_verification() = last.verification;
+  trial.set_run_ms(work.run_ms);
+  if (last.outcome != tunefarm::v1::OUTCOME_OK && last.outcome != tunefarm::v1::OUTCOME_NOISY) return trial;
+
+  for (const RunResult& round : work.rounds) {
+    if (round.outcome == tunefarm::v1::OUTCOME_NOISY) trial.set_outcome(tunefarm::v1::OUTCOME_NOISY);
+  }
+  *trial.mutable_measurement() = Merged(work.rounds, input_sets);
+  trial.set_stopped_early(trial.measurement().stop_reason() == tunefarm::v1::STOP_REASON_LOSING);
+  const double median = trial.measurement().median_ns();
+  if (trial.outcome() == tunefarm::v1::OUTCOME_OK && !(std::isfinite(median) && median > 0)) {
+    trial.set_outcome(tunefarm::v1::OUTCOME_NOISY);
+    trial.set_message("the worker reported a time that is not a positive number");
+    trial.clear_measurement();
+  }
+  return trial;
+}
+
+}  // namespace tunefarm

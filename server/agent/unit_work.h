@@ -1,0 +1,70 @@
+// What an agent has in hand: a claimed unit, its trials, and the binary of the default config that its reference needs.
+// Plain data, owned and touched by the agent's executor only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/definition/kernel_plan.h"
+#include "server/exec/evaluator.h"
+#include "tunefarm/agent/v1/agent.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+// A run that the machinery loses is repeated: so many runs in all before the trial is reported LOST.
+inline constexpr int kAttemptsMax = 5;
+
+// The compiled default config of one kernel, problem and class; shared by all units that need it.
+struct ReferenceWork {
+  enum class State { kWaiting, kCompiling, kReady, kFailed } state = State::kWaiting;
+  int attempts = 0;
+  CompileResult result;
+};
+
+struct TrialWork {
+  enum class State { kWaiting, kCompiling, kCompiled, kRunning, kFinished };
+
+  tunefarm::agent::v1::TrialSpec spec;
+  Config config;
+  State state = State::kWaiting;
+  bool baseline = false;
+  bool delayed = false;       // a retry is waiting for its timer
+  int losses = 0;             // attempts that the machinery lost
+  Evaluator::Id evaluation = 0;
+  CompileResult compile;
+  std::vector<RunResult> rounds;  // finished runs; one unless interleaved
+  double run_ms = 0;
+};
+
+struct UnitWork {
+  tunefarm::agent::v1::Assignment assignment;
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  std::shared_ptr<ReferenceWork> reference;  // null: none needed
+  std::vector<TrialWork> trials;
+  int round = 0;     // interleaved: the one that runs now
+  int position = 0;  // interleaved: how many trials of the round have had their turn
+  bool revoked = false;
+  // To be reported.
+  std::vector<tunefarm::v1::Trial> pending;
+
+  bool interleaved() const { return assignment.interleaved_rounds() > 0; }
+  int unfinished() const {
+    int count = 0;
+    for (const TrialWork& trial : trials) count += trial.state != TrialWork::State::kFinished;
+    return count;
+  }
+  // Evaluations that have not called back.
+  int in_flight() const {
+    int count = 0;
+    for (const TrialWork& trial : trials) {
+      count += trial.state == TrialWork::State::kCompiling || trial.state == TrialWork::State::kRunning;
+    }
+    return count;
+  }
+};
+
+}  // namespace tunefarm

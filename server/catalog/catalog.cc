@@ -1,0 +1,357 @@
+#include "server/catalog/catalog.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+
+#include "server/base/hash.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+
+using tunefarm::v1::BestConfig;
+using tunefarm::v1::Match;
+
+struct Catalog::Entry {
+  std::string kernel_name, program_digest, problem_key, class_id;
+  Config dims;  // of the problem it was tuned for
+  std::shared_ptr<const BestConfig> best;
+
+  auto Key() const { return std::tie(class_id, problem_key, program_digest); }
+};
+
+// All bests of one kernel name. Immutable once in a snapshot.
+struct Catalog::KernelIndex {
+  std::vector<std::shared_ptr<const Entry>> entries;                             // by Key()
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Entry>> by_key_hash;  // of Key()
+};
+
+struct Catalog::Snapshot {
+  int64_t revision = 0;
+  std::map<std::string, std::shared_ptr<const KernelIndex>, std::less<>> kernels;
+  std::map<std::string, std::shared_ptr<const DeviceClass>, std::less<>> classes;
+};
+
+namespace {
+
+uint64_t HashKey(std::string_view program_digest, std::string_view problem_key, std::string_view class_id) {
+  uint64_t hash = Xxh3(program_digest);
+  for (std::string_view part : {problem_key, class_id}) hash = hash * 0x9E3779B97F4A7C15u + Xxh3(part);
+  return hash;
+}
+
+std::optional<Value> ValueOf(const tunefarm::v1::Value& value) {
+  switch (value.kind_case()) {
+    case tunefarm::v1::Value::kIntValue: return Value(static_cast<int64_t>(value.int_value()));
+    case tunefarm::v1::Value::kDoubleValue: return Value(value.double_value());
+    case tunefarm::v1::Value::kBoolValue: return Value(value.bool_value());
+    case tunefarm::v1::Value::kStringValue: return Value(value.string_value());
+    case tunefarm::v1::Value::KIND_NOT_SET: break;
+  }
+  return std::nullopt;
+}
+
+size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
+  return static_cast<size_t>(std::lower_bound(dim.bucket_bounds().begin(), dim.bucket_bounds().end(), value) -
+                             dim.bucket_bounds().begin());
+}
+
+// The distance between two problems by the dims' rules; none if a rule forbids the match.
+std::optional<double> Distance(const KernelPlan& plan, const Config& asked, const Config& tuned) {
+  if (asked.size() != tuned.size()) return std::nullopt;
+  double distance = 0;
+  for (const auto& [name, a] : asked) {
+    const Value* b = tuned.Find(name);
+    if (b == nullptr) return std::nullopt;
+    if (a == *b) continue;
+    const tunefarm::v1::Dim* dim = nullptr;
+    for (const auto& candidate : plan.kernel().dims()) {
+      if (candidate.name() == name) dim = &candidate;
+    }
+    if (dim == nullptr || !a.is_int() || !b->is_int()) return std::nullopt;
+    switch (dim->lookup()) {
+      case tunefarm::v1::LOOKUP_RULE_LOG:
+        if (a.int_value() <= 0 || b->int_value() <= 0) return std::nullopt;
+        distance += std::abs(std::log2(static_cast<double>(a.int_value()) / static_cast<double>(b->int_value())));
+        break;
+      case tunefarm::v1::LOOKUP_RULE_BUCKET:
+        if (BucketOf(*dim, a.int_value()) != BucketOf(*dim, b->int_value())) return std::nullopt;
+        break;
+      default: return std::nullopt;
+    }
+  }
+  return distance;
+}
+
+// Whether the asked definition accepts a config from elsewhere. The space is built on the first question.
+class Acceptance {
+ public:
+  explicit Acceptance(const CatalogQuery& query) : query_(query) {}
+
+  bool Accepts(const BestConfig& best) {
+    const auto config = query_.plan->ParseConfig(best.config());
+    return config.ok() && Accepts(*config);
+  }
+
+  bool Accepts(const Config& config) {
+    for (const auto& [name, value] : query_.problem->pinned) {
+      const Value* own = config.Find(name);
+      if (own == nullptr || !(*own == value)) return false;
+    }
+    if (!tried_) {
+      tried_ = true;
+      auto space = query_.plan->BuildSpace(*query_.problem, *query_.device_class);
+      if (space.ok()) space_ = *std::move(space);
+    }
+    return space_.has_value() && space_->Contains(config);
+  }
+
+ private:
+  const CatalogQuery& query_;
+  bool tried_ = false;
+  std::optional<Space> space_;
+};
+
+bool IsStale(const CatalogQuery& query, const BestConfig& best) {
+  const auto differs = [](std::string_view asked, std::string_view measured) {
+    return !asked.empty() && !measured.empty() && asked != measured;
+  };
+  return differs(query.driver_version, best.driver_version()) || differs(query.toolkit_version, best.toolkit_version());
+}
+
+std::string Hex(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(bytes.size() * 2);
+  for (unsigned char c : bytes) {
+    hex += kDigits[c >> 4];
+    hex += kDigits[c & 15];
+  }
+  return hex;
+}
+
+std::optional<std::string> Unhex(std::string_view hex) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  if (hex.size() % 2 != 0 || hex.size() > 16384) return std::nullopt;
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    const int high = digit(hex[i]), low = digit(hex[i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  return bytes;
+}
+
+constexpr char kSeparator = '\x1f';
+
+std::string PagePosition(std::string_view kernel_name, std::string_view class_id, std::string_view problem_key,
+                         std::string_view program_digest) {
+  std::string position(kernel_name);
+  for (std::string_view part : {class_id, problem_key, program_digest}) {
+    position += kSeparator;
+    position += part;
+  }
+  return position;
+}
+
+absl::Status BadToken() {
+  return WithReason(InvalidArgument("the page token is not one of this list; start again without one"),
+                    "PAGE_TOKEN_INVALID");
+}
+
+}  // namespace
+
+Catalog::Catalog() : snapshot_(std::make_shared<Snapshot>()) {}
+Catalog::~Catalog() = default;
+
+std::shared_ptr<const Catalog::Snapshot> Catalog::Current() const {
+  MutexLock lock(&mutex_);
+  return snapshot_;
+}
+
+int64_t Catalog::revision() const { return Current()->revision; }
+
+absl::Status Catalog::Load(Store* store) {
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, store->ListDeviceClasses());
+  for (const DeviceClassRow& row : classes) {
+    tunefarm::v1::DeviceClass proto;
+    if (!proto.ParseFromString(row.properties)) {
+      return DataLoss("the stored properties of device class {} cannot be read", row.class_id);
+    }
+    ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(proto));
+    AddClass(row.class_id, device_class);
+  }
+  ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store->LoadBests());
+  for (const BestRow& row : bests) RETURN_IF_ERROR(Update(row));
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::Update(const BestRow& row) {
+  auto best = std::make_shared<BestConfig>();
+  if (!best->ParseFromString(row.detail)) {
+    return DataLoss("the stored best config of kernel {} for {} cannot be read", row.kernel_name, row.problem_key);
+  }
+  best->set_revision(row.revision);
+  auto entry = std::make_shared<Entry>();
+  entry->kernel_name = row.kernel_name;
+  entry->program_digest = row.program_digest;
+  entry->problem_key = row.problem_key;
+  entry->class_id = row.class_id;
+  for (const auto& [name, value] : best->problem().dims()) {
+    if (auto own = ValueOf(value)) entry->dims.Set(name, *std::move(own));
+  }
+  entry->best = std::move(best);
+
+  MutexLock lock(&mutex_);
+  auto snapshot = std::make_shared<Snapshot>(*snapshot_);
+  auto& slot = snapshot->kernels[row.kernel_name];
+  auto index = slot == nullptr ? std::make_shared<KernelIndex>() : std::make_shared<KernelIndex>(*slot);
+  auto at = std::lower_bound(index->entries.begin(), index->entries.end(), entry,
+                             [](const auto& a, const auto& b) { return a->Key() < b->Key(); });
+  const uint64_t hash = HashKey(entry->program_digest, entry->problem_key, entry->class_id);
+  if (at != index->entries.end() && (*at)->Key() == entry->Key()) {
+    const auto [first, last] = index->by_key_hash.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      if (it->second == *at) {
+        index->by_key_hash.erase(it);
+        break;
+      }
+    }
+    *at = entry;
+  } else {
+    index->entries.insert(at, entry);
+  }
+  index->by_key_hash.emplace(hash, entry);
+  slot = std::move(index);
+  snapshot->revision = std::max(snapshot->revision, row.revision);
+  snapshot_ = std::move(snapshot);
+  return absl::OkStatus();
+}
+
+void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_class) {
+  MutexLock lock(&mutex_);
+  auto snapshot = std::make_shared<Snapshot>(*snapshot_);
+  snapshot->classes.insert_or_assign(std::string(class_id), std::make_shared<DeviceClass>(device_class));
+  snapshot_ = std::move(snapshot);
+}
+
+std::shared_ptr<const BestConfig> Catalog::Find(std::string_view program_digest, std::string_view problem_key,
+                                                std::string_view class_id) const {
+  const auto snapshot = Current();
+  const uint64_t hash = HashKey(program_digest, problem_key, class_id);
+  for (const auto& [name, index] : snapshot->kernels) {
+    const auto [first, last] = index->by_key_hash.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      const Entry& entry = *it->second;
+      if (entry.program_digest == program_digest && entry.problem_key == problem_key && entry.class_id == class_id) {
+        return entry.best;
+      }
+    }
+  }
+  return nullptr;
+}
+
+CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
+  const auto snapshot = Current();
+  const Match worst = query.worst == tunefarm::v1::MATCH_UNSPECIFIED ? tunefarm::v1::MATCH_DEFAULT : query.worst;
+  CatalogAnswer none;
+  none.revision = snapshot->revision;
+  const auto answer = [&](std::shared_ptr<const BestConfig> best, Match match, double distance = 0) {
+    if (match > worst) return none;
+    return CatalogAnswer{std::move(best), match, distance, snapshot->revision};
+  };
+  Acceptance acceptance(query);
+
+  const auto found = snapshot->kernels.find(std::string_view(query.plan->display_name()));
+  if (found != snapshot->kernels.end()) {
+    const KernelIndex& index = *found->second;
+    const std::string& program = query.plan->program_digest();
+    const std::string& key = query.problem->key;
+    const auto [first, last] = index.by_key_hash.equal_range(HashKey(program, key, query.class_id));
+    for (auto it = first; it != last; ++it) {
+      const Entry& entry = *it->second;
+      if (entry.program_digest != program || entry.problem_key != key || entry.class_id != query.class_id) continue;
+      return answer(entry.best, IsStale(query, *entry.best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
+    }
+    if (worst < tunefarm::v1::MATCH_STALE_SOURCE) return none;
+
+    // From here on every candidate is ranked, best first, and the first one that the definition accepts answers.
+    struct Candidate {
+      Match match;
+      double distance;
+      bool other_program;
+      int64_t revision;
+      const Entry* entry;
+    };
+    std::vector<Candidate> candidates;
+    const auto own_class = snapshot->classes.find(query.class_id);
+    const int capability =
+        own_class != snapshot->classes.end() ? own_class->second->compute_capability : query.device_class->compute_capability;
+    for (const auto& entry : index.entries) {
+      const bool other_program = entry->program_digest != program;
+      const bool same_problem = entry->problem_key == key;
+      Candidate candidate{tunefarm::v1::MATCH_NOT_FOUND, 0, other_program, entry->best->revision(), entry.get()};
+      if (entry->class_id == query.class_id) {
+        if (same_problem) {
+          candidate.match = tunefarm::v1::MATCH_STALE_SOURCE;
+        } else if (const auto distance = Distance(*query.plan, query.problem->dims, entry->dims)) {
+          candidate.match = tunefarm::v1::MATCH_NEAREST_SHAPE;
+          candidate.distance = *distance;
+        }
+      } else if (same_problem && capability > 0) {
+        const auto other = snapshot->classes.find(entry->class_id);
+        if (other != snapshot->classes.end() && other->second->compute_capability == capability) {
+          candidate.match = tunefarm::v1::MATCH_SAME_ARCH;
+        }
+      }
+      if (candidate.match <= worst && candidate.match != tunefarm::v1::MATCH_NOT_FOUND) candidates.push_back(candidate);
+    }
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return std::make_tuple(a.match, a.distance, a.other_program, -a.revision) <
+             std::make_tuple(b.match, b.distance, b.other_program, -b.revision);
+    });
+    for (const Candidate& candidate : candidates) {
+      if (acceptance.Accepts(*candidate.entry->best)) {
+        return answer(candidate.entry->best, candidate.match, candidate.distance);
+      }
+    }
+  }
+
+  if (worst < tunefarm::v1::MATCH_DEFAULT) return none;
+  const Config config = query.plan->DefaultConfig(*query.problem);
+  if (!acceptance.Accepts(config)) return none;
+  auto best = std::make_shared<BestConfig>();
+  *best->mutable_config() = query.plan->ToProto(config);
+  return answer(std::move(best), tunefarm::v1::MATCH_DEFAULT);
+}
+
+absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::string>> Catalog::List(
+    std::string_view kernel_name, int page_size, std::string_view page_token) const {
+  std::string after;
+  if (!page_token.empty()) {
+    auto position = Unhex(page_token);
+    if (!position.has_value() || std::count(position->begin(), position->end(), kSeparator) != 3) return BadToken();
+    after = *std::move(position);
+  }
+  const auto snapshot = Current();
+  std::vector<std::shared_ptr<const BestConfig>> page;
+  std::string last;
+  for (const auto& [name, index] : snapshot->kernels) {
+    if (!kernel_name.empty() && name != kernel_name) continue;
+    for (const auto& entry : index->entries) {
+      std::string position = PagePosition(name, entry->class_id, entry->problem_key, entry->program_digest);
+      if (!after.empty() && position <= after) continue;
+      if (page.size() == static_cast<size_t>(std::max(page_size, 1))) return std::make_pair(std::move(page), Hex(last));
+      page.push_back(entry->best);
+      last = std::move(position);
+    }
+  }
+  return std::make_pair(std::move(page), std::string());
+}
+
+}  // namespace tunefarm
