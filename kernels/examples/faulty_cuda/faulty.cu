@@ -56,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX)
   if (i == n / 2) BreakSomething(x, y, scratch, n, zero);
 }
 
-#if defined(FAULT_registers_excess)
-// Keeps more values alive than 1024 threads can have registers for; no launch bounds tell the compiler.
+// For registers_excess. Keeps more values alive than 1024 threads can have registers for; no launch bounds tell the
+// compiler.
 extern "C" __global__ void faulty_registers(const float* x, float* y, float* scratch, long long n, int zero) {
   const long long i = static_cast<long long>(blockIdx.x) * 1024 + threadIdx.x;
   float values[128];
@@ -71,7 +71,6 @@ extern "C" __global__ void faulty_registers(const float* x, float* y, float* scr
   }
   if (i < n) y[i] = zero != 0 ? sum : 2.0f * x[i];
 }
-#endif
 
 // What every configuration's result is compared with.
 extern "C" __global__ void faulty_reference(const float* x, float* y, long long n) {
