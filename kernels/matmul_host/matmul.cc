@@ -1,8 +1,8 @@
 // Matrix product on the CPU for the tuner: C (m x n) = A (m x k) * B (k x n), single precision, row-major.
 //
 // The tuner defines MR, NR, VECTOR, UNROLL, PACK and ORDER_<value> before this text; the tile sizes are arguments, so
-// that all of them share one binary. No header is included and no template used: one compilation must stay a few
-// hundred milliseconds, there is one for each configuration.
+// that all of them share one binary. No header is included and no template used: one compilation must stay short,
+// as there is one for each binary.
 //
 // C is computed in tiles of tile_m x tile_n, each by adding tile_k terms at a time. Within a tile, MR x NR of C are
 // held in vector registers. MR divides tile_m and NR divides tile_n.
