@@ -131,7 +131,8 @@ Fault FloatPower(double a, double b, Cell* out) {
   return Fault::kNone;
 }
 
-Fault FloatBinary(Op op, double a, double b, Cell* out) {
+// `negated_a` is -a, with the sign of zero that the operand's own type gives it.
+Fault FloatBinary(Op op, double a, double negated_a, double b, Cell* out) {
   double quotient = 0;
   double remainder = 0;
   switch (op) {
@@ -164,7 +165,7 @@ Fault FloatBinary(Op op, double a, double b, Cell* out) {
       return Fault::kNone;
     default:
       // ceil_div and round_up, by their definitions.
-      FloatDivmod(-a, b, &quotient, &remainder);
+      FloatDivmod(negated_a, b, &quotient, &remainder);
       *out = Cell::Float(op == Op::kCeilDiv ? -quotient : -quotient * b);
       return Fault::kNone;
   }
@@ -350,7 +351,7 @@ Fault Binary(Op op, const Cell& a, const Cell& b, Cell* out) {
   if (op >= Op::kEqual && op <= Op::kGreaterEqual) {
     bool result = false;
     const Fault fault = Compare(op, a, b, &result);
-    *out = Cell::Bool(result);
+    if (fault == Fault::kNone) *out = Cell::Bool(result);
     return fault;
   }
   if (op == Op::kIn || op == Op::kNotIn) {
@@ -362,12 +363,13 @@ Fault Binary(Op op, const Cell& a, const Cell& b, Cell* out) {
     // Python keeps the first of equals, and the operand itself (min(True, 2) is True).
     bool second_wins = false;
     const Fault fault = Compare(op == Op::kMin ? Op::kLess : Op::kGreater, b, a, &second_wins);
-    *out = second_wins ? b : a;
+    if (fault == Fault::kNone) *out = second_wins ? b : a;
     return fault;
   }
   if (a.type == ValueType::kString || b.type == ValueType::kString) return Fault::kType;
   if (a.is_integral() && b.is_integral()) return IntBinary(op, a.int_value, b.int_value, out);
-  return FloatBinary(op, ToDouble(a), ToDouble(b), out);
+  const double x = ToDouble(a);
+  return FloatBinary(op, x, a.is_integral() ? 0.0 - x : -x, ToDouble(b), out);
 }
 
 Fault Unary(Op op, const Cell& a, Cell* out) {

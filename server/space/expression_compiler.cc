@@ -140,7 +140,7 @@ class ExpressionCompiler {
       case NodeKind::kUnary:
         return GenerateUnary(tree, node);
       case NodeKind::kBinary:
-        return GenerateBinary(tree, node, node.op, node.children);
+        return GenerateBinary(tree, node);
       case NodeKind::kAnd:
       case NodeKind::kOr:
         return GenerateShortCircuit(tree, node);
@@ -149,8 +149,8 @@ class ExpressionCompiler {
       case NodeKind::kConditional:
         return GenerateConditional(tree, node);
       case NodeKind::kCall:
-        return node.children.size() == 1 ? GenerateUnary(tree, node)
-                                         : GenerateBinary(tree, node, node.op, node.children);
+        if (node.children.size() == 1) return GenerateUnary(tree, node);
+        return node.children.size() == 2 ? GenerateBinary(tree, node) : GenerateReduce(tree, node);
       case NodeKind::kList:
         break;  // a child of kCompare only
     }
@@ -220,21 +220,30 @@ class ExpressionCompiler {
     }
   }
 
-  // Binary operators, and functions of two or more arguments from left to right.
-  absl::StatusOr<Type> GenerateBinary(const Tree& tree, const Node& node, Op op, const std::vector<int>& children) {
+  // min and max of three or more arguments.
+  absl::StatusOr<Type> GenerateReduce(const Tree& tree, const Node& node) {
     const int begin = Here();
-    ASSIGN_OR_RETURN(Type type, Generate(tree, children[0]));
-    for (size_t i = 1; i < children.size(); ++i) {
-      const int right_begin = Here();
-      ASSIGN_OR_RETURN(const Type right, Generate(tree, children[i]));
-      const bool has_constant_right = IsConstantFrom(right_begin);
-      const bool natural_exponent =
-          has_constant_right && ConstantAt(right_begin).is_integral() && ConstantAt(right_begin).int_value >= 0;
-      if (op == Op::kPower && !natural_exponent) has_open_power_ = true;
-      Emit(op, node.column, -1);
-      type = BinaryType(op, type, right, natural_exponent);
+    ASSIGN_OR_RETURN(Type type, Generate(tree, node.children[0]));
+    for (size_t i = 1; i < node.children.size(); ++i) {
+      ASSIGN_OR_RETURN(const Type next, Generate(tree, node.children[i]));
+      type = Join(type, next);
     }
+    const int count = static_cast<int>(node.children.size());
+    Emit(Op::kReduce, node.column, 1 - count, count, node.op);
     return Fold(begin, node.column, type);
+  }
+
+  // Binary operators, and functions of two arguments.
+  absl::StatusOr<Type> GenerateBinary(const Tree& tree, const Node& node) {
+    const int begin = Here();
+    ASSIGN_OR_RETURN(const Type left, Generate(tree, node.children[0]));
+    const int right_begin = Here();
+    ASSIGN_OR_RETURN(const Type right, Generate(tree, node.children[1]));
+    const bool natural_exponent =
+        IsConstantFrom(right_begin) && ConstantAt(right_begin).is_integral() && ConstantAt(right_begin).int_value >= 0;
+    if (node.op == Op::kPower && !natural_exponent) has_open_power_ = true;
+    Emit(node.op, node.column, -1);
+    return Fold(begin, node.column, BinaryType(node.op, left, right, natural_exponent));
   }
 
   static Type BinaryType(Op op, Type a, Type b, bool natural_exponent) {

@@ -84,6 +84,16 @@ bool Run(const Expression::Program& program, int pc, int end, Slots slots, Cell*
         }
         break;
       }
+      case Op::kReduce: {
+        top -= instruction.argument - 1;
+        for (int i = 1; i < instruction.argument; ++i) {
+          const Fault fault = Binary(instruction.sub, Cell(stack[top]), stack[top + i], &stack[top]);
+          if (fault == Fault::kNone) continue;
+          *failure = {fault, pc, stack[top], stack[top + i]};
+          return false;
+        }
+        break;
+      }
       default: {
         const bool is_unary = IsUnary(instruction.op);
         if (!is_unary) --top;
@@ -105,7 +115,8 @@ bool Run(const Expression::Program& program, int pc, int end, Slots slots, Cell*
 std::string TypeName(const Cell& cell) { return std::string(ValueTypeName(cell.type)); }
 
 std::string Describe(const Instruction& instruction, const Failure& failure) {
-  const Op op = instruction.op == Op::kChain ? instruction.sub : instruction.op;
+  const bool has_sub = instruction.op == Op::kChain || instruction.op == Op::kReduce;
+  const Op op = has_sub ? instruction.sub : instruction.op;
   const std::string left = failure.left.ToValue().ToLiteral();
   const std::string right = failure.right.ToValue().ToLiteral();
   const bool is_function = FindFunction(OpText(op)) != nullptr;
@@ -306,6 +317,12 @@ bool Expression::EvaluateIntegral(const int64_t* slots, int64_t* result) const {
         }
         break;
       }
+      case Op::kReduce:
+        top -= instruction.argument - 1;
+        for (int i = 1; i < instruction.argument; ++i) {
+          if (!expression::IntegralBinary(instruction.sub, *top, top[i], top)) return false;
+        }
+        break;
       case Op::kNegate:
       case Op::kPlus:
       case Op::kNot:

@@ -58,6 +58,7 @@ enum class Op : uint8_t {
   kJumpIfTrueElsePop,   // `or`
   kPopJumpIfFalse,      // conditional expression
   kChain,               // a comparison (sub) inside a chain: [a b] becomes [b], or [False] and a jump
+  kReduce,              // min or max (sub) of the upper `argument` operands, all evaluated before any is compared
   kInBegin,             // push the "found" mark
   kInElement,           // [x found element] becomes [x found']
   kInEnd,               // [x found] becomes [found], or [not found] where sub is kNotIn

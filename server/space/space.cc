@@ -23,7 +23,8 @@ namespace space_internal {
 std::string CountText(double count, bool is_exact) {
   const std::string prefix = is_exact ? "" : "≈";
   if (count < 1e12) return prefix + FormatCount(static_cast<int64_t>(std::llround(count)));
-  return "≈" + fmt::format("{:.1e}", count);
+  const int exponent = static_cast<int>(std::floor(std::log10(count)));
+  return fmt::format("≈{:.1f}e{}", count / std::pow(10.0, exponent), exponent);
 }
 
 }  // namespace space_internal
