@@ -1,0 +1,60 @@
+// Statistics of samples: times of one config, in any unit. All functions are pure; any thread may call them.
+//
+// Times of a GPU kernel are skewed to the right and have outliers, so everything that decides something rests on order
+// statistics; mean and standard deviation are for people. No function accepts NaN.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tunefarm {
+
+// A two-sided confidence interval and how often such an interval covers the truth.
+struct Interval {
+  double low = 0;
+  double high = 0;
+  double coverage = 0;  // at least what was asked for where that can be reached, else what all samples give
+
+  // Half of the width relative to `center`; infinity where center is 0.
+  double RelativeHalfWidth(double center) const;
+};
+
+struct SampleSummary {
+  uint64_t count = 0;  // 0: everything else is 0
+  double min = 0;
+  double max = 0;
+  double mean = 0;
+  double stdev = 0;  // with n - 1; 0 for one sample
+  double q1 = 0;
+  double median = 0;
+  double q3 = 0;
+  double mad = 0;            // median of the absolute deviations from the median, not scaled
+  Interval median_interval;  // 95 %
+};
+
+// The p-quantile, 0 <= p <= 1, of sorted samples by linear interpolation between order statistics, "type 7" of Hyndman
+// and Fan, "Sample quantiles in statistical packages", The American Statistician 50 (1996); NumPy's default. `sorted`
+// must be ascending and not empty.
+double SortedQuantile(std::span<const double> sorted, double p);
+
+// Of samples in any order, not empty.
+double Median(std::span<const double> samples);
+
+// The confidence interval of the median of any distribution whatever, from order statistics: the number of samples
+// below the median is Binomial(n, 1/2), so [x(k), x(n+1-k)] covers it with probability 1 - 2 P(B <= k-1). k is the
+// largest that gives at least `confidence` (David and Nagaraja, "Order Statistics", 3rd ed., section 7.1; Le Boudec,
+// "Performance Evaluation", section 2.2). Below 6 samples 95 % cannot be reached: then the whole range with its true
+// coverage, which `coverage` states. `sorted` must be ascending and not empty.
+Interval MedianInterval(std::span<const double> sorted, double confidence = 0.95);
+
+// The rank k (from 1) of the above for n samples; 0 when even k = 1 does not reach `confidence`.
+uint64_t MedianIntervalRank(uint64_t n, double confidence);
+
+// P(B <= k) for B ~ Binomial(n, 1/2).
+double BinomialHalfCdf(uint64_t n, uint64_t k);
+
+SampleSummary Summarize(std::span<const double> samples);
+
+}  // namespace tunefarm

@@ -1,0 +1,92 @@
+#include "server/measure/stopping.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "server/base/format.h"
+
+namespace tunefarm {
+namespace {
+
+StoppingOptions InRange(StoppingOptions options) {
+  options.samples_min = std::max<uint64_t>(options.samples_min, 1);
+  options.samples_max = std::max(options.samples_max, options.samples_min);
+  return options;
+}
+
+std::string Percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("±{:.1f} %", fraction * 100) : std::string("an unknown interval");
+}
+
+}  // namespace
+
+std::string_view StopDecisionName(StopDecision decision) {
+  switch (decision) {
+    case StopDecision::kContinue:
+      return "continue";
+    case StopDecision::kConverged:
+      return "converged";
+    case StopDecision::kBudgetSpent:
+      return "budget spent";
+  }
+  return "unknown";
+}
+
+SampleStopper::SampleStopper(const StoppingOptions& options)
+    : options_(InRange(options)),
+      next_look_(options_.samples_min),
+      relative_half_width_(std::numeric_limits<double>::infinity()) {}
+
+void SampleStopper::Add(double sample_ns, double cost_ns) {
+  samples_.push_back(sample_ns);
+  spent_ns_ += std::max(sample_ns, cost_ns);
+  if (decision_ != StopDecision::kContinue) return;
+  const uint64_t count = samples_.size();
+  const bool is_time_spent = spent_ns_ >= options_.budget_ns;
+  const bool is_count_spent = count >= options_.samples_max;
+  if (count >= next_look_ || is_time_spent || is_count_spent) Look();
+  // A result on fewer than samples_min samples is never called converged.
+  if (count >= options_.samples_min && relative_half_width_ <= options_.relative_half_width_max) {
+    decision_ = StopDecision::kConverged;
+  } else if (is_time_spent || is_count_spent) {
+    decision_ = StopDecision::kBudgetSpent;
+    is_time_spent_ = is_time_spent;
+  }
+}
+
+void SampleStopper::Look() {
+  std::vector<double> sorted = samples_;
+  std::sort(sorted.begin(), sorted.end());
+  const Interval interval = MedianInterval(sorted);
+  // An interval that cannot reach its coverage says nothing.
+  relative_half_width_ = interval.coverage >= 0.95 ? interval.RelativeHalfWidth(SortedQuantile(sorted, 0.5))
+                                                   : std::numeric_limits<double>::infinity();
+  const uint64_t count = samples_.size();
+  next_look_ = count + std::max<uint64_t>(count / 4, 1);
+}
+
+std::string SampleStopper::Reason() const {
+  const std::string target = fmt::format("target {}", Percent(options_.relative_half_width_max));
+  switch (decision_) {
+    case StopDecision::kConverged:
+      return fmt::format("converged at {} after {} samples ({})", Percent(relative_half_width_), samples_.size(),
+                         target);
+    case StopDecision::kBudgetSpent:
+      return is_time_spent_ ? fmt::format("time budget of {} spent at {} after {} samples ({})",
+                                          FormatDuration(options_.budget_ns), Percent(relative_half_width_),
+                                          samples_.size(), target)
+                            : fmt::format("sample budget of {} spent at {} ({})", options_.samples_max,
+                                          Percent(relative_half_width_), target);
+    case StopDecision::kContinue:
+      break;
+  }
+  if (samples_.size() < options_.samples_min) {
+    return fmt::format("{} of at least {} samples taken", samples_.size(), options_.samples_min);
+  }
+  return fmt::format("at {} after {} samples ({})", Percent(relative_half_width_), samples_.size(), target);
+}
+
+}  // namespace tunefarm
