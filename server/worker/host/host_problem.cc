@@ -1,0 +1,382 @@
+#include "server/worker/host/host_problem.h"
+
+#include <fmt/core.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "server/base/memfd.h"
+#include "server/base/status.h"
+#include "server/worker/host/host_memory.h"
+#include "server/worker/verify/fill.h"
+
+namespace tunefarm {
+namespace {
+
+// Input sets beside the current one are kept while they take less than this share of the machine's memory.
+constexpr uint64_t kKeptInputsDivisor = 4;
+
+bool StartsWithData(const BufferPlan& plan) {
+  return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||
+         plan.init == v1::INIT_FILL;
+}
+
+bool IsOutput(const BufferPlan& plan) {
+  return !plan.is_constant_symbol && (plan.access == v1::ACCESS_OUT || plan.access == v1::ACCESS_INOUT);
+}
+
+bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.init != v1::INIT_ZERO; }
+
+Failure MachineryFailure(const absl::Status& status) {
+  const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
+  return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
+}
+
+double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+}  // namespace
+
+Failure FailureOf(const TrialReply& reply, const std::string& what, const HostProblem& problem) {
+  switch (reply.kind) {
+    case TrialReply::kDone:
+      return {};
+    case TrialReply::kLoadError:
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} could not be loaded: {}.", what, reply.text)};
+    case TrialReply::kThrew:
+      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} threw an exception: {}.", what, reply.text)};
+    case TrialReply::kOutOfMemory:
+      return {v1::OUTCOME_OUT_OF_MEMORY,
+              fmt::format("{} ran out of memory; beside its buffers a host kernel may use 1 GiB.", what)};
+    case TrialReply::kNonsense:
+      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} broke the connection to its runner.", what)};
+    case TrialReply::kDied:
+      break;
+  }
+  if (reply.exit.exited) {
+    return {v1::OUTCOME_RUN_CRASH, fmt::format("{} ended its process: it exited with code {}.", what,
+                                               reply.exit.exit_code)};
+  }
+  std::string message = fmt::format("{} crashed with {}", what, SignalName(reply.exit.signal));
+  if (reply.fault_address_known) {
+    const std::optional<std::string> place = problem.Locate(reply.fault_address);
+    message += place ? fmt::format(", {}", *place) : fmt::format(" at address {:#x}", reply.fault_address);
+  }
+  return {v1::OUTCOME_RUN_CRASH, message + "."};
+}
+
+absl::StatusOr<UniqueFd> OpenLibrary(const std::string& artifact) {
+  return CreateSealedMemfd("tunefarm-kernel", artifact);
+}
+
+Failure HostProblem::Create(std::shared_ptr<const PreparedKernel> kernel, std::unique_ptr<HostProblem>* problem) {
+  std::unique_ptr<HostProblem> created(new HostProblem);
+  created->default_config_ = kernel->plan->DefaultConfig(kernel->problem);
+  created->tolerance_ = kernel->plan->Tolerance(kernel->problem);
+  created->kernel_ = std::move(kernel);
+  Failure failure = created->Allocate();
+  if (!failure) *problem = std::move(created);
+  return failure;
+}
+
+Failure HostProblem::Allocate() {
+  const absl::StatusOr<std::vector<BufferPlan>> plans =
+      kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
+  if (!plans.ok()) return MachineryFailure(plans.status());
+  uint64_t needed = 0;
+  for (const BufferPlan& plan : *plans) {
+    const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
+    if (!plan.is_constant_symbol) needed += MappedBuffer::FootprintBytes(bytes);
+    // The pristine data, and what the reference leaves under each of the two poisons.
+    if (StartsWithData(plan)) needed += bytes;
+    if (IsOutput(plan)) needed += 2 * bytes;
+  }
+  footprint_bytes_ = static_cast<int64_t>(needed);
+  const uint64_t available = AvailableMemoryBytes();
+  if (needed > available) {
+    return {v1::OUTCOME_OUT_OF_MEMORY,
+            fmt::format("The problem needs {:.0f} MiB of memory, but {:.0f} MiB are available.", Mebibytes(needed),
+                        Mebibytes(available))};
+  }
+  for (const BufferPlan& plan : *plans) {
+    Buffer buffer;
+    buffer.plan = plan;
+    if (!plan.is_constant_symbol) {
+      absl::StatusOr<MappedBuffer> memory = MappedBuffer::Create(static_cast<size_t>(plan.bytes()));
+      if (!memory.ok()) return MachineryFailure(memory.status());
+      buffer.memory = *std::move(memory);
+    }
+    buffers_.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+Failure HostProblem::SelectInputs(uint64_t seed) {
+  if (const auto kept = input_sets_.find(seed); kept != input_sets_.end()) {
+    current_ = &kept->second;
+    return {};
+  }
+  size_t kept_bytes = 0;
+  for (const auto& [kept_seed, set] : input_sets_) kept_bytes += set.bytes;
+  if (kept_bytes > PhysicalMemoryBytes() / kKeptInputsDivisor) input_sets_.clear();
+  current_ = &input_sets_[seed];
+  Failure failure = BuildInputs(seed);
+  if (failure) {
+    input_sets_.erase(seed);
+    current_ = nullptr;
+  }
+  return failure;
+}
+
+Failure HostProblem::BuildInputs(uint64_t seed) {
+  current_->seed = seed;
+  if (Failure failure = FillData(seed)) return failure;
+  // The last trial's config may have had a work space of another size.
+  const absl::StatusOr<std::vector<BufferPlan>> plans =
+      kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
+  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (Failure failure = ResizeScratch(*plans)) return failure;
+  if (Failure failure = RunPrepareSteps()) return failure;
+  if (kernel_->plan->HasSequence(Sequence::kReference)) {
+    if (Failure failure = RunReference(PoisonPattern::kFirst)) return failure;
+    if (Failure failure = KeepExpected()) return failure;
+  }
+  for (const auto& [name, bytes] : current_->data) current_->bytes += bytes.size();
+  for (const auto& [name, bytes] : current_->expected_first) current_->bytes += bytes.size();
+  for (const auto& [name, bytes] : current_->expected_second) current_->bytes += bytes.size();
+  return {};
+}
+
+Failure HostProblem::FillData(uint64_t seed) {
+  for (const Buffer& buffer : buffers_) {
+    if (!StartsWithData(buffer.plan)) continue;
+    Bytes& data = current_->data[buffer.plan.name];
+    data.resize(static_cast<size_t>(buffer.plan.bytes()));
+    if (buffer.plan.fill.kind_case() == v1::Fill::kPrepareStep) {
+      // Its step writes it; until then it reads as unwritten.
+      Poison(buffer.plan.type, PoisonPattern::kFirst, data);
+      continue;
+    }
+    const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer.plan.fill, buffer.plan.type, buffer.plan.name, seed);
+    if (!fill.ok()) {
+      return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
+    }
+    FillElements(*fill, 0, data);
+  }
+  return {};
+}
+
+Failure HostProblem::RunPrepareSteps() {
+  if (!kernel_->plan->HasSequence(Sequence::kPreparePerProblem)) return {};
+  Reset(PoisonPattern::kFirst);
+  if (Failure failure = RunFromReference(Sequence::kPreparePerProblem, "A prepare step")) return failure;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.plan.is_constant_symbol) continue;
+    if (const std::optional<std::string> place = buffer.memory.FindDamage()) {
+      return {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("A prepare step wrote {} of buffer {}.", *place, buffer.plan.name)};
+    }
+    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || !StartsWithData(buffer.plan)) continue;
+    current_->data[buffer.plan.name].assign(buffer.memory.span().begin(), buffer.memory.span().end());
+  }
+  return {};
+}
+
+Failure HostProblem::RunReference(PoisonPattern pattern) {
+  Reset(pattern);
+  if (Failure failure = RunFromReference(Sequence::kReference, "The reference")) return failure;
+  if (Failure damage = FindDamage()) {
+    return {damage.outcome, "The reference itself is wrong: " + damage.message};
+  }
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan)) continue;
+    auto& kept = pattern == PoisonPattern::kFirst ? current_->expected_first : current_->expected_second;
+    kept[buffer.plan.name].assign(buffer.memory.span().begin(), buffer.memory.span().end());
+  }
+  return {};
+}
+
+Failure HostProblem::KeepExpected() {
+  bool ambiguous = false;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
+    const Bytes& first = current_->expected_first[buffer.plan.name];
+    Bytes second = ExpectedUnderSecondPoison(buffer.plan.type, first, &ambiguous);
+    if (second != first) current_->expected_second[buffer.plan.name] = std::move(second);
+  }
+  // Some integer equals the poison: only a second run tells whether the reference wrote it.
+  return ambiguous ? RunReference(PoisonPattern::kSecond) : Failure{};
+}
+
+Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what) {
+  absl::StatusOr<std::vector<StepPlan>> steps =
+      kernel_->plan->Steps(sequence, kernel_->problem, default_config_, kernel_->device_class);
+  if (!steps.ok()) return MachineryFailure(steps.status());
+  TrialProgram program;
+  UniqueFd library;
+  if (!kernel_->reference_artifact.empty()) {
+    absl::StatusOr<UniqueFd> opened = OpenLibrary(kernel_->reference_artifact);
+    if (!opened.ok()) return MachineryFailure(opened.status());
+    library = *std::move(opened);
+    program.library_fd = library.get();
+    program.symbols = SymbolCopies();
+  }
+  program.lowered_names = kernel_->reference_lowered_names;
+  program.buffers = Views();
+  program.steps = *std::move(steps);
+  absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
+  if (!process.ok()) return MachineryFailure(process.status());
+  if (Failure failure = FailureOf((*process)->Await(), what, *this)) return failure;
+  TrialCommand launch;
+  launch.kind = TrialCommand::kLaunch;
+  (*process)->Send(launch);
+  return FailureOf((*process)->Await(), what, *this);
+}
+
+Failure HostProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
+  for (const BufferPlan& plan : plans) {
+    if (plan.access != v1::ACCESS_SCRATCH || plan.is_constant_symbol) continue;
+    const auto buffer =
+        std::find_if(buffers_.begin(), buffers_.end(), [&plan](const Buffer& b) { return b.plan.name == plan.name; });
+    if (buffer == buffers_.end()) continue;
+    const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
+    if (Failure failure = FillScratch(plan)) return failure;
+    if (buffer->memory.bytes() == bytes) continue;
+    buffer->memory = MappedBuffer();
+    buffer->plan = plan;
+    const uint64_t available = AvailableMemoryBytes();
+    absl::StatusOr<MappedBuffer> memory =
+        bytes > available ? ResourceExhausted("{:.0f} MiB are available", Mebibytes(available))
+                          : MappedBuffer::Create(static_cast<size_t>(bytes));
+    if (!memory.ok()) {
+      return {v1::OUTCOME_OUT_OF_MEMORY, fmt::format("The config needs a work space {} of {:.0f} MiB: {}.", plan.name,
+                                                     Mebibytes(bytes), MessageOf(memory.status()))};
+    }
+    buffer->memory = *std::move(memory);
+  }
+  return {};
+}
+
+Failure HostProblem::FillScratch(const BufferPlan& plan) {
+  if (!StartsWithData(plan)) return {};
+  Bytes& data = current_->data[plan.name];
+  if (data.size() == static_cast<size_t>(plan.bytes())) return {};
+  const absl::StatusOr<TunefarmFill> fill = PlanFill(plan.fill, plan.type, plan.name, current_->seed);
+  if (!fill.ok()) return MachineryFailure(fill.status());
+  data.resize(static_cast<size_t>(plan.bytes()));
+  FillElements(*fill, 0, data);
+  return {};
+}
+
+void HostProblem::ResetBuffer(Buffer* buffer, PoisonPattern pattern) {
+  const std::span<std::byte> memory = buffer->memory.span();
+  if (buffer->memory.FindDamage()) buffer->memory.RestoreGuards();
+  if (StartsWithData(buffer->plan)) {
+    const Bytes& data = current_->data[buffer->plan.name];
+    // Inputs are nearly always whole, and comparing is cheaper than dirtying every page.
+    if (std::memcmp(memory.data(), data.data(), memory.size()) != 0) {
+      std::memcpy(memory.data(), data.data(), memory.size());
+    }
+  } else if (IsPoisoned(buffer->plan)) {
+    Poison(buffer->plan.type, pattern, memory);
+  } else {
+    std::memset(memory.data(), 0, memory.size());
+  }
+}
+
+void HostProblem::Reset(PoisonPattern pattern) {
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.plan.is_constant_symbol && buffer.memory.data() != nullptr) ResetBuffer(&buffer, pattern);
+  }
+}
+
+Failure HostProblem::FindDamage() const {
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.plan.is_constant_symbol) continue;
+    if (const std::optional<std::string> place = buffer.memory.FindDamage()) {
+      return {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("Buffer {} was written {}.", buffer.plan.name, *place)};
+    }
+    if (buffer.plan.access != v1::ACCESS_IN) continue;
+    const Bytes& data = current_->data.at(buffer.plan.name);
+    const std::span<const std::byte> memory = buffer.memory.span();
+    const auto difference = std::mismatch(memory.begin(), memory.end(), data.begin(), data.end());
+    if (difference.first == memory.end()) continue;
+    const auto offset = static_cast<size_t>(difference.first - memory.begin());
+    return {v1::OUTCOME_OUT_OF_BOUNDS,
+            fmt::format("Input buffer {} was changed at byte {} (element {}), but its access is IN.", buffer.plan.name,
+                        offset, offset / SizeOf(buffer.plan.type))};
+  }
+  return {};
+}
+
+Failure HostProblem::Verify(PoisonPattern pattern, v1::Verification* verification) const {
+  std::vector<BufferComparison> comparisons;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan)) continue;
+    const std::string& name = buffer.plan.name;
+    auto expected = current_->expected_first.find(name);
+    if (expected == current_->expected_first.end()) continue;  // no reference
+    if (pattern == PoisonPattern::kSecond) {
+      if (const auto second = current_->expected_second.find(name); second != current_->expected_second.end()) {
+        expected = second;
+      }
+    }
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = pattern;
+    comparisons.push_back(
+        Compare(name, buffer.plan.type, buffer.memory.span(), expected->second, poison, tolerance_));
+  }
+  Verdict verdict = Judge(comparisons, tolerance_);
+  *verification = std::move(verdict.verification);
+  if (verdict.passed) return {};
+  return {v1::OUTCOME_WRONG_RESULT, verdict.message};
+}
+
+BufferViews HostProblem::Views() {
+  BufferViews views;
+  for (Buffer& buffer : buffers_) {
+    if (!buffer.plan.is_constant_symbol) views[buffer.plan.name] = {buffer.plan.type, buffer.memory.span()};
+  }
+  return views;
+}
+
+std::vector<TrialCopy> HostProblem::SymbolCopies() const {
+  std::vector<TrialCopy> copies;
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.plan.is_constant_symbol) {
+      copies.push_back({nullptr, buffer.plan.symbol, current_->data.at(buffer.plan.name)});
+    }
+  }
+  return copies;
+}
+
+std::vector<TrialCopy> HostProblem::RestoreCopies() {
+  std::vector<TrialCopy> copies;
+  for (Buffer& buffer : buffers_) {
+    if (buffer.plan.is_constant_symbol || buffer.plan.restore != v1::RESTORE_PER_SAMPLE || IsPoisoned(buffer.plan)) {
+      continue;
+    }
+    Bytes& data = current_->data[buffer.plan.name];
+    // A buffer that starts as zeros has no data of its own yet.
+    if (data.empty()) data.resize(buffer.memory.bytes());
+    copies.push_back({buffer.memory.data(), "", data});
+  }
+  return copies;
+}
+
+std::optional<std::string> HostProblem::Locate(uintptr_t address) const {
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.plan.is_constant_symbol) continue;
+    if (const std::optional<std::string> place = buffer.memory.Locate(address)) {
+      return fmt::format("{} of buffer {}", *place, buffer.plan.name);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,111 @@
+// What a host runner keeps of a prepared kernel: the buffers, the input sets with their reference outputs, and the checks
+// on both. Inputs and references live in private memory that no trial can reach for the parent; only the buffers are shared.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/definition/kernel_plan.h"
+#include "server/worker/backend.h"
+#include "server/worker/host/kernel_calls.h"
+#include "server/worker/host/mapped_buffer.h"
+#include "server/worker/host/trial_process.h"
+#include "server/worker/verify/compare.h"
+#include "server/worker/verify/poison.h"
+
+namespace tunefarm {
+
+// Why something about a kernel failed, as results say it.
+struct Failure {
+  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;  // unset: no failure
+  std::string message;
+
+  explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
+};
+
+// The sentence and outcome for a child that did not do what it was told. `what` begins the sentence: "The kernel".
+class HostProblem;
+Failure FailureOf(const TrialReply& reply, const std::string& what, const HostProblem& problem);
+
+class HostProblem {
+ public:
+  // Allocates the buffers. OUT_OF_MEMORY when they cannot fit. Nothing is filled yet.
+  static Failure Create(std::shared_ptr<const PreparedKernel> kernel, std::unique_ptr<HostProblem>* problem);
+
+  const PreparedKernel& kernel() const { return *kernel_; }
+  int64_t footprint_bytes() const { return footprint_bytes_; }
+
+  // Makes the inputs and reference outputs of a seed current, building them if they are not kept.
+  Failure SelectInputs(uint64_t seed);
+
+  // Work space whose size depends on the config. LOAD_ERROR or OUT_OF_MEMORY if it cannot be had.
+  Failure ResizeScratch(const std::vector<BufferPlan>& buffers);
+
+  // Every buffer as it must be before a launch sequence: data, zeros or poison; guards and inputs repaired.
+  void Reset(PoisonPattern pattern);
+
+  // Damage outside the buffers or to an input: OUT_OF_BOUNDS with the place. Does not repair; Reset does.
+  Failure FindDamage() const;
+
+  // Compares the outputs with what the reference left under the same pattern. WRONG_RESULT, or nothing.
+  Failure Verify(PoisonPattern pattern, tunefarm::v1::Verification* verification) const;
+
+  BufferViews Views();
+  // What a trial copies after load and before samples.
+  std::vector<TrialCopy> SymbolCopies() const;
+  std::vector<TrialCopy> RestoreCopies();
+
+  // "12 bytes past the end of buffer c", if the address lies in or near a buffer.
+  std::optional<std::string> Locate(uintptr_t address) const;
+
+ private:
+  using Bytes = std::vector<std::byte>;
+
+  struct Buffer {
+    BufferPlan plan;
+    MappedBuffer memory;  // empty for constant symbols
+  };
+
+  // Everything that depends on the seed.
+  struct InputSet {
+    uint64_t seed = 0;
+    std::map<std::string, Bytes> data;             // of buffers and symbols that start with data
+    std::map<std::string, Bytes> expected_first;   // of outputs, under the first poison
+    std::map<std::string, Bytes> expected_second;  // of those that the second poison changes
+    size_t bytes = 0;
+  };
+
+  HostProblem() = default;
+
+  Failure Allocate();
+  Failure BuildInputs(uint64_t seed);
+  Failure FillData(uint64_t seed);
+  Failure FillScratch(const BufferPlan& plan);
+  Failure RunPrepareSteps();
+  Failure RunReference(PoisonPattern pattern);
+  Failure KeepExpected();
+  // Runs steps of the reference binary in a fork, on the buffers as they are.
+  Failure RunFromReference(Sequence sequence, const std::string& what);
+  void ResetBuffer(Buffer* buffer, PoisonPattern pattern);
+
+  std::shared_ptr<const PreparedKernel> kernel_;
+  Config default_config_;
+  TolerancePlan tolerance_;
+  std::vector<Buffer> buffers_;
+  std::map<uint64_t, InputSet> input_sets_;
+  InputSet* current_ = nullptr;
+  int64_t footprint_bytes_ = 0;
+};
+
+// The artifact as a descriptor that a trial can load. ResourceExhausted without memory.
+absl::StatusOr<UniqueFd> OpenLibrary(const std::string& artifact);
+
+}  // namespace tunefarm

@@ -1,0 +1,287 @@
+#include "server/worker/host/trial_child.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/worker/host/kernel_calls.h"
+#include "server/worker/host/trial_process.h"
+
+namespace tunefarm {
+namespace {
+
+// What a kernel may allocate beyond the process as it is when the trial starts: enough for any work space, and far from
+// driving the machine into swap.
+constexpr uint64_t kExtraMemoryBytes = uint64_t{1} << 30;
+
+constexpr size_t kCacheLineBytes = 64;
+
+// For the handlers, which take no argument. Set once in the child.
+TrialPage* g_page = nullptr;
+
+void OnFault(int signal, siginfo_t* info, void*) {
+  g_page->fault_address.store(reinterpret_cast<uintptr_t>(info->si_addr), std::memory_order_release);
+  g_page->faulted.store(1, std::memory_order_release);
+  // Returning runs the faulting instruction again, and that ends the process with the true signal. One that was sent, not
+  // caused, has no instruction to run again.
+  ::signal(signal, SIG_DFL);
+  if (info->si_code <= 0) raise(signal);
+}
+
+void OnNewFailed() {
+  g_page->out_of_memory.store(1, std::memory_order_release);
+  throw std::bad_alloc();
+}
+
+// exit() inside a kernel: ends with its code, without running the exit handlers that the parent registered before the fork.
+void OnExit(int code, void*) { _exit(code); }
+
+void ResetSignals() {
+  for (int signal = 1; signal < NSIG; ++signal) (void)::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  // A stack that overflowed cannot hold the handler's frame.
+  static std::array<std::byte, 16 * 1024> alternate_stack;
+  stack_t stack = {};
+  stack.ss_sp = alternate_stack.data();
+  stack.ss_size = alternate_stack.size();
+  sigaltstack(&stack, nullptr);
+  struct sigaction action = {};
+  action.sa_sigaction = OnFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+void CloseAllBut(std::array<int, 3> keep) {
+  std::sort(keep.begin(), keep.end());
+  unsigned next = 3;
+  for (const int fd : keep) {
+    if (fd < 0) continue;
+    if (static_cast<unsigned>(fd) > next) close_range(next, static_cast<unsigned>(fd) - 1, 0);
+    next = static_cast<unsigned>(fd) + 1;
+  }
+  close_range(next, ~0u, 0);
+}
+
+void RedirectStandardStreams() {
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  // Standard output may be anything in the worker; a kernel's words belong into its log.
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+void LowerLimit(int resource, uint64_t bytes) {
+  struct rlimit limit = {};
+  if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return;
+  if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max > bytes) limit.rlim_max = bytes;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, bytes);
+  setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
+}
+
+void LimitMemory() {
+  LowerLimit(RLIMIT_CORE, 0);
+  FILE* const statm = fopen("/proc/self/statm", "re");
+  if (statm == nullptr) return;
+  unsigned long long total = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  const int fields = fscanf(statm, "%llu %llu %llu %llu %llu %llu", &total, &resident, &shared, &text, &library, &data);
+  fclose(statm);
+  if (fields != 6) return;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  LowerLimit(RLIMIT_AS, total * page + kExtraMemoryBytes);
+  LowerLimit(RLIMIT_DATA, data * page + kExtraMemoryBytes);
+}
+
+}  // namespace
+
+// The child's side of the conversation.
+class TrialChild {
+ public:
+  TrialChild(const TrialProgram& program, int command_fd, int reply_fd, TrialPage* page)
+      : program_(program), pid_(getpid()), command_fd_(command_fd), reply_fd_(reply_fd), page_(page) {}
+
+  [[noreturn]] void Serve() {
+    if (!Guarded([this] { return Load(); })) WaitForTheEnd();
+    Reply(kTrialDone);
+    TrialCommand command;
+    while (ReadCommand(&command)) {
+      if (!Guarded([this, &command] { return Obey(command); })) WaitForTheEnd();
+      Reply(kTrialDone);
+    }
+    _exit(0);
+  }
+
+ private:
+  // Runs foreign code. False when it failed, which has been reported.
+  template <typename Body>
+  bool Guarded(Body body) {
+    char failure = kTrialThrew;
+    try {
+      if (body()) return true;
+      failure = kTrialLoadError;
+    } catch (const std::bad_alloc&) {
+      failure = kTrialOutOfMemory;
+    } catch (const std::exception& exception) {
+      SetText(exception.what());
+    } catch (...) {
+      SetText("something that is no std::exception");
+    }
+    Reply(failure);
+    return false;
+  }
+
+  bool Load() {
+    void* library = nullptr;
+    if (program_.library_fd >= 0) {
+      const std::string path = fmt::format("/proc/self/fd/{}", program_.library_fd);
+      library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) return Fail(dlerror());
+      close(program_.library_fd);
+    }
+    for (const TrialCopy& copy : program_.symbols) {
+      void* const address = library == nullptr ? nullptr : dlsym(library, copy.symbol.c_str());
+      if (address == nullptr) return Fail(fmt::format("the binary has no constant symbol '{}'", copy.symbol).c_str());
+      std::memcpy(address, copy.source.data(), copy.source.size());
+    }
+    absl::StatusOr<KernelCalls> prepare =
+        KernelCalls::Resolve(library, program_.prepare, program_.buffers, program_.lowered_names);
+    if (!prepare.ok()) return Fail(std::string(MessageOf(prepare.status())).c_str());
+    absl::StatusOr<KernelCalls> steps =
+        KernelCalls::Resolve(library, program_.steps, program_.buffers, program_.lowered_names);
+    if (!steps.ok()) return Fail(std::string(MessageOf(steps.status())).c_str());
+    prepare_ = *std::move(prepare);
+    steps_ = *std::move(steps);
+    return true;
+  }
+
+  bool Obey(const TrialCommand& command) {
+    int64_t nanoseconds = 0;
+    switch (command.kind) {
+      case TrialCommand::kLaunch:
+        RunSteps(&prepare_);
+        nanoseconds = RunSteps(&steps_);
+        break;
+      case TrialCommand::kWarm:
+        for (uint32_t i = 0; i < command.count; ++i) {
+          BeforeSample(command);
+          nanoseconds += RunSteps(&steps_);
+        }
+        break;
+      case TrialCommand::kSample:
+        if (command.rehearse != 0) RunSteps(&steps_);
+        BeforeSample(command);
+        for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&steps_);
+        break;
+      default:
+        _exit(1);
+    }
+    page_->nanoseconds.store(nanoseconds, std::memory_order_release);
+    return true;
+  }
+
+  int64_t RunSteps(KernelCalls* calls) {
+    const int64_t nanoseconds = calls->Run();
+    // A kernel that forks and returns twice must not have two of us answer.
+    if (getpid() != pid_) _exit(1);
+    return nanoseconds;
+  }
+
+  void BeforeSample(const TrialCommand& command) {
+    if (command.restore != 0) {
+      for (const TrialCopy& copy : program_.restores) {
+        std::memcpy(copy.destination, copy.source.data(), copy.source.size());
+      }
+    }
+    if (command.flush != 0) FlushCaches();
+  }
+
+  // Replaces what the caches hold: each line of a buffer larger than the last level is read and written.
+  void FlushCaches() {
+    if (program_.flush_bytes == 0) return;
+    if (flush_ == nullptr) {
+      void* const memory = mmap(nullptr, program_.flush_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) throw std::bad_alloc();
+      flush_ = static_cast<volatile unsigned char*>(memory);
+    }
+    for (size_t i = 0; i < program_.flush_bytes; i += kCacheLineBytes) {
+      flush_[i] = static_cast<unsigned char>(flush_[i] + 1);
+    }
+  }
+
+  bool Fail(const char* text) {
+    SetText(text == nullptr ? "unknown error" : text);
+    return false;
+  }
+
+  void SetText(const char* text) {
+    const size_t length = std::min(std::strlen(text), sizeof(page_->text) - 1);
+    std::memcpy(page_->text, text, length);
+    page_->text[length] = '\0';
+  }
+
+  void Reply(char reply) {
+    if (getpid() != pid_) _exit(1);
+    while (write(reply_fd_, &reply, 1) < 0) {
+      if (errno != EINTR) _exit(1);
+    }
+  }
+
+  bool ReadCommand(TrialCommand* command) {
+    ssize_t got = 0;
+    do {
+      got = read(command_fd_, command, sizeof(*command));
+    } while (got < 0 && errno == EINTR);
+    return got == static_cast<ssize_t>(sizeof(*command));
+  }
+
+  [[noreturn]] void WaitForTheEnd() {
+    TrialCommand ignored;
+    while (ReadCommand(&ignored)) {
+    }
+    _exit(0);
+  }
+
+  const TrialProgram& program_;
+  const pid_t pid_;
+  const int command_fd_;
+  const int reply_fd_;
+  TrialPage* const page_;
+  KernelCalls prepare_;
+  KernelCalls steps_;
+  volatile unsigned char* flush_ = nullptr;
+};
+
+void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, int reply_fd, TrialPage* page) {
+  (void)setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  g_page = page;
+  ResetSignals();
+  RedirectStandardStreams();
+  CloseAllBut({command_fd, reply_fd, program.library_fd});
+  LimitMemory();
+  std::set_new_handler(OnNewFailed);
+  (void)on_exit(OnExit, nullptr);
+  TrialChild(program, command_fd, reply_fd, page).Serve();
+}
+
+}  // namespace tunefarm

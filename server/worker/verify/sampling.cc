@@ -1,0 +1,93 @@
+#include "server/worker/verify/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "server/measure/stopping.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr int kSamplesMax = 4096;
+constexpr int kLaunchesPerSampleMax = 1000;
+// A slow config spends its budget on its first sample; a median of fewer than these is no median.
+constexpr uint64_t kSamplesFewest = 3;
+// A time known no better than this is not known. Far above what a busy machine does to an honest kernel.
+constexpr double kNoisyRelativeHalfWidth = 0.5;
+// A sample should be this many times longer than the clock's resolution.
+constexpr double kResolutionsPerSample = 200;
+
+StoppingOptions StoppingOf(const v1::MeasurementPolicy& policy) {
+  StoppingOptions options;
+  options.samples_min = static_cast<uint64_t>(std::clamp(policy.min_samples(), 1, kSamplesMax));
+  options.samples_max = static_cast<uint64_t>(std::clamp(policy.max_samples(), 1, kSamplesMax));
+  options.relative_half_width_max = policy.target_relative_half_width();
+  options.budget_ns = policy.time_budget_ms() * 1e6;
+  return options;
+}
+
+void Describe(const SampleSummary& summary, v1::Measurement* measurement) {
+  measurement->set_median_ns(summary.median);
+  measurement->set_ci_low_ns(summary.median_interval.low);
+  measurement->set_ci_high_ns(summary.median_interval.high);
+  measurement->set_min_ns(summary.min);
+  measurement->set_max_ns(summary.max);
+  measurement->set_mean_ns(summary.mean);
+  measurement->set_stdev_ns(summary.stdev);
+  measurement->set_samples(static_cast<int>(summary.count));
+}
+
+v1::StopReason ReasonOf(const SampleStopper& stopper, const StoppingOptions& options) {
+  if (stopper.decision() == StopDecision::kConverged) return v1::STOP_REASON_CONVERGED;
+  return stopper.samples().size() >= std::max(options.samples_min, options.samples_max)
+             ? v1::STOP_REASON_SAMPLE_BUDGET
+             : v1::STOP_REASON_TIME_BUDGET;
+}
+
+}  // namespace
+
+SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, const TakeSample& take_sample) {
+  SamplingResult result;
+  const StoppingOptions stopping = StoppingOf(options.policy);
+  SampleStopper stopper(stopping);
+  const int launches = std::max(options.launches_per_sample, 1);
+  while (stopper.decision() == StopDecision::kContinue || stopper.samples().size() < kSamplesFewest) {
+    const MonotonicTime start = clock.Now();
+    const std::optional<double> total_ns = take_sample(launches);
+    if (!total_ns) {
+      result.failed = true;
+      break;
+    }
+    const double cost_ns = static_cast<double>((clock.Now() - start).count());
+    if (!std::isfinite(*total_ns) || *total_ns <= 0 || *total_ns > cost_ns) {
+      result.implausible = true;
+      break;
+    }
+    // The budget is one of time passed, the samples are of one launch sequence.
+    stopper.Add(*total_ns / launches, cost_ns);
+  }
+  v1::Measurement* const measurement = &result.measurement;
+  measurement->set_launches_per_sample(launches);
+  if (stopper.samples().empty()) return result;
+  const SampleSummary summary = stopper.Summary();
+  Describe(summary, measurement);
+  measurement->set_converged(stopper.decision() == StopDecision::kConverged);
+  measurement->set_stop_reason(ReasonOf(stopper, stopping));
+  if (options.keep_samples) {
+    for (const double sample : stopper.samples()) measurement->add_sample_ns(static_cast<float>(sample));
+  }
+  const bool known_to_be_wide = summary.median_interval.coverage >= 0.95 &&
+                                summary.median_interval.RelativeHalfWidth(summary.median) > kNoisyRelativeHalfWidth;
+  result.established = !result.failed && !result.implausible && summary.count >= kSamplesFewest && !known_to_be_wide;
+  return result;
+}
+
+int LaunchesPerSample(double launch_ns, double resolution_ns, bool one_only) {
+  if (one_only) return 1;
+  if (!(launch_ns > 0)) return kLaunchesPerSampleMax;
+  return static_cast<int>(std::clamp(std::ceil(kResolutionsPerSample * resolution_ns / launch_ns), 1.0,
+                                     static_cast<double>(kLaunchesPerSampleMax)));
+}
+
+}  // namespace tunefarm
