@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "server/measure/statistics.h"
+
 namespace tunefarm {
 
 using tunefarm::v1::Measurement;
@@ -25,39 +27,22 @@ Trial Described(const TrialWork& work, std::string_view device_uuid) {
   return trial;
 }
 
-double MedianOf(std::vector<float> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  return n % 2 == 1 ? samples[n / 2] : (static_cast<double>(samples[n / 2 - 1]) + samples[n / 2]) / 2;
-}
-
-// Order statistics that enclose the median with at least 95 % probability (normal approximation of the binomial).
-void SetInterval(const std::vector<float>& sorted, Measurement* merged) {
-  const double n = static_cast<double>(sorted.size());
-  const double half = 1.96 * std::sqrt(n) / 2;
-  const int64_t last = static_cast<int64_t>(sorted.size()) - 1;
-  const int64_t low = std::clamp<int64_t>(static_cast<int64_t>(std::floor(n / 2 - half)), 0, last);
-  const int64_t high = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(n / 2 + half)), 0, last);
-  merged->set_ci_low_ns(sorted[static_cast<size_t>(low)]);
-  merged->set_ci_high_ns(sorted[static_cast<size_t>(high)]);
-}
-
 // A round that kept no samples counts with its median.
-std::vector<float> SamplesOf(const Measurement& round) {
+std::vector<double> SamplesOf(const Measurement& round) {
   if (round.sample_ns_size() > 0) return {round.sample_ns().begin(), round.sample_ns().end()};
-  return {static_cast<float>(round.median_ns())};
+  return {round.median_ns()};
 }
 
 Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   if (rounds.size() == 1) return rounds[0].measurement;
   Measurement merged = rounds.back().measurement;
   merged.clear_sample_ns();
-  std::vector<float> all;
-  std::vector<std::vector<float>> by_set(static_cast<size_t>(std::max(1, input_sets)));
+  std::vector<double> all;
+  std::vector<std::vector<double>> by_set(static_cast<size_t>(std::max(1, input_sets)));
   bool converged = true;
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Measurement& round = rounds[i].measurement;
-    const std::vector<float> samples = SamplesOf(round);
+    const std::vector<double> samples = SamplesOf(round);
     all.insert(all.end(), samples.begin(), samples.end());
     auto& set = by_set[i % by_set.size()];
     set.insert(set.end(), samples.begin(), samples.end());
@@ -65,29 +50,23 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
     merged.set_throttled(merged.throttled() || round.throttled());
     merged.set_contended(merged.contended() || round.contended());
   }
-  const size_t kept = std::min<size_t>(all.size(), 4096);
-  merged.mutable_sample_ns()->Add(all.begin(), all.begin() + static_cast<int64_t>(kept));
-  double sum = 0, squares = 0;
-  for (float sample : all) sum += sample;
-  const double mean = sum / static_cast<double>(all.size());
-  for (float sample : all) squares += (sample - mean) * (sample - mean);
-  std::sort(all.begin(), all.end());
+  for (size_t i = 0; i < std::min<size_t>(all.size(), 4096); ++i) merged.add_sample_ns(static_cast<float>(all[i]));
   double medians = 0;
   int sets = 0;
   for (const auto& set : by_set) {
     if (set.empty()) continue;
-    medians += MedianOf(set);
+    medians += Median(set);
     ++sets;
   }
-  merged.set_median_ns(medians / sets);
-  SetInterval(all, &merged);
-  // With several input sets the mean of medians need not lie between the samples' order statistics.
-  merged.set_ci_low_ns(std::min(merged.ci_low_ns(), merged.median_ns()));
-  merged.set_ci_high_ns(std::max(merged.ci_high_ns(), merged.median_ns()));
-  merged.set_min_ns(all.front());
-  merged.set_max_ns(all.back());
-  merged.set_mean_ns(mean);
-  merged.set_stdev_ns(all.size() > 1 ? std::sqrt(squares / static_cast<double>(all.size() - 1)) : 0);
+  const SampleSummary summary = Summarize(all);
+  merged.set_median_ns(sets == 1 ? summary.median : medians / sets);
+  // With several input sets the mean of medians need not lie within the interval of the median of all.
+  merged.set_ci_low_ns(std::min(summary.median_interval.low, merged.median_ns()));
+  merged.set_ci_high_ns(std::max(summary.median_interval.high, merged.median_ns()));
+  merged.set_min_ns(summary.min);
+  merged.set_max_ns(summary.max);
+  merged.set_mean_ns(summary.mean);
+  merged.set_stdev_ns(summary.stdev);
   merged.set_samples(static_cast<int32_t>(all.size()));
   merged.set_converged(converged);
   return merged;
@@ -147,9 +126,10 @@ Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int i
   trial.set_run_ms(work.run_ms);
   if (last.outcome != tunefarm::v1::OUTCOME_OK && last.outcome != tunefarm::v1::OUTCOME_NOISY) return trial;
 
-  for (const RunResult& round : work.rounds) {
-    if (round.outcome == tunefarm::v1::OUTCOME_NOISY) trial.set_outcome(tunefarm::v1::OUTCOME_NOISY);
-  }
+  // One noisy round among good ones is what rounds are for.
+  size_t noisy = 0;
+  for (const RunResult& round : work.rounds) noisy += round.outcome == tunefarm::v1::OUTCOME_NOISY;
+  trial.set_outcome(noisy * 2 > work.rounds.size() ? tunefarm::v1::OUTCOME_NOISY : tunefarm::v1::OUTCOME_OK);
   *trial.mutable_measurement() = Merged(work.rounds, input_sets);
   trial.set_stopped_early(trial.measurement().stop_reason() == tunefarm::v1::STOP_REASON_LOSING);
   const double median = trial.measurement().median_ns();

@@ -1,0 +1,71 @@
+// What happened to jobs, for those who watch: a bounded ring of events per job and any number of watchers, each at its own
+// pace. A watcher that falls behind the ring gets a snapshot instead of what it missed.
+//
+// Threads: all methods may be called from any thread. Callbacks run on the executor, one at a time, with no lock of the
+// service held.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/executor.h"
+#include "server/base/mutex.h"
+#include "server/jobs/job_service.h"
+#include "tunefarm/v1/job.pb.h"
+
+namespace tunefarm {
+
+class EventHub : public std::enable_shared_from_this<EventHub> {
+ public:
+  // The job as it is now; called on the executor. NotFound when it was deleted.
+  using Snapshot = std::function<absl::StatusOr<tunefarm::v1::Job>(int64_t job_id)>;
+
+  // Ids start far above those of an earlier run of the daemon, so that a watcher's old position shows as a gap.
+  EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot);
+
+  // Sets id and time.
+  void Publish(int64_t job_id, tunefarm::v1::JobEvent event);
+  // No more events of the job: watchers get what is left, then `end` with OK.
+  void End(int64_t job_id);
+  // All watchers get `end` with `status`; later ones too.
+  void Close(const absl::Status& status);
+
+  // `ended`: the job has ended already.
+  std::unique_ptr<WatchSubscription> Watch(int64_t job_id, int64_t after_event_id, bool ended,
+                                           std::function<void(const tunefarm::v1::JobEvent&)> sink,
+                                           std::function<void(absl::Status)> end);
+
+ private:
+  struct Watcher;
+  class Subscription;
+  struct Stream {
+    std::deque<std::shared_ptr<const tunefarm::v1::JobEvent>> events;
+    int64_t last_id = 0;
+    bool ended = false;
+    std::vector<std::weak_ptr<Watcher>> watchers;
+  };
+
+  Stream& StreamOf(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Wake(int64_t job_id, Stream& stream) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PostDelivery(const std::shared_ptr<Watcher>& watcher) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Deliver(const std::shared_ptr<Watcher>& watcher) LOCKS_EXCLUDED(mutex_);
+
+  Executor* const executor_;
+  const size_t events_max_;
+  const size_t ended_jobs_max_;
+  const Snapshot snapshot_;
+  const int64_t first_id_;
+
+  Mutex mutex_;
+  absl::Status closed_ GUARDED_BY(mutex_);
+  std::map<int64_t, Stream> streams_ GUARDED_BY(mutex_);
+  std::deque<int64_t> ended_ GUARDED_BY(mutex_);  // oldest first
+};
+
+}  // namespace tunefarm

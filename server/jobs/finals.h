@@ -1,0 +1,72 @@
+// Who gets into the interleaved final of a study, and what it decides. Pure.
+//
+// Promotion rests on the final's own samples only: search times were taken under other conditions. A config that failed
+// verification in the final can never be promoted, however fast it was before.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tunefarm/v1/measurement.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+inline constexpr int kFinalsMax = 3;
+// How much faster than the incumbent a challenger must be, beyond noise.
+inline constexpr double kPromotionMargin = 0.01;
+
+// The policy with every 0 replaced by its preset's value.
+tunefarm::v1::MeasurementPolicy ResolvedPolicy(tunefarm::v1::MeasurementPolicy policy);
+
+// The fastest configs of the search, fastest first. Ties go to the smaller ordinal, so that the order in which results
+// arrive does not matter.
+class Leaderboard {
+ public:
+  struct Entry {
+    double median_ns = 0;
+    int64_t ordinal = 0;
+    std::string config;  // canonical text
+    tunefarm::v1::Config proto;
+
+    friend bool operator<(const Entry& a, const Entry& b) {
+      return a.median_ns != b.median_ns ? a.median_ns < b.median_ns : a.ordinal < b.ordinal;
+    }
+  };
+
+  // Keeps the best `capacity`.
+  explicit Leaderboard(size_t capacity) : capacity_(capacity) {}
+
+  void Add(Entry entry);
+  // The best `count` whose configs are not in `excluded`.
+  std::vector<Entry> Best(size_t count, const std::set<std::string>& excluded) const;
+  bool empty() const { return entries_.empty(); }
+
+ private:
+  const size_t capacity_;
+  std::set<Entry> entries_;
+};
+
+// A trial of the final.
+struct FinalTrial {
+  std::string config;  // canonical text; empty for the baseline
+  tunefarm::v1::Trial trial;
+};
+
+struct FinalDecision {
+  enum class Kind {
+    kNone,     // no finalist is OK: another final, or nothing is promoted
+    kPromote,  // the winner becomes the best
+    kRefresh,  // the incumbent stays, with its new measurement
+  };
+  Kind kind = Kind::kNone;
+  const FinalTrial* winner = nullptr;  // for kRefresh: the incumbent
+};
+
+// `incumbent`: its canonical text, empty if there is none or it cannot take part.
+FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent);
+
+}  // namespace tunefarm

@@ -1,0 +1,62 @@
+// The stored kernels as compiled plans, by id and by name, cached so that look-ups need no database.
+//
+// Thread-safe. The store outlives it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/definition/kernel_plan.h"
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+class KernelRegistry {
+ public:
+  // At most this many plans and names are cached; the one used longest ago leaves first.
+  static constexpr size_t kPlansMax = 256;
+
+  explicit KernelRegistry(Store* store) : store_(store) {}
+
+  // "kernels/{id}" or a display name (the newest). NotFound (KERNEL_NOT_FOUND) with "did you mean".
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> Get(std::string_view name);
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> GetById(std::string_view kernel_id);
+
+  // Call after a kernel was stored: names it resolves to may have changed.
+  void Stored(const std::shared_ptr<const KernelPlan>& plan);
+
+  // The row that stores a plan.
+  static KernelRow RowOf(const KernelPlan& plan, int64_t now_ms);
+  // A stored definition. DataLoss if it cannot be read.
+  static absl::StatusOr<tunefarm::v1::Kernel> KernelOf(const KernelRow& row);
+
+ private:
+  struct Slot {
+    std::shared_ptr<const KernelPlan> plan;
+    uint64_t used = 0;
+  };
+  using Slots = std::map<std::string, Slot, std::less<>>;
+
+  std::shared_ptr<const KernelPlan> Cached(Slots* slots, std::string_view key) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Keep(Slots* slots, const std::string& key, std::shared_ptr<const KernelPlan> plan)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> Compile(const KernelRow& row);
+  absl::Status UnknownKernel(std::string_view name);
+
+  Store* const store_;
+  Mutex mutex_;
+  uint64_t uses_ GUARDED_BY(mutex_) = 0;
+  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // grows with Stored
+  Slots by_id_ GUARDED_BY(mutex_);
+  Slots by_name_ GUARDED_BY(mutex_);
+};
+
+// The kernel without source contents: what most answers carry.
+tunefarm::v1::Kernel WithoutSources(tunefarm::v1::Kernel kernel);
+
+}  // namespace tunefarm

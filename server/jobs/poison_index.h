@@ -1,0 +1,48 @@
+// Which configs are known to crash or hang, and for whom. A config that crashed for two problems is poisonous for all.
+//
+// Thread-safe. The store outlives it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/store/store.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+// Whether an outcome says that running the config again would cost a runner or a timeout.
+bool Poisons(tunefarm::v1::Outcome outcome);
+
+// What a trial is filed under.
+struct PoisonKey {
+  std::string program_digest, class_id, toolkit, problem_key;
+};
+
+class PoisonIndex {
+ public:
+  explicit PoisonIndex(Store* store) : store_(store) {}
+
+  // The store's errors.
+  absl::StatusOr<bool> IsPoisoned(const PoisonKey& key, const std::string& config);
+  absl::Status Record(const PoisonKey& key, const std::string& config, tunefarm::v1::Outcome outcome);
+
+ private:
+  static constexpr size_t kProgramsMax = 64;
+
+  // (toolkit, config) to the problems it crashed for.
+  using Crashes = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+  absl::StatusOr<Crashes*> Load(const PoisonKey& key) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Store* const store_;
+  Mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Crashes> programs_ GUARDED_BY(mutex_);  // by (program, class)
+};
+
+}  // namespace tunefarm

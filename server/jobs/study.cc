@@ -1,0 +1,453 @@
+#include "server/jobs/study.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "server/base/format.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/resource_names.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+using tunefarm::v1::BestConfig;
+using tunefarm::v1::Trial;
+
+namespace {
+
+constexpr int kUnitTrialsMax = 32;
+constexpr int kOpenUnitsMin = 2;
+
+bool Timed(const Trial& trial) {
+  return trial.outcome() == tunefarm::v1::OUTCOME_OK && trial.measurement().median_ns() > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space) {
+  StrategyOptions options;
+  for (const auto& [name, value] : spec.strategy().options()) options.emplace(name, value);
+  const uint64_t seed = spec.strategy().seed() == 0 ? 1 : spec.strategy().seed();
+  return MakeStrategy(spec.strategy().strategy_name(), options, space, seed);
+}
+
+int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget) {
+  int64_t trials = size.valid();
+  if (budget.max_trials() > 0) trials = std::min<int64_t>(trials, budget.max_trials());
+  return static_cast<int>(std::clamp<int64_t>(trials / 8, 1, kUnitTrialsMax));
+}
+
+Study::Study(StudyContext context)
+    : context_(std::move(context)),
+      policy_(ResolvedPolicy(context_.spec.policy())),
+      unit_size_(UnitSize(context_.size, context_.spec.budget())),
+      next_ordinal_(context_.row.next_ordinal),
+      leaderboard_(static_cast<size_t>(policy_.finalists()) * kFinalsMax),
+      default_config_(context_.plan->DefaultConfig(*context_.problem).ToText()) {
+  if (context_.row.state == StudyState::kEnded) state_ = StudyState::kEnded;
+}
+
+absl::StatusOr<std::unique_ptr<Study>> Study::Create(StudyContext context) {
+  ASSIGN_OR_RETURN(Space space, context.plan->BuildSpace(*context.problem, context.device_class));
+  std::unique_ptr<Study> study(new Study(std::move(context)));
+  study->space_ = std::move(space);
+  if (study->state_ != StudyState::kEnded) {
+    ASSIGN_OR_RETURN(study->strategy_, MakeStudyStrategy(study->context_.spec, *study->space_));
+  }
+  return study;
+}
+
+absl::StatusOr<std::string> Study::TextOf(const tunefarm::v1::Config& config) const {
+  ASSIGN_OR_RETURN(const Config own, context_.plan->ParseConfig(config));
+  return own.ToText();
+}
+
+absl::StatusOr<Study::Unit> Study::UnitOf(const UnitRow& row) const {
+  wire::Assignment payload;
+  if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
+    return DataLoss("work unit {} of {} cannot be read", row.unit_id,
+                    StudyNameOf(context_.job_id, context_.row.number));
+  }
+  Unit unit;
+  unit.kind = row.kind;
+  unit.specs.assign(payload.trials().begin(), payload.trials().end());
+  return unit;
+}
+
+absl::Status Study::Replay(const StudyHistory& history,
+                           const std::function<absl::StatusOr<Trial>(int64_t)>& with_samples) {
+  std::map<int64_t, const UnitRow*> rows;
+  std::map<int64_t, const TrialRow*> trials;
+  for (const UnitRow& row : history.units) rows[row.unit_id] = &row;
+  for (const TrialRow& row : history.trials) trials[row.ordinal] = &row;
+  for (const UnitRow& row : history.units) {
+    ASSIGN_OR_RETURN(Unit unit, UnitOf(row));
+    for (const wire::TrialSpec& spec : unit.specs) {
+      const auto ended = trials.find(spec.ordinal());
+      if (ended == trials.end()) continue;
+      Trial trial;
+      if (!trial.ParseFromString(ended->second->detail)) {
+        return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, spec.ordinal()));
+      }
+      if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
+        ASSIGN_OR_RETURN(trial, with_samples(spec.ordinal()));
+      }
+      unit.trials[spec.ordinal()] = std::move(trial);
+    }
+    for (const auto& [ordinal, trial] : unit.trials) Count(trial);
+    if (row.kind == UnitKind::kFinals) {
+      ++finals_;
+      finals_planned_ += row.trial_count;
+      if (state_ == StudyState::kSearching) state_ = StudyState::kFinals;
+      for (const wire::TrialSpec& spec : unit.specs) {
+        if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_FINALIST) continue;
+        ASSIGN_OR_RETURN(std::string text, TextOf(spec.config()));
+        finalists_.insert(std::move(text));
+      }
+    }
+    next_ordinal_ = std::max(next_ordinal_, row.first_ordinal + row.trial_count);
+    units_[row.unit_id] = std::move(unit);
+    first_step_ = false;
+  }
+  // The strategy sees what it saw: proposals and results in the recorded order.
+  for (const StudyEvent& event : history.events) {
+    const auto found = units_.find(event.unit_id);
+    if (found == units_.end()) return DataLoss("the decision log names unit {}, which is not there", event.unit_id);
+    if (event.kind == StudyEvent::Kind::kPropose) {
+      RETURN_IF_ERROR(MarkProposed(found->second));
+    } else {
+      RETURN_IF_ERROR(Fold(found->second));
+    }
+  }
+  for (const auto& [unit_id, row] : rows) {
+    if (row->state == UnitState::kTold) units_.erase(unit_id);
+    if (row->state == UnitState::kDone || row->state == UnitState::kPoisoned) done_.push_back(unit_id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Study::MarkProposed(const Unit& unit) {
+  if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
+  proposed_ += static_cast<int64_t>(unit.specs.size());
+  if (strategy_ == nullptr) return absl::OkStatus();
+  for (const wire::TrialSpec& spec : unit.specs) {
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(spec.config()));
+    RETURN_IF_ERROR(strategy_->MarkProposed(config));
+  }
+  return absl::OkStatus();
+}
+
+// What a told unit means to the strategy and to the race.
+absl::Status Study::Fold(const Unit& unit) {
+  if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
+  for (const auto& [ordinal, trial] : unit.trials) {
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(trial.config()));
+    std::string text = config.ToText();
+    if (text == default_config_ && !Timed(trial)) default_failed_ = true;
+    if (Timed(trial)) {
+      leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
+    }
+    if (strategy_ == nullptr) continue;
+    const ToldOutcome told = Timed(trial)                                      ? ToldOutcome::kOk
+                             : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
+                                                                               : ToldOutcome::kFailed;
+    strategy_->Tell({static_cast<uint64_t>(ordinal), config, told, Timed(trial) ? trial.measurement().median_ns() : 0});
+  }
+  return absl::OkStatus();
+}
+
+void Study::Count(const Trial& trial) {
+  switch (trial.purpose()) {
+    case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
+      ++finals_ended_;
+      break;
+    case tunefarm::v1::TRIAL_PURPOSE_BASELINE:
+      if (state_ == StudyState::kFinals) ++finals_ended_;
+      if (!baseline_.has_value() || Timed(trial)) {
+        baseline_ = trial;
+        baseline_->mutable_measurement()->clear_sample_ns();
+      }
+      break;
+    default:
+      ++searched_;
+      ++search_counts_[trial.outcome()];
+      NoteIncumbent(trial);
+  }
+}
+
+void Study::NoteIncumbent(const Trial& trial) {
+  if (!Timed(trial)) return;
+  if (incumbent_.has_value()) {
+    const double old_ns = incumbent_->measurement().median_ns(), new_ns = trial.measurement().median_ns();
+    if (old_ns < new_ns || (old_ns == new_ns && incumbent_->ordinal() <= trial.ordinal())) return;
+  }
+  incumbent_ = trial;
+}
+
+std::vector<Trial> Study::AddTrials(int64_t unit_id, const std::vector<Trial>& trials) {
+  std::vector<Trial> added;
+  const auto found = units_.find(unit_id);
+  if (found == units_.end()) return added;
+  Unit& unit = found->second;
+  for (const Trial& trial : trials) {
+    Trial kept = trial;
+    kept.clear_log();
+    if (unit.kind != UnitKind::kFinals) kept.mutable_measurement()->clear_sample_ns();
+    if (!unit.trials.emplace(trial.ordinal(), kept).second) continue;
+    Count(kept);
+    kept.mutable_measurement()->clear_sample_ns();
+    added.push_back(std::move(kept));
+  }
+  return added;
+}
+
+void Study::UnitDone(int64_t unit_id) {
+  if (units_.count(unit_id) == 0 || std::find(done_.begin(), done_.end(), unit_id) != done_.end()) return;
+  done_.push_back(unit_id);
+}
+
+int64_t Study::OpenTrials() const {
+  int64_t open = 0;
+  for (const auto& [unit_id, unit] : units_) {
+    if (std::find(done_.begin(), done_.end(), unit_id) != done_.end()) continue;
+    open += static_cast<int64_t>(unit.specs.size() - unit.trials.size());
+  }
+  return open;
+}
+
+wire::TrialSpec Study::Spec(const Config& config, tunefarm::v1::TrialPurpose purpose) {
+  wire::TrialSpec spec;
+  spec.set_ordinal(next_ordinal_++);
+  spec.set_purpose(purpose);
+  if (purpose != tunefarm::v1::TRIAL_PURPOSE_BASELINE) *spec.mutable_config() = context_.plan->ToProto(config);
+  return spec;
+}
+
+void Study::Add(UnitKind kind, std::vector<wire::TrialSpec> specs, int rounds, StudyStep* step) {
+  wire::Assignment payload;
+  for (const wire::TrialSpec& spec : specs) *payload.add_trials() = spec;
+  Draft draft;
+  draft.row.study_id = context_.row.study_id;
+  draft.row.kind = kind;
+  draft.row.first_ordinal = specs.front().ordinal();
+  draft.row.trial_count = static_cast<int>(specs.size());
+  draft.row.rounds = rounds;
+  draft.row.payload = payload.SerializeAsString();
+  draft.unit.kind = kind;
+  draft.unit.specs = std::move(specs);
+  drafts_.push_back(std::move(draft));
+  step->empty = false;
+}
+
+absl::Status Study::Propose(int open_trials_wanted, StudyStep* step) {
+  const int64_t budget = context_.spec.budget().max_trials();
+  int64_t open = OpenTrials();
+  int open_units = static_cast<int>(units_.size() - done_.size());
+  while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
+    int64_t wanted = unit_size_;
+    if (budget > 0) wanted = std::min(wanted, budget - proposed_);
+    if (wanted <= 0) break;
+    ASSIGN_OR_RETURN(const std::vector<Config> configs, strategy_->Ask(static_cast<int>(wanted)));
+    // Exhausted, or it waits for results; with nothing open there are none to wait for and the search is over.
+    if (configs.empty()) break;
+    std::vector<wire::TrialSpec> specs;
+    for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
+    proposed_ += static_cast<int64_t>(configs.size());
+    open += static_cast<int64_t>(configs.size());
+    ++open_units;
+    Add(UnitKind::kSearch, std::move(specs), 0, step);
+  }
+  if (first_step_ && !drafts_.empty() && context_.plan->HasSequence(Sequence::kBaseline)) {
+    // Its ordinal comes after the first proposals, so that ordinal 0 is the default config; it runs before them.
+    Add(UnitKind::kBaseline, {Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
+    std::rotate(drafts_.begin(), drafts_.end() - 1, drafts_.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StudyStep> Study::Next(bool stop_searching, int open_trials_wanted, const BestConfig* incumbent) {
+  StudyStep step;
+  drafts_.clear();
+  if (state_ == StudyState::kEnded) return step;
+  step.drive.study_id = context_.row.study_id;
+  const Unit* finals = nullptr;
+  for (int64_t unit_id : done_) {
+    const Unit& unit = units_.at(unit_id);
+    step.drive.told_unit_ids.push_back(unit_id);
+    step.empty = false;
+    RETURN_IF_ERROR(Fold(unit));
+    if (unit.kind == UnitKind::kFinals) finals = &unit;
+  }
+  if (state_ == StudyState::kSearching) {
+    if (!stop_searching) RETURN_IF_ERROR(Propose(open_trials_wanted, &step));
+    // Over when nothing is open and nothing was added.
+    if (drafts_.empty() && units_.size() == done_.size()) RETURN_IF_ERROR(BeginOrEnd(incumbent, &step));
+  } else if (finals != nullptr) {
+    RETURN_IF_ERROR(Conclude(*finals, incumbent, &step));
+  }
+  for (const Draft& draft : drafts_) step.drive.new_units.push_back(draft.row);
+  step.drive.next_ordinal = next_ordinal_;
+  return step;
+}
+
+void Study::Committed(const StudyStep& step, const DriveResult& result) {
+  for (int64_t unit_id : step.drive.told_unit_ids) units_.erase(unit_id);
+  done_.clear();
+  for (size_t i = 0; i < drafts_.size() && i < result.unit_ids.size(); ++i) {
+    units_[result.unit_ids[i]] = std::move(drafts_[i].unit);
+  }
+  drafts_.clear();
+  first_step_ = false;
+  if (step.drive.state.has_value()) state_ = *step.drive.state;
+  if (state_ == StudyState::kEnded) strategy_ = nullptr;
+}
+
+void Study::End(StudyStep* step) {
+  step->drive.state = StudyState::kEnded;
+  step->empty = false;
+}
+
+std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const {
+  if (incumbent == nullptr) return std::nullopt;
+  const auto config = context_.plan->ParseConfig(incumbent->config());
+  if (!config.ok() || !space_->Contains(*config)) return std::nullopt;
+  return *config;
+}
+
+absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
+  if (leaderboard_.empty()) {
+    step->messages.push_back(fmt::format("no config was valid: none of the {} that were tried is promoted",
+                                         FormatCount(searched_)));
+    End(step);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, step));
+  if (!added) {
+    End(step);
+    return absl::OkStatus();
+  }
+  step->drive.state = StudyState::kFinals;
+  return absl::OkStatus();
+}
+
+// False when there is nobody left.
+absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, StudyStep* step) {
+  const auto best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
+  if (best.empty()) return false;
+  std::vector<Config> configs;
+  const auto add = [&](const Config& config) {
+    if (finalists_.insert(config.ToText()).second) configs.push_back(config);
+  };
+  for (const auto& entry : best) {
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(entry.proto));
+    add(config);
+  }
+  if (const auto defender = IncumbentConfig(incumbent)) add(*defender);
+  const Config own_default = context_.plan->DefaultConfig(*context_.problem);
+  if (!default_failed_ && space_->Contains(own_default)) add(own_default);
+  std::vector<wire::TrialSpec> specs;
+  for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
+  // A baseline that could not run before (no library here) is not tried again.
+  if (context_.plan->HasSequence(Sequence::kBaseline) && (!baseline_.has_value() || Timed(*baseline_))) {
+    specs.push_back(Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
+  }
+  ++finals_;
+  finals_planned_ += static_cast<int64_t>(specs.size());
+  Add(UnitKind::kFinals, std::move(specs), policy_.final_rounds(), step);
+  return true;
+}
+
+absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
+  std::vector<FinalTrial> trials;
+  std::optional<Trial> baseline, by_default;
+  for (const auto& [ordinal, trial] : unit.trials) {
+    if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
+      if (Timed(trial)) baseline = trial;
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::string text, TextOf(trial.config()));
+    if (text == default_config_ && Timed(trial)) by_default = trial;
+    trials.push_back({std::move(text), trial});
+  }
+  const auto defender = IncumbentConfig(incumbent);
+  const FinalDecision decision = Decide(trials, defender.has_value() ? defender->ToText() : std::string());
+  if (decision.kind == FinalDecision::Kind::kNone) {
+    if (finals_ < kFinalsMax) {
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, step));
+      if (added) {
+        step->messages.emplace_back("every finalist failed in the final; the next ones are measured");
+        return absl::OkStatus();
+      }
+    }
+    step->messages.emplace_back("every finalist failed in the final; nothing is promoted");
+    End(step);
+    return absl::OkStatus();
+  }
+  StudyStep::Promotion promotion;
+  promotion.winner = decision.winner->trial;
+  promotion.refresh = decision.kind == FinalDecision::Kind::kRefresh;
+  const auto& declared = context_.plan->kernel().baseline();
+  if (baseline.has_value()) {
+    promotion.baseline = std::move(baseline);
+    promotion.baseline_label = declared.label();
+  } else if (by_default.has_value()) {
+    promotion.baseline = std::move(by_default);
+    promotion.baseline_label = "default config";
+  }
+  if (!context_.plan->kernel().unverified_reason().empty()) {
+    step->messages.push_back(fmt::format("the promoted config was not verified, since the definition has no reference: {}",
+                                         context_.plan->kernel().unverified_reason()));
+  }
+  incumbent_ = promotion.winner;
+  incumbent_->mutable_measurement()->clear_sample_ns();
+  step->promotion = std::move(promotion);
+  End(step);
+  return absl::OkStatus();
+}
+
+void Study::AddProgress(tunefarm::v1::Progress* progress) const {
+  int64_t total = context_.size.valid();
+  const int64_t budget = context_.spec.budget().max_trials();
+  bool estimate = context_.size.approximate();
+  if (budget > 0 && budget <= total) {
+    total = budget;
+    estimate = false;
+  }
+  if (state_ != StudyState::kSearching) {
+    total = searched_;
+    estimate = false;
+  }
+  progress->set_total(progress->total() + total);
+  progress->set_total_is_estimate(progress->total_is_estimate() || estimate);
+  progress->set_done(progress->done() + searched_);
+  for (const auto& [outcome, count] : search_counts_) {
+    auto* counts = progress->mutable_outcomes();
+    const auto at = std::find_if(counts->begin(), counts->end(), [o = outcome](const auto& c) { return c.outcome() == o; });
+    tunefarm::v1::OutcomeCount* slot = at == counts->end() ? counts->Add() : &*at;
+    slot->set_outcome(outcome);
+    slot->set_count(slot->count() + count);
+  }
+  progress->set_finals_done(progress->finals_done() + finals_ended_);
+  progress->set_finals_total(progress->finals_total() + finals_planned_);
+}
+
+tunefarm::v1::Study Study::ToProto() const {
+  tunefarm::v1::Study study;
+  study.set_name(StudyNameOf(context_.job_id, context_.row.number));
+  *study.mutable_problem() = context_.problem->ToProto();
+  study.set_device_class_id(context_.row.class_id);
+  study.set_device_class_name(context_.device_class.display_name);
+  *study.mutable_space() = context_.size;
+  AddProgress(study.mutable_progress());
+  if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
+  if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;
+  if (best_.has_value()) *study.mutable_best() = *best_;
+  study.set_state(::tunefarm::ToProto(state_));
+  return study;
+}
+
+}  // namespace tunefarm

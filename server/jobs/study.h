@@ -1,0 +1,149 @@
+// Study: one problem of a job on one device class. It holds the strategy, knows what is proposed, what has ended and who is
+// ahead, and says what the next step of the decision log is. It touches no store and no clock: its state is a function of
+// the recorded history, and a study whose step could not be committed is thrown away and made again from that history.
+//
+// Not thread-safe: the driver owns it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/definition/kernel_plan.h"
+#include "server/device/device_class.h"
+#include "server/jobs/finals.h"
+#include "server/search/strategy.h"
+#include "server/space/space.h"
+#include "server/store/store.h"
+#include "tunefarm/agent/v1/agent.pb.h"
+#include "tunefarm/v1/best_config.pb.h"
+#include "tunefarm/v1/job.pb.h"
+
+namespace tunefarm {
+
+// A job and study as accepted; shared by all that the study needs.
+struct StudyContext {
+  int64_t job_id = 0;
+  tunefarm::v1::Job spec;  // strategy and budget as accepted
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  DeviceClass device_class;
+  StudyRow row;
+  tunefarm::v1::SpaceSize size;
+};
+
+// What is to be committed: first the promotion, if any, then the drive step.
+struct StudyStep {
+  struct Promotion {
+    tunefarm::v1::Trial winner;
+    std::optional<tunefarm::v1::Trial> baseline;  // measured in the same final
+    std::string baseline_label;
+    bool refresh = false;  // the incumbent stays and gets its new measurement
+  };
+
+  DriveStep drive;
+  std::optional<Promotion> promotion;
+  std::vector<std::string> messages;  // for people
+  bool empty = true;                  // nothing to commit
+};
+
+// The strategy that a job as accepted (with a strategy name) asks for. The factory's errors.
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space);
+
+// Trials per unit: small enough that a small space is spread, large enough that a large one costs few transactions.
+int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget);
+
+class Study {
+ public:
+  // Builds the space and the strategy. Errors of both.
+  static absl::StatusOr<std::unique_ptr<Study>> Create(StudyContext context);
+
+  // Before anything else, once: takes up a recorded history. `with_samples` reads a trial of a final again with its samples.
+  // DataLoss when the history cannot be what this program wrote.
+  absl::Status Replay(const StudyHistory& history,
+                      const std::function<absl::StatusOr<tunefarm::v1::Trial>(int64_t ordinal)>& with_samples);
+
+  // Trials of a unit, as they are stored. Returns those that are new; others (a repeated report) change nothing.
+  std::vector<tunefarm::v1::Trial> AddTrials(int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials);
+  // The unit is DONE in the store.
+  void UnitDone(int64_t unit_id);
+
+  // The next step. `stop_searching`: the job's time is up. `open_trials_wanted`: how many trials should be proposed and not
+  // ended. `incumbent`: the catalog's best for this study; may be null. The strategy's errors.
+  absl::StatusOr<StudyStep> Next(bool stop_searching, int open_trials_wanted, const tunefarm::v1::BestConfig* incumbent);
+  void Committed(const StudyStep& step, const DriveResult& result);
+  // The promotion of a step as it was filed.
+  void SetBest(const tunefarm::v1::BestConfig& best) { best_ = best; }
+
+  const StudyContext& context() const { return context_; }
+  StudyState state() const { return state_; }
+  bool HasUnit(int64_t unit_id) const { return units_.count(unit_id) > 0; }
+
+  // Adds this study's counts.
+  void AddProgress(tunefarm::v1::Progress* progress) const;
+  tunefarm::v1::Study ToProto() const;
+
+ private:
+  struct Unit {
+    UnitKind kind = UnitKind::kSearch;
+    std::vector<tunefarm::agent::v1::TrialSpec> specs;
+    std::map<int64_t, tunefarm::v1::Trial> trials;  // ended, by ordinal
+  };
+  struct Draft {
+    Unit unit;
+    UnitRow row;
+  };
+
+  explicit Study(StudyContext context);
+  absl::StatusOr<Unit> UnitOf(const UnitRow& row) const;
+  absl::Status MarkProposed(const Unit& unit);
+  absl::Status Fold(const Unit& unit);
+  void Count(const tunefarm::v1::Trial& trial);
+  void NoteIncumbent(const tunefarm::v1::Trial& trial);
+  int64_t OpenTrials() const;
+  absl::Status Propose(int open_trials_wanted, StudyStep* step);
+  absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
+  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
+  absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
+  void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
+  void End(StudyStep* step);
+  tunefarm::agent::v1::TrialSpec Spec(const Config& config, tunefarm::v1::TrialPurpose purpose);
+  // The incumbent's config, if it can take part.
+  std::optional<Config> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
+  absl::StatusOr<std::string> TextOf(const tunefarm::v1::Config& config) const;
+
+  const StudyContext context_;
+  const tunefarm::v1::MeasurementPolicy policy_;
+  const int unit_size_;
+  std::optional<Space> space_;  // always set
+  std::unique_ptr<Strategy> strategy_;
+
+  StudyState state_ = StudyState::kSearching;
+  int64_t next_ordinal_ = 0;
+  int64_t proposed_ = 0;  // configs of the search
+  bool first_step_ = true;
+  std::map<int64_t, Unit> units_;   // READY, CLAIMED and DONE, by unit id
+  std::deque<int64_t> done_;        // DONE and not told, in order
+  std::vector<Draft> drafts_;       // of the step that is being committed
+  int finals_ = 0;
+  int64_t finals_planned_ = 0;
+  std::set<std::string> finalists_;  // configs that have been in a final
+  Leaderboard leaderboard_;
+  std::string default_config_;
+  bool default_failed_ = false;
+
+  std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
+  int64_t searched_ = 0, finals_ended_ = 0;
+  std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
+  std::optional<tunefarm::v1::BestConfig> best_;
+};
+
+}  // namespace tunefarm
