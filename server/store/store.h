@@ -2,7 +2,8 @@
 // suite (tests/store). Definitions, problems, policies and trial details are opaque bytes here.
 //
 // Threads: all methods may be called from any thread. Writes block until they are durable (group commit); reads do not
-// wait for writes. Errors: NotFound, AlreadyExists and FailedPrecondition as documented; Unavailable when the database cannot
+// wait for writes, and see every write that has returned. Errors: NotFound for an id that does not exist; InvalidArgument
+// for a value outside its limits; AlreadyExists and FailedPrecondition as documented; Unavailable when the database cannot
 // be written (disk full, read-only): nothing was changed and the call may be repeated; DataLoss when it is damaged.
 #pragma once
 
@@ -17,6 +18,8 @@
 #include "absl/status/statusor.h"
 
 namespace tunefarm {
+
+class Clock;
 
 struct KernelRow {
   std::string kernel_id;       // hex
@@ -185,9 +188,10 @@ struct PoisonRow {
 };
 
 struct PageRequest {
-  int page_size = 50;
-  std::string page_token;  // opaque; InvalidArgument if it is not one of ours for the same query
+  int page_size = 50;      // at most 1000 (more counts as 1000); 0 and less count as 50
+  std::string page_token;  // opaque; InvalidArgument (reason PAGE_TOKEN_INVALID) if it is not one of ours for the same query
 };
+// Rows that come or go between two pages neither repeat nor hide others.
 template <typename Row>
 struct Page {
   std::vector<Row> rows;
@@ -197,7 +201,7 @@ struct Page {
 struct TrialQuery {
   int64_t job_id = 0;
   int study_number = 0;  // 0: all
-  bool order_by_time = false;
+  bool order_by_time = false; // fastest first, then those without a time; otherwise by study and ordinal
   std::vector<int> outcomes;  // empty: all
   int purpose = 0;            // 0: all
   PageRequest page;
@@ -221,8 +225,9 @@ class Store {
   virtual ~Store() = default;
 
   // --- submit ---
-  // Stores job, studies, kernel and request_id in one transaction. InvalidArgument (reason REQUEST_ID_REUSED) if the
-  // request_id was used with another body.
+  // Stores job (QUEUED), studies (SEARCHING), kernel and request_id in one transaction. InvalidArgument (reason
+  // REQUEST_ID_REUSED) if the request_id was used with another body within 7 days; NotFound if the kernel is neither given
+  // nor stored; AlreadyExists for a uid that another job has.
   virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
   // Idempotent.
   virtual absl::Status PutKernel(const KernelRow& kernel) = 0;
@@ -234,15 +239,16 @@ class Store {
   virtual absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() = 0;
 
   // --- claim and report (agents) ---
-  // A fresh epoch for a new agent process.
+  // A fresh epoch for a new agent process. What an earlier process of the same id held goes back to the queue.
   virtual absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) = 0;
   // Hands out READY units of the device's class, of jobs QUEUED or RUNNING, by job priority then claim order; a QUEUED job
   // becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
   virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) = 0;
   // Stores trials (an ordinal already present is left as it is) if token and epoch are current, checked in the same
-  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored.
+  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored. InvalidArgument, with nothing stored,
+  // for a trial that is not one of the unit's.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
-  // Returns an agent's units to READY, behind a new claim order, and ends its epoch.
+  // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are removed.
   virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
   // The same for all agents but those named: what a restarted daemon does first. Returns how many units were returned.
   virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
@@ -250,9 +256,12 @@ class Store {
   // --- drive ---
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
   virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) = 0;
-  // DONE units of a study with their trials, in the order in which they became DONE.
+  // Marks units TOLD, stores new ones READY, logs both in the order given (tells first) and sets state and next ordinal (which
+  // never shrinks). FailedPrecondition, with nothing changed, if a told unit is not a DONE one of the study, a new unit starts
+  // at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
   virtual absl::StatusOr<DriveResult> Drive(const DriveStep& step) = 0;
-  // FailedPrecondition if the job's state is not one of `from`. Ending a job ends its studies and removes READY units.
+  // FailedPrecondition if the job's state is not one of `from`, or terminal: a job never leaves its end. Ending a job ends
+  // its studies and removes READY units; units in an agent's hands may still be reported.
   virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
                                    std::string_view error, int64_t now_ms) = 0;
 
@@ -270,7 +279,7 @@ class Store {
 
   // --- read ---
   virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
-  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) = 0;
+  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) = 0;  // newest first; no states: all
   virtual absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) = 0;  // log and samples left out
   virtual absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) = 0;
   virtual absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) = 0;
@@ -279,20 +288,23 @@ class Store {
 
   // --- keep ---
   virtual absl::StatusOr<StoreStatus> Status() = 0;
-  // A consistent copy, checked; the path must not exist.
+  // A consistent copy, checked and on disk. AlreadyExists if the path exists.
   virtual absl::Status Backup(const std::string& path) = 0;
-  // Small settings that outlive the daemon (the host device's id).
+  // Small settings that outlive the daemon (the host device's id). Names starting with "store." are refused.
   virtual absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) = 0;
 };
 
 struct SqliteOptions {
   std::string path;         // the database file; its directory exists
-  std::string backup_directory;  // where a copy goes before migrating
+  std::string backup_directory;  // where a copy goes before migrating; made if missing
+  int64_t database_bytes_max = 0;  // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
+  Clock* clock = nullptr;          // stamps migrations and backups; outlives the store; null: the real one
 };
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.
-// FailedPrecondition: a newer schema than this program knows, a network file system, or not our file. Unavailable: cannot be
-// opened or written. One process per database: the caller holds the data directory's lock.
+// After a run that did not close the database it is checked first. FailedPrecondition: a newer schema than this program
+// knows, a migration applied with another text, a network file system, or not our file. Unavailable: cannot be opened or
+// written. DataLoss: damaged. One process per database: the caller holds the data directory's lock.
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const SqliteOptions& options);
 
 }  // namespace tunefarm

@@ -1,0 +1,79 @@
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/sqlite/operations.h"
+#include "server/store/sqlite/rows.h"
+
+namespace tunefarm::sqlite {
+
+absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best) {
+  RETURN_IF_ERROR(database.Prepare("UPDATE catalog_rev SET revision = revision + 1").Run());
+  ASSIGN_OR_RETURN(const int64_t revision, database.QueryInt("SELECT revision FROM catalog_rev"));
+  RETURN_IF_ERROR(database
+                      .Prepare("INSERT OR REPLACE INTO best_config (" TUNEFARM_BEST_COLUMNS
+                               ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+                      .Bind(best.program_digest, best.problem_key, best.class_id, best.kernel_name, best.kernel_id,
+                            best.config, Blob{best.detail}, best.median_ns, best.job_id, best.study_id, best.ordinal, revision,
+                            best.promoted_at_ms)
+                      .Run());
+  return revision;
+}
+
+absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database) {
+  std::vector<BestRow> bests;
+  Statement rows = database.Prepare("SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config ORDER BY revision");
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return bests;
+    bests.push_back(ReadBest(rows));
+  }
+}
+
+absl::StatusOr<std::optional<BestRow>> FindBest(Database& database, std::string_view program_digest,
+                                                std::string_view problem_key, std::string_view class_id) {
+  Statement row = database.Prepare("SELECT " TUNEFARM_BEST_COLUMNS
+                                   " FROM best_config WHERE program_digest = ? AND problem_key = ? AND class_id = ?");
+  ASSIGN_OR_RETURN(const bool found, row.Bind(program_digest, problem_key, class_id).Step());
+  if (!found) return std::optional<BestRow>();
+  return std::optional<BestRow>(ReadBest(row));
+}
+
+absl::Status RecordPoison(Database& database, const PoisonRow& row) {
+  return database
+      .Prepare("INSERT INTO config_poison (program_digest, class_id, config, problem_key, toolkit, outcome, crashes) "
+               "VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET outcome = excluded.outcome, crashes = crashes + 1")
+      .Bind(row.program_digest, row.class_id, row.config, row.problem_key, row.toolkit, row.outcome)
+      .Run();
+}
+
+absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::string_view program_digest,
+                                                  std::string_view class_id) {
+  std::vector<PoisonRow> poison;
+  Statement rows = database.Prepare(
+      "SELECT config, problem_key, toolkit, outcome, crashes FROM config_poison WHERE program_digest = ? AND class_id = ? "
+      "ORDER BY config, problem_key, toolkit");
+  rows.Bind(program_digest, class_id);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return poison;
+    PoisonRow row;
+    row.program_digest = program_digest;
+    row.class_id = class_id;
+    row.config = rows.Bytes(0);
+    row.problem_key = rows.Bytes(1);
+    row.toolkit = rows.Bytes(2);
+    row.outcome = static_cast<int>(rows.Int(3));
+    row.crashes = static_cast<int>(rows.Int(4));
+    poison.push_back(std::move(row));
+  }
+}
+
+absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name, std::string_view value_if_absent) {
+  RETURN_IF_ERROR(database.Prepare("INSERT INTO setting (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
+                      .Bind(name, value_if_absent)
+                      .Run());
+  Statement row = database.Prepare("SELECT value FROM setting WHERE name = ?");
+  RETURN_IF_ERROR(row.Bind(name).Step().status());
+  return row.Bytes(0);
+}
+
+}  // namespace tunefarm::sqlite

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <cmath>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/sqlite/operations.h"
+#include "server/store/sqlite/rows.h"
+
+namespace tunefarm::sqlite {
+namespace {
+
+constexpr int kUnitsPerClaimMax = 256;
+constexpr size_t kLogBytesMax = size_t{64} * 1024;
+
+absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const UnitRow& unit) {
+  std::vector<int64_t> ordinals;
+  Statement present = database.Prepare(
+      "SELECT ordinal FROM trial_result WHERE study_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal");
+  present.Bind(unit.study_id, unit.first_ordinal, unit.first_ordinal + unit.trial_count);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, present.Step());
+    if (!has_row) return ordinals;
+    ordinals.push_back(present.Int(0));
+  }
+}
+
+// READY units for the device, best first, still unclaimed.
+absl::StatusOr<std::vector<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
+  std::vector<ClaimedUnit> found;
+  Statement ready = database.Prepare(
+      "SELECT " TUNEFARM_UNIT_COLUMNS
+      ", j.job_id, j.kernel_id, s.problem, j.spec "
+      "FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id "
+      "WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
+      "ORDER BY u.priority DESC, u.claim_seq LIMIT ?");
+  ready.Bind(request.class_id, request.device_uuid, std::clamp(request.units_max, 0, kUnitsPerClaimMax));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, ready.Step());
+    if (!has_row) return found;
+    ClaimedUnit claimed;
+    claimed.unit = ReadUnit(ready);
+    claimed.job_id = ready.Int(kUnitColumns);
+    claimed.kernel_id = ready.Bytes(kUnitColumns + 1);
+    claimed.problem = ready.Bytes(kUnitColumns + 2);
+    claimed.job_spec = ready.Bytes(kUnitColumns + 3);
+    found.push_back(std::move(claimed));
+  }
+}
+
+absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit* claimed) {
+  UnitRow& unit = claimed->unit;
+  // Token, attempt and owner change together, and only if the unit is still free and the agent still current.
+  Statement claim = database.Prepare(
+      "UPDATE work_unit SET state = 2, token = token + 1, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
+      "claimed_at_ms = ?3 WHERE unit_id = ?4 AND state = 1 AND EXISTS "
+      "(SELECT 1 FROM agent a WHERE a.agent_id = ?1 AND a.epoch = ?2 AND a.released_at_ms IS NULL)");
+  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id).Run());
+  if (database.Changes() != 1) return Internal("unit {} was claimed twice in one transaction", unit.unit_id);
+  unit.state = UnitState::kClaimed;
+  unit.token += 1;
+  unit.attempt += 1;
+  RETURN_IF_ERROR(database
+                      .Prepare("UPDATE job SET state = 2, started_at_ms = ifnull(started_at_ms, ?) "
+                               "WHERE job_id = ? AND state = 1")
+                      .Bind(request.now_ms, claimed->job_id)
+                      .Run());
+  ASSIGN_OR_RETURN(claimed->present_ordinals, PresentOrdinals(database, unit));
+  return absl::OkStatus();
+}
+
+absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
+  if (trial.study_id != 0 && trial.study_id != unit.study_id) {
+    return InvalidArgument("trial {} names study {}, but its unit {} is of study {}", trial.ordinal, trial.study_id,
+                           unit.unit_id, unit.study_id);
+  }
+  if (trial.ordinal < unit.first_ordinal || trial.ordinal >= unit.first_ordinal + unit.trial_count) {
+    return InvalidArgument("trial {} is not one of unit {}, which has {} to {}", trial.ordinal, unit.unit_id,
+                           unit.first_ordinal, unit.first_ordinal + unit.trial_count - 1);
+  }
+  if (trial.log.size() > kLogBytesMax) {
+    return InvalidArgument("the log of trial {} has {} bytes; cut it to {}", trial.ordinal, trial.log.size(), kLogBytesMax);
+  }
+  if (!std::isfinite(trial.median_ns) || trial.median_ns < 0) {
+    return InvalidArgument("the median of trial {} is {} ns; it must be positive, or 0 for none", trial.ordinal,
+                           trial.median_ns);
+  }
+  return absl::OkStatus();
+}
+
+// Everything that makes a report current, for the statement that writes. Parameters ?1 to ?4.
+#define TUNEFARM_FENCE                                                                                            \
+  "u.unit_id = ?1 AND u.token = ?2 AND u.agent_id = ?3 AND u.agent_epoch = ?4 AND u.state = 2 AND EXISTS "        \
+  "(SELECT 1 FROM agent a WHERE a.agent_id = u.agent_id AND a.epoch = u.agent_epoch AND a.released_at_ms IS NULL)"
+
+absl::Status InsertTrial(Database& database, const ReportRequest& request, int64_t study_id, const TrialRow& trial) {
+  Statement insert = database.Prepare(
+      "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms, detail) "
+      "SELECT u.study_id, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0.0), ?11, ?12, ?13 FROM work_unit u WHERE " TUNEFARM_FENCE
+      " ON CONFLICT (study_id, ordinal) DO NOTHING");
+  RETURN_IF_ERROR(insert
+                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal, trial.attempt,
+                            trial.outcome, trial.purpose, trial.config, trial.median_ns, trial.device_uuid,
+                            trial.ended_at_ms, Blob{trial.detail})
+                      .Run());
+  if (database.Changes() == 0) return absl::OkStatus();  // Stored before: log and samples are the first report's too.
+  if (!trial.log.empty()) {
+    RETURN_IF_ERROR(database.Prepare("INSERT INTO trial_log (study_id, ordinal, log) VALUES (?, ?, ?)")
+                        .Bind(study_id, trial.ordinal, Blob{trial.log})
+                        .Run());
+  }
+  if (!trial.samples.empty()) {
+    RETURN_IF_ERROR(database.Prepare("INSERT INTO trial_samples (study_id, ordinal, samples) VALUES (?, ?, ?)")
+                        .Bind(study_id, trial.ordinal, Blob{trial.samples})
+                        .Run());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
+  Statement current = database.Prepare("SELECT 1 FROM agent WHERE agent_id = ? AND epoch = ? AND released_at_ms IS NULL");
+  ASSIGN_OR_RETURN(const bool is_current, current.Bind(request.agent_id, request.epoch).Step());
+  if (!is_current) {
+    return FailedPrecondition("epoch {} of agent {} has ended; register again", request.epoch, request.agent_id);
+  }
+  ASSIGN_OR_RETURN(std::vector<ClaimedUnit> units, FindReady(database, request));
+  for (ClaimedUnit& unit : units) RETURN_IF_ERROR(Claim(database, request, &unit));
+  return units;
+}
+
+absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportRequest& request) {
+  UnitRow unit;
+  {
+    Statement fence = database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE " TUNEFARM_FENCE);
+    ASSIGN_OR_RETURN(const bool is_current,
+                     fence.Bind(request.unit_id, request.token, request.agent_id, request.epoch).Step());
+    if (!is_current) return ReportVerdict::kStale;
+    unit = ReadUnit(fence);
+  }
+  for (const TrialRow& trial : request.trials) {
+    RETURN_IF_ERROR(CheckTrial(unit, trial));
+    RETURN_IF_ERROR(InsertTrial(database, request, unit.study_id, trial));
+  }
+  if (request.unit_done) {
+    RETURN_IF_ERROR(database
+                        .Prepare("UPDATE work_unit AS u SET state = 3, agent_id = NULL, agent_epoch = NULL, done_at_ms = ?5 "
+                                 "WHERE " TUNEFARM_FENCE)
+                        .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
+                        .Run());
+  }
+  return ReportVerdict::kAccepted;
+}
+
+}  // namespace tunefarm::sqlite

@@ -1,0 +1,118 @@
+#include "server/store/sqlite/open.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "server/base/file.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/base/unique_fd.h"
+#include "server/store/sqlite/sqlite_store.h"
+#include "server/store/sqlite/transaction.h"
+
+namespace tunefarm {
+namespace sqlite {
+namespace {
+
+constexpr int kReaders = 4;
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+absl::Status CheckDirectory(const std::string& path) {
+  const absl::StatusOr<bool> is_network = IsNetworkFileSystem(DirectoryOf(path));
+  if (!is_network.ok()) return Unavailable("cannot open {}: {}", path, MessageOf(is_network.status()));
+  if (!*is_network) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} is on a network file system, whose locks cannot be trusted with a database; choose a data directory on a local disk",
+      path);
+}
+
+// Whatever is there and is not an SQLite database stays untouched: SQLite itself would take it for a damaged one.
+absl::Status CheckFileHeader(const std::string& path) {
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return absl::OkStatus();
+    const int error = errno;
+    return Unavailable("cannot open {}: {}", path, MessageOf(ErrnoStatus(error, "opening it")));
+  }
+  char header[kMagic.size()];
+  const ssize_t count = pread(fd.get(), header, sizeof(header), 0);
+  const int error = errno;
+  if (count < 0) return Unavailable("cannot read {}: {}", path, MessageOf(ErrnoStatus(error, "reading it")));
+  if (count == 0 || std::string_view(header, static_cast<size_t>(count)) == kMagic) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} is not a tunefarm database (or its first page is damaged); name another file, or restore a backup", path);
+}
+
+// Marks the file as open, which proves too that it can be written.
+absl::Status Mark(Database* database) {
+  Transaction transaction(database);
+  RETURN_IF_ERROR(transaction.Begin(Transaction::Kind::kWrite));
+  RETURN_IF_ERROR(SetOpenMarker(*database, true));
+  return transaction.Commit();
+}
+
+absl::Status UseLog(Database* database) {
+  ASSIGN_OR_RETURN(const std::string mode, database->QueryText("PRAGMA journal_mode = WAL"));
+  if (mode == "wal") return absl::OkStatus();
+  return Unavailable("cannot use a write-ahead log for {} (journal mode is {}); choose a data directory on a local disk",
+                     database->path(), mode);
+}
+
+}  // namespace
+
+absl::Status SetOpenMarker(Database& database, bool is_open) {
+  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)").Bind(is_open ? "1" : "0").Run();
+}
+
+absl::StatusOr<bool> ReadOpenMarker(Database& database) {
+  ASSIGN_OR_RETURN(const int64_t count,
+                   database.QueryInt("SELECT count(*) FROM setting WHERE name = 'store.open' AND value = '1'"));
+  return count != 0;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options, const std::vector<Migration>& migrations) {
+  RETURN_IF_ERROR(CheckDirectory(options.path));
+  RETURN_IF_ERROR(CheckFileHeader(options.path));
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(options.path, Database::Mode::kReadWrite));
+  ASSIGN_OR_RETURN(const int version, IdentifySchema(database.get()));
+  if (version > 0) {
+    ASSIGN_OR_RETURN(const bool was_open, ReadOpenMarker(*database));
+    if (was_open) {
+      LogInfo("store", "checking the database, which was not closed path={}", options.path);
+      RETURN_IF_ERROR(database->QuickCheck());
+    }
+  }
+  Clock* const clock = options.clock != nullptr ? options.clock : Clock::Real();
+  if (version <= static_cast<int>(migrations.size())) RETURN_IF_ERROR(UseLog(database.get()));
+  RETURN_IF_ERROR(Migrate(database.get(), migrations, options.backup_directory, clock));
+  RETURN_IF_ERROR(Mark(database.get()));
+  if (options.database_bytes_max > 0) {
+    ASSIGN_OR_RETURN(const int64_t page_bytes, database->QueryInt("PRAGMA page_size"));
+    RETURN_IF_ERROR(
+        database->Execute(fmt::format("PRAGMA max_page_count = {}", std::max<int64_t>(1, options.database_bytes_max / page_bytes))));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers, ReaderPool::Open(options.path, kReaders));
+  auto writer = std::make_unique<Writer>(std::move(database));
+  return std::make_unique<SqliteStore>(std::move(writer), std::move(readers));
+}
+
+}  // namespace sqlite
+
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const SqliteOptions& options) {
+  return sqlite::OpenStore(options, sqlite::EmbeddedMigrations());
+}
+
+}  // namespace tunefarm

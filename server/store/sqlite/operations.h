@@ -1,0 +1,71 @@
+#pragma once
+
+// The Store's use cases as functions on a connection. Those under "write" run inside the writer's transaction (each in its
+// savepoint, so a failure undoes all of it), those under "read" on a read-only snapshot. Contracts: server/store/store.h.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/sqlite/database.h"
+#include "server/store/store.h"
+
+namespace tunefarm::sqlite {
+
+// --- write: submit.cc ---
+absl::StatusOr<SubmitResult> SubmitJob(Database& database, const SubmitRequest& request);
+absl::Status PutKernel(Database& database, const KernelRow& kernel);
+absl::Status PutDevice(Database& database, const DeviceRow& device, const DeviceClassRow& device_class);
+
+// --- write: agents.cc, claim.cc ---
+absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host, int64_t now_ms);
+absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms);
+absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms);
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request);
+absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportRequest& request);
+// A place at the end of the queue.
+absl::StatusOr<int64_t> NextClaimSequence(Database& database);
+
+// --- write: drive.cc ---
+absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step);
+absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<JobState>& from, JobState to,
+                         std::string_view error, int64_t now_ms);
+absl::Status DeleteJob(Database& database, int64_t job_id);
+
+// --- write: catalog.cc ---
+absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best);
+absl::Status RecordPoison(Database& database, const PoisonRow& row);
+absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name, std::string_view value_if_absent);
+
+// --- read: catalog.cc ---
+absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database);
+absl::StatusOr<std::optional<BestRow>> FindBest(Database& database, std::string_view program_digest,
+                                                std::string_view problem_key, std::string_view class_id);
+absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::string_view program_digest,
+                                                  std::string_view class_id);
+
+// --- read: read_kernels.cc ---
+absl::StatusOr<KernelRow> GetKernel(Database& database, std::string_view kernel_id);
+absl::StatusOr<KernelRow> FindKernel(Database& database, std::string_view display_name);
+absl::StatusOr<Page<KernelRow>> ListKernels(Database& database, const PageRequest& page);
+absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses(Database& database);
+
+// --- read: read_jobs.cc ---
+absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database);
+absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id);
+absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page);
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id);
+absl::StatusOr<StoreStatus> ReadStatus(Database& database);
+
+// --- read: read_trials.cc ---
+absl::StatusOr<Page<TrialRow>> ListTrials(Database& database, const TrialQuery& query);
+absl::StatusOr<TrialRow> GetTrial(Database& database, int64_t job_id, int study_number, int64_t ordinal);
+absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(Database& database, int64_t job_id);
+
+// A refusal with the right code unless the job exists.
+absl::Status RequireJob(Database& database, int64_t job_id);
+
+}  // namespace tunefarm::sqlite

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <limits>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/page_token.h"
+#include "server/store/sqlite/operations.h"
+#include "server/store/sqlite/rows.h"
+
+namespace tunefarm::sqlite {
+namespace {
+
+absl::Status LoadStudies(Database& database, JobRow* job) {
+  Statement rows = database.Prepare("SELECT " TUNEFARM_STUDY_COLUMNS " FROM study WHERE job_id = ? ORDER BY number");
+  rows.Bind(job->job_id);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return absl::OkStatus();
+    job->studies.push_back(ReadStudy(rows));
+  }
+}
+
+absl::Status LoadEvents(Database& database, int64_t study_id, StudyHistory* history) {
+  Statement rows = database.Prepare("SELECT sequence, kind, unit_id FROM study_event WHERE study_id = ? ORDER BY sequence");
+  rows.Bind(study_id);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return absl::OkStatus();
+    history->events.push_back({rows.Int(0), static_cast<StudyEvent::Kind>(rows.Int(1)), rows.Int(2)});
+  }
+}
+
+absl::Status LoadUnits(Database& database, int64_t study_id, StudyHistory* history) {
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE u.study_id = ? ORDER BY u.unit_id");
+  rows.Bind(study_id);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return absl::OkStatus();
+    history->units.push_back(ReadUnit(rows));
+  }
+}
+
+absl::Status LoadTrials(Database& database, int64_t study_id, StudyHistory* history) {
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_TRIAL_COLUMNS " FROM trial_result t WHERE t.study_id = ? ORDER BY t.ordinal");
+  rows.Bind(study_id);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return absl::OkStatus();
+    history->trials.push_back(ReadTrial(rows));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database) {
+  std::vector<JobRow> jobs;
+  Statement rows = database.Prepare("SELECT " TUNEFARM_JOB_COLUMNS " FROM job WHERE state < 5 ORDER BY job_id");
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return jobs;
+    jobs.push_back(ReadJob(rows));
+    RETURN_IF_ERROR(LoadStudies(database, &jobs.back()));
+  }
+}
+
+absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id) {
+  Statement row = database.Prepare("SELECT " TUNEFARM_JOB_COLUMNS " FROM job WHERE job_id = ?");
+  ASSIGN_OR_RETURN(const bool found, row.Bind(job_id).Step());
+  if (!found) return NotFound("job {} does not exist", job_id);
+  JobRow job = ReadJob(row);
+  RETURN_IF_ERROR(LoadStudies(database, &job));
+  return job;
+}
+
+absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page) {
+  std::vector<JobState> sorted = states;
+  std::sort(sorted.begin(), sorted.end());
+  const std::string filter = JsonList(sorted);
+  const std::string query = "jobs " + filter;
+  ASSIGN_OR_RETURN(const auto after, DecodePageToken(query, page.page_token, 1));
+  const auto size = static_cast<size_t>(EffectivePageSize(page.page_size));
+  Page<JobRow> result;
+  Statement rows = database.Prepare(
+      "SELECT " TUNEFARM_JOB_COLUMNS
+      " FROM job WHERE job_id < ?1 AND (?2 = '[]' OR state IN (SELECT value FROM json_each(?2))) "
+      "ORDER BY job_id DESC LIMIT ?3");
+  // One row more than asked for tells whether there is a next page.
+  rows.Bind(after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(), filter, static_cast<int64_t>(size + 1));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return result;
+    if (result.rows.size() == size) {
+      result.next_page_token = EncodePageToken(query, {result.rows.back().job_id});
+      return result;
+    }
+    result.rows.push_back(ReadJob(rows));
+    RETURN_IF_ERROR(LoadStudies(database, &result.rows.back()));
+  }
+}
+
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id) {
+  Statement known = database.Prepare("SELECT 1 FROM study WHERE study_id = ?");
+  ASSIGN_OR_RETURN(const bool found, known.Bind(study_id).Step());
+  if (!found) return NotFound("study {} does not exist", study_id);
+  StudyHistory history;
+  RETURN_IF_ERROR(LoadEvents(database, study_id, &history));
+  RETURN_IF_ERROR(LoadUnits(database, study_id, &history));
+  RETURN_IF_ERROR(LoadTrials(database, study_id, &history));
+  return history;
+}
+
+absl::StatusOr<StoreStatus> ReadStatus(Database& database) {
+  StoreStatus status;
+  ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
+  status.schema_version = static_cast<int>(version);
+  ASSIGN_OR_RETURN(const int64_t pages, database.QueryInt("PRAGMA page_count"));
+  ASSIGN_OR_RETURN(const int64_t page_bytes, database.QueryInt("PRAGMA page_size"));
+  status.database_bytes = pages * page_bytes;
+  ASSIGN_OR_RETURN(status.active_jobs, database.QueryInt("SELECT count(*) FROM job WHERE state < 5"));
+  ASSIGN_OR_RETURN(status.stored_trials, database.QueryInt("SELECT count(*) FROM trial_result"));
+  return status;
+}
+
+}  // namespace tunefarm::sqlite

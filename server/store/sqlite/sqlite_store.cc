@@ -1,0 +1,147 @@
+#include "server/store/sqlite/sqlite_store.h"
+
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+
+namespace tunefarm::sqlite {
+
+SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers)
+    : writer_(std::move(writer)), readers_(std::move(readers)) {}
+
+SqliteStore::~SqliteStore() {
+  readers_.reset();
+  const absl::Status status = writer_->Run([](Database& database) { return SetOpenMarker(database, false); });
+  if (!status.ok()) LogWarn("store", "cannot note the clean end, so the next start checks the whole file: {}", status);
+}
+
+absl::StatusOr<SubmitResult> SqliteStore::SubmitJob(const SubmitRequest& request) {
+  return writer_->Call([&](Database& database) { return sqlite::SubmitJob(database, request); });
+}
+
+absl::Status SqliteStore::PutKernel(const KernelRow& kernel) {
+  return writer_->Run([&](Database& database) { return sqlite::PutKernel(database, kernel); });
+}
+
+absl::StatusOr<KernelRow> SqliteStore::GetKernel(std::string_view kernel_id) {
+  return readers_->Read([&](Database& database) { return sqlite::GetKernel(database, kernel_id); });
+}
+
+absl::StatusOr<KernelRow> SqliteStore::FindKernel(std::string_view display_name) {
+  return readers_->Read([&](Database& database) { return sqlite::FindKernel(database, display_name); });
+}
+
+absl::StatusOr<Page<KernelRow>> SqliteStore::ListKernels(const PageRequest& page) {
+  return readers_->Read([&](Database& database) { return sqlite::ListKernels(database, page); });
+}
+
+absl::Status SqliteStore::PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) {
+  return writer_->Run([&](Database& database) { return sqlite::PutDevice(database, device, device_class); });
+}
+
+absl::StatusOr<std::vector<DeviceClassRow>> SqliteStore::ListDeviceClasses() {
+  return readers_->Read([&](Database& database) { return sqlite::ListDeviceClasses(database); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) {
+  return writer_->Call([&](Database& database) { return sqlite::RegisterAgent(database, agent_id, host, now_ms); });
+}
+
+absl::StatusOr<std::vector<ClaimedUnit>> SqliteStore::ClaimUnits(const ClaimRequest& request) {
+  return writer_->Call([&](Database& database) { return sqlite::ClaimUnits(database, request); });
+}
+
+absl::StatusOr<ReportVerdict> SqliteStore::ReportTrials(const ReportRequest& request) {
+  return writer_->Call([&](Database& database) { return sqlite::ReportTrials(database, request); });
+}
+
+absl::Status SqliteStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms) {
+  return writer_->Run([&](Database& database) { return sqlite::ReleaseAgent(database, agent_id, now_ms); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) {
+  return writer_->Call([&](Database& database) { return sqlite::ReleaseOtherAgents(database, keep, now_ms); });
+}
+
+absl::StatusOr<std::vector<JobRow>> SqliteStore::ActiveJobs() {
+  return readers_->Read([](Database& database) { return sqlite::ActiveJobs(database); });
+}
+
+absl::StatusOr<StudyHistory> SqliteStore::LoadHistory(int64_t study_id) {
+  return readers_->Read([&](Database& database) { return sqlite::LoadHistory(database, study_id); });
+}
+
+absl::StatusOr<DriveResult> SqliteStore::Drive(const DriveStep& step) {
+  return writer_->Call([&](Database& database) { return sqlite::Drive(database, step); });
+}
+
+absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
+                                      int64_t now_ms) {
+  return writer_->Run(
+      [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms); });
+}
+
+absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBests() {
+  return readers_->Read([](Database& database) { return sqlite::LoadBests(database); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::PromoteBest(const BestRow& best) {
+  return writer_->Call([&](Database& database) { return sqlite::PromoteBest(database, best); });
+}
+
+absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view program_digest, std::string_view problem_key,
+                                                             std::string_view class_id) {
+  return readers_->Read(
+      [&](Database& database) { return sqlite::FindBest(database, program_digest, problem_key, class_id); });
+}
+
+absl::Status SqliteStore::RecordPoison(const PoisonRow& row) {
+  return writer_->Run([&](Database& database) { return sqlite::RecordPoison(database, row); });
+}
+
+absl::StatusOr<std::vector<PoisonRow>> SqliteStore::LoadPoison(std::string_view program_digest, std::string_view class_id) {
+  return readers_->Read([&](Database& database) { return sqlite::LoadPoison(database, program_digest, class_id); });
+}
+
+absl::StatusOr<JobRow> SqliteStore::GetJob(int64_t job_id) {
+  return readers_->Read([&](Database& database) { return sqlite::GetJob(database, job_id); });
+}
+
+absl::StatusOr<Page<JobRow>> SqliteStore::ListJobs(const std::vector<JobState>& states, const PageRequest& page) {
+  return readers_->Read([&](Database& database) { return sqlite::ListJobs(database, states, page); });
+}
+
+absl::StatusOr<Page<TrialRow>> SqliteStore::ListTrials(const TrialQuery& query) {
+  return readers_->Read([&](Database& database) { return sqlite::ListTrials(database, query); });
+}
+
+absl::StatusOr<TrialRow> SqliteStore::GetTrial(int64_t job_id, int study_number, int64_t ordinal) {
+  return readers_->Read([&](Database& database) { return sqlite::GetTrial(database, job_id, study_number, ordinal); });
+}
+
+absl::StatusOr<std::vector<OutcomeCountRow>> SqliteStore::CountOutcomes(int64_t job_id) {
+  return readers_->Read([&](Database& database) { return sqlite::CountOutcomes(database, job_id); });
+}
+
+absl::Status SqliteStore::DeleteJob(int64_t job_id) {
+  return writer_->Run([&](Database& database) { return sqlite::DeleteJob(database, job_id); });
+}
+
+absl::StatusOr<StoreStatus> SqliteStore::Status() {
+  return readers_->Read([](Database& database) { return sqlite::ReadStatus(database); });
+}
+
+absl::Status SqliteStore::Backup(const std::string& path) {
+  // From a reader: writing goes on meanwhile.
+  return readers_->Use([&](Database& database) { return database.CopyTo(path); });
+}
+
+absl::StatusOr<std::string> SqliteStore::GetOrPutSetting(std::string_view name, std::string_view value_if_absent) {
+  if (name.starts_with(kReservedSettingPrefix)) {
+    return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name, kReservedSettingPrefix);
+  }
+  return writer_->Call([&](Database& database) { return sqlite::GetOrPutSetting(database, name, value_if_absent); });
+}
+
+}  // namespace tunefarm::sqlite

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/store/sqlite/operations.h"
+#include "server/store/sqlite/reader_pool.h"
+#include "server/store/sqlite/writer.h"
+#include "server/store/store.h"
+
+namespace tunefarm::sqlite {
+
+// Store on one SQLite file: writes go through the writer thread, reads through the pool. Thread-safe.
+class SqliteStore : public Store {
+ public:
+  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers);
+  // Notes the clean end in the file. Nobody may be in a method any more.
+  ~SqliteStore() override;
+
+  absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
+  absl::Status PutKernel(const KernelRow& kernel) override;
+  absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) override;
+  absl::StatusOr<KernelRow> FindKernel(std::string_view display_name) override;
+  absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override;
+  absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override;
+  absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override;
+
+  absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) override;
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
+  absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
+  absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
+
+  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
+  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) override;
+  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override;
+  absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
+                           int64_t now_ms) override;
+
+  absl::StatusOr<std::vector<BestRow>> LoadBests() override;
+  absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override;
+  absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
+                                                  std::string_view class_id) override;
+
+  absl::Status RecordPoison(const PoisonRow& row) override;
+  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest, std::string_view class_id) override;
+
+  absl::StatusOr<JobRow> GetJob(int64_t job_id) override;
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override;
+  absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) override;
+  absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) override;
+  absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override;
+  absl::Status DeleteJob(int64_t job_id) override;
+
+  absl::StatusOr<StoreStatus> Status() override;
+  absl::Status Backup(const std::string& path) override;
+  absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
+
+ private:
+  // The writer closes last: the last connection to close must be the one that checkpoints.
+  const std::unique_ptr<Writer> writer_;
+  std::unique_ptr<ReaderPool> readers_;
+};
+
+// The marker that is set while the store is open: still set at the next start means that the process died. Names that start
+// with this prefix are the store's own.
+inline constexpr std::string_view kReservedSettingPrefix = "store.";
+absl::Status SetOpenMarker(Database& database, bool is_open);
+absl::StatusOr<bool> ReadOpenMarker(Database& database);
+
+}  // namespace tunefarm::sqlite

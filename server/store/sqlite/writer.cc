@@ -1,0 +1,95 @@
+#include "server/store/sqlite/writer.h"
+
+#include <utility>
+
+#include "server/base/check.h"
+#include "server/base/clock.h"
+#include "server/base/status_macros.h"
+#include "server/store/sqlite/transaction.h"
+
+namespace tunefarm::sqlite {
+
+Writer::Writer(std::unique_ptr<Database> database)
+    : database_(std::move(database)), thread_("store-writer", [this] { Loop(); }) {}
+
+Writer::~Writer() {
+  {
+    MutexLock lock(&mutex_);
+    is_closing_ = true;
+    work_.NotifyAll();
+  }
+  thread_.Join();
+}
+
+absl::Status Writer::Run(const Operation& operation) {
+  TUNEFARM_CHECK(!thread_.IsCurrent());
+  Request request{&operation, absl::OkStatus()};
+  MutexLock lock(&mutex_);
+  TUNEFARM_CHECK(!is_closing_);
+  while (queue_.size() >= kQueueMax) room_.Wait(&mutex_);
+  queue_.push_back(&request);
+  work_.NotifyOne();
+  while (!request.is_done) done_.Wait(&mutex_);
+  return request.status;
+}
+
+void Writer::Loop() {
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      while (queue_.empty() && !is_closing_) work_.Wait(&mutex_);
+      if (queue_.empty()) return;
+    }
+    RunBatch();
+  }
+}
+
+Writer::Request* Writer::Take() {
+  MutexLock lock(&mutex_);
+  if (queue_.empty()) return nullptr;
+  Request* const request = queue_.front();
+  queue_.pop_front();
+  room_.NotifyOne();
+  return request;
+}
+
+void Writer::RunBatch() {
+  std::vector<Request*> taken;
+  const absl::Status status = RunTransaction(&taken);
+  // BEGIN failed: whoever waits is answered rather than kept until the disk is well again.
+  if (taken.empty()) {
+    while (Request* const request = Take()) taken.push_back(request);
+  }
+  MutexLock lock(&mutex_);
+  for (Request* request : taken) {
+    // An operation's own refusal holds whatever became of the commit.
+    if (request->status.ok()) request->status = status;
+    request->is_done = true;
+  }
+  done_.NotifyAll();
+}
+
+absl::Status Writer::RunTransaction(std::vector<Request*>* taken) {
+  Transaction transaction(database_.get());
+  RETURN_IF_ERROR(transaction.Begin(Transaction::Kind::kWrite));
+  const MonotonicTime end = Clock::Real()->Now() + kBatchTimeMax;
+  while (taken->size() < kBatchOperationsMax) {
+    Request* const request = Take();
+    if (request == nullptr) break;
+    taken->push_back(request);
+    request->status = RunOne(*request->operation);
+    // SQLite rolls the whole transaction back after some errors (disk full among them): the neighbours are undone too.
+    if (!database_->InTransaction()) return request->status;
+    if (Clock::Real()->Now() >= end) break;
+  }
+  return transaction.Commit();
+}
+
+absl::Status Writer::RunOne(const Operation& operation) {
+  Savepoint part(database_.get());
+  RETURN_IF_ERROR(part.Begin());
+  RETURN_IF_ERROR(operation(*database_));
+  return part.Keep();
+}
+
+}  // namespace tunefarm::sqlite
