@@ -30,7 +30,9 @@ struct ResolvedProblem {
   Config dims;                         // every dim of the kernel, flags too
   std::vector<uint64_t> input_seeds;   // at least one
   Config pinned;                       // parameters held at one value
-  std::string key;                     // canonical text; what results are filed under
+  // Canonical text; what results are filed under: the dims ("K=64,M=64,dtype=bf16"), then, only where they are not the
+  // default, "|seeds=1,2" and "|pinned:SPLIT_K=1".
+  std::string key;
 
   tunefarm::v1::Problem ToProto() const;
 };
@@ -172,10 +174,14 @@ class KernelPlan {
   double Bytes(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const;
 
  private:
+  friend struct KernelPlanAccess;  // of this library's own files
   struct Impl;
   explicit KernelPlan(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };
+
+// The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
+std::string FieldPathOf(const absl::Status& status);
 
 // Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax. Sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);

@@ -1,0 +1,165 @@
+// Values of slots, and of the formulas that are not launches: buffers, tolerance.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/data_type.h"
+#include "server/definition/field_error.h"
+#include "server/definition/plan_impl.h"
+
+namespace tunefarm {
+namespace definition {
+namespace {
+
+// Far above any device, so that sizes can be added without overflow.
+constexpr int64_t kBufferBytesMax = int64_t{1} << 44;
+constexpr int64_t kConstantBytesMax = 64 * 1024;
+
+template <typename T>
+absl::StatusOr<T> Located(const Formula& formula, absl::StatusOr<T> value) {
+  if (!value.ok()) return ExpressionError(formula.path, value.status());
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> EvaluateInt(const Formula& formula, const std::vector<Value>& slots) {
+  return Located(formula, formula.expression.EvaluateInt(slots.data()));
+}
+absl::StatusOr<double> EvaluateFloat(const Formula& formula, const std::vector<Value>& slots) {
+  return Located(formula, formula.expression.EvaluateFloat(slots.data()));
+}
+absl::StatusOr<bool> EvaluateBool(const Formula& formula, const std::vector<Value>& slots) {
+  return Located(formula, formula.expression.EvaluateBool(slots.data()));
+}
+absl::StatusOr<std::string> EvaluateString(const Formula& formula, const std::vector<Value>& slots) {
+  return Located(formula, formula.expression.EvaluateString(slots.data()));
+}
+absl::StatusOr<Value> Evaluate(const Formula& formula, const std::vector<Value>& slots) {
+  return Located(formula, formula.expression.Evaluate(slots.data()));
+}
+
+std::string DimPlan::WhyNot(const Value& value) const {
+  if (!values.empty()) {
+    if (std::find(values.begin(), values.end(), value) != values.end()) return {};
+    std::string list;
+    for (const Value& allowed : values) list += fmt::format("{}{}", list.empty() ? "" : ", ", allowed.ToLiteral());
+    return fmt::format("{} is not one of {}", value.ToLiteral(), list);
+  }
+  if (type != ValueType::kInt || (value.int_value() >= min && value.int_value() <= max)) return {};
+  return fmt::format("{} is not between {} and {}", value.int_value(), min, max);
+}
+
+}  // namespace definition
+
+using definition::BufferFormula;
+
+int KernelPlan::Impl::DimIndex(std::string_view name) const {
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int KernelPlan::Impl::ParameterIndex(std::string_view name) const {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].parameter.name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+const BufferFormula* KernelPlan::Impl::FindBuffer(std::string_view name) const {
+  for (const BufferFormula& buffer : buffers) {
+    if (buffer.name == name) return &buffer;
+  }
+  return nullptr;
+}
+
+std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config, const DeviceClass* device,
+                                           const LoadedEntry* loaded) const {
+  std::vector<Value> slots;
+  slots.reserve(slot_count());
+  for (const definition::DimPlan& dim : dims) {
+    const Value* value = problem.dims.Find(dim.name);
+    slots.push_back(value != nullptr ? *value : dim.default_value.value_or(Value()));
+  }
+  for (const definition::ParameterPlan& parameter : parameters) {
+    const Value* value = config == nullptr ? nullptr : config->Find(parameter.parameter.name);
+    slots.push_back(value != nullptr ? *value : *parameter.parameter.default_value);
+  }
+  // In the order of device_names: both are sorted by name.
+  if (device == nullptr) {
+    slots.resize(kernel_begin());
+  } else {
+    for (auto& [name, value] : device->Constants()) slots.push_back(value);
+  }
+  const LoadedEntry entry = loaded == nullptr ? LoadedEntry() : *loaded;
+  slots.emplace_back(entry.max_active_blocks);
+  slots.emplace_back(entry.registers);
+  slots.emplace_back(entry.static_shared_bytes);
+  return slots;
+}
+
+absl::StatusOr<TolerancePlan> KernelPlan::Impl::EvaluateTolerance(const std::vector<Value>& slots) const {
+  for (const definition::ToleranceFormula& candidate : tolerances) {
+    if (candidate.when.has_value()) {
+      ASSIGN_OR_RETURN(const bool holds, definition::EvaluateBool(*candidate.when, slots));
+      if (!holds) continue;
+    }
+    TolerancePlan tolerance = candidate.fixed;
+    if (candidate.row_length.has_value()) {
+      ASSIGN_OR_RETURN(tolerance.row_length, definition::EvaluateInt(*candidate.row_length, slots));
+      if (tolerance.row_length < 1) {
+        return definition::FieldError(candidate.row_length->path, definition::kValueOutOfRange, "{} elements per row; at least 1 is needed",
+                                      tolerance.row_length);
+      }
+    }
+    return tolerance;
+  }
+  return TolerancePlan();
+}
+
+absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula& buffer, const ResolvedProblem& problem,
+                                                            const std::vector<Value>& slots) const {
+  BufferPlan plan;
+  plan.name = buffer.name;
+  plan.type = buffer.type;
+  if (!buffer.type_dim.empty()) {
+    const Value* type = problem.dims.Find(buffer.type_dim);
+    const auto named = type != nullptr && type->is_string() ? DataTypeNamed(type->string_value()) : std::nullopt;
+    if (!named.has_value()) {
+      return definition::FieldError(buffer.path + ".data_type_dim", definition::kTypeMismatch,
+                                    "the problem gives dim '{}' no data type", buffer.type_dim);
+    }
+    plan.type = *named;
+  }
+  ASSIGN_OR_RETURN(plan.length, definition::EvaluateInt(*buffer.length, slots));
+  if (plan.length < 1) {
+    return definition::FieldError(buffer.length->path, definition::kValueOutOfRange, "buffer '{}' has {} elements; at least 1 is needed",
+                                  buffer.name, plan.length);
+  }
+  const int64_t bytes_max = buffer.is_constant_symbol ? definition::kConstantBytesMax : definition::kBufferBytesMax;
+  if (plan.length > bytes_max / static_cast<int64_t>(SizeOf(plan.type))) {
+    return definition::FieldError(buffer.length->path, definition::kLimitExceeded,
+                                  "'{}' has {} elements of {}; at most {} bytes are allowed", buffer.name, plan.length,
+                                  NameOf(plan.type), bytes_max);
+  }
+  plan.access = buffer.access;
+  plan.init = buffer.init;
+  plan.restore = buffer.restore;
+  plan.is_constant_symbol = buffer.is_constant_symbol;
+  plan.symbol = buffer.symbol;
+  plan.fill = buffer.fill;
+  if (plan.init == v1::INIT_FILL && plan.fill.kind_case() == v1::Fill::KIND_NOT_SET) {
+    plan.fill = definition::DefaultFill(plan.type);
+  }
+  if (plan.fill.has_normal() && !definition::IsFloatType(plan.type)) {
+    return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
+                                  "normal fills are for floats, but '{}' is {} in this problem", buffer.name, NameOf(plan.type));
+  }
+  return plan;
+}
+
+}  // namespace tunefarm

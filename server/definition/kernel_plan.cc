@@ -1,0 +1,170 @@
+#include "server/definition/kernel_plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/checker.h"
+#include "server/definition/field_error.h"
+#include "server/definition/plan_impl.h"
+#include "server/definition/value_proto.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr int64_t kGuardBytes = 2 * 64 * 1024;
+
+}  // namespace
+
+KernelPlan::KernelPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelPlan::Compile(const v1::Kernel& kernel) {
+  definition::Checker checker(kernel);
+  ASSIGN_OR_RETURN(std::shared_ptr<const Impl> impl, checker.Run());
+  return KernelPlanAccess::Make(std::move(impl));
+}
+
+const v1::Kernel& KernelPlan::kernel() const { return impl_->kernel; }
+const std::string& KernelPlan::kernel_id() const { return impl_->kernel_id; }
+const std::string& KernelPlan::program_digest() const { return impl_->program_digest; }
+const std::string& KernelPlan::display_name() const { return impl_->kernel.display_name(); }
+v1::Language KernelPlan::language() const { return impl_->kernel.language(); }
+DeviceKind KernelPlan::device_kind() const {
+  return language() == v1::LANGUAGE_CUDA ? DeviceKind::kCuda : DeviceKind::kHost;
+}
+
+Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
+  Config config;
+  for (const definition::ParameterPlan& parameter : impl_->parameters) {
+    const Value* pinned = problem.pinned.Find(parameter.parameter.name);
+    config.Set(parameter.parameter.name, pinned != nullptr ? *pinned : *parameter.parameter.default_value);
+  }
+  return config;
+}
+
+absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
+  std::vector<std::string> names;
+  for (const definition::ParameterPlan& parameter : impl_->parameters) names.push_back(parameter.parameter.name);
+  Config parsed;
+  // A map has no order; the first error must not depend on it.
+  std::vector<std::string> given;
+  for (const auto& [name, value] : config.values()) given.push_back(name);
+  std::sort(given.begin(), given.end());
+  for (const std::string& name : given) {
+    const std::string path = fmt::format("values[\"{}\"]", name.substr(0, 64));
+    const int index = impl_->ParameterIndex(name);
+    if (index < 0) {
+      return definition::FieldError(path, definition::kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
+                                    display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
+    }
+    const definition::ParameterPlan& parameter = impl_->parameters[static_cast<size_t>(index)];
+    auto value = definition::FromProto(config.values().at(name), parameter.type);
+    if (!value.ok()) return definition::FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
+    if (parameter.texts.count(value->ToText()) == 0) {
+      return definition::FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",
+                                    value->ToLiteral(), name);
+    }
+    parsed.Set(name, *std::move(value));
+  }
+  for (const std::string& name : names) {
+    if (parsed.Find(name) != nullptr) continue;
+    return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value", name);
+  }
+  return parsed;
+}
+
+v1::Config KernelPlan::ToProto(const Config& config) const {
+  v1::Config proto;
+  for (const auto& [name, value] : config) (*proto.mutable_values())[name] = definition::ToProto(value);
+  return proto;
+}
+
+absl::StatusOr<Config> KernelPlan::ConfigFromText(std::string_view text) const {
+  ValueTypeMap types;
+  for (const definition::ParameterPlan& parameter : impl_->parameters) types[parameter.parameter.name] = parameter.type;
+  ASSIGN_OR_RETURN(const Config config, Config::FromText(text, types));
+  return ParseConfig(ToProto(config));
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Constants(const ResolvedProblem& problem,
+                                                                                      const Config& config,
+                                                                                      const DeviceClass& device) const {
+  const std::vector<Value> slots = impl_->Slots(problem, &config, &device, nullptr);
+  std::map<std::string, std::string> macros;
+  const auto add = [&](const std::string& name, const Value& value) {
+    if (value.is_bool()) {
+      macros[name] = value.bool_value() ? "1" : "0";
+      return;
+    }
+    macros[name] = value.ToText();
+    if (value.is_string()) macros[definition::TokenMacro(name, value.string_value())] = "1";
+  };
+  for (size_t i = 0; i < impl_->dims.size(); ++i) {
+    if (impl_->dims[i].compile) add(impl_->dims[i].name, slots[i]);
+  }
+  for (size_t i = 0; i < impl_->parameters.size(); ++i) {
+    if (impl_->parameters[i].compile) add(impl_->parameters[i].parameter.name, slots[impl_->parameters_begin() + i]);
+  }
+  for (const definition::DerivedPlan& derived : impl_->derived) {
+    if (!derived.compile) continue;
+    ASSIGN_OR_RETURN(const Value value, definition::Evaluate(derived.formula, slots));
+    if (value.is_string() && !definition::IsToken(value.string_value())) {
+      return definition::FieldError(derived.formula.path, definition::kInvalidField,
+                                    "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs", value.ToLiteral());
+    }
+    if (value.is_string() && macros.count(definition::TokenMacro(derived.name, value.string_value())) > 0) {
+      return definition::FieldError(derived.formula.path, definition::kDuplicateName, "the macro '{}' is defined twice",
+                                    definition::TokenMacro(derived.name, value.string_value()));
+    }
+    if (value.is_float() && value.ToText().find_first_of("n") != std::string::npos) {
+      return definition::FieldError(derived.formula.path, definition::kValueOutOfRange, "{} is not a finite number",
+                                    value.ToText());
+    }
+    add(derived.name, value);
+  }
+  return std::vector<std::pair<std::string, std::string>>(macros.begin(), macros.end());
+}
+
+absl::StatusOr<std::vector<BufferPlan>> KernelPlan::Buffers(const ResolvedProblem& problem, const Config& config,
+                                                            const DeviceClass& device) const {
+  const std::vector<Value> slots = impl_->Slots(problem, &config, &device, nullptr);
+  std::vector<BufferPlan> buffers;
+  for (const definition::BufferFormula& formula : impl_->buffers) {
+    ASSIGN_OR_RETURN(BufferPlan buffer, impl_->EvaluateBuffer(formula, problem, slots));
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+absl::StatusOr<int64_t> KernelPlan::FootprintBytes(const ResolvedProblem& problem, const Config& config,
+                                                   const DeviceClass& device) const {
+  ASSIGN_OR_RETURN(const std::vector<BufferPlan> buffers, Buffers(problem, config, device));
+  int64_t total = 0;
+  for (const BufferPlan& buffer : buffers) {
+    int64_t copies = 1;
+    if (buffer.access == v1::ACCESS_OUT || buffer.access == v1::ACCESS_INOUT) ++copies;  // What the reference wrote.
+    if (buffer.access == v1::ACCESS_INOUT) ++copies;                                     // The pristine content.
+    // At most 3 * (2^44 + 2^17) for each of 64 buffers: no overflow.
+    total += copies * (buffer.bytes() + (buffer.is_constant_symbol ? 0 : kGuardBytes));
+  }
+  return total;
+}
+
+TolerancePlan KernelPlan::Tolerance(const ResolvedProblem& problem) const {
+  // ResolveProblem has evaluated it once, so that this cannot fail for its problems.
+  return impl_->EvaluateTolerance(impl_->Slots(problem, nullptr, nullptr, nullptr)).value_or(TolerancePlan());
+}
+
+double KernelPlan::Flops(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const {
+  if (!impl_->flops.has_value()) return 0;
+  return definition::EvaluateFloat(*impl_->flops, impl_->Slots(problem, &config, &device, nullptr)).value_or(0);
+}
+
+double KernelPlan::Bytes(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const {
+  if (!impl_->bytes.has_value()) return 0;
+  return definition::EvaluateFloat(*impl_->bytes, impl_->Slots(problem, &config, &device, nullptr)).value_or(0);
+}
+
+}  // namespace tunefarm

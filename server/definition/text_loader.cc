@@ -1,0 +1,1 @@
+#include "server/definition/kernel_plan.h"

@@ -1,0 +1,34 @@
+// Values between messages and the expression language. Private to this folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/space/value.h"
+#include "tunefarm/v1/value.pb.h"
+
+namespace tunefarm::definition {
+
+inline constexpr size_t kValueTextMax = 256;
+
+// InvalidArgument for an unset kind, NaN, an infinity, and a string over 256 bytes.
+absl::StatusOr<Value> FromProto(const tunefarm::v1::Value& proto);
+// As above and of the given type; an int is taken for a float.
+absl::StatusOr<Value> FromProto(const tunefarm::v1::Value& proto, ValueType type);
+tunefarm::v1::Value ToProto(const Value& value);
+
+// UNSPECIFIED is INT.
+ValueType FromProto(tunefarm::v1::ValueType type);
+tunefarm::v1::ValueType ToProto(ValueType type);
+
+// Whether the text can be a macro's bare token: [A-Za-z0-9_.+-], 1 to 64 bytes.
+bool IsToken(std::string_view text);
+
+// The macro that is 1 when the string `name` has this value: "NAME_token", with '_' for what cannot be in a macro's name.
+std::string TokenMacro(std::string_view name, std::string_view token);
+
+// [A-Za-z_][A-Za-z0-9_]{0,62}
+bool IsIdentifier(std::string_view text);
+
+}  // namespace tunefarm::definition
