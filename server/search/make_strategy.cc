@@ -35,12 +35,11 @@ std::vector<uint32_t> Shuffled(uint64_t count, uint64_t seed) {
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeExhaustive(const Space& space) {
   auto table = space.Enumerate(kSpaceListMax);
-  if (absl::IsResourceExhausted(table.status())) {
+  if (absl::IsResourceExhausted(table.status()) && ReasonOf(table.status()) != "SEARCH_BUDGET") {
     return WithReason(
-        InvalidArgument("the space has {} points, exhaustive lists at most {}: use the strategy random, or "
-                        "narrow the values ({})",
-                        space.CartesianText(), FormatCount(static_cast<int64_t>(kSpaceListMax)),
-                        MessageOf(table.status())),
+        InvalidArgument("the space has {} points, exhaustive lists at most {}: use the strategy random or "
+                        "narrow the parameters' values",
+                        space.CartesianText(), FormatCount(static_cast<int64_t>(kSpaceListMax))),
         "SPACE_TOO_LARGE");
   }
   RETURN_IF_ERROR(table.status());

@@ -60,7 +60,7 @@ struct SpaceDefinition {
 
 struct SpaceOptions {
   // Bound on the work of one search or count: how many partial assignments may be visited before it gives up with
-  // ResourceExhausted. The default is some tens of seconds on one core.
+  // ResourceExhausted and the reason SEARCH_BUDGET. The default is some tens of seconds on one core.
   uint64_t nodes_max = 1'000'000'000;
 };
 

@@ -169,9 +169,11 @@ void Space::Impl::BuildComponents() {
 }
 
 absl::Status Space::Impl::BudgetStatus() const {
-  return ResourceExhausted(
-      "searching the space took more than {} steps; add constraints over fewer parameters or list fewer values",
-      FormatCount(static_cast<int64_t>(options.nodes_max)));
+  return WithReason(
+      ResourceExhausted(
+          "searching the space took more than {} steps; add constraints over fewer parameters or list fewer values",
+          FormatCount(static_cast<int64_t>(options.nodes_max))),
+      "SEARCH_BUDGET");
 }
 
 absl::StatusOr<uint64_t> Space::Impl::CountComponent(const Component& component) const {

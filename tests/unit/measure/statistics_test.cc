@@ -1,0 +1,89 @@
+#include "server/measure/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/base/random.h"
+
+namespace tunefarm {
+namespace {
+
+TEST(Statistics, QuantilesInterpolateAsNumPy) {
+  const std::vector<double> sorted = {1, 2, 4, 8};
+  EXPECT_EQ(SortedQuantile(sorted, 0), 1);
+  EXPECT_EQ(SortedQuantile(sorted, 0.5), 3);
+  EXPECT_EQ(SortedQuantile(sorted, 0.25), 1.75);
+  EXPECT_EQ(SortedQuantile(sorted, 1), 8);
+  EXPECT_EQ(SortedQuantile(std::vector<double>{7}, 0.3), 7);
+}
+
+TEST(Statistics, SummaryOfKnownSamples) {
+  const SampleSummary summary = Summarize(std::vector<double>{9, 2, 4, 4, 5, 5, 7, 4});
+  EXPECT_EQ(summary.count, 8u);
+  EXPECT_EQ(summary.min, 2);
+  EXPECT_EQ(summary.max, 9);
+  EXPECT_EQ(summary.mean, 5);
+  EXPECT_NEAR(summary.stdev, std::sqrt(32.0 / 7), 1e-12);
+  EXPECT_EQ(summary.median, 4.5);
+  EXPECT_EQ(summary.q1, 4);
+  EXPECT_EQ(summary.q3, 5.5);
+  EXPECT_EQ(summary.mad, 0.5);
+  EXPECT_EQ(Summarize({}).count, 0u);
+  EXPECT_EQ(Summarize(std::vector<double>{3}).stdev, 0);
+}
+
+TEST(Statistics, SpreadOfLargeNearlyEqualNumbersSurvives) {
+  EXPECT_NEAR(Summarize(std::vector<double>{1e15, 1e15 + 1, 1e15 + 2}).stdev, 1, 1e-9);
+}
+
+TEST(Statistics, BinomialTail) {
+  EXPECT_NEAR(BinomialHalfCdf(10, 1), 11.0 / 1024, 1e-15);
+  EXPECT_NEAR(BinomialHalfCdf(10, 0), 1.0 / 1024, 1e-15);
+  EXPECT_EQ(BinomialHalfCdf(10, 10), 1);
+  EXPECT_NEAR(BinomialHalfCdf(5001, 2500), 0.5, 1e-9);
+}
+
+TEST(Statistics, MedianIntervalRanksOfTheTables) {
+  // The published ranks for 95 % (for instance Conover, "Practical Nonparametric Statistics", table A3, sign test).
+  const std::pair<uint64_t, uint64_t> cases[] = {{5, 0},  {6, 1},  {8, 1},  {9, 2},   {11, 2},  {12, 3},
+                                                 {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18}, {100, 40}};
+  for (const auto& [n, rank] : cases) EXPECT_EQ(MedianIntervalRank(n, 0.95), rank) << n;
+}
+
+TEST(Statistics, FewSamplesSayWhatTheyCover) {
+  const Interval interval = MedianInterval(std::vector<double>{1, 2, 3});
+  EXPECT_EQ(interval.low, 1);
+  EXPECT_EQ(interval.high, 3);
+  EXPECT_NEAR(interval.coverage, 0.75, 1e-12);
+  EXPECT_EQ(MedianInterval(std::vector<double>{5}).coverage, 0);
+  EXPECT_NEAR(interval.RelativeHalfWidth(2), 0.5, 1e-12);
+  EXPECT_TRUE(std::isinf(interval.RelativeHalfWidth(0)));
+}
+
+TEST(Statistics, MedianIntervalCoversAsOftenAsItSays) {
+  // Log-normal times with outliers: skewed, as kernels are. The true median is 1.
+  PhiloxStream random(17);
+  for (const int n : {6, 10, 25, 60}) {
+    constexpr int kRounds = 20'000;
+    int covered = 0;
+    double stated = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<double> samples;
+      for (int i = 0; i < n; ++i) {
+        double normal = 0;
+        for (int k = 0; k < 12; ++k) normal += random.NextDouble();
+        samples.push_back(std::exp((normal - 6) * 0.3));
+      }
+      const SampleSummary summary = Summarize(samples);
+      if (summary.median_interval.low <= 1 && 1 <= summary.median_interval.high) ++covered;
+      stated = summary.median_interval.coverage;
+    }
+    EXPECT_GE(stated, 0.95) << n;
+    // Five standard errors of a binomial share.
+    EXPECT_NEAR(static_cast<double>(covered) / kRounds, stated, 5 * std::sqrt(0.05 * 0.95 / kRounds)) << n;
+  }
+}
+
+}  // namespace
+}  // namespace tunefarm

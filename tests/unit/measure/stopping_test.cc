@@ -1,0 +1,64 @@
+#include "server/measure/stopping.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tunefarm {
+namespace {
+
+TEST(SampleStopper, SteadySamplesConvergeAtTheMinimum) {
+  SampleStopper stopper({});
+  for (int i = 0; i < 9; ++i) {
+    stopper.Add(100, 110);
+    EXPECT_EQ(stopper.decision(), StopDecision::kContinue);
+  }
+  EXPECT_EQ(stopper.Reason(), "9 of at least 10 samples taken");
+  stopper.Add(100, 110);
+  EXPECT_EQ(stopper.decision(), StopDecision::kConverged);
+  EXPECT_EQ(stopper.Reason(), "converged at ±0.0 % after 10 samples (target ±1.0 %)");
+}
+
+TEST(SampleStopper, NoisySamplesSpendTheSampleBudget) {
+  SampleStopper stopper({.samples_min = 10, .samples_max = 40});
+  int taken = 0;
+  while (stopper.decision() == StopDecision::kContinue) {
+    stopper.Add(taken % 2 == 0 ? 100 : 150, 0);
+    ++taken;
+  }
+  EXPECT_EQ(taken, 40);
+  EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
+  EXPECT_EQ(stopper.Reason(), "sample budget of 40 spent at ±20.0 % (target ±1.0 %)");
+}
+
+TEST(SampleStopper, TimeBudgetCountsTheCostOfASample) {
+  SampleStopper stopper({.samples_min = 10, .samples_max = 1000, .budget_ns = 1e6});
+  for (int i = 0; i < 3; ++i) stopper.Add(100, 4e5);
+  EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
+  EXPECT_EQ(stopper.Reason(), "time budget of 1.00 ms spent at an unknown interval after 3 samples (target ±1.0 %)");
+}
+
+TEST(SampleStopper, FewSamplesNeverConverge) {
+  // Equal samples, but fewer than any 95 % interval needs.
+  SampleStopper stopper({.samples_min = 3, .samples_max = 5});
+  for (int i = 0; i < 5; ++i) stopper.Add(100, 0);
+  EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
+}
+
+TEST(SampleStopper, DecisionIsFinal) {
+  SampleStopper stopper({});
+  for (int i = 0; i < 10; ++i) stopper.Add(100, 0);
+  ASSERT_EQ(stopper.decision(), StopDecision::kConverged);
+  for (int i = 0; i < 2000; ++i) stopper.Add(i, 1e9);
+  EXPECT_EQ(stopper.decision(), StopDecision::kConverged);
+  EXPECT_EQ(stopper.samples().size(), 2010u);
+}
+
+TEST(SampleStopper, OptionsOutOfRangeAreBroughtInto) {
+  SampleStopper stopper({.samples_min = 0, .samples_max = 0});
+  stopper.Add(1, 1);
+  EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
+}
+
+}  // namespace
+}  // namespace tunefarm
