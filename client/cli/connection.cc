@@ -98,8 +98,8 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
   while (clock->Now() < give_up) {
     if (Accepts(socket_path)) return absl::OkStatus();
     if (is_running) {
-      ASSIGN_OR_RETURN(const auto exited, daemon.Reap());
-      if (exited) {
+      // Unavailable means that it still runs.
+      if (daemon.Reap().ok()) {
         const std::string reason = LastError(log_path, log_bytes);
         // Another command may have started a daemon at the same moment: then that one is ours too.
         if (reason.find("another daemon") == std::string::npos) return Unavailable("the daemon could not start: {}", reason);

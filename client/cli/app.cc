@@ -1,0 +1,159 @@
+#include "client/cli/app.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/commands.h"
+#include "server/base/edit_distance.h"
+#include "server/base/status.h"
+#include "server/version.h"
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr char kExitCodes[] =
+    "Exit codes:\n"
+    "    0  success\n"
+    "    1  failed\n"
+    "    2  wrong usage or input\n"
+    "    3  not found\n"
+    "    4  the daemon cannot be reached\n"
+    "    5  no valid config\n"
+    "  130  interrupted\n";
+
+constexpr char kIntroduction[] =
+    "tunefarm tunes GPU kernels: it compiles, runs, checks and times every config in processes that may crash.\n"
+    "\n"
+    "Examples:\n"
+    "  tunefarm tune matmul_host                        tune a kernel in the box on this CPU\n"
+    "  tunefarm tune matmul --dim dtype=bf16            ... on the GPU\n"
+    "  tunefarm best matmul --dim dtype=bf16            ask for the winner\n"
+    "  tunefarm kernels new my.cu                       start a definition of your own\n";
+
+std::vector<std::string> VerbsOf(const CLI::App& app) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_name().empty()) verbs.push_back(command->get_name());
+  }
+  return verbs;
+}
+
+// CLI11 only says that a subcommand is required; people want to know which word was wrong. Follows the command line into
+// nested verbs; options that take a value before the verb are the global ones.
+std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<std::string>& arguments) {
+  const CLI::App* app = &root;
+  std::string path = "tunefarm";
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--server" || word == "--data-dir" || word == "--output" || word == "-o") {
+      ++i;
+      continue;
+    }
+    if (!word.empty() && word[0] == '-') continue;
+    const std::vector<std::string> verbs = VerbsOf(*app);
+    if (verbs.empty()) return std::nullopt;
+    if (std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
+      const std::optional<std::string> close = ClosestMatch(word, verbs);
+      return fmt::format("'{}' is not a command of {}{}; see {} --help", word, path,
+                         close ? fmt::format(" (did you mean '{}'?)", *close) : "", path);
+    }
+    app = app->get_subcommand(word);
+    path += " " + word;
+  }
+  return std::nullopt;
+}
+
+void AddGlobalOptions(CLI::App* app, Session* session) {
+  app->add_option("--server", session->connect.server, "Daemon to talk to (TUNEFARM_SERVER); default: a private one, started on demand.");
+  app->add_option("--data-dir", session->connect.data_directory, "Data directory of the private daemon (TUNEFARM_DATA_DIR).");
+  app->add_option("-o,--output", session->output, "table, json or csv.")->check(CLI::IsMember({"table", "json", "csv"}));
+  app->add_flag("-q,--quiet", session->quiet, "No progress and notes.");
+  app->add_flag("--no-color", session->no_color, "No colour (NO_COLOR).");
+}
+
+void AddHelpTopics(CLI::App* app, Session* session) {
+  auto topic = std::make_shared<std::vector<std::string>>();
+  CLI::App* help = app->add_subcommand("help", "Help on a command, or on exit-codes.");
+  help->add_option("TOPIC", *topic, "A command, or exit-codes.");
+  help->callback([app, session, topic] {
+    session->command = [app, session, topic]() -> absl::StatusOr<ExitCode> {
+      if (topic->size() == 1 && (*topic)[0] == "exit-codes") {
+        session->Print(kExitCodes);
+        return kExitOk;
+      }
+      const CLI::App* target = app;
+      for (const std::string& word : *topic) {
+        const std::vector<std::string> verbs = VerbsOf(*target);
+        if (std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
+          return InvalidArgument("there is no help on '{}'; see tunefarm help", word);
+        }
+        target = target->get_subcommand(word);
+      }
+      session->Print(target->help());
+      return kExitOk;
+    };
+  });
+}
+
+int ReportError(const absl::Status& status, const Session& session) {
+  fmt::print(session.err, "tunefarm: {}\n", MessageOf(status));
+  return ExitCodeOf(status);
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
+  CLI::App app(kIntroduction, "tunefarm");
+  app.set_version_flag("--version", fmt::format("tunefarm {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
+  app.footer(std::string(kExitCodes) + "\nSet TUNEFARM_SERVER to use a shared daemon; without it a private one is started on demand.");
+  AddGlobalOptions(&app, session);
+  AddTune(&app, session);
+  AddJobs(&app, session);
+  AddResults(&app, session);
+  AddBest(&app, session);
+  AddKernels(&app, session);
+  AddDevices(&app, session);
+  AddDb(&app, session);
+  AddStatus(&app, session);
+  AddDoctor(&app, session);
+  AddCompletion(&app, session);
+  AddVersion(&app, session);
+  AddHelpTopics(&app, session);
+  app.fallthrough();  // global options are also understood after the verb
+  if (arguments.empty()) {
+    session->Print(app.help());
+    return kExitOk;
+  }
+  if (const std::optional<std::string> problem = UnknownVerb(app, arguments)) return ReportError(InvalidArgument("{}", *problem), *session);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* chosen = &app;
+    while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+    session->Print(chosen->help());
+    return kExitOk;
+  } catch (const CLI::CallForVersion&) {
+    session->Print(app.version() + "\n");
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    const CLI::App* chosen = &app;
+    std::string path = "tunefarm";
+    while (!chosen->get_subcommands().empty()) {
+      chosen = chosen->get_subcommands().front();
+      path += " " + chosen->get_name();
+    }
+    return ReportError(InvalidArgument("{}; see {} --help", error.what(), path), *session);
+  }
+  if (!session->command) {
+    session->Print(app.help());
+    return kExitUsage;
+  }
+  const absl::StatusOr<ExitCode> code = session->command();
+  return code.ok() ? *code : ReportError(code.status(), *session);
+}
+
+}  // namespace tunefarm::cli

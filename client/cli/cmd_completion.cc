@@ -1,0 +1,114 @@
+// completion: a script for the shell that asks `tunefarm __complete` for candidates, so that kernels, jobs and devices
+// complete live.
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/job_names.h"
+#include "client/cli/kernel_argument.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBash[] = R"sh(# bash completion for tunefarm:  source <(tunefarm completion bash)
+_tunefarm() {
+  local IFS=$'\n'
+  COMPREPLY=($(compgen -W "$(tunefarm __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _tunefarm tunefarm
+)sh";
+
+constexpr char kZsh[] = R"sh(#compdef tunefarm
+# zsh completion for tunefarm:  source <(tunefarm completion zsh)
+_tunefarm() {
+  local -a candidates
+  candidates=("${(@f)$(tunefarm __complete "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)}")
+  compadd -a candidates || _files
+}
+compdef _tunefarm tunefarm
+)sh";
+
+constexpr char kFish[] = R"sh(# fish completion for tunefarm:  tunefarm completion fish | source
+complete -c tunefarm -a '(tunefarm __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+)sh";
+
+void AddKernelNames(const Session& session, std::vector<std::string>* candidates) {
+  const std::string box = KernelsInTheBox(session.environment);
+  std::error_code error;
+  for (const std::string& folder : {box, box + "/examples"}) {
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (fs::exists(it->path() / "kernel.pbtxt", error)) candidates->push_back(it->path().filename().string());
+    }
+  }
+}
+
+// Asks a running daemon, and only a running one: pressing the tab key must not start one.
+void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
+  session->connect.start_if_absent = false;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  const auto response = Connection::Call((*connection)->tuning(), &v1::TuningService::StubInterface::ListJobs,
+                                         v1::ListJobsRequest(), std::chrono::seconds(1));
+  if (!response.ok()) return;
+  for (const v1::Job& job : response->jobs()) candidates->push_back(JobNumber(job.name()));
+}
+
+absl::StatusOr<ExitCode> Complete(const CLI::App* app, Session* session, const std::vector<std::string>& words) {
+  const CLI::App* command = app;
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
+      if (sub->get_name() == words[i]) {
+        command = sub;
+        break;
+      }
+    }
+  }
+  const std::string last = words.empty() ? "" : words.back();
+  std::vector<std::string> candidates;
+  if (!last.empty() && last[0] == '-') {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
+      if (sub->get_name().rfind("__", 0) != 0) candidates.push_back(sub->get_name());
+    }
+    if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
+    if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
+  }
+  std::string text;
+  for (const std::string& candidate : candidates) {
+    if (candidate.rfind(last, 0) == 0) text += candidate + "\n";
+  }
+  session->Print(text);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddCompletion(CLI::App* app, Session* session) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion = app->add_subcommand("completion", "Print the completion script of a shell.");
+  completion->add_option("SHELL", *shell, "bash, zsh or fish.")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([session, shell] {
+    session->command = [session, shell]() -> absl::StatusOr<ExitCode> {
+      session->Print(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish);
+      return kExitOk;
+    };
+  });
+  CLI::App* complete = app->add_subcommand("__complete", "");
+  complete->group("");  // hidden
+  complete->prefix_command();
+  complete->callback([app, complete, session] {
+    session->command = [app, complete, session] { return Complete(app, session, complete->remaining()); };
+  });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,177 @@
+// jobs {list,show,watch,cancel,pause,resume,delete} and results.
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/job_names.h"
+#include "client/cli/progress.h"
+#include "client/cli/report.h"
+#include "client/cli/watch.h"
+#include "server/base/clock.h"
+#include "server/base/format.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+using Tuning = v1::TuningService::StubInterface;
+
+std::string StateText(v1::JobState state) { return v1::JobState_Name(state).substr(std::string_view("JOB_STATE_").size()); }
+
+std::string AgeText(int64_t at_ms) {
+  if (at_ms <= 0) return "";
+  return FormatDuration(static_cast<double>(Clock::Real()->WallMs() - at_ms) * 1e6) + " ago";
+}
+
+absl::StatusOr<ExitCode> List(Session* session, int limit) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListJobsRequest request;
+  request.set_page_size(limit);
+  ASSIGN_OR_RETURN(const v1::ListJobsResponse response, Connection::Call(connection->tuning(), &Tuning::ListJobs, request));
+  if (format == OutputFormat::kJson) {
+    session->Print(ToJson(response));
+    return kExitOk;
+  }
+  Table table({{"job", true}, {"kernel", false}, {"state", false}, {"problems", true}, {"done", true}, {"total", true},
+               {"created", false}, {"label", false}});
+  for (const v1::Job& job : response.jobs()) {
+    table.AddRow({JobNumber(job.name()), job.kernel_name(), StateText(job.state()), std::to_string(job.problems_size()),
+                  std::to_string(job.progress().done()), std::to_string(job.progress().total()),
+                  format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()), job.label()});
+  }
+  if (format == OutputFormat::kTable && table.rows() == 0) {
+    session->Note("No jobs yet. Try: tunefarm tune matmul_host");
+    return kExitOk;
+  }
+  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
+  return kExitOk;
+}
+
+absl::StatusOr<v1::Job> Get(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string name, JobName(text));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::GetJobRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(v1::GetJobResponse response, Connection::Call(connection->tuning(), &Tuning::GetJob, request));
+  return response.job();
+}
+
+absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const v1::Job job, Get(session, text));
+  if (format == OutputFormat::kJson) {
+    session->Print(ToJson(job));
+    return kExitOk;
+  }
+  std::string out = fmt::format("job        {}\nkernel     {}\nstate      {}\n", JobNumber(job.name()), job.kernel_name(),
+                                StateText(job.state()));
+  if (!job.error().empty()) out += "error      " + job.error() + "\n";
+  out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
+                     AgeText(job.created_at_ms()));
+  for (const v1::Study& study : job.studies()) {
+    const v1::Progress& progress = study.progress();
+    out += fmt::format("\n{}  on  {}\n  space    {}{} valid of {}\n", study.problem().key(), study.device_class_name(),
+                       study.space().approximate() ? "≈" : "", FormatCount(study.space().valid()), study.space().cartesian());
+    for (const v1::RuleCount& rule : study.space().rules()) {
+      if (rule.removed() == 0) continue;
+      out += fmt::format("           {} removed by {}{}\n", FormatCount(rule.removed()), rule.rule(),
+                         rule.reason().empty() ? "" : " (" + rule.reason() + ")");
+    }
+    out += fmt::format("  trials   {} of {}", progress.done(), progress.total());
+    for (const v1::OutcomeCount& count : progress.outcomes()) {
+      out += fmt::format("  {} {}", FormatCount(count.count()), OutcomeText(count.outcome()));
+    }
+    out += "\n";
+    const double median = study.incumbent().measurement().median_ns();
+    if (median > 0) out += fmt::format("  best     {}\n", FormatDuration(median));
+  }
+  session->Print(out);
+  return kExitOk;
+}
+
+absl::StatusOr<ExitCode> Watch(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string name, JobName(text));
+  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, name));
+  if (outcome.detached) {
+    session->Note("Detached; the job goes on.");
+    return kExitInterrupted;
+  }
+  const ExitCode code = ExplainEnd(*session, outcome.job);
+  if (code == kExitOk) session->Note("Done. See: tunefarm results " + JobNumber(name));
+  return code;
+}
+
+// Cancel, pause and resume differ in the call alone.
+template <typename Request, typename Response>
+absl::StatusOr<ExitCode> Transition(Session* session, const std::string& text,
+                                    grpc::Status (Tuning::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  ASSIGN_OR_RETURN(const std::string name, JobName(text));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  Request request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(const Response response, Connection::Call(connection->tuning(), method, request));
+  session->Note(fmt::format("Job {} is now {}", JobNumber(name), StateText(response.job().state())));
+  return kExitOk;
+}
+
+absl::StatusOr<ExitCode> Delete(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const std::string name, JobName(text));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::DeleteJobRequest request;
+  request.set_name(name);
+  RETURN_IF_ERROR(Connection::Call(connection->tuning(), &Tuning::DeleteJob, request).status());
+  session->Note(fmt::format("Job {} and its trials are deleted; best configs stay", JobNumber(name)));
+  return kExitOk;
+}
+
+using JobAction = std::function<absl::StatusOr<ExitCode>(Session*, const std::string&)>;
+
+void AddJobVerb(CLI::App* jobs, Session* session, const std::string& verb, const std::string& help, JobAction action) {
+  auto job = std::make_shared<std::string>();
+  CLI::App* command = jobs->add_subcommand(verb, help);
+  command->add_option("JOB", *job, "The job's number.")->required();
+  command->callback([=] { session->command = [=] { return action(session, *job); }; });
+}
+
+}  // namespace
+
+void AddJobs(CLI::App* app, Session* session) {
+  CLI::App* jobs = app->add_subcommand("jobs", "List, show, watch, cancel, pause, resume or delete jobs.");
+  jobs->require_subcommand(1);
+  auto limit = std::make_shared<int>(50);
+  CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
+  list->add_option("--limit", *limit, "How many.")->check(CLI::Range(1, 1000));
+  list->callback([session, limit] { session->command = [session, limit] { return List(session, *limit); }; });
+  AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", Show);
+  AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", Watch);
+  AddJobVerb(jobs, session, "cancel", "Stop a job; its results stay.",
+             [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::CancelJob); });
+  AddJobVerb(jobs, session, "pause", "Hand out no more trials until resumed.",
+             [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::PauseJob); });
+  AddJobVerb(jobs, session, "resume", "Go on with a paused job.",
+             [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::ResumeJob); });
+  AddJobVerb(jobs, session, "delete", "Remove an ended job and its trials; best configs stay.", Delete);
+}
+
+void AddResults(CLI::App* app, Session* session) {
+  auto job = std::make_shared<std::string>();
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* results = app->add_subcommand("results", "The ranked configs of a job, or all its trials.");
+  results->add_option("JOB", *job, "The job's number.")->required();
+  results->add_option("--rows", options->rows, "Configs shown (0: all).")->check(CLI::NonNegativeNumber);
+  results->add_flag("--all", options->all, "Every trial with its outcome, in the order of the search.");
+  results->callback([=] {
+    session->command = [=]() -> absl::StatusOr<ExitCode> {
+      ASSIGN_OR_RETURN(const std::string name, JobName(*job));
+      RETURN_IF_ERROR(PrintResults(session, name, *options));
+      return kExitOk;
+    };
+  });
+}
+
+}  // namespace tunefarm::cli

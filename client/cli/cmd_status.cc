@@ -1,0 +1,105 @@
+// status, stop, db {status,backup}: the daemon and its database.
+
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "server/base/format.h"
+#include "server/base/socket_paths.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+using Server = v1::ServerService::StubInterface;
+
+absl::StatusOr<v1::GetServerInfoResponse> Info(Session* session) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  return Connection::Call(connection->server(), &Server::GetServerInfo, v1::GetServerInfoRequest());
+}
+
+absl::StatusOr<ExitCode> Status(Session* session) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  session->connect.start_if_absent = false;
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, Info(session));
+  if (format == OutputFormat::kJson) {
+    session->Print(ToJson(info));
+    return kExitOk;
+  }
+  std::string text = fmt::format("daemon     tunefarmd {} ({}), pid {}, up {}\n", info.version(), info.revision(), info.pid(),
+                                 FormatDuration(static_cast<double>(Clock::Real()->WallMs() - info.started_at_ms()) * 1e6));
+  text += "data       " + info.data_directory() + "\n";
+  for (const std::string& address : info.addresses()) text += "listens    " + address + "\n";
+  text += fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
+                      info.schema_version(), FormatCount(info.stored_trials()));
+  text += fmt::format("jobs       {} active\n", info.active_jobs());
+  text += fmt::format("workers    {} processes, isolation {}\n", info.workers(),
+                      info.sandbox_level().empty() ? "not known yet (no worker has run)" : info.sandbox_level());
+  text += fmt::format("memory     {}, {} open files\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())), info.open_files());
+  if (info.idle_exit_seconds() > 0) {
+    text += fmt::format("idle exit  after {} without work: it was started on demand\n",
+                        FormatDuration(info.idle_exit_seconds() * 1e9));
+  }
+  session->Print(text);
+  return kExitOk;
+}
+
+absl::StatusOr<ExitCode> Stop(Session* session, bool now) {
+  session->connect.start_if_absent = false;
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ShutdownRequest request;
+  request.set_immediately(now);
+  RETURN_IF_ERROR(Connection::Call(connection->server(), &Server::Shutdown, request).status());
+  session->Note(now ? "The daemon is stopping." : "The daemon finishes the trial in hand and stops; unfinished jobs go on when it is started again.");
+  return kExitOk;
+}
+
+absl::StatusOr<ExitCode> DbStatus(Session* session) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, Info(session));
+  if (format == OutputFormat::kJson) {
+    session->Print(ToJson(info));
+    return kExitOk;
+  }
+  session->Print(fmt::format("database  {}/tunefarm.db\nschema    {}\nsize      {}\ntrials    {}\n", info.data_directory(),
+                             info.schema_version(), FormatBytes(static_cast<uint64_t>(info.database_bytes())),
+                             FormatCount(info.stored_trials())));
+  return kExitOk;
+}
+
+absl::StatusOr<ExitCode> Backup(Session* session, const std::string& file_name) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::CreateBackupRequest request;
+  request.set_file_name(file_name);
+  ASSIGN_OR_RETURN(const v1::CreateBackupResponse response,
+                   Connection::Call(connection->server(), &Server::CreateBackup, request, std::chrono::minutes(30)));
+  session->Print(response.path() + "\n");
+  session->Note(fmt::format("Backup of {}, checked", FormatBytes(static_cast<uint64_t>(response.size_bytes()))));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddStatus(CLI::App* app, Session* session) {
+  CLI::App* status = app->add_subcommand("status", "Whether a daemon runs, and how it is.");
+  status->callback([session] { session->command = [session] { return Status(session); }; });
+  auto now = std::make_shared<bool>(false);
+  CLI::App* stop = app->add_subcommand("stop", "Stop the daemon; unfinished jobs go on when it is started again.");
+  stop->add_flag("--now", *now, "Do not finish the trial in hand.");
+  stop->callback([session, now] { session->command = [session, now] { return Stop(session, *now); }; });
+}
+
+void AddDb(CLI::App* app, Session* session) {
+  CLI::App* db = app->add_subcommand("db", "The database: status, backup.");
+  db->require_subcommand(1);
+  CLI::App* status = db->add_subcommand("status", "Schema, size and number of trials.");
+  status->callback([session] { session->command = [session] { return DbStatus(session); }; });
+  auto file_name = std::make_shared<std::string>();
+  CLI::App* backup = db->add_subcommand("backup", "A consistent copy, while everything goes on.");
+  backup->add_option("NAME", *file_name, "File name in the data directory's backups folder (default: a time stamp).");
+  backup->callback([session, file_name] { session->command = [session, file_name] { return Backup(session, *file_name); }; });
+}
+
+}  // namespace tunefarm::cli

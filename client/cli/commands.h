@@ -1,0 +1,22 @@
+// One function per verb: adds the subcommand to the app; when chosen, it sets session->command.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/session.h"
+
+namespace tunefarm::cli {
+
+void AddTune(CLI::App* app, Session* session);     // cmd_tune.cc: tune, run, submit
+void AddJobs(CLI::App* app, Session* session);
+void AddResults(CLI::App* app, Session* session);
+void AddBest(CLI::App* app, Session* session);
+void AddKernels(CLI::App* app, Session* session);
+void AddDevices(CLI::App* app, Session* session);
+void AddDb(CLI::App* app, Session* session);
+void AddStatus(CLI::App* app, Session* session);   // status, stop
+void AddDoctor(CLI::App* app, Session* session);
+void AddCompletion(CLI::App* app, Session* session);
+void AddVersion(CLI::App* app, Session* session);
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,96 @@
+#include "client/cli/output.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+
+#include "server/base/check.h"
+#include "server/base/status.h"
+
+namespace tunefarm::cli {
+namespace {
+
+// Code points, which is what a terminal shows for the texts we print.
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+void AppendCsv(std::string_view cell, std::string* out) {
+  if (cell.find_first_of(",\"\r\n") == std::string_view::npos) {
+    *out += cell;
+    return;
+  }
+  *out += '"';
+  for (const char c : cell) {
+    if (c == '"') *out += '"';
+    *out += c;
+  }
+  *out += '"';
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFormat> ParseOutputFormat(std::string_view text) {
+  if (text == "table") return OutputFormat::kTable;
+  if (text == "json") return OutputFormat::kJson;
+  if (text == "csv") return OutputFormat::kCsv;
+  return InvalidArgument("--output {} is unknown; choose table, json or csv", text);
+}
+
+void Table::AddRow(std::vector<std::string> cells) {
+  TUNEFARM_CHECK(cells.size() == columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::ToText() const {
+  std::vector<size_t> widths;
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    size_t width = Width(columns_[c].name);
+    for (const std::vector<std::string>& row : rows_) width = std::max(width, Width(row[c]));
+    widths.push_back(width);
+  }
+  std::string text;
+  const auto append = [&](auto cell_of) {
+    std::string line;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const std::string& cell = cell_of(c);
+      const std::string padding(widths[c] - Width(cell), ' ');
+      if (c > 0) line += "  ";
+      line += columns_[c].right ? padding + cell : cell + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  append([&](size_t c) -> const std::string& { return columns_[c].name; });
+  for (const std::vector<std::string>& row : rows_) append([&](size_t c) -> const std::string& { return row[c]; });
+  return text;
+}
+
+std::string Table::ToCsv() const {
+  std::string text;
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    if (c > 0) text += ',';
+    AppendCsv(columns_[c].name, &text);
+  }
+  text += "\n";
+  for (const std::vector<std::string>& row : rows_) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c > 0) text += ',';
+      AppendCsv(row[c], &text);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  TUNEFARM_CHECK(status.ok());
+  return text;
+}
+
+}  // namespace tunefarm::cli

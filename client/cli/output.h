@@ -1,0 +1,43 @@
+// What goes to stdout: tables for people, JSON and CSV for programs.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tunefarm::cli {
+
+enum class OutputFormat { kTable, kJson, kCsv };
+absl::StatusOr<OutputFormat> ParseOutputFormat(std::string_view text);
+
+// Rows of cells with a header. Numbers stand right, text left.
+class Table {
+ public:
+  struct Column {
+    std::string name;
+    bool right = false;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // One cell per column.
+  void AddRow(std::vector<std::string> cells);
+  size_t rows() const { return rows_.size(); }
+
+  // Columns padded to their widest cell (by code points), two spaces between, no trailing space.
+  std::string ToText() const;
+  // RFC 4180, with a header line.
+  std::string ToCsv() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Canonical proto JSON, indented, fields with default values left out, with a newline at the end.
+std::string ToJson(const google::protobuf::Message& message);
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,109 @@
+#include "client/cli/problem_options.h"
+
+#include <map>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/space/value.h"
+
+namespace tunefarm::cli {
+namespace {
+
+absl::StatusOr<std::pair<std::string, std::string>> SplitSetting(const std::string& text, std::string_view flag) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    return InvalidArgument("{} {}: write {} NAME=VALUE", flag, text, flag);
+  }
+  return std::make_pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> items;
+  size_t start = 0;
+  while (true) {
+    const size_t comma = text.find(',', start);
+    items.push_back(text.substr(start, comma - start));
+    if (comma == std::string::npos) return items;
+    start = comma + 1;
+  }
+}
+
+}  // namespace
+
+void ProblemOptions::AddTo(CLI::App* command, bool many) {
+  command->add_option("-d,--dim", dims, many ? "A dim of the problem, NAME=VALUE; NAME=V1,V2 makes a problem of each."
+                                             : "A dim of the problem, NAME=VALUE.")
+      ->type_name("NAME=VALUE");
+  command->add_option("--pin", pins, "Hold a parameter at one value, NAME=VALUE.")->type_name("NAME=VALUE");
+  command->add_option("--input-seed", seeds, "Seed of the input data; several for several input sets.");
+}
+
+v1::Value InferValue(std::string_view text) {
+  v1::Value result;
+  const Value value = Value::Infer(text);
+  if (value.is_bool()) {
+    result.set_bool_value(value.bool_value());
+  } else if (value.is_int()) {
+    result.set_int_value(value.int_value());
+  } else if (value.is_float()) {
+    result.set_double_value(value.float_value());
+  } else {
+    result.set_string_value(value.string_value());
+  }
+  return result;
+}
+
+std::string ValueText(const v1::Value& value) {
+  switch (value.kind_case()) {
+    case v1::Value::kIntValue: return Value(value.int_value()).ToText();
+    case v1::Value::kDoubleValue: return Value(value.double_value()).ToText();
+    case v1::Value::kBoolValue: return Value(value.bool_value()).ToText();
+    case v1::Value::kStringValue: return value.string_value();
+    case v1::Value::KIND_NOT_SET: break;
+  }
+  return "";
+}
+
+std::string ConfigText(const v1::Config& config) {
+  const std::map<std::string, v1::Value> sorted(config.values().begin(), config.values().end());
+  std::string text;
+  for (const auto& [name, value] : sorted) {
+    if (!text.empty()) text += ' ';
+    text += name + "=" + ValueText(value);
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options) {
+  std::vector<v1::Problem> problems(1);
+  for (const std::string& pin : options.pins) {
+    ASSIGN_OR_RETURN(const auto setting, SplitSetting(pin, "--pin"));
+    if (!(*problems[0].mutable_pinned()).insert({setting.first, InferValue(setting.second)}).second) {
+      return InvalidArgument("--pin {} is given twice", setting.first);
+    }
+  }
+  for (const uint64_t seed : options.seeds) problems[0].add_input_seeds(seed);
+  for (const std::string& dim : options.dims) {
+    ASSIGN_OR_RETURN(const auto setting, SplitSetting(dim, "--dim"));
+    if (problems[0].dims().count(setting.first) > 0) return InvalidArgument("--dim {} is given twice", setting.first);
+    std::vector<v1::Problem> grid;
+    for (const v1::Problem& problem : problems) {
+      for (const std::string& value : SplitList(setting.second)) {
+        if (value.empty()) return InvalidArgument("--dim {}: an empty value", dim);
+        grid.push_back(problem);
+        (*grid.back().mutable_dims())[setting.first] = InferValue(value);
+        if (grid.size() > kProblemsMax) return InvalidArgument("--dim: more than {} problems; make several jobs", kProblemsMax);
+      }
+    }
+    problems = std::move(grid);
+  }
+  return problems;
+}
+
+absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options) {
+  ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, MakeProblems(options));
+  if (problems.size() != 1) return InvalidArgument("--dim: this command takes one value for each dim");
+  return problems[0];
+}
+
+}  // namespace tunefarm::cli

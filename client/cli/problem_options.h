@@ -1,0 +1,37 @@
+// --dim and --pin: the problems of a command line. --dim NAME=V1,V2 and several --dim options make the grid of all
+// combinations, the last --dim varying fastest.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/status/statusor.h"
+#include "tunefarm/v1/problem.pb.h"
+
+namespace tunefarm::cli {
+
+inline constexpr size_t kProblemsMax = 256;
+
+struct ProblemOptions {
+  std::vector<std::string> dims;  // "M=4096" or "M=1024,2048"
+  std::vector<std::string> pins;  // "BLOCK_M=128"
+  std::vector<uint64_t> seeds;
+
+  void AddTo(CLI::App* command, bool many);
+};
+
+// InvalidArgument for text without '=', a repeated name, or more than 256 problems.
+absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options);
+// As above, but exactly one.
+absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options);
+
+// true/false, integers, floats, else text.
+v1::Value InferValue(std::string_view text);
+std::string ValueText(const v1::Value& value);
+// "A=1 B=true", sorted by name.
+std::string ConfigText(const v1::Config& config);
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,48 @@
+// The live line of a job: one line rewritten on a terminal, a line per 10 % elsewhere. Fed by events, prints to stderr.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "client/cli/session.h"
+#include "tunefarm/v1/job.pb.h"
+
+namespace tunefarm::cli {
+
+class Progress {
+ public:
+  explicit Progress(const Session* session) : session_(session) {}
+
+  void OnEvent(const v1::JobEvent& event);
+  // Leaves the last state on the screen and goes to a fresh line.
+  void Finish();
+
+  // The line for a state, without control characters: what the tests look at.
+  std::string Line() const;
+
+ private:
+  // What is known of one study's best.
+  struct Best {
+    double median_ns = 0;
+    double baseline_ns = 0;
+  };
+  void Track(const v1::Study& study);
+  void Draw(bool force);
+
+  const Session* session_;
+  v1::Progress progress_;
+  std::map<std::string, Best> studies_;  // by study name
+  int studies_total_ = 0;
+  std::string phase_;
+  int last_tenth_ = -1;
+  bool line_is_open_ = false;
+};
+
+// "3 WRONG_RESULT, 1 RUN_CRASH": all but OK, most frequent first; empty if there are none.
+std::string FailureText(const v1::Progress& progress);
+
+// "RUN_CRASH" for OUTCOME_RUN_CRASH.
+std::string OutcomeText(v1::Outcome outcome);
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,228 @@
+#include "client/cli/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "client/cli/job_names.h"
+#include "client/cli/problem_options.h"
+#include "client/cli/progress.h"
+#include "server/base/format.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+std::string SpreadText(const v1::Measurement& m) {
+  if (m.median_ns() <= 0 || m.samples() < 2) return "";
+  return fmt::format("±{:.1f}%", 50.0 * (m.ci_high_ns() - m.ci_low_ns()) / m.median_ns());
+}
+
+std::string RateText(double work, double ns, double unit) {
+  return work > 0 && ns > 0 ? fmt::format("{:.4g}", work / ns * 1e9 / unit) : "";
+}
+
+std::string FloorText(double floor_ns, double ns) {
+  return floor_ns > 0 && ns > 0 ? fmt::format("{:.0f}%", 100.0 * floor_ns / ns) : "";
+}
+
+std::string RatioText(double baseline_ns, double ns) {
+  return baseline_ns > 0 && ns > 0 ? fmt::format("{:.2f}x", baseline_ns / ns) : "";
+}
+
+// The configs that the table ranks: the interleaved final where there was one, else the search.
+std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
+  std::vector<v1::Trial> ranked;
+  const bool has_final = std::any_of(trials.begin(), trials.end(), [](const v1::Trial& t) {
+    return t.purpose() == v1::TRIAL_PURPOSE_FINALIST && t.outcome() == v1::OUTCOME_OK;
+  });
+  for (const v1::Trial& trial : trials) {
+    if (trial.outcome() != v1::OUTCOME_OK || trial.config().values().empty()) continue;
+    if (has_final == (trial.purpose() == v1::TRIAL_PURPOSE_FINALIST)) ranked.push_back(trial);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const v1::Trial& a, const v1::Trial& b) {
+    return a.measurement().median_ns() < b.measurement().median_ns();
+  });
+  return ranked;
+}
+
+Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
+  std::vector<Table::Column> columns = {{"rank", true}, {"time", true}, {"spread", true}, {"speedup", true}};
+  if (study.flops() > 0) columns.push_back({"TFLOP/s", true});
+  if (study.bytes() > 0) columns.push_back({"GB/s", true});
+  if (study.floor_ns() > 0) columns.push_back({"of floor", true});
+  columns.push_back({"config", false});
+  Table table(columns);
+  const double baseline_ns = study.baseline().measurement().median_ns();
+  const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config) {
+    std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m), RatioText(baseline_ns, m.median_ns())};
+    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), 1e12));
+    if (study.bytes() > 0) cells.push_back(RateText(study.bytes(), m.median_ns(), 1e9));
+    if (study.floor_ns() > 0) cells.push_back(FloorText(study.floor_ns(), m.median_ns()));
+    cells.push_back(config);
+    table.AddRow(std::move(cells));
+  };
+  int rank = 0;
+  for (const v1::Trial& trial : trials) {
+    if (rows > 0 && rank == rows) break;
+    add(std::to_string(++rank), trial.measurement(), ConfigText(trial.config()));
+  }
+  if (baseline_ns > 0) {
+    const std::string label = study.best().baseline_label();
+    const std::string config = ConfigText(study.baseline().config());
+    add("", study.baseline().measurement(),
+        "baseline: " + (config.empty() ? (label.empty() ? "library" : label) : "default config"));
+  }
+  return table;
+}
+
+std::string StudyText(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
+  std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
+  const std::vector<v1::Trial> ranked = Ranked(trials);
+  if (ranked.empty()) {
+    text += "no valid config\n";
+  } else {
+    text += RankTable(study, ranked, rows).ToText();
+    if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
+      text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
+    }
+  }
+  const std::string failures = FailureText(study.progress());
+  text += fmt::format("{} trials{}\n", FormatCount(study.progress().done()), failures.empty() ? ", all OK" : ": " + failures);
+  for (const v1::Trial& trial : ranked) {
+    if (trial.measurement().throttled() || trial.measurement().contended()) {
+      text += "warning: the device throttled or was shared while finalists were measured\n";
+      break;
+    }
+  }
+  return text;
+}
+
+Table TrialTable(const std::vector<v1::Trial>& trials) {
+  Table table({{"study", false}, {"ordinal", true}, {"purpose", false}, {"outcome", false}, {"median_ns", true},
+               {"ci_low_ns", true}, {"ci_high_ns", true}, {"samples", true}, {"registers", true}, {"spill_bytes", true},
+               {"config", false}, {"message", false}});
+  for (const v1::Trial& trial : trials) {
+    const v1::Measurement& m = trial.measurement();
+    const std::string name = trial.name();
+    const size_t studies = name.find("/studies/");
+    const size_t end = name.find('/', studies == std::string::npos ? 0 : studies + 9);
+    const std::string study = studies == std::string::npos ? "" : name.substr(studies + 9, end - studies - 9);
+    std::string purpose = v1::TrialPurpose_Name(trial.purpose());
+    purpose = purpose.substr(std::min(purpose.size(), std::string_view("TRIAL_PURPOSE_").size()));
+    const auto number = [&](double value) { return m.median_ns() > 0 ? fmt::format("{:.1f}", value) : std::string(); };
+    table.AddRow({study, std::to_string(trial.ordinal()), purpose, OutcomeText(trial.outcome()), number(m.median_ns()),
+                  number(m.ci_low_ns()), number(m.ci_high_ns()), std::to_string(m.samples()),
+                  std::to_string(trial.resources().registers()), std::to_string(trial.resources().spill_bytes()),
+                  ConfigText(trial.config()), trial.message()});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string DeviceLine(const v1::Device& device) {
+  const v1::DeviceClass& c = device.device_class();
+  std::string line = c.display_name();
+  if (c.kind() == v1::DEVICE_KIND_CUDA) {
+    line += fmt::format("  sm_{}  {} SMs  {} shared/block  {} L2  {} GiB", c.compute_capability(), c.sm_count(),
+                        FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())),
+                        FormatBytes(static_cast<uint64_t>(c.l2_bytes())), c.memory_gib());
+    line += fmt::format("  driver {}  toolkit {}", device.driver_version(), device.toolkit_version());
+  } else {
+    line += fmt::format("  {} cores  {} last-level cache  {} GiB  {}", c.sm_count(),
+                        FormatBytes(static_cast<uint64_t>(c.l2_bytes())), c.memory_gib(), c.compiler());
+  }
+  return line;
+}
+
+absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
+                                                   size_t max) {
+  std::vector<v1::Trial> trials;
+  v1::ListTrialsRequest page = request;
+  page.set_page_size(1000);
+  do {
+    ASSIGN_OR_RETURN(v1::ListTrialsResponse response,
+                     Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::ListTrials, page));
+    for (v1::Trial& trial : *response.mutable_trials()) {
+      if (trials.size() < max) trials.push_back(std::move(trial));
+    }
+    page.set_page_token(response.next_page_token());
+  } while (!page.page_token().empty() && trials.size() < max);
+  return trials;
+}
+
+absl::Status PrintResults(Session* session, const std::string& job_name, const ReportOptions& options) {
+  constexpr size_t kTrialsMax = 1'000'000;
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListTrialsRequest request;
+  request.set_parent(job_name);
+  request.set_order_by_time(!options.all);
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, request, kTrialsMax));
+  if (format == OutputFormat::kCsv) {
+    session->Print(TrialTable(trials).ToCsv());
+    return absl::OkStatus();
+  }
+  if (format == OutputFormat::kJson) {
+    v1::ListTrialsResponse all;
+    for (const v1::Trial& trial : trials) *all.add_trials() = trial;
+    session->Print(ToJson(all));
+    return absl::OkStatus();
+  }
+  v1::GetJobRequest get;
+  get.set_name(job_name);
+  ASSIGN_OR_RETURN(const v1::GetJobResponse job,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, get));
+  if (options.all) {
+    session->Print(TrialTable(trials).ToText());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
+                   Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ListDevices, v1::ListDevicesRequest()));
+  std::map<std::string, std::vector<v1::Trial>> by_study;
+  for (const v1::Trial& trial : trials) by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
+  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), job.job().kernel_name());
+  std::vector<std::string> shown;
+  for (const v1::Study& study : job.job().studies()) {
+    for (const v1::Device& device : devices.devices()) {
+      const std::string& id = device.device_class().id();
+      if (id != study.device_class_id() || std::find(shown.begin(), shown.end(), id) != shown.end()) continue;
+      text += DeviceLine(device) + "\n";
+      shown.push_back(id);
+    }
+  }
+  for (const v1::Study& study : job.job().studies()) text += StudyText(study, by_study[study.name()], options.rows);
+  session->Print(text);
+  return absl::OkStatus();
+}
+
+std::string BestText(const v1::LookupConfigResponse& response, const std::string& question) {
+  const v1::BestConfig& best = response.best();
+  std::string match = v1::Match_Name(response.match()).substr(std::string_view("MATCH_").size());
+  std::string text = fmt::format("{}\nconfig   {}\n", question, ConfigText(best.config()));
+  const v1::Measurement& m = best.measurement();
+  if (m.median_ns() > 0) {
+    text += fmt::format("time     {} {}", FormatDuration(m.median_ns()), SpreadText(m));
+    if (best.baseline_ns() > 0) {
+      text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
+                          best.baseline_label().empty() ? "the default config" : best.baseline_label());
+    }
+    if (best.flops() > 0) text += fmt::format("  {} TFLOP/s", RateText(best.flops(), m.median_ns(), 1e12));
+    if (best.bytes() > 0) text += fmt::format("  {} GB/s", RateText(best.bytes(), m.median_ns(), 1e9));
+    if (best.floor_ns() > 0) text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
+    text += "\n";
+  }
+  text += "match    " + match;
+  if (response.match() == v1::MATCH_NEAREST_SHAPE) {
+    text += fmt::format(" (tuned for {}, distance {:.2f})", best.problem().key(), response.distance());
+  }
+  if (!best.job().empty()) {
+    text += fmt::format("  from job {}, {} ago, revision {}", JobNumber(best.job()),
+                        FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());
+  }
+  return text + "\n";
+}
+
+}  // namespace tunefarm::cli
