@@ -1,0 +1,157 @@
+#include "server/worker/verify/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/fakes/fake_clock.h"
+
+namespace tunefarm {
+namespace {
+
+SamplingOptions Options() {
+  SamplingOptions options;
+  options.policy.set_min_samples(10);
+  options.policy.set_max_samples(100);
+  options.policy.set_target_relative_half_width(0.01);
+  options.policy.set_time_budget_ms(500);
+  return options;
+}
+
+// Takes samples from a script, repeating its last entry; each costs a millisecond on top.
+class Script {
+ public:
+  explicit Script(std::vector<double> times_ns) : times_ns_(std::move(times_ns)) {}
+
+  SamplingResult Run(const SamplingOptions& options) {
+    return RunSampling(options, clock_, [this](int launches) -> std::optional<double> {
+      launches_ = launches;
+      const double time_ns = times_ns_[std::min(taken_++, times_ns_.size() - 1)];
+      if (time_ns == kFails) return std::nullopt;
+      const double cost_ns = std::isfinite(time_ns) && time_ns > 0 ? time_ns : 0;
+      clock_.Advance(overhead_ + Duration(static_cast<int64_t>(cost_ns)));
+      return time_ns;
+    });
+  }
+
+  static constexpr double kFails = -12345;
+
+  FakeClock clock_;
+  Duration overhead_ = std::chrono::milliseconds(1);
+  size_t taken_ = 0;
+  int launches_ = 0;
+
+ private:
+  const std::vector<double> times_ns_;
+};
+
+TEST(SamplingTest, EqualSamplesConvergeAtTheMinimum) {
+  Script script({5000});
+  const SamplingResult result = script.Run(Options());
+  EXPECT_EQ(script.taken_, 10u);
+  EXPECT_TRUE(result.established);
+  EXPECT_TRUE(result.measurement.converged());
+  EXPECT_EQ(result.measurement.stop_reason(), v1::STOP_REASON_CONVERGED);
+  EXPECT_EQ(result.measurement.samples(), 10);
+  EXPECT_EQ(result.measurement.median_ns(), 5000);
+  EXPECT_EQ(result.measurement.ci_low_ns(), 5000);
+  EXPECT_EQ(result.measurement.min_ns(), 5000);
+  EXPECT_EQ(result.measurement.stdev_ns(), 0);
+  EXPECT_EQ(result.measurement.launches_per_sample(), 1);
+  EXPECT_EQ(result.measurement.sample_ns_size(), 0);
+}
+
+TEST(SamplingTest, SamplesAreKeptOnRequest) {
+  SamplingOptions options = Options();
+  options.keep_samples = true;
+  const SamplingResult result = Script({5000, 6000, 5000}).Run(options);
+  ASSERT_GE(result.measurement.sample_ns_size(), 3);
+  EXPECT_EQ(result.measurement.sample_ns(1), 6000);
+}
+
+TEST(SamplingTest, ScatteredSamplesEndAtTheSampleBudget) {
+  std::vector<double> times;
+  for (int i = 0; i < 200; ++i) times.push_back(i % 2 == 0 ? 1000 : 1300);
+  Script script(times);
+  const SamplingResult result = script.Run(Options());
+  EXPECT_EQ(script.taken_, 100u);
+  EXPECT_FALSE(result.measurement.converged());
+  EXPECT_EQ(result.measurement.stop_reason(), v1::STOP_REASON_SAMPLE_BUDGET);
+  EXPECT_TRUE(result.established);
+}
+
+TEST(SamplingTest, OverheadCountsAgainstTheTimeBudget) {
+  std::vector<double> times;
+  for (int i = 0; i < 200; ++i) times.push_back(i % 2 == 0 ? 1000 : 1300);
+  Script script(times);
+  script.overhead_ = std::chrono::milliseconds(25);
+  const SamplingResult result = script.Run(Options());
+  EXPECT_EQ(script.taken_, 20u);
+  EXPECT_EQ(result.measurement.stop_reason(), v1::STOP_REASON_TIME_BUDGET);
+}
+
+TEST(SamplingTest, ASlowConfigStillGetsThreeSamples) {
+  Script script({2e9});
+  const SamplingResult result = script.Run(Options());
+  EXPECT_EQ(script.taken_, 3u);
+  EXPECT_TRUE(result.established);
+  EXPECT_FALSE(result.measurement.converged());
+  EXPECT_EQ(result.measurement.stop_reason(), v1::STOP_REASON_TIME_BUDGET);
+  EXPECT_EQ(result.measurement.median_ns(), 2e9);
+}
+
+TEST(SamplingTest, AnUnknowableTimeIsNotEstablished) {
+  std::vector<double> times;
+  for (int i = 0; i < 200; ++i) times.push_back(i % 2 == 0 ? 1000 : 50000);
+  const SamplingResult result = Script(times).Run(Options());
+  EXPECT_FALSE(result.established);
+  EXPECT_FALSE(result.failed);
+  EXPECT_GT(result.measurement.samples(), 0);
+}
+
+TEST(SamplingTest, AFailedSampleEndsIt) {
+  Script script({5000, 5000, Script::kFails});
+  const SamplingResult result = script.Run(Options());
+  EXPECT_TRUE(result.failed);
+  EXPECT_FALSE(result.established);
+  EXPECT_EQ(result.measurement.samples(), 2);
+}
+
+TEST(SamplingTest, LaunchesPerSampleDivideTheTime) {
+  SamplingOptions options = Options();
+  options.launches_per_sample = 8;
+  Script script({8000});
+  const SamplingResult result = script.Run(options);
+  EXPECT_EQ(script.launches_, 8);
+  EXPECT_EQ(result.measurement.median_ns(), 1000);
+  EXPECT_EQ(result.measurement.launches_per_sample(), 8);
+}
+
+TEST(SamplingTest, TimesThatCannotBeAreNotBelieved) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double lie : {nan, HUGE_VAL, 0.0, -1.0}) {
+    EXPECT_TRUE(Script({lie}).Run(Options()).implausible) << lie;
+  }
+  FakeClock clock;
+  // A second of kernel time while a microsecond passed.
+  const SamplingResult result = RunSampling(Options(), clock, [&clock](int) -> std::optional<double> {
+    clock.Advance(std::chrono::microseconds(1));
+    return 1e9;
+  });
+  EXPECT_TRUE(result.implausible);
+  EXPECT_FALSE(result.established);
+}
+
+TEST(LaunchesPerSampleTest, LongEnoughForTheClock) {
+  EXPECT_EQ(LaunchesPerSample(1e6, 100, false), 1);
+  EXPECT_EQ(LaunchesPerSample(20'000, 100, false), 1);
+  EXPECT_EQ(LaunchesPerSample(500, 100, false), 40);
+  EXPECT_EQ(LaunchesPerSample(500, 100, true), 1);
+  EXPECT_EQ(LaunchesPerSample(1, 100, false), 1000);
+  EXPECT_EQ(LaunchesPerSample(0, 100, false), 1000);
+}
+
+}  // namespace
+}  // namespace tunefarm
