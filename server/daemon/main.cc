@@ -1,0 +1,92 @@
+// tunefarmd: parses the configuration, starts the daemon, and waits for the signal to end.
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/notify.h"
+
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+// Blocked in main before any thread starts, so that every thread inherits it and sigtimedwait below is the only taker.
+sigset_t BlockEndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "tunefarmd: %s\n", std::string(tunefarm::MessageOf(status)).c_str());
+  return code;
+}
+
+// Until a signal asks for the end, or nobody needs the daemon any more.
+void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals) {
+  const timespec second = {1, 0};
+  while (true) {
+    const int signal = sigtimedwait(&signals, nullptr, &second);
+    if (signal == SIGTERM || signal == SIGINT) {
+      tunefarm::LogInfo("daemon", "ending on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+      return;
+    }
+    if (signal < 0 && daemon->IsIdleTooLong()) {
+      tunefarm::LogInfo("daemon", "ending: idle for longer than idle_exit_seconds");
+      return;
+    }
+  }
+}
+
+// Waits for the trials in hand; another signal to end cuts that short.
+void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals) {
+  if (daemon->stop_immediately()) return;
+  daemon->Drain([] { kill(getpid(), SIGUSR1); });
+  while (true) {
+    const int signal = sigwaitinfo(&signals, nullptr);
+    if (signal == SIGUSR1) return;
+    if (signal == SIGTERM || signal == SIGINT) {
+      tunefarm::LogWarn("daemon", "a second signal: the trials in hand are given up");
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sigset_t signals = BlockEndSignals();
+  const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();
+  const auto config = tunefarm::ParseDaemonConfig({argv + 1, argv + argc}, environment);
+  if (config.status().code() == absl::StatusCode::kCancelled) {
+    std::fputs(std::string(tunefarm::MessageOf(config.status())).c_str(), stdout);
+    return 0;
+  }
+  if (!config.ok()) return Fail(config.status(), kExitUsage);
+  tunefarm::LogOptions log;
+  log.subsystem_levels = config->log_level;
+  log.json_lines = config->log_json;
+  if (const absl::Status status = tunefarm::InitLogging(log); !status.ok()) return Fail(status, kExitUsage);
+
+  auto daemon = tunefarm::Daemon::Start(*config, environment);
+  if (!daemon.ok()) return Fail(daemon.status(), kExitFailed);
+  tunefarm::LogInfo("daemon", "ready data={} pid={}", config->data_directory, getpid());
+  tunefarm::NotifyServiceManager("READY=1", environment);
+  WaitForEnd(daemon->get(), signals);
+  tunefarm::NotifyServiceManager("STOPPING=1", environment);
+  DrainOrGiveUp(daemon->get(), signals);
+  daemon->reset();
+  tunefarm::LogInfo("daemon", "ended");
+  return 0;
+}
