@@ -183,11 +183,14 @@ class KernelPlan {
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);
 
-// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax. Sources keep only their paths.
+// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax (the first error), with "did you mean" for
+// misspelt fields and enum values. Checks nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
 // Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...".
-// `read_source` gives a source's bytes by its relative path.
+// `read_source` gives a source's bytes by its relative path; it is asked only for paths that a definition may name, and
+// not for a source whose content is in the text. Returns the canonical definition (KernelPlan::kernel). Text over 1 MiB
+// is refused.
 absl::StatusOr<tunefarm::v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source);
