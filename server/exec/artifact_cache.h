@@ -1,0 +1,44 @@
+#pragma once
+
+// Compiled binaries and compile errors in memory, by what went into them. Least recently used go first.
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "server/base/hash.h"
+#include "server/exec/evaluator.h"
+
+namespace tunefarm {
+
+// Not thread-safe: belongs to the supervisor's thread.
+class ArtifactCache {
+ public:
+  explicit ArtifactCache(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  std::optional<CompileResult> Find(const Digest& key);
+  // Keeps results that are the same every time: OK and COMPILE_ERROR. Others, and those larger than the whole cache, are
+  // ignored.
+  void Insert(const Digest& key, const CompileResult& result);
+  // The compiler has changed.
+  void Clear();
+
+  uint64_t bytes() const { return bytes_; }
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    Digest key;
+    CompileResult result;
+    uint64_t bytes;
+  };
+
+  const uint64_t bytes_max_;
+  uint64_t bytes_ = 0;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<Digest, std::list<Entry>::iterator> index_;
+};
+
+}  // namespace tunefarm

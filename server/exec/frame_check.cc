@@ -1,0 +1,141 @@
+#include "server/exec/frame_check.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "server/exec/frame_limits.h"
+
+namespace tunefarm {
+namespace {
+
+using namespace tunefarm::v1;          // NOLINT(google-build-using-namespace)
+using namespace tunefarm::worker::v1;  // NOLINT(google-build-using-namespace)
+
+constexpr size_t kHelloTextBytesMax = 1024;
+constexpr int kLoweredNamesMax = 1024;
+constexpr int kSamplesMax = 4096;
+constexpr int kMismatchesMax = 8;
+constexpr int kDevicesMax = 64;
+constexpr int kNotesMax = 256;
+
+bool IsSaneTime(double value) { return std::isfinite(value) && value >= 0; }
+
+// What an honest worker of the role may answer. Some of them it can only know of itself: a run worker sees its child's
+// timeout, a compile worker its compiler's crash.
+bool MayAnswer(WorkerRole role, Outcome outcome) {
+  switch (outcome) {
+    case OUTCOME_OK:
+    case OUTCOME_PRUNED:
+    case OUTCOME_OUT_OF_MEMORY:
+    case OUTCOME_SANDBOX_VIOLATION:
+    case OUTCOME_LOST:
+    // A worker of either role may compile.
+    case OUTCOME_COMPILE_ERROR:
+    case OUTCOME_COMPILE_TIMEOUT:
+    case OUTCOME_COMPILE_CRASH:
+      return true;
+    case OUTCOME_INFEASIBLE_LAUNCH:
+    case OUTCOME_LOAD_ERROR:
+    case OUTCOME_RUN_TIMEOUT:
+    case OUTCOME_RUN_CRASH:
+    case OUTCOME_OUT_OF_BOUNDS:
+    case OUTCOME_WRONG_RESULT:
+    case OUTCOME_NOISY:
+      return role == WorkerRole::kRun;
+    default:
+      return false;
+  }
+}
+
+std::string CheckMeasurement(const Measurement& m) {
+  for (const double value : {m.median_ns(), m.ci_low_ns(), m.ci_high_ns(), m.min_ns(), m.max_ns(), m.mean_ns(), m.stdev_ns()}) {
+    if (!IsSaneTime(value)) return fmt::format("it reported a time of {} ns", value);
+  }
+  if (m.samples() < 0 || m.launches_per_sample() < 0 || m.clock_mhz() < 0) return "it reported a negative count";
+  if (m.sample_ns_size() > kSamplesMax) return fmt::format("it sent {} samples, the limit is {}", m.sample_ns_size(), kSamplesMax);
+  for (const float sample : m.sample_ns()) {
+    if (!IsSaneTime(static_cast<double>(sample))) return fmt::format("it sent a sample of {} ns", sample);
+  }
+  if (!StopReason_IsValid(m.stop_reason()) || !TimingMethod_IsValid(m.method())) return "it sent an unknown enumerator";
+  return "";
+}
+
+std::string CheckResources(const ResourceUse& use) {
+  for (const int64_t value : {int64_t{use.registers()}, int64_t{use.spill_bytes()}, int64_t{use.static_shared_bytes()},
+                              int64_t{use.dynamic_shared_bytes()}, int64_t{use.local_bytes()},
+                              int64_t{use.blocks_per_sm()}, use.binary_bytes()}) {
+    if (value < 0) return fmt::format("it reported a resource use of {}", value);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view backend) {
+  if (hello.version() != kFrameProtocolVersion) {
+    return fmt::format("it speaks version {} of the protocol, this daemon version {}: reinstall so that both match",
+                       hello.version(), kFrameProtocolVersion);
+  }
+  if (hello.role() != NameOf(role) || hello.backend() != backend) {
+    return fmt::format("it says that it is another one than the {} worker of {}", NameOf(role), backend);
+  }
+  if (hello.toolchain().size() > kHelloTextBytesMax || hello.sandbox_level().size() > kHelloTextBytesMax) {
+    return "it sent an oversized greeting";
+  }
+  return "";
+}
+
+std::string CheckPrepared(const Prepared& prepared, WorkerRole role) {
+  if (prepared.message().size() > kFrameMessageBytesMax) return "it sent an oversized message";
+  if (prepared.footprint_bytes() < 0) return fmt::format("it reported a footprint of {} bytes", prepared.footprint_bytes());
+  if (!prepared.ok() && (prepared.outcome() == OUTCOME_OK || !MayAnswer(role, prepared.outcome()))) {
+    return fmt::format("it answered a preparation with outcome {}", static_cast<int>(prepared.outcome()));
+  }
+  return "";
+}
+
+std::string CheckPhase(const PhaseBegan& phase) {
+  if (phase.phase() == PHASE_UNSPECIFIED || !Phase_IsValid(phase.phase())) {
+    return fmt::format("it announced the unknown phase {}", static_cast<int>(phase.phase()));
+  }
+  return "";
+}
+
+std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool needs_measurement) {
+  if (!MayAnswer(role, result.outcome())) {
+    return fmt::format("it answered with outcome {}, which a {} worker has not", static_cast<int>(result.outcome()), NameOf(role));
+  }
+  if (!Phase_IsValid(result.phase())) return fmt::format("it named the unknown phase {}", static_cast<int>(result.phase()));
+  if (result.message().size() > kFrameMessageBytesMax || result.log().size() > kFrameLogBytesMax + 256) {
+    return "it sent an oversized message or log";
+  }
+  const size_t expected_fds = result.has_artifact() ? 1 : 0;
+  if (fds != expected_fds) return fmt::format("it attached {} descriptors instead of {}", fds, expected_fds);
+  const bool may_have_artifact = role == WorkerRole::kCompile && result.outcome() == OUTCOME_OK;
+  if (result.has_artifact() != may_have_artifact) return "it sent a binary that it must not, or left one out";
+  if (result.lowered_names_size() > kLoweredNamesMax) return fmt::format("it sent {} names", result.lowered_names_size());
+  for (const double ms : {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms()}) {
+    if (!IsSaneTime(ms)) return fmt::format("it reported {} ms", ms);
+  }
+  const Verification& verification = result.verification();
+  if (verification.first_mismatches_size() > kMismatchesMax) return "it sent too many mismatches";
+  if (std::string wrong = CheckResources(result.resources()); !wrong.empty()) return wrong;
+  if (std::string wrong = CheckMeasurement(result.measurement()); !wrong.empty()) return wrong;
+  if (needs_measurement && result.outcome() == OUTCOME_OK &&
+      !(result.measurement().median_ns() > 0 && result.measurement().samples() > 0)) {
+    return "it claims success without a time";
+  }
+  return "";
+}
+
+std::string CheckProbeReport(const ProbeReport& report) {
+  if (report.devices_size() > kDevicesMax) return fmt::format("it reported {} devices, the limit is {}", report.devices_size(), kDevicesMax);
+  if (report.notes_size() > kNotesMax) return fmt::format("it sent {} notes, the limit is {}", report.notes_size(), kNotesMax);
+  for (const Device& device : report.devices()) {
+    if (device.uuid().empty() || device.uuid().size() > 128) return "it reported a device without a usable UUID";
+  }
+  return "";
+}
+
+}  // namespace tunefarm

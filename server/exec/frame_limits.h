@@ -1,0 +1,35 @@
+#pragma once
+
+// What both ends of a worker's channel agree on: sizes, the protocol's version, and the exit codes of a worker.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tunefarm {
+
+inline constexpr uint32_t kFrameProtocolVersion = 1;
+
+// Of one packet, in bytes. Anything larger travels as a sealed memfd.
+inline constexpr size_t kFrameBytesMax = 64 << 10;
+// Descriptors that one packet may carry.
+inline constexpr size_t kFrameFdsMax = 4;
+inline constexpr uint64_t kArtifactBytesMax = 64ull << 20;
+inline constexpr uint64_t kKernelBytesMax = 16ull << 20;
+// Of a sentence, and of the log inside a Result.
+inline constexpr size_t kFrameMessageBytesMax = 4 << 10;
+inline constexpr size_t kFrameLogBytesMax = 32 << 10;
+
+// The descriptor on which a worker finds its channel.
+inline constexpr int kWorkerChannelFd = 3;
+
+// Exit codes of tunefarm-worker; everything else says nothing. 0: it was asked to end, or its channel closed.
+enum WorkerExitCode : int {
+  kWorkerExitOk = 0,
+  kWorkerExitUsage = 64,          // bad arguments
+  kWorkerExitSandbox = 70,        // no sandbox, no fork, or the parent was gone: nothing was run
+  kWorkerExitBackend = 71,        // the backend's libraries or tools are missing
+  kWorkerExitProtocol = 76,       // the daemon sent what it must not
+  kWorkerExitOutOfMemory = 86,    // an allocation failed
+};
+
+}  // namespace tunefarm

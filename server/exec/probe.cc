@@ -1,0 +1,90 @@
+#include "server/exec/probe.h"
+
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/exec/captured_output.h"
+
+namespace tunefarm {
+namespace {
+
+struct BackendProbe {
+  absl::Status failure;
+  tunefarm::worker::v1::ProbeReport report;
+};
+
+BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::string& backend, uint32_t uid) {
+  BackendProbe probe;
+  WorkerCommandOptions command;
+  command.worker_binary = options.worker_binary;
+  command.scratch_root = options.scratch_directory;
+  command.cuda_path = options.cuda_path;
+  command.host_compiler = options.host_compiler;
+  command.sandbox = options.sandbox;
+  command.extra_arguments = options.extra_worker_arguments;
+  WorkerProcessOptions worker;
+  worker.role = WorkerRole::kProbe;
+  worker.backend = backend;
+  worker.name = fmt::format("probe-{}", backend);
+  worker.deadlines = options.deadlines;
+  worker.reap_ms = options.reap_ms;
+  absl::StatusOr<SubprocessOptions> made = MakeWorkerCommand(command, worker.role, backend, worker.name, "", uid);
+  if (!made.ok()) {
+    probe.failure = made.status();
+    return probe;
+  }
+  worker.command = *std::move(made);
+
+  // The worker's parent-death signal is bound to this thread, which outlives it.
+  EventLoop loop("probe", options.clock);
+  std::unique_ptr<WorkerProcess> process;  // Loop thread only.
+  Notification ended;
+  bool answered = false;
+  WorkerProcess::Callbacks callbacks;
+  callbacks.on_probe_report = [&](const tunefarm::worker::v1::ProbeReport& report) {
+    probe.report = report;
+    answered = true;
+    process->Kill(WorkerEndCause::kShutdown);
+  };
+  callbacks.on_stuck = [&] {
+    if (!answered) probe.failure = DeadlineExceeded("the probe of {} does not even end after SIGKILL", backend);
+    process.reset();
+    ended.Notify();
+  };
+  callbacks.on_gone = [&](const WorkerEnd& end) {
+    if (!answered) {
+      const std::string detail = end.detail;
+      probe.failure = FailedPrecondition("the probe of {} gave no answer: {}", backend,
+                                         detail.empty() ? end.status.ToString() : detail);
+    }
+    process.reset();
+    ended.Notify();
+  };
+  loop.Post([&] { process = std::make_unique<WorkerProcess>(&loop, std::move(worker), callbacks); });
+  ended.WaitForNotification();
+  return probe;
+}
+
+}  // namespace
+
+absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options) {
+  ProbeResult result;
+  absl::Status failure;
+  int answers = 0;
+  uint32_t uid = options.first_uid + 1020;  // Behind those of the pools.
+  for (const char* backend : {"cuda", "host"}) {
+    BackendProbe probe = ProbeBackendOf(options, backend, uid++);
+    if (!probe.failure.ok()) {
+      failure = probe.failure;
+      result.notes.push_back(fmt::format("{}: {}", backend, MessageOf(probe.failure)));
+      continue;
+    }
+    ++answers;
+    for (auto& device : *probe.report.mutable_devices()) result.devices.push_back(std::move(device));
+    for (const std::string& note : probe.report.notes()) result.notes.push_back(PrintableText(note));
+  }
+  if (answers == 0) return failure;
+  return result;
+}
+
+}  // namespace tunefarm

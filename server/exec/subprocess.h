@@ -1,0 +1,70 @@
+#pragma once
+
+// A child process, entirely passive: its owner watches the descriptors, tells it when they are ready, and reaps it. Start it
+// only on the supervisor's thread: a child's parent-death signal fires when the thread that spawned it ends.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/pidfd.h"
+#include "server/base/unique_fd.h"
+#include "server/exec/captured_output.h"
+
+namespace tunefarm {
+
+struct SubprocessOptions {
+  std::string executable;                // a path; PATH is not searched
+  std::vector<std::string> arguments;    // without argv[0]
+  std::vector<std::string> environment;  // "NAME=value", complete: nothing is inherited
+  size_t output_bytes_max = 64 << 10;    // of stdout and stderr together
+};
+
+// Not thread-safe.
+class Subprocess {
+ public:
+  // Spawns with stdin from /dev/null, stdout and stderr into one captured pipe, `channel` as descriptor 3 and nothing
+  // else open, every signal at its default and unblocked, as the leader of a new process group. The status of execve's
+  // failure (NotFound, PermissionDenied, ...) names the executable. `channel` may be empty.
+  static absl::StatusOr<std::unique_ptr<Subprocess>> Start(const SubprocessOptions& options, UniqueFd channel);
+
+  // A child that still runs is killed; it is reaped if it ends at once, else left to init.
+  ~Subprocess();
+  Subprocess(const Subprocess&) = delete;
+  Subprocess& operator=(const Subprocess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Readable once the process has ended.
+  int pidfd() const { return pidfd_.fd(); }
+
+  // The read end of the pipe, non-blocking; -1 once it has been read to its end.
+  int output_fd() const { return output_fd_.get(); }
+  // Reads what is there, at most 256 KiB. False at the end of the pipe, or after an error: then output_fd is closed.
+  bool ReadOutput();
+  CapturedOutput& output() { return output_; }
+
+  // SIGKILL to the process and its group. Nothing after it was reaped.
+  void Kill();
+
+  // Collects the exit status without blocking. Unavailable while it runs; the same status again once reaped.
+  absl::StatusOr<ExitStatus> Reap();
+  bool reaped() const { return reaped_; }
+
+ private:
+  Subprocess(pid_t pid, Pidfd pidfd, UniqueFd output, size_t output_bytes_max)
+      : pid_(pid), pidfd_(std::move(pidfd)), output_fd_(std::move(output)), output_(output_bytes_max) {}
+
+  const pid_t pid_;
+  Pidfd pidfd_;
+  UniqueFd output_fd_;
+  CapturedOutput output_;
+  bool reaped_ = false;
+  ExitStatus status_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,76 @@
+#include "server/exec/worker_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "server/base/file.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+// Where tools and libraries are, and what sanitizers and loaders listen to. Nothing else of the daemon's environment
+// (credentials!) reaches a process that runs foreign code.
+constexpr std::array<const char*, 9> kInherited = {"PATH",         "LD_LIBRARY_PATH", "CUDA_HOME",
+                                                   "CUDA_PATH",    "ASAN_OPTIONS",    "UBSAN_OPTIONS",
+                                                   "TSAN_OPTIONS", "LSAN_OPTIONS",    "CUDA_DEVICE_ORDER"};
+
+std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& scratch) {
+  std::vector<std::string> environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=" + scratch, "HOME=" + scratch,
+                                          "CUDA_CACHE_DISABLE=1"};
+  for (const char* name : kInherited) {
+    if (const char* value = std::getenv(name); value != nullptr) environment.push_back(fmt::format("{}={}", name, value));
+  }
+  if (role == WorkerRole::kCompile) {
+    environment.push_back("CUDA_VISIBLE_DEVICES=");
+  } else if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
+    environment.push_back(fmt::format("CUDA_VISIBLE_DEVICES={}", visible));
+  }
+  return environment;
+}
+
+absl::StatusOr<std::string> FreshScratch(const std::string& root, const std::string& name) {
+  RETURN_IF_ERROR(MakeDirectories(root, 0711));
+  absl::Status removed;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    std::string path = attempt == 0 ? fmt::format("{}/{}", root, name) : fmt::format("{}/{}.{}", root, name, attempt);
+    removed = RemoveTree(path);
+    if (removed.ok()) {
+      RETURN_IF_ERROR(MakeDirectories(path, 0700));
+      return path;
+    }
+    LogWarn("exec", "a worker's scratch directory cannot be emptied and is left aside: {}", removed);
+  }
+  return removed;
+}
+
+}  // namespace
+
+absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& options, WorkerRole role,
+                                                    const std::string& backend, const std::string& name,
+                                                    const std::string& device_uuid, uint32_t uid) {
+  ASSIGN_OR_RETURN(const std::string scratch, FreshScratch(options.scratch_root, name));
+  SubprocessOptions command;
+  command.executable = options.worker_binary;
+  command.environment = WorkerEnvironment(role, scratch);
+  command.arguments = {fmt::format("--role={}", NameOf(role)), fmt::format("--backend={}", backend), "--channel-fd=3",
+                       fmt::format("--parent-pid={}", getpid()), fmt::format("--scratch={}", scratch),
+                       fmt::format("--sandbox={}", options.sandbox ? "on" : "off")};
+  if (!device_uuid.empty()) command.arguments.push_back(fmt::format("--device={}", device_uuid));
+  if (!options.cuda_path.empty()) command.arguments.push_back(fmt::format("--cuda-path={}", options.cuda_path));
+  if (!options.host_compiler.empty()) command.arguments.push_back(fmt::format("--host-compiler={}", options.host_compiler));
+  if (options.sandbox && geteuid() == 0) {
+    if (chown(scratch.c_str(), uid, uid) != 0) return ErrnoStatus(errno, "cannot give {} to uid {}", scratch, uid);
+    command.arguments.push_back(fmt::format("--uid={}", uid));
+  }
+  command.arguments.insert(command.arguments.end(), options.extra_arguments.begin(), options.extra_arguments.end());
+  return command;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,31 @@
+#pragma once
+
+// The command line of tunefarm-worker as the daemon builds it, and the scratch directory it gets.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/exec/outcome_table.h"
+#include "server/exec/subprocess.h"
+
+namespace tunefarm {
+
+struct WorkerCommandOptions {
+  std::string worker_binary;
+  std::string scratch_root;  // a private directory of the daemon
+  std::string cuda_path;
+  std::string host_compiler;
+  bool sandbox = true;
+  std::vector<std::string> extra_arguments;
+};
+
+// Makes the scratch directory "<scratch_root>/<name>" fresh and empty, and returns the command. When the daemon is root, the
+// worker drops to `uid` and the directory is its own. What a hostile worker left behind and cannot be removed is left
+// aside and a new directory taken.
+absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& options, WorkerRole role,
+                                                    const std::string& backend, const std::string& name,
+                                                    const std::string& device_uuid, uint32_t uid);
+
+}  // namespace tunefarm

@@ -1,0 +1,233 @@
+#include "server/exec/worker_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/check.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/exec/frame_limits.h"
+
+namespace tunefarm {
+
+WorkerPool::WorkerPool(EventLoop* loop, Options options) : loop_(loop), options_(std::move(options)) {
+  TUNEFARM_CHECK(options_.workers > 0 && options_.spares >= 0 && options_.make_worker != nullptr);
+  slots_.resize(static_cast<size_t>(options_.workers + options_.spares));
+}
+
+WorkerPool::~WorkerPool() {
+  *alive_ = false;
+  loop_->Cancel(backoff_timer_);
+}
+
+int WorkerPool::busy() const {
+  // A worker whose task is answered but whose process still dies holds the device until it is gone.
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.task != 0; }));
+}
+
+void WorkerPool::Lose(WorkerTask task, const std::string& message) {
+  loop_->Post([done = std::move(task.done), message] {
+    WorkerTaskEnd end;
+    end.verdict = {tunefarm::v1::OUTCOME_LOST, message};
+    done(std::move(end));
+  });
+}
+
+void WorkerPool::FailWaiting(const std::string& message) {
+  std::deque<Waiting> failed;
+  failed.swap(queue_);
+  for (Waiting& waiting : failed) Lose(std::move(waiting.task), message);
+}
+
+WorkerPool::TaskId WorkerPool::Submit(WorkerTask task) {
+  const TaskId id = ++last_task_;
+  used_ = true;
+  if (shut_down_) {
+    Lose(std::move(task), "the daemon is ending");
+  } else if (!quarantine_.empty()) {
+    Lose(std::move(task), quarantine_);
+  } else if (queue_.size() >= options_.queue_max) {
+    Lose(std::move(task), fmt::format("{} evaluations are waiting for {}, which is the limit", queue_.size(), options_.name));
+  } else {
+    queue_.push_back({id, std::move(task)});
+    Pump();
+  }
+  return id;
+}
+
+void WorkerPool::Cancel(TaskId task) {
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    if (it->id != task) continue;
+    WorkerTask cancelled = std::move(it->task);
+    queue_.erase(it);
+    Lose(std::move(cancelled), "the evaluation was cancelled");
+    if (options_.on_task_ended) options_.on_task_ended();
+    return;
+  }
+  for (Slot& slot : slots_) {
+    if (slot.task == task && slot.worker != nullptr && slot.worker->busy()) slot.worker->Kill(WorkerEndCause::kCancelled);
+  }
+}
+
+WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
+  Slot* picked = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
+    if (slot.worker->prepared_key() == task.preparation.key) return &slot;
+    // A spare without a problem of its own is better than throwing away another's preparation.
+    if (picked == nullptr || (!picked->worker->prepared_key().empty() && slot.worker->prepared_key().empty())) picked = &slot;
+  }
+  return picked;
+}
+
+void WorkerPool::Pump() {
+  while (!queue_.empty() && quarantine_.empty() && !shut_down_ && busy() < options_.workers) {
+    if (options_.may_begin && !options_.may_begin()) break;
+    Slot* slot = PickIdle(queue_.front().task);
+    if (slot == nullptr) break;
+    Waiting next = std::move(queue_.front());
+    queue_.pop_front();
+    Begin(slot, std::move(next));
+  }
+  StartWorkers();
+}
+
+void WorkerPool::Begin(Slot* slot, Waiting waiting) {
+  slot->task = waiting.id;
+  const auto index = static_cast<size_t>(slot - slots_.data());
+  // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A worker
+  // that ends frees it in OnGone.
+  waiting.task.done = [this, alive = alive_, index, id = waiting.id, done = std::move(waiting.task.done)](WorkerTaskEnd end) {
+    if (*alive) {
+      Slot& ended = slots_[index];
+      if (ended.task == id && ended.worker != nullptr && ended.worker->idle()) ended.task = 0;
+    }
+    done(std::move(end));
+    if (*alive && options_.on_task_ended) options_.on_task_ended();
+  };
+  slot->worker->Assign(std::move(waiting.task));
+}
+
+void WorkerPool::StartWorkers() {
+  if (shut_down_ || backing_off_ || !used_ || !quarantine_.empty()) return;
+  int idle_or_starting = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.worker != nullptr && slot.task == 0 && (slot.worker->idle() || slot.worker->starting())) ++idle_or_starting;
+  }
+  const int wanted =
+      std::min(static_cast<int>(queue_.size()), std::max(0, options_.workers - busy())) + options_.spares;
+  for (size_t i = 0; i < slots_.size() && idle_or_starting < wanted; ++i) {
+    if (slots_[i].worker != nullptr) continue;
+    StartWorker(static_cast<int>(i));
+    if (backing_off_) return;
+    ++idle_or_starting;
+  }
+}
+
+void WorkerPool::StartWorker(int index) {
+  absl::StatusOr<WorkerProcessOptions> options = options_.make_worker(index);
+  if (!options.ok()) {
+    OnStartFailure(std::string(MessageOf(options.status())), false);
+    return;
+  }
+  WorkerProcess::Callbacks callbacks;
+  callbacks.on_ready = [this, index] {
+    start_failures_ = 0;
+    if (options_.on_hello) options_.on_hello(slots_[static_cast<size_t>(index)].worker->hello());
+    Pump();
+  };
+  callbacks.on_idle = [this, index] {
+    MaybeRecycle(&slots_[static_cast<size_t>(index)]);
+    Pump();
+  };
+  callbacks.on_stuck = [this, index] { OnStuck(index); };
+  callbacks.on_gone = [this, index](const WorkerEnd& end) { OnGone(index, end); };
+  slots_[static_cast<size_t>(index)].worker =
+      std::make_unique<WorkerProcess>(loop_, *std::move(options), std::move(callbacks));
+}
+
+void WorkerPool::MaybeRecycle(Slot* slot) {
+  if (options_.recycle_after_tasks <= 0 || !slot->worker->idle() || slot->task != 0) return;
+  if (slot->worker->tasks_done() < options_.recycle_after_tasks) return;
+  LogDebug("exec", "{} is replaced after {} tasks", slot->worker->name(), slot->worker->tasks_done());
+  slot->worker->Kill(WorkerEndCause::kShutdown);
+}
+
+void WorkerPool::OnGone(int index, const WorkerEnd& ended) {
+  const WorkerEnd end = ended;  // Dies with the worker.
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  const bool did_nothing = slot.worker->tasks_done() == 0;
+  const bool had_task = slot.task != 0;
+  const std::string name = slot.worker->name();
+  const bool was_stuck = std::exchange(slot.stuck, false);
+  slot.task = 0;
+  slot.worker.reset();
+  if (was_stuck && !quarantine_.empty()) {
+    quarantine_.clear();
+    LogInfo("exec", "{}: the stuck worker is gone, back in service", options_.name);
+    if (options_.on_quarantine) options_.on_quarantine("");
+  }
+  if (end.cause == WorkerEndCause::kStartFailed) {
+    OnStartFailure(end.detail, end.status.exited && end.status.exit_code == kWorkerExitBackend);
+  } else if (did_nothing && !had_task && end.cause == WorkerEndCause::kExited) {
+    OnStartFailure(fmt::format("worker {} ended with {} before it was given any work", name, end.status.ToString()), false);
+  } else if (!had_task && end.cause == WorkerEndCause::kExited) {
+    LogWarn("exec", "{} ended with {} while it had nothing to do; it is replaced", name, end.status.ToString());
+  }
+  if (options_.on_task_ended) options_.on_task_ended();
+  CheckShutdown();
+  Pump();
+}
+
+void WorkerPool::OnStartFailure(const std::string& message, bool permanent) {
+  if (shut_down_) return;
+  start_failures_ = permanent ? std::max(start_failures_ + 1, options_.start_failures_max) : start_failures_ + 1;
+  const int doublings = std::min(start_failures_ - 1, 16);
+  const int64_t delay_ms = std::min<int64_t>(int64_t{options_.backoff_ms} << doublings, options_.backoff_max_ms);
+  LogWarn("exec", "{}: {}; next attempt in {} ms", options_.name, message, delay_ms);
+  if (start_failures_ >= options_.start_failures_max) {
+    FailWaiting(fmt::format("no {} worker can be started: {}", options_.name, message));
+  }
+  backing_off_ = true;
+  loop_->Cancel(backoff_timer_);
+  backoff_timer_ = loop_->PostAfter(std::chrono::milliseconds(delay_ms), [this, alive = alive_] {
+    if (!*alive) return;
+    backing_off_ = false;
+    // Only if somebody waits: spares alone are no reason to try for ever.
+    if (!queue_.empty()) Pump();
+  });
+}
+
+void WorkerPool::OnStuck(int index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.stuck = true;
+  const auto usable = std::count_if(slots_.begin(), slots_.end(), [](const Slot& other) { return !other.stuck; });
+  if (!shut_down_ && quarantine_.empty() && (options_.one_stuck_stops_all || usable == 0)) {
+    quarantine_ = fmt::format("{} is out of service: its worker (pid {}) does not end after SIGKILL; a reboot may be needed",
+                              options_.name, slot.worker->pid());
+    LogError("exec", "{}", quarantine_);
+    FailWaiting(quarantine_);
+    if (options_.on_quarantine) options_.on_quarantine(quarantine_);
+  }
+  CheckShutdown();
+}
+
+void WorkerPool::Shutdown(std::function<void()> done) {
+  shut_down_ = true;
+  shutdown_done_ = std::move(done);
+  FailWaiting("the daemon is ending");
+  for (Slot& slot : slots_) {
+    if (slot.worker != nullptr) slot.worker->Kill(WorkerEndCause::kShutdown);
+  }
+  CheckShutdown();
+}
+
+void WorkerPool::CheckShutdown() {
+  if (!shut_down_ || shutdown_done_ == nullptr) return;
+  for (const Slot& slot : slots_) {
+    if (slot.worker != nullptr && !slot.stuck) return;
+  }
+  loop_->Post(std::exchange(shutdown_done_, nullptr));
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,14 @@
+// tunefarm-worker: compiles, runs or probes in a process that may crash. Started by tunefarmd, never by hand.
+
+#include "server/worker/session.h"
+
+int main(int argc, char** argv) {
+  return tunefarm::WorkerMain(argc, argv, [](const tunefarm::WorkerArguments& arguments) {
+    if (arguments.backend == "host") {
+      return tunefarm::WorkerBackends{tunefarm::MakeHostCompileBackend, tunefarm::MakeHostRunBackend,
+                                      tunefarm::MakeHostProbeBackend};
+    }
+    return tunefarm::WorkerBackends{tunefarm::MakeCudaCompileBackend, tunefarm::MakeCudaRunBackend,
+                                    tunefarm::MakeCudaProbeBackend};
+  });
+}

@@ -1,0 +1,302 @@
+#include "server/worker/session.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "server/base/memfd.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/exec/captured_output.h"
+#include "server/exec/channel.h"
+#include "server/exec/frame_limits.h"
+#include "server/worker/sandbox.h"
+
+namespace tunefarm {
+namespace {
+
+using tunefarm::worker::v1::Evaluate;
+using tunefarm::worker::v1::Frame;
+using tunefarm::worker::v1::Prepare;
+using tunefarm::worker::v1::Prepared;
+using tunefarm::worker::v1::Result;
+
+// A compile worker that has grown beyond this asks to be replaced.
+constexpr int64_t kResidentKiBMax = 2 << 20;
+
+// At most bytes_max bytes of printable text, the middle cut out.
+std::string Fit(std::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return PrintableText(text);
+  CapturedOutput cut(bytes_max - 128);
+  cut.Append(text);
+  return PrintableText(cut.Text());
+}
+
+class Session : public PhaseReporter {
+ public:
+  Session(const WorkerArguments& arguments, Channel channel) : arguments_(arguments), channel_(std::move(channel)) {}
+
+  int Serve(const std::string& sandbox_level, const WorkerOptions& options, const WorkerBackends& backends);
+
+  void Begin(tunefarm::v1::Phase phase) override {
+    Frame frame;
+    frame.mutable_phase_began()->set_evaluation_id(evaluation_id_);
+    frame.mutable_phase_began()->set_phase(phase);
+    SendOrExit(frame);
+  }
+  void Log(std::string_view text) override {
+    Frame frame;
+    frame.mutable_log()->set_text(Fit(text, kFrameMessageBytesMax));
+    SendOrExit(frame);
+  }
+
+ private:
+  absl::Status OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds);
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare, const std::vector<UniqueFd>& fds);
+  absl::Status OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds);
+  Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled);
+  absl::Status SendResult(Result result, const std::string& artifact);
+  int Loop();
+  // The daemon is gone or does not want us any more: nothing is left to do.
+  void SendOrExit(const Frame& frame, const std::vector<int>& fds = {}) {
+    if (!channel_.Send(frame, fds).ok()) _exit(kWorkerExitOk);
+  }
+
+  const WorkerArguments& arguments_;
+  Channel channel_;
+  std::unique_ptr<CompileBackend> compile_;
+  std::unique_ptr<RunBackend> run_;
+  std::shared_ptr<const PreparedKernel> kernel_;
+  // The plan of the last kernel: problems change more often than kernels.
+  std::string kernel_bytes_;
+  std::shared_ptr<const KernelPlan> plan_;
+  uint64_t evaluation_id_ = 0;
+};
+
+int Session::Serve(const std::string& sandbox_level, const WorkerOptions& options, const WorkerBackends& backends) {
+  Frame hello;
+  hello.mutable_hello()->set_version(kFrameProtocolVersion);
+  hello.mutable_hello()->set_role(arguments_.role);
+  hello.mutable_hello()->set_backend(arguments_.backend);
+  hello.mutable_hello()->set_sandbox_level(Fit(sandbox_level, 1000));
+  hello.mutable_hello()->set_pid(getpid());
+  if (arguments_.role == "probe") {
+    SendOrExit(hello);
+    Frame report;
+    backends.probe(options)->Probe(report.mutable_probe_report());
+    for (std::string& note : *report.mutable_probe_report()->mutable_notes()) note = Fit(note, kFrameMessageBytesMax);
+    SendOrExit(report);
+    return Loop();
+  }
+  absl::Status made;
+  if (arguments_.role == "compile") {
+    absl::StatusOr<std::unique_ptr<CompileBackend>> backend = backends.compile(options);
+    made = backend.status();
+    if (backend.ok()) {
+      compile_ = *std::move(backend);
+      hello.mutable_hello()->set_toolchain(Fit(compile_->toolchain(), 1000));
+    }
+  } else {
+    absl::StatusOr<std::unique_ptr<RunBackend>> backend = backends.run(options);
+    made = backend.status();
+    if (backend.ok()) {
+      run_ = *std::move(backend);
+      hello.mutable_hello()->set_toolchain(Fit(run_->toolchain(), 1000));
+    }
+  }
+  if (!made.ok()) {
+    fmt::print(stderr, "{}\n", MessageOf(made));
+    return kWorkerExitBackend;
+  }
+  SendOrExit(hello);
+  return Loop();
+}
+
+int Session::Loop() {
+  while (true) {
+    ReceivedFrame received;
+    std::string error;
+    switch (channel_.Receive(&received, &error)) {
+      case ReceiveResult::kClosed: return kWorkerExitOk;
+      case ReceiveResult::kEmpty: continue;
+      case ReceiveResult::kGarbage:
+        fmt::print(stderr, "the daemon cannot be understood: {}\n", error);
+        return kWorkerExitProtocol;
+      case ReceiveResult::kFrame: break;
+    }
+    absl::Status done;
+    switch (received.frame.body_case()) {
+      case Frame::kShutdown: return kWorkerExitOk;
+      case Frame::kPrepare: done = OnPrepare(received.frame.prepare(), received.fds); break;
+      case Frame::kEvaluate: done = OnEvaluate(received.frame.evaluate(), received.fds); break;
+      default: done = InvalidArgument("a frame that no worker takes");
+    }
+    if (!done.ok()) {
+      fmt::print(stderr, "the daemon sent something wrong: {}\n", MessageOf(done));
+      return kWorkerExitProtocol;
+    }
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const Prepare& prepare,
+                                                                          const std::vector<UniqueFd>& fds) {
+  const size_t expected = prepare.has_reference_artifact() ? 2 : 1;
+  if (fds.size() != expected) return InvalidArgument("a Prepare with {} descriptors instead of {}", fds.size(), expected);
+  ASSIGN_OR_RETURN(std::string bytes, ReadSealedMemfd(fds[0].get(), kKernelBytesMax));
+  if (plan_ == nullptr || bytes != kernel_bytes_) {
+    plan_ = nullptr;
+    tunefarm::v1::Kernel kernel;
+    if (!kernel.ParseFromString(bytes)) return InvalidArgument("a kernel of {} bytes cannot be parsed", bytes.size());
+    ASSIGN_OR_RETURN(plan_, KernelPlan::Compile(kernel));
+    kernel_bytes_ = std::move(bytes);
+  }
+  auto prepared = std::make_shared<PreparedKernel>();
+  prepared->plan = plan_;
+  ASSIGN_OR_RETURN(prepared->problem, plan_->ResolveProblem(prepare.problem()));
+  ASSIGN_OR_RETURN(prepared->device_class, DeviceClass::FromProto(prepare.device_class()));
+  prepared->input_seed = prepare.input_seed();
+  if (prepare.has_reference_artifact()) {
+    ASSIGN_OR_RETURN(prepared->reference_artifact, ReadSealedMemfd(fds[1].get(), kArtifactBytesMax));
+  }
+  prepared->reference_lowered_names.insert(prepare.reference_lowered_names().begin(), prepare.reference_lowered_names().end());
+  prepared->compile_options.assign(prepare.compile_options().begin(), prepare.compile_options().end());
+  return prepared;
+}
+
+absl::Status Session::OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds) {
+  evaluation_id_ = 0;
+  kernel_ = nullptr;
+  Frame frame;
+  Prepared* prepared = frame.mutable_prepared();
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> kernel = ReadKernel(prepare, fds);
+  if (!kernel.ok()) {
+    // The daemon compiled the same definition before it sent it.
+    prepared->set_outcome(tunefarm::v1::OUTCOME_LOST);
+    prepared->set_message(fmt::format("the worker does not accept the kernel: {}", MessageOf(kernel.status())));
+  } else if (run_ != nullptr) {
+    *prepared = run_->Prepare(*kernel, this);
+  } else {
+    prepared->set_ok(true);
+  }
+  prepared->set_message(Fit(prepared->message(), kFrameMessageBytesMax));
+  if (prepared->ok()) kernel_ = *std::move(kernel);
+  SendOrExit(frame);
+  return absl::OkStatus();
+}
+
+absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds) {
+  if (kernel_ == nullptr) return InvalidArgument("an Evaluate without a Prepare before it");
+  const size_t expected = evaluate.has_artifact() ? 1 : 0;
+  if (fds.size() != expected) return InvalidArgument("an Evaluate with {} descriptors instead of {}", fds.size(), expected);
+  evaluation_id_ = evaluate.evaluation_id();
+  std::string artifact;
+  if (evaluate.has_artifact()) {
+    ASSIGN_OR_RETURN(artifact, ReadSealedMemfd(fds[0].get(), kArtifactBytesMax));
+  }
+  std::string compiled;
+  Result result;
+  // A baseline may have no config.
+  absl::StatusOr<Config> config = Config();
+  if (!evaluate.baseline() || !evaluate.config().values().empty()) config = kernel_->plan->ParseConfig(evaluate.config());
+  if (config.ok()) {
+    result = DoEvaluate(evaluate, *config, std::move(artifact), &compiled);
+  } else {
+    result.set_outcome(tunefarm::v1::OUTCOME_LOST);
+    result.set_message(fmt::format("the worker does not accept the config: {}", MessageOf(config.status())));
+  }
+  return SendResult(std::move(result), compiled);
+}
+
+Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled) {
+  if (compile_ != nullptr) {
+    Result result = compile_->Compile(*kernel_, config, this, compiled);
+    rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss > kResidentKiBMax) result.set_worker_is_damaged(true);
+    return result;
+  }
+  RunInput input;
+  input.config = config;
+  input.artifact = std::move(artifact);
+  input.lowered_names.insert(evaluate.lowered_names().begin(), evaluate.lowered_names().end());
+  input.baseline = evaluate.baseline();
+  input.verify_only = evaluate.verify_only();
+  input.keep_samples = evaluate.keep_samples();
+  input.policy = evaluate.policy();
+  input.input_seed = evaluate.input_seed();
+  return run_->Run(input, this);
+}
+
+absl::Status Session::SendResult(Result result, const std::string& artifact) {
+  result.set_evaluation_id(evaluation_id_);
+  result.set_message(Fit(result.message(), kFrameMessageBytesMax));
+  result.set_log(Fit(result.log(), kFrameLogBytesMax));
+  result.set_has_artifact(compile_ != nullptr && result.outcome() == tunefarm::v1::OUTCOME_OK);
+  UniqueFd memfd;
+  if (result.has_artifact() && artifact.size() > kArtifactBytesMax) {
+    result.set_has_artifact(false);
+    result.set_outcome(tunefarm::v1::OUTCOME_PRUNED);
+    result.set_message(fmt::format("the binary has {} bytes, the limit is {}", artifact.size(), kArtifactBytesMax));
+  }
+  if (result.has_artifact()) {
+    ASSIGN_OR_RETURN(memfd, CreateSealedMemfd("binary", artifact));
+    result.mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
+  }
+  Frame frame;
+  *frame.mutable_result() = std::move(result);
+  // The log is what can be spared.
+  if (frame.ByteSizeLong() > kFrameBytesMax) frame.mutable_result()->set_log("[... the log did not fit ...]");
+  if (frame.ByteSizeLong() > kFrameBytesMax) {
+    return ResourceExhausted("a result of {} bytes does not fit into one frame", frame.ByteSizeLong());
+  }
+  SendOrExit(frame, memfd ? std::vector<int>{memfd.get()} : std::vector<int>());
+  return absl::OkStatus();
+}
+
+// Where an allocation fails nothing can be formatted any more.
+void OnOutOfMemory() {
+  constexpr char kMessage[] = "out of memory\n";
+  (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(kWorkerExitOutOfMemory);
+}
+
+}  // namespace
+
+int ServeWorker(const WorkerArguments& arguments, const std::string& sandbox_level, const std::string& scratch,
+                const WorkerBackends& backends, UniqueFd channel) {
+  WorkerOptions options;
+  options.scratch_directory = scratch;
+  options.device_uuid = arguments.device_uuid;
+  options.cuda_path = arguments.cuda_path;
+  options.host_compiler = arguments.host_compiler;
+  return Session(arguments, Channel(std::move(channel))).Serve(sandbox_level, options, backends);
+}
+
+int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const WorkerArguments&)>& backends) {
+  const absl::StatusOr<WorkerArguments> arguments = ParseWorkerArguments(argc, argv);
+  if (!arguments.ok()) {
+    fmt::print(stderr, "tunefarm-worker: {}\n", MessageOf(arguments.status()));
+    return kWorkerExitUsage;
+  }
+  const SandboxResult sandbox = EnterSandbox(*arguments);
+  // Programs that a backend starts must not inherit it.
+  (void)fcntl(arguments->channel_fd, F_SETFD, FD_CLOEXEC);
+  // The daemon decides when a worker ends; a Ctrl-C that reaches the whole terminal must not.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  std::set_new_handler(OnOutOfMemory);
+  if (!sandbox.scratch.empty() && chdir(sandbox.scratch.c_str()) != 0) {
+    fmt::print(stderr, "cannot enter {}: {}\n", sandbox.scratch, strerrordesc_np(errno));
+    return kWorkerExitSandbox;
+  }
+  return ServeWorker(*arguments, sandbox.level, sandbox.scratch, backends(*arguments), UniqueFd(arguments->channel_fd));
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,69 @@
+#include "server/worker/worker_arguments.h"
+
+#include <charconv>
+#include <string_view>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+absl::StatusOr<int64_t> ParseNumber(std::string_view name, std::string_view text, int64_t max) {
+  int64_t number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > max) {
+    return InvalidArgument("{}={} is not a number from 0 to {}", name, text, max);
+  }
+  return number;
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
+  WorkerArguments parsed;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.substr(0, 7) == "--fake-") {
+      parsed.unknown.emplace_back(argument);
+      continue;
+    }
+    const size_t equals = argument.find('=');
+    if (equals == std::string_view::npos) return InvalidArgument("unknown argument {}; tunefarmd starts this program", argument);
+    const std::string_view name = argument.substr(0, equals);
+    const std::string_view value = argument.substr(equals + 1);
+    if (name == "--role") {
+      parsed.role = value;
+    } else if (name == "--backend") {
+      parsed.backend = value;
+    } else if (name == "--scratch") {
+      parsed.scratch = value;
+    } else if (name == "--device") {
+      parsed.device_uuid = value;
+    } else if (name == "--cuda-path") {
+      parsed.cuda_path = value;
+    } else if (name == "--host-compiler") {
+      parsed.host_compiler = value;
+    } else if (name == "--sandbox" && (value == "on" || value == "off")) {
+      parsed.sandbox = value == "on";
+    } else if (name == "--channel-fd") {
+      ASSIGN_OR_RETURN(parsed.channel_fd, ParseNumber(name, value, 1023));
+    } else if (name == "--parent-pid") {
+      ASSIGN_OR_RETURN(parsed.parent_pid, ParseNumber(name, value, 1 << 30));
+    } else if (name == "--uid") {
+      ASSIGN_OR_RETURN(parsed.uid, ParseNumber(name, value, 1 << 30));
+    } else {
+      return InvalidArgument("unknown argument {}; tunefarmd starts this program", argument);
+    }
+  }
+  if (parsed.role != "compile" && parsed.role != "run" && parsed.role != "probe") {
+    return InvalidArgument("--role={} is none of compile, run, probe; tunefarmd starts this program", parsed.role);
+  }
+  if (parsed.backend != "cuda" && parsed.backend != "host") {
+    return InvalidArgument("--backend={} is neither cuda nor host", parsed.backend);
+  }
+  if (parsed.channel_fd < 3) return InvalidArgument("--channel-fd is missing; tunefarmd starts this program");
+  return parsed;
+}
+
+}  // namespace tunefarm
