@@ -24,6 +24,8 @@ struct DaemonConfig {
   std::string host_compiler = "c++";
   bool use_gpu = true;          // false: leave GPUs alone
   int compile_workers = 0;      // 0: one per core
+  int compile_timeout_ms = 60'000;  // of one config
+  int launch_timeout_ms = 10'000;   // first launch sequence of one config, and every one after it
   int64_t worker_uid_base = 64'000;  // as root, worker slot n runs under this uid + n
 };
 

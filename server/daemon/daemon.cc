@@ -124,6 +124,8 @@ ProcessEvaluatorOptions Daemon::EvaluatorOptions() const {
   options.compile_workers = config_.compile_workers;
   options.cuda_path = config_.cuda_path;
   options.host_compiler = config_.host_compiler;
+  options.deadlines.compile_ms = config_.compile_timeout_ms;
+  options.deadlines.first_launch_ms = config_.launch_timeout_ms;
   options.lock_directory = "/tmp";
   options.first_uid = static_cast<uint32_t>(config_.worker_uid_base);
   return options;

@@ -1,0 +1,194 @@
+"""Bad input and bad surroundings: one clear sentence, the right exit code, nothing lost."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from farm import BIN, Farm
+
+VALID = '''
+display_name: "tiny"
+language: LANGUAGE_HOST_CXX
+sources { path: "tiny.cc" }
+dims { name: "N" default_value { int_value: 64 } }
+parameters { name: "P" values { ints: 1 ints: 2 } }
+arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
+launches { kernel { entry: "tiny" arguments: "y" arguments: "n" } }
+reference { steps { kernel { entry: "tiny" arguments: "y" arguments: "n" } } }
+'''
+SOURCE = 'extern "C" void tiny(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = i; }\n'
+
+
+class BadInput(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.farm = Farm().start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.farm.__exit__(None, None, None)
+
+    def definition(self, text):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
+        (folder / "kernel.pbtxt").write_text(text)
+        (folder / "tiny.cc").write_text(SOURCE)
+        return folder
+
+    def refused(self, code, *words, command):
+        done = self.farm.cli(*command, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        message = [line for line in done.stderr.splitlines() if line.startswith("tunefarm: ")]
+        self.assertEqual(len(message), 1, done.stderr)
+        return done.stderr
+
+    def test_a_valid_definition_is_accepted(self):
+        self.farm.cli("tune", self.definition(VALID), "--policy", "fast")
+
+    def test_malformed_definition_names_line_and_column(self):
+        folder = self.definition(VALID.replace('values { ints: 1', 'valeus { ints: 1'))
+        self.refused(2, "kernel.pbtxt:6:", "valeus", command=["tune", folder])
+
+    def test_bad_expression_shows_a_caret(self):
+        folder = self.definition(VALID + 'constraints { expression: "P * Q < 3" }\n')
+        text = self.refused(2, "kernel.pbtxt:", "unknown name 'Q'", command=["kernels", "check", folder])
+        self.assertIn("^", text)
+
+    def test_unknown_parameter_and_dim(self):
+        folder = self.definition(VALID)
+        self.refused(2, "'PP'", "did you mean 'P'", command=["tune", folder, "--pin", "PP=1"])
+        self.refused(2, "'NN'", "did you mean 'N'", command=["tune", folder, "--dim", "NN=1"])
+        self.refused(2, "PP", command=["run", folder, "PP=1"])
+
+    def test_empty_space_says_which_rule(self):
+        folder = self.definition(VALID + 'constraints { expression: "P > 5" reason: "five is the least" }\n')
+        self.refused(2, "P > 5", command=["tune", folder])
+
+    def test_a_huge_space_is_not_listed(self):
+        parameters = "".join(f'parameters {{ name: "Q{i}" range {{ first: 1 last: 100 }} }}\n' for i in range(6))
+        folder = self.definition(VALID + parameters)
+        self.refused(2, "exhaustive", command=["tune", folder, "--strategy", "exhaustive"])
+        self.farm.cli("tune", folder, "--strategy", "random", "--max-trials", "3", "--policy", "fast")
+
+    def test_a_problem_that_does_not_fit(self):
+        folder = self.definition(VALID)
+        self.refused(2, "memory", command=["tune", folder, "--dim", f"N={1 << 39}"])
+
+    def test_unknown_device_kernel_and_job(self):
+        folder = self.definition(VALID)
+        self.refused(3, "H900", command=["tune", folder, "--device", "H900"])
+        self.refused(3, "no_such_kernel", command=["tune", "no_such_kernel"])
+        self.refused(3, "999", command=["jobs", "show", "999"])
+        self.refused(2, "'xyz'", command=["jobs", "show", "xyz"])
+        self.refused(3, "tiny2", command=["best", "tiny2"])
+
+    def test_a_gpu_kernel_without_a_gpu(self):
+        self.refused(3, "cuda", command=["tune", "matmul"])
+
+    def test_usage(self):
+        self.refused(2, "did you mean 'tune'", command=["tunee"])
+        self.refused(2, "--max-trials", command=["tune", "matmul_host", "--max-trials", "0"])
+        self.refused(2, "NAME=VALUE", command=["tune", "matmul_host", "--dim", "M"])
+
+    def test_the_daemon_took_no_harm(self):
+        self.assertEqual(self.farm.cli("status").returncode, 0)
+
+
+class BadSurroundings(unittest.TestCase):
+    def daemon(self, *flags, environment=None):
+        return subprocess.run([BIN / "tunefarmd", *map(str, flags)], capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL)
+
+    def refused(self, done, code, *words):
+        self.assertEqual(done.returncode, code, done.stderr)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("tunefarmd: ")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_a_second_daemon(self):
+        with Farm() as farm:
+            farm.start()
+            self.refused(self.daemon("--data-dir", farm.directory), 1, "another daemon", str(farm.process.pid))
+            self.assertEqual(farm.cli("status").returncode, 0)
+
+    def test_a_newer_database(self):
+        with Farm() as farm:
+            farm.start()
+            farm.stop()
+            import sqlite3
+            with sqlite3.connect(farm.directory / "tunefarm.db") as database:
+                database.execute("PRAGMA user_version = 9999")
+            database.close()
+            self.refused(self.daemon("--data-dir", farm.directory), 1, "newer")
+
+    def test_a_file_that_is_no_database(self):
+        with Farm() as farm:
+            (farm.directory / "tunefarm.db").write_text("this is not a database, but some text that somebody wrote\n" * 100)
+            self.refused(self.daemon("--data-dir", farm.directory), 1, "tunefarm.db")
+
+    def test_a_plaintext_address_for_others(self):
+        with Farm() as farm:
+            self.refused(self.daemon("--data-dir", farm.directory, "--listen", "0.0.0.0:7070"), 2, "loopback")
+
+    def test_configuration_errors_have_a_place(self):
+        with Farm() as farm:
+            file = farm.directory / "config.toml"
+            file.write_text('log_level = "info"\nlisten_on = "x"\n')
+            self.refused(self.daemon("--config", file), 2, "config.toml:2:1", "listen_on", "did you mean 'listen'")
+            file.write_text('compile_workers = "many"\n')
+            self.refused(self.daemon("--config", file), 2, "config.toml:1:", "whole number")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount and to change users")
+    def test_a_read_only_directory(self):
+        with Farm() as farm:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", farm.directory], check=True)
+            try:
+                subprocess.run(["mount", "-o", "remount,ro", farm.directory], check=True)
+                self.refused(self.daemon("--data-dir", farm.directory), 1, str(farm.directory))
+            finally:
+                subprocess.run(["umount", farm.directory], check=True)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount")
+    def test_a_full_disk_loses_nothing(self):
+        with Farm("--launch-timeout-ms", "1500") as farm:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs", farm.directory], check=True)
+            try:
+                farm.start()
+                tiny = ["tune", "matmul_host", "--policy", "fast", "--dim", "M=32", "--dim", "N=32", "--dim", "K=32",
+                        "--strategy", "random", "--max-trials", "8"]
+                farm.cli(*tiny)
+                filler = farm.directory / "filler"
+                with open(filler, "wb", buffering=0) as out:
+                    try:
+                        while True:
+                            out.write(b"x" * 65536)
+                    except OSError:
+                        pass
+                    try:
+                        while True:
+                            out.write(b"x" * 512)
+                    except OSError:
+                        pass
+                refused = farm.cli("submit", "matmul_host", "--dim", "M=48", check=False)
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertIn("disk", refused.stderr.lower())
+                # What was stored is still there and is still answered.
+                self.assertEqual(farm.json("best", "matmul_host", "--exact", *tiny[4:10])["match"], "MATCH_EXACT")
+                filler.unlink()
+                farm.cli(*tiny)
+                self.assertEqual(len(farm.json("jobs", "list")["jobs"]), 2)
+                farm.stop()
+            finally:
+                if farm.process and farm.process.poll() is None:
+                    farm.kill()
+                farm.assert_no_orphans()
+                subprocess.run(["umount", "-l", farm.directory], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,142 @@
+"""A daemon with a data directory of its own, driven through the CLI: what the end-to-end and fault tests stand on."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
+KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels"
+
+
+class CliError(AssertionError):
+    pass
+
+
+def wait_until(condition, seconds, what):
+    """Polls where there is no event to wait for (another process's state); fails loudly, never silently."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+class Farm:
+    """`with Farm() as farm:` makes the directory; start() the daemon; the end kills it and proves that nothing is left."""
+
+    def __init__(self, *flags, directory=None):
+        self.flags = [str(flag) for flag in flags]
+        self.owned = directory is None
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="tunefarm-e2e."))
+        self.process = None
+        self.log = self.directory.parent / (self.directory.name + ".log")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if self.process and self.process.poll() is None:
+            self.kill()
+        if kind is not None and self.log.exists():
+            print("--- daemon log (end) ---\n" + self.log.read_text(errors="replace")[-8000:])
+        try:
+            self.assert_no_orphans()
+        finally:
+            if self.owned:
+                shutil.rmtree(self.directory, ignore_errors=True)
+                self.log.unlink(missing_ok=True)
+
+    def start(self, timeout=30):
+        environment = dict(os.environ, TUNEFARM_LOG_LEVEL=os.environ.get("TUNEFARM_LOG_LEVEL", "info"))
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [BIN / "tunefarmd", "--data-dir", self.directory, "--no-gpu", *self.flags],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        wait_until(lambda: self._answers(), timeout, "the daemon's answer")
+        return self
+
+    def _answers(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the daemon ended with {self.process.returncode}: {self.log.read_text()[-2000:]}")
+        return self.cli("status", check=False).returncode == 0
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, timeout=60):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def cli(self, *arguments, check=True, timeout=300):
+        environment = dict(os.environ, TUNEFARM_DATA_DIR=str(self.directory), TUNEFARM_KERNELS=str(KERNELS))
+        environment.pop("TUNEFARM_SERVER", None)
+        done = subprocess.run([BIN / "tunefarm", *map(str, arguments)], capture_output=True, text=True, env=environment,
+                              timeout=timeout, stdin=subprocess.DEVNULL)
+        if check and done.returncode != 0:
+            raise CliError(f"tunefarm {' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments, **options):
+        return json.loads(self.cli("--output", "json", *arguments, **options).stdout or "{}")
+
+    def trials(self, job):
+        return self.json("results", job, "--all").get("trials", [])
+
+    def info(self):
+        return self.json("status")
+
+    def orphans(self):
+        """Processes that name this directory on their command line, other than the daemon itself."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            if self.process and self.process.poll() is None and int(entry.name) == self.process.pid:
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.directory) in command:
+                found.append((int(entry.name), command))
+        return found
+
+    def assert_no_orphans(self):
+        # The kernel ends a namespace asynchronously once its first process is dead.
+        wait_until(lambda: not self.orphans(), 10, f"the end of all workers ({self.orphans()})")
+
+
+def outcome(trial):
+    return trial.get("outcome", "OUTCOME_UNSPECIFIED").removeprefix("OUTCOME_")
+
+
+def config(trial):
+    """Values by name, as Python values."""
+    result = {}
+    for name, value in trial.get("config", {}).get("values", {}).items():
+        (kind, raw), = value.items()
+        result[name] = int(raw) if kind == "int_value" else raw
+    return result
+
+
+def search(trials):
+    return [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_SEARCH"]
+
+
+def assert_ordinals_complete(trials):
+    """Every ordinal of every study has exactly one final outcome."""
+    by_study = {}
+    for trial in trials:
+        study, ordinal = trial["name"].split("/trials/")
+        by_study.setdefault(study, []).append(int(ordinal))
+        assert outcome(trial) not in ("UNSPECIFIED", "LOST"), trial
+    for study, ordinals in by_study.items():
+        assert sorted(ordinals) == list(range(len(ordinals))), f"{study}: {sorted(ordinals)}"

@@ -1,0 +1,123 @@
+"""Whole jobs through the real daemon, its workers and the CLI, on the CPU."""
+
+import unittest
+
+from farm import Farm, assert_ordinals_complete, config, outcome, search
+
+# What each fault of kernels/examples/faulty_host must be filed under (its README says why).
+EXPECTED = {
+    "none": {"OK"}, "compile_error": {"COMPILE_ERROR"},
+    "segfault": {"RUN_CRASH"}, "bus_error": {"RUN_CRASH"}, "illegal_instruction": {"RUN_CRASH"},
+    "divide_by_zero": {"RUN_CRASH"}, "stack_overflow": {"RUN_CRASH"}, "abort": {"RUN_CRASH"}, "throw": {"RUN_CRASH"},
+    "exit_silently": {"RUN_CRASH"}, "infinite_loop": {"RUN_TIMEOUT"}, "sleep": {"RUN_TIMEOUT"},
+    "memory_exhaustion": {"OUT_OF_MEMORY"}, "fork_bomb": {"RUN_TIMEOUT"},
+    "wrong_result": {"WRONG_RESULT"}, "nan_output": {"WRONG_RESULT"}, "unwritten_output": {"WRONG_RESULT"},
+    "out_of_bounds_write": {"OUT_OF_BOUNDS"}, "out_of_bounds_before": {"OUT_OF_BOUNDS"}, "input_write": {"OUT_OF_BOUNDS"},
+}
+
+
+class Tuning(unittest.TestCase):
+    def test_matmul_host_and_a_restart(self):
+        with Farm() as farm:
+            farm.start()
+            done = farm.cli("tune", "matmul_host", "--policy", "fast", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
+            self.assertIn("rank", done.stdout)
+            trials = farm.trials(1)
+            self.assertGreaterEqual(len(search(trials)), 200)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            assert_ordinals_complete(trials)
+            before = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
+            self.assertEqual(farm.stop(), 0)
+            farm.start()
+            after = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
+            self.assertEqual(before["best"]["config"], after["best"]["config"])
+            self.assertEqual(after["match"], "MATCH_EXACT")
+            # The winner was measured in the final, and nothing of the final was faster.
+            finalists = [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST"]
+            fastest = min(finalists, key=lambda t: t["measurement"]["median_ns"])
+            self.assertLessEqual(after["best"]["measurement"]["median_ns"], 1.02 * fastest["measurement"]["median_ns"])
+
+    def test_every_fault_gets_its_own_outcome(self):
+        with Farm("--launch-timeout-ms", "1500") as farm:
+            farm.start()
+            # The first job warms what is made once: workers, caches, the database's pages.
+            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned")
+            before = farm.info()
+            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned")
+            after = farm.info()
+            for job in (1, 2):
+                trials = farm.trials(job)
+                assert_ordinals_complete(trials)
+                seen = search(trials)
+                self.assertEqual(len(seen), 24)
+                for trial in seen:
+                    fault = config(trial)["FAULT"]
+                    self.assertIn(outcome(trial), EXPECTED[fault], f"{fault}: {trial.get('message')}")
+                    if outcome(trial) != "OK":
+                        self.assertTrue(trial.get("message"), f"{fault} has no explanation")
+            self.assertEqual(before["open_files"], after["open_files"])
+            grown = int(after["resident_bytes"]) - int(before["resident_bytes"])
+            self.assertLess(grown, 8 << 20, "the daemon's memory grew")
+
+    def test_poisoned_configs_do_not_run_again(self):
+        with Farm("--launch-timeout-ms", "1500") as farm:
+            farm.start()
+            farm.cli("tune", "faulty_host", "--policy", "fast")
+            farm.cli("tune", "faulty_host", "--policy", "fast")
+            poisoned = {config(t)["FAULT"] for t in search(farm.trials(2)) if outcome(t) == "POISONED"}
+            self.assertIn("segfault", poisoned)
+            self.assertIn("infinite_loop", poisoned)
+            self.assertNotIn("none", poisoned)
+
+    def test_a_job_of_two_problems(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("tune", "matmul_host", "--policy", "fast", "--dim", "M=64,96", "--dim", "N=64", "--dim", "K=64",
+                     "--strategy", "random", "--max-trials", "20", "--seed", "7")
+            job = farm.json("jobs", "show", 1)
+            self.assertEqual(len(job["studies"]), 2)
+            self.assertEqual(job["state"], "JOB_STATE_SUCCEEDED")
+            assert_ordinals_complete(farm.trials(1))
+            for size in (64, 96):
+                best = farm.json("best", "matmul_host", "--exact", "--dim", f"M={size}", "--dim", "N=64", "--dim", "K=64")
+                self.assertIn(f"M={size}", best["best"]["problem"]["key"])
+            near = farm.json("best", "matmul_host", "--dim", "M=80", "--dim", "N=64", "--dim", "K=64")
+            self.assertEqual(near["match"], "MATCH_NEAREST_SHAPE")
+            self.assertGreater(near["distance"], 0)
+
+    def test_no_valid_config(self):
+        with Farm() as farm:
+            farm.start()
+            done = farm.cli("tune", "faulty_host", "--pin", "FAULT=wrong_result", check=False)
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("no valid config", done.stderr)
+
+    def test_run_explains_one_config(self):
+        with Farm() as farm:
+            farm.start()
+            good = farm.cli("run", "matmul_host", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64", "MR=4", "NR=16")
+            self.assertIn("outcome    OK", good.stdout)
+            self.assertIn("Reproduce: tunefarm run matmul_host", good.stderr)
+            bad = farm.cli("run", "faulty_host", "FAULT=wrong_result", check=False)
+            self.assertEqual(bad.returncode, 5)
+            self.assertIn("expected", bad.stdout)
+            broken = farm.cli("run", "faulty_host", "FAULT=compile_error", check=False)
+            self.assertIn("COMPILE_ERROR", broken.stdout)
+            self.assertIn("#error", broken.stdout)
+
+    def test_cancel_pause_and_resume(self):
+        with Farm() as farm:
+            farm.start()
+            job = farm.cli("submit", "matmul_host", "--quiet").stdout.strip()
+            farm.cli("jobs", "pause", job)
+            self.assertEqual(farm.json("jobs", "show", job)["state"], "JOB_STATE_PAUSED")
+            farm.cli("jobs", "resume", job)
+            farm.cli("jobs", "cancel", job)
+            farm.cli("jobs", "watch", job, check=False)
+            self.assertEqual(farm.json("jobs", "show", job)["state"], "JOB_STATE_CANCELLED")
+            farm.cli("jobs", "delete", job)
+            self.assertEqual(farm.cli("jobs", "show", job, check=False).returncode, 3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
