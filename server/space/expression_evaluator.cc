@@ -231,8 +231,8 @@ bool Expression::is_integral() const { return program_->integral; }
 
 bool Expression::EvaluateIntegral(const int64_t* slots, int64_t* result) const {
   using expression::Op;
-  int64_t stack[expression::kStackMax];
-  int64_t* top = stack - 1;
+  int64_t stack[expression::kStackMax + 1];
+  int64_t* top = stack;  // the first element is never used: an empty stack needs a valid pointer too
   const Program& program = *program_;
   const expression::Instruction* const code = program.code.data();
   const expression::Cell* const constants = program.constant_cells.data();
@@ -338,7 +338,7 @@ bool Expression::EvaluateIntegral(const int64_t* slots, int64_t* result) const {
         break;
     }
   }
-  *result = stack[0];
+  *result = stack[1];
   return true;
 }
 

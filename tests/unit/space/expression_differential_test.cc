@@ -16,7 +16,7 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kExpressions = 20'000;
+constexpr int kExpressions = 8000;
 
 // Writes expressions that are mostly meaningful: operands of fitting types more often than not.
 class Generator {
