@@ -58,7 +58,6 @@ CREATE TABLE job (
   job_id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: best_config and request_dedup outlive jobs
   uid TEXT NOT NULL UNIQUE CHECK (length(uid) BETWEEN 1 AND 128),
   kernel_id TEXT NOT NULL REFERENCES kernel (kernel_id),
-  spec BLOB NOT NULL CHECK (length(spec) <= 67108864),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
   priority INTEGER NOT NULL,
   error TEXT NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
@@ -67,6 +66,11 @@ CREATE TABLE job (
   ended_at_ms INTEGER,
   CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
   CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
+) STRICT;
+-- Apart, so that a change of state neither rewrites it nor needs room for a second copy on a full disk.
+CREATE TABLE job_spec (
+  job_id INTEGER PRIMARY KEY REFERENCES job (job_id) ON DELETE CASCADE,
+  spec BLOB NOT NULL CHECK (length(spec) <= 67108864)
 ) STRICT;
 CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);

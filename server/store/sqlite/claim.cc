@@ -29,9 +29,9 @@ absl::StatusOr<std::vector<ClaimedUnit>> FindReady(Database& database, const Cla
   std::vector<ClaimedUnit> found;
   Statement ready = database.Prepare(
       "SELECT " TUNEFARM_UNIT_COLUMNS
-      ", j.job_id, j.kernel_id, s.problem, j.spec "
+      ", j.job_id, j.kernel_id, s.problem, p.spec "
       "FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id "
-      "WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
+      "JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
       "ORDER BY u.priority DESC, u.claim_seq LIMIT ?");
   ready.Bind(request.class_id, request.device_uuid, std::clamp(request.units_max, 0, kUnitsPerClaimMax));
   while (true) {

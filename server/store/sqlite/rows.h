@@ -13,8 +13,9 @@ namespace tunefarm::sqlite {
 #define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms"
 KernelRow ReadKernel(const Statement& row);
 
-#define TUNEFARM_JOB_COLUMNS \
-  "job_id, uid, kernel_id, spec, state, priority, error, created_at_ms, started_at_ms, ended_at_ms"
+#define TUNEFARM_JOB_COLUMNS                                                                                             \
+  "job_id, uid, kernel_id, (SELECT p.spec FROM job_spec p WHERE p.job_id = job.job_id), state, priority, error, " \
+  "created_at_ms, started_at_ms, ended_at_ms"
 JobRow ReadJob(const Statement& row);
 
 #define TUNEFARM_STUDY_COLUMNS \

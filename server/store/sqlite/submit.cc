@@ -57,12 +57,13 @@ absl::StatusOr<SubmitResult> SubmitJob(Database& database, const SubmitRequest& 
   if (request.kernel.has_value()) RETURN_IF_ERROR(PutKernel(database, *request.kernel));
   // Asked first for the sake of the message; the foreign key would refuse it too.
   RETURN_IF_ERROR(GetKernel(database, job.kernel_id).status());
-  RETURN_IF_ERROR(database.Prepare("INSERT INTO job (uid, kernel_id, spec, state, priority, error, created_at_ms) "
-                                   "VALUES (?, ?, ?, ?, ?, '', ?)")
-                      .Bind(job.uid, job.kernel_id, Blob{job.spec}, static_cast<int>(JobState::kQueued), job.priority,
+  RETURN_IF_ERROR(database.Prepare("INSERT INTO job (uid, kernel_id, state, priority, error, created_at_ms) "
+                                   "VALUES (?, ?, ?, ?, '', ?)")
+                      .Bind(job.uid, job.kernel_id, static_cast<int>(JobState::kQueued), job.priority,
                             job.created_at_ms != 0 ? job.created_at_ms : request.now_ms)
                       .Run());
   const int64_t job_id = database.LastInsertId();
+  RETURN_IF_ERROR(database.Prepare("INSERT INTO job_spec (job_id, spec) VALUES (?, ?)").Bind(job_id, Blob{job.spec}).Run());
   for (const StudyRow& study : job.studies) RETURN_IF_ERROR(InsertStudy(database, job_id, study));
   if (!request.request_id.empty()) {
     RETURN_IF_ERROR(

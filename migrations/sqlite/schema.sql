@@ -1,0 +1,175 @@
+CREATE TABLE agent (
+  agent_id TEXT PRIMARY KEY CHECK (length(agent_id) BETWEEN 1 AND 256),
+  host TEXT NOT NULL CHECK (length(host) <= 256),
+  epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- one per process; reports of an earlier one are stale
+  registered_at_ms INTEGER NOT NULL,
+  released_at_ms INTEGER  -- set: this epoch has ended
+) STRICT, WITHOUT ROWID;
+CREATE TABLE best_config (
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  kernel_id TEXT NOT NULL CHECK (length(kernel_id) <= 128),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  median_ns REAL NOT NULL CHECK (median_ns >= 0),
+  job_id INTEGER NOT NULL,
+  study_id INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
+  promoted_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (program_digest, problem_key, class_id)
+) STRICT;
+CREATE TABLE catalog_rev (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  revision INTEGER NOT NULL CHECK (revision >= 0)
+) STRICT;
+CREATE TABLE config_poison (
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  toolkit TEXT NOT NULL CHECK (length(toolkit) <= 256),
+  outcome INTEGER NOT NULL,  -- of the latest crash
+  crashes INTEGER NOT NULL CHECK (crashes >= 1),
+  PRIMARY KEY (program_digest, class_id, config, problem_key, toolkit)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE device (
+  uuid TEXT PRIMARY KEY CHECK (length(uuid) BETWEEN 1 AND 256),
+  class_id TEXT NOT NULL REFERENCES device_class (class_id),
+  properties BLOB NOT NULL CHECK (length(properties) <= 1048576),
+  seen_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE device_class (
+  class_id TEXT PRIMARY KEY CHECK (length(class_id) BETWEEN 1 AND 256),
+  display_name TEXT NOT NULL CHECK (length(display_name) <= 256),
+  properties BLOB NOT NULL CHECK (length(properties) <= 1048576)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE job (
+  job_id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: best_config and request_dedup outlive jobs
+  uid TEXT NOT NULL UNIQUE CHECK (length(uid) BETWEEN 1 AND 128),
+  kernel_id TEXT NOT NULL REFERENCES kernel (kernel_id),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
+  priority INTEGER NOT NULL,
+  error TEXT NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
+  created_at_ms INTEGER NOT NULL,
+  started_at_ms INTEGER,
+  ended_at_ms INTEGER,
+  CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
+  CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
+) STRICT;
+CREATE TABLE job_spec (
+  job_id INTEGER PRIMARY KEY REFERENCES job (job_id) ON DELETE CASCADE,
+  spec BLOB NOT NULL CHECK (length(spec) <= 67108864)
+) STRICT;
+CREATE TABLE kernel (
+  kernel_seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of arrival: the newest of a name has the highest
+  kernel_id TEXT NOT NULL UNIQUE CHECK (length(kernel_id) BETWEEN 1 AND 128),
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  display_name TEXT NOT NULL CHECK (length(display_name) <= 256),
+  definition BLOB NOT NULL CHECK (length(definition) <= 67108864),
+  created_at_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE request_dedup (
+  request_id TEXT PRIMARY KEY CHECK (length(request_id) BETWEEN 1 AND 256),
+  body_digest TEXT NOT NULL CHECK (length(body_digest) <= 128),
+  job_id INTEGER NOT NULL,
+  created_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE schema_migration (
+  number INTEGER PRIMARY KEY CHECK (number >= 1),
+  name TEXT NOT NULL,
+  sha256 TEXT NOT NULL CHECK (length(sha256) = 64),  -- of the migration's text as it was applied
+  applied_at_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE sequence (
+  name TEXT PRIMARY KEY,
+  value INTEGER NOT NULL CHECK (value >= 0)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE setting (
+  name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 128),
+  value TEXT NOT NULL CHECK (length(value) <= 65536)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE study (
+  study_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  job_id INTEGER NOT NULL REFERENCES job (job_id) ON DELETE CASCADE,
+  number INTEGER NOT NULL CHECK (number BETWEEN 1 AND 4096),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  problem BLOB NOT NULL CHECK (length(problem) <= 16777216),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
+  space_summary BLOB NOT NULL CHECK (length(space_summary) <= 16777216),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 3),
+  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0),
+  UNIQUE (job_id, number)
+) STRICT;
+CREATE TABLE study_event (
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  sequence INTEGER NOT NULL CHECK (sequence >= 1),
+  kind INTEGER NOT NULL CHECK (kind IN (1, 2)),
+  unit_id INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  PRIMARY KEY (study_id, sequence)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE trial_log (
+  study_id INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  log BLOB NOT NULL CHECK (length(log) BETWEEN 1 AND 65536),
+  PRIMARY KEY (study_id, ordinal),
+  FOREIGN KEY (study_id, ordinal) REFERENCES trial_result (study_id, ordinal) ON DELETE CASCADE
+) STRICT;
+CREATE TABLE trial_result (
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  outcome INTEGER NOT NULL CHECK (outcome >= 0),
+  purpose INTEGER NOT NULL CHECK (purpose >= 0),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  median_ns REAL CHECK (median_ns > 0),  -- NULL: no time
+  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
+  ended_at_ms INTEGER NOT NULL,
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  PRIMARY KEY (study_id, ordinal)
+) STRICT;
+CREATE TABLE trial_samples (
+  study_id INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  samples BLOB NOT NULL CHECK (length(samples) BETWEEN 1 AND 4194304),
+  PRIMARY KEY (study_id, ordinal),
+  FOREIGN KEY (study_id, ordinal) REFERENCES trial_result (study_id, ordinal) ON DELETE CASCADE
+) STRICT;
+CREATE TABLE work_unit (
+  unit_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  class_id TEXT NOT NULL,
+  device_uuid TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  claim_seq INTEGER NOT NULL CHECK (claim_seq >= 1),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+  first_ordinal INTEGER NOT NULL CHECK (first_ordinal >= 0),
+  trial_count INTEGER NOT NULL CHECK (trial_count BETWEEN 1 AND 64),
+  rounds INTEGER NOT NULL CHECK (rounds BETWEEN 0 AND 1000000),
+  payload BLOB NOT NULL CHECK (length(payload) <= 16777216),
+  token INTEGER NOT NULL DEFAULT 0 CHECK (token >= 0),
+  attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+  agent_id TEXT,  -- who holds it; set exactly while CLAIMED
+  agent_epoch INTEGER,
+  claimed_at_ms INTEGER,
+  done_at_ms INTEGER,
+  UNIQUE (study_id, first_ordinal),
+  CONSTRAINT work_unit_owner_iff_claimed CHECK ((agent_id IS NOT NULL) = (state = 2)),
+  CONSTRAINT work_unit_epoch_iff_claimed CHECK ((agent_epoch IS NOT NULL) = (state = 2)),
+  CONSTRAINT work_unit_claimed_has_token CHECK (state <> 2 OR (token >= 1 AND attempt >= 1)),
+  CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
+) STRICT;
+CREATE INDEX device_by_class ON device (class_id);
+CREATE INDEX job_active ON job (job_id) WHERE state < 5;
+CREATE INDEX job_by_kernel ON job (kernel_id);
+CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
+CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
+CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
+CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);
+CREATE INDEX work_unit_claimed ON work_unit (agent_id) WHERE state = 2;
+CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, claim_seq) WHERE state = 1;

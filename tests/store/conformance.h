@@ -1,0 +1,58 @@
+#pragma once
+
+// What every implementation of Store must do. Another implementation links conformance*.cc and instantiates the suite:
+//   INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(StoreFactory{...}));
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/store/store.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm {
+
+struct StoreFactory {
+  std::string name;
+  // Opens the store that lives in the directory, creating it the first time.
+  std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& directory)> open;
+};
+inline void PrintTo(const StoreFactory& factory, std::ostream* out) { *out << factory.name; }
+
+inline constexpr int64_t kNow = 1767225600000;
+
+KernelRow MakeKernel(const std::string& id, const std::string& name = "matmul");
+StudyRow MakeStudy(int number, const std::string& class_id = "class", const std::string& device_uuid = "");
+SubmitRequest MakeSubmit(const std::string& uid, std::vector<StudyRow> studies = {MakeStudy(1)});
+UnitRow MakeUnit(int64_t first_ordinal, int trial_count, const std::string& payload = "trials");
+TrialRow MakeTrial(int64_t ordinal, double median_ns = 1000, int outcome = 1);
+BestRow MakeBest(const std::string& program, const std::string& problem, double median_ns);
+
+class StoreConformance : public testing::TestWithParam<StoreFactory> {
+ protected:
+  void SetUp() override { Reopen(); }
+  void Reopen();
+
+  // Each fails the test and answers a value that is of no use when the store refuses.
+  int64_t Submit(const SubmitRequest& request);
+  int64_t StudyOf(int64_t job_id, int number = 1);
+  std::vector<int64_t> Propose(int64_t study_id, const std::vector<UnitRow>& units);
+  // An agent called `id` on device "gpu-0" of class "class", registered anew.
+  ClaimRequest Register(const std::string& id, int units_max = 1);
+  std::vector<ClaimedUnit> Claim(const ClaimRequest& claimer);
+  ClaimedUnit ClaimOne(ClaimRequest claimer);
+  ReportRequest MakeReport(const ClaimRequest& claimer, const ClaimedUnit& unit, std::vector<TrialRow> trials, bool unit_done);
+  ReportVerdict Report(const ReportRequest& request);
+  // Submits a job with one unit of `trials` trials and claims it.
+  ClaimedUnit Prepare(const ClaimRequest& claimer, const std::string& uid = "job", int trials = 4);
+  JobState StateOf(int64_t job_id);
+  absl::Status Set(int64_t job_id, JobState to, const std::vector<JobState>& from = {});
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace tunefarm

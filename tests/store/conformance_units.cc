@@ -1,0 +1,433 @@
+// Units: claiming, fencing, reporting, driving, trials.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <set>
+
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/base/thread.h"
+#include "tests/store/conformance.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST_P(StoreConformance, ClaimHandsOutWhatTheUnitNeeds) {
+  const int64_t job_id = Submit(MakeSubmit("uid"));
+  const int64_t study_id = StudyOf(job_id);
+  UnitRow finals = MakeUnit(3, 2, "payload");
+  finals.kind = UnitKind::kFinals;
+  finals.rounds = 5;
+  const std::vector<int64_t> ids = Propose(study_id, {finals});
+  const ClaimedUnit claimed = ClaimOne(Register("agent"));
+  EXPECT_EQ(claimed.unit.unit_id, ids[0]);
+  EXPECT_EQ(claimed.unit.study_id, study_id);
+  EXPECT_EQ(claimed.unit.kind, UnitKind::kFinals);
+  EXPECT_EQ(claimed.unit.state, UnitState::kClaimed);
+  EXPECT_EQ(claimed.unit.first_ordinal, 3);
+  EXPECT_EQ(claimed.unit.trial_count, 2);
+  EXPECT_EQ(claimed.unit.rounds, 5);
+  EXPECT_EQ(claimed.unit.payload, "payload");
+  EXPECT_EQ(claimed.unit.token, 1);
+  EXPECT_EQ(claimed.unit.attempt, 1);
+  EXPECT_EQ(claimed.job_id, job_id);
+  EXPECT_EQ(claimed.kernel_id, "kernel");
+  EXPECT_EQ(claimed.problem, "problem");
+  EXPECT_EQ(claimed.job_spec, "spec");
+  EXPECT_THAT(claimed.present_ordinals, IsEmpty());
+  const JobRow job = store_->GetJob(job_id).value();
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.started_at_ms, kNow);
+}
+
+TEST_P(StoreConformance, ClaimsGoByPriorityThenByOrder) {
+  SubmitRequest low = MakeSubmit("low");
+  SubmitRequest high = MakeSubmit("high");
+  high.job.priority = 5;
+  const std::vector<int64_t> low_ids = Propose(StudyOf(Submit(low)), {MakeUnit(0, 1), MakeUnit(1, 1)});
+  const std::vector<int64_t> high_ids = Propose(StudyOf(Submit(high)), {MakeUnit(0, 1), MakeUnit(1, 1)});
+  std::vector<int64_t> order;
+  for (const ClaimedUnit& unit : Claim(Register("agent", 3))) order.push_back(unit.unit.unit_id);
+  EXPECT_THAT(order, ElementsAre(high_ids[0], high_ids[1], low_ids[0]));
+}
+
+TEST_P(StoreConformance, ClaimsOnlyWhatTheDeviceMayRun) {
+  const int64_t job_id =
+      Submit(MakeSubmit("uid", {MakeStudy(1, "class", "gpu-1"), MakeStudy(2, "other"), MakeStudy(3, "class", "gpu-0")}));
+  for (int number = 1; number <= 3; ++number) Propose(StudyOf(job_id, number), {MakeUnit(0, 1)});
+  const std::vector<ClaimedUnit> units = Claim(Register("agent", 10));
+  ASSERT_THAT(units, SizeIs(1));
+  EXPECT_EQ(units[0].unit.study_id, StudyOf(job_id, 3));
+}
+
+TEST_P(StoreConformance, ClaimsOnlyFromJobsThatRun) {
+  const ClaimRequest claimer = Register("agent", 10);
+  for (const JobState state : {JobState::kPaused, JobState::kCancelling, JobState::kCancelled}) {
+    const int64_t job_id = Submit(MakeSubmit("uid-" + std::to_string(static_cast<int>(state))));
+    Propose(StudyOf(job_id), {MakeUnit(0, 1)});
+    ASSERT_TRUE(Set(job_id, state).ok());
+    EXPECT_THAT(Claim(claimer), IsEmpty()) << static_cast<int>(state);
+    if (state != JobState::kPaused) continue;
+    ASSERT_TRUE(Set(job_id, JobState::kRunning).ok());
+    EXPECT_THAT(Claim(claimer), SizeIs(1));
+  }
+}
+
+TEST_P(StoreConformance, ClaimNeedsTheCurrentEpoch) {
+  const ClaimRequest old = Register("agent");
+  const ClaimRequest current = Register("agent");
+  EXPECT_GT(current.epoch, old.epoch);
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits(old).status()));
+  EXPECT_TRUE(store_->ClaimUnits(current).ok());
+  ASSERT_TRUE(store_->ReleaseAgent("agent", kNow).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits(current).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits({"stranger", 1, "gpu-0", "class", 1, kNow}).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->ReleaseAgent("stranger", kNow)));
+}
+
+TEST_P(StoreConformance, ReportsAreFenced) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer);
+  ReportRequest report = MakeReport(claimer, unit, {MakeTrial(0)}, true);
+  const ReportRequest good = report;
+  report.token += 1;
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  report = good;
+  report.token -= 1;
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  report = good;
+  report.epoch += 1;
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  report = good;
+  report.agent_id = "another";
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  report = good;
+  report.unit_id += 1;
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id)->trials, IsEmpty());
+  EXPECT_EQ(Report(good), ReportVerdict::kAccepted);
+  EXPECT_EQ(store_->LoadHistory(unit.unit.study_id)->units[0].state, UnitState::kDone);
+  // The unit is DONE: nobody holds it any more.
+  EXPECT_EQ(Report(good), ReportVerdict::kStale);
+}
+
+TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgain) {
+  const ClaimRequest first = Register("first");
+  const ClaimedUnit unit = Prepare(first);
+  EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(1)}, false)), ReportVerdict::kAccepted);
+  ASSERT_TRUE(store_->ReleaseAgent("first", kNow).ok());
+  EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, false)), ReportVerdict::kStale);
+  const ClaimRequest second = Register("second");
+  const ClaimedUnit again = ClaimOne(second);
+  EXPECT_EQ(again.unit.unit_id, unit.unit.unit_id);
+  EXPECT_GT(again.unit.token, unit.unit.token);
+  EXPECT_EQ(again.unit.attempt, 2);
+  EXPECT_THAT(again.present_ordinals, ElementsAre(1));
+  EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, true)), ReportVerdict::kStale);
+  EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(0), MakeTrial(2), MakeTrial(3)}, true)), ReportVerdict::kAccepted);
+  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id)->trials, SizeIs(4));
+}
+
+TEST_P(StoreConformance, RegisteringAgainReturnsTheUnitsOfTheProcessBefore) {
+  const ClaimRequest old = Register("agent");
+  const ClaimedUnit unit = Prepare(old);
+  const ClaimRequest current = Register("agent");
+  EXPECT_EQ(Report(MakeReport(old, unit, {MakeTrial(0)}, false)), ReportVerdict::kStale);
+  EXPECT_EQ(ClaimOne(current).unit.unit_id, unit.unit.unit_id);
+}
+
+TEST_P(StoreConformance, ReturnedUnitsQueueBehindTheOthers) {
+  const ClaimRequest first = Register("first");
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 1), MakeUnit(1, 1)});
+  ASSERT_EQ(ClaimOne(first).unit.unit_id, ids[0]);
+  ASSERT_TRUE(store_->ReleaseAgent("first", kNow).ok());
+  std::vector<int64_t> order;
+  for (const ClaimedUnit& unit : Claim(Register("second", 2))) order.push_back(unit.unit.unit_id);
+  EXPECT_THAT(order, ElementsAre(ids[1], ids[0]));
+}
+
+TEST_P(StoreConformance, ReleaseOtherAgentsSparesThoseNamed) {
+  const ClaimRequest kept = Register("kept");
+  const ClaimRequest lost = Register("lost", 2);
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  Propose(study_id, {MakeUnit(0, 1), MakeUnit(1, 1), MakeUnit(2, 1)});
+  const ClaimedUnit of_kept = ClaimOne(kept);
+  const std::vector<ClaimedUnit> of_lost = Claim(lost);
+  ASSERT_THAT(of_lost, SizeIs(2));
+  EXPECT_EQ(store_->ReleaseOtherAgents({"kept", "unknown"}, kNow).value(), 2);
+  EXPECT_EQ(store_->ReleaseOtherAgents({"kept"}, kNow).value(), 0);
+  EXPECT_EQ(Report(MakeReport(kept, of_kept, {MakeTrial(0)}, true)), ReportVerdict::kAccepted);
+  EXPECT_EQ(Report(MakeReport(lost, of_lost[0], {MakeTrial(1)}, true)), ReportVerdict::kStale);
+}
+
+TEST_P(StoreConformance, AnOrdinalKeepsItsFirstResult) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer);
+  TrialRow first = MakeTrial(1, 500);
+  first.log = std::string("log\0with zero", 13);
+  first.samples = "samples";
+  EXPECT_EQ(Report(MakeReport(claimer, unit, {first}, false)), ReportVerdict::kAccepted);
+  TrialRow second = MakeTrial(1, 900, 12);
+  second.log = "other";
+  EXPECT_EQ(Report(MakeReport(claimer, unit, {second, MakeTrial(2, 0, 4)}, false)), ReportVerdict::kAccepted);
+  const TrialRow stored = store_->GetTrial(unit.job_id, 1, 1).value();
+  EXPECT_EQ(stored.study_id, unit.unit.study_id);
+  EXPECT_EQ(stored.median_ns, 500);
+  EXPECT_EQ(stored.outcome, 1);
+  EXPECT_EQ(stored.purpose, 1);
+  EXPECT_EQ(stored.config, "tile=1");
+  EXPECT_EQ(stored.device_uuid, "gpu-0");
+  EXPECT_EQ(stored.detail, "detail");
+  EXPECT_EQ(stored.ended_at_ms, kNow + 1);
+  EXPECT_EQ(stored.log, first.log);
+  EXPECT_EQ(stored.samples, "samples");
+  EXPECT_EQ(store_->GetTrial(unit.job_id, 1, 2)->median_ns, 0);
+  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 1, 3).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 2, 1).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id + 1, 1, 1).status()));
+}
+
+TEST_P(StoreConformance, ARefusedReportStoresNothing) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer);
+  TrialRow long_log = MakeTrial(1);
+  long_log.log.assign(64 * 1024 + 1, 'x');
+  TrialRow other_study = MakeTrial(1);
+  other_study.study_id = unit.unit.study_id + 1;
+  TrialRow bad_time = MakeTrial(1, -1);
+  TrialRow bad_attempt = MakeTrial(1);
+  bad_attempt.attempt = 0;
+  for (const TrialRow& bad : {MakeTrial(4), MakeTrial(-1), long_log, other_study, bad_time, bad_attempt}) {
+    const absl::Status status = store_->ReportTrials(MakeReport(claimer, unit, {MakeTrial(0), bad}, true)).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  }
+  const StudyHistory history = store_->LoadHistory(unit.unit.study_id).value();
+  EXPECT_THAT(history.trials, IsEmpty());
+  EXPECT_EQ(history.units[0].state, UnitState::kClaimed);
+}
+
+TEST_P(StoreConformance, UnitsOfAnEndedJobFinishButNeverReturn) {
+  const ClaimRequest claimer = Register("agent", 2);
+  const int64_t job_id = Submit(MakeSubmit("uid"));
+  Propose(StudyOf(job_id), {MakeUnit(0, 1), MakeUnit(1, 1), MakeUnit(2, 1)});
+  const std::vector<ClaimedUnit> units = Claim(claimer);
+  ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
+  EXPECT_EQ(Report(MakeReport(claimer, units[0], {MakeTrial(0)}, true)), ReportVerdict::kAccepted);
+  ASSERT_TRUE(store_->ReleaseAgent("agent", kNow).ok());
+  EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
+  const StudyHistory history = store_->LoadHistory(units[0].unit.study_id).value();
+  ASSERT_THAT(history.units, SizeIs(1));
+  EXPECT_EQ(history.units[0].state, UnitState::kDone);
+}
+
+TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 2), MakeUnit(2, 1), MakeUnit(3, 1)});
+  for (const ClaimedUnit& unit : Claim(claimer)) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(unit.unit.first_ordinal)}, unit.unit.unit_id != ids[1])),
+              ReportVerdict::kAccepted);
+  }
+  DriveStep step;
+  step.study_id = study_id;
+  step.told_unit_ids = {ids[2], ids[0]};
+  step.new_units = {MakeUnit(4, 64)};
+  step.state = StudyState::kFinals;
+  step.next_ordinal = 100;
+  step.now_ms = kNow;
+  const std::vector<int64_t> more = store_->Drive(step).value().unit_ids;
+  Reopen();
+  const StudyHistory history = store_->LoadHistory(study_id).value();
+  std::vector<std::pair<StudyEvent::Kind, int64_t>> events;
+  for (const StudyEvent& event : history.events) {
+    EXPECT_EQ(event.sequence, static_cast<int64_t>(events.size()) + 1);
+    events.emplace_back(event.kind, event.unit_id);
+  }
+  using Kind = StudyEvent::Kind;
+  EXPECT_THAT(events, ElementsAre(std::pair(Kind::kPropose, ids[0]), std::pair(Kind::kPropose, ids[1]),
+                                  std::pair(Kind::kPropose, ids[2]), std::pair(Kind::kTell, ids[2]),
+                                  std::pair(Kind::kTell, ids[0]), std::pair(Kind::kPropose, more[0])));
+  ASSERT_THAT(history.units, SizeIs(4));
+  EXPECT_EQ(history.units[0].state, UnitState::kTold);
+  EXPECT_EQ(history.units[1].state, UnitState::kClaimed);
+  EXPECT_EQ(history.units[3].state, UnitState::kReady);
+  std::vector<int64_t> ordinals;
+  for (const TrialRow& trial : history.trials) ordinals.push_back(trial.ordinal);
+  EXPECT_THAT(ordinals, ElementsAre(0, 2, 3));
+  const StudyRow study = store_->ActiveJobs().value()[0].studies[0];
+  EXPECT_EQ(study.state, StudyState::kFinals);
+  EXPECT_EQ(study.next_ordinal, 100);
+}
+
+TEST_P(StoreConformance, ARefusedStepChangesNothing) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer);
+  DriveStep not_done;
+  not_done.study_id = unit.unit.study_id;
+  not_done.new_units = {MakeUnit(4, 1)};
+  not_done.told_unit_ids = {unit.unit.unit_id};
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(not_done).status()));
+  DriveStep used_ordinal;
+  used_ordinal.study_id = unit.unit.study_id;
+  used_ordinal.new_units = {MakeUnit(4, 1), MakeUnit(3, 1)};
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(used_ordinal).status()));
+  DriveStep wrong_size;
+  wrong_size.study_id = unit.unit.study_id;
+  for (const int count : {0, 65}) {
+    wrong_size.new_units = {MakeUnit(4, 1), MakeUnit(5, count)};
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->Drive(wrong_size).status())) << count;
+  }
+  DriveStep unknown;
+  unknown.study_id = unit.unit.study_id + 1;
+  EXPECT_TRUE(absl::IsNotFound(store_->Drive(unknown).status()));
+  const StudyHistory history = store_->LoadHistory(unit.unit.study_id).value();
+  EXPECT_THAT(history.events, SizeIs(1));
+  EXPECT_THAT(history.units, SizeIs(1));
+  EXPECT_EQ(store_->GetJob(unit.job_id)->studies[0].next_ordinal, 4);
+}
+
+TEST_P(StoreConformance, AnEndedStudyHandsOutAndTakesNothing) {
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  Propose(study_id, {MakeUnit(0, 1)});
+  DriveStep step;
+  step.study_id = study_id;
+  step.state = StudyState::kEnded;
+  ASSERT_TRUE(store_->Drive(step).ok());
+  EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(step).status()));
+}
+
+TEST_P(StoreConformance, ManyThreadsClaimEachUnitOnce) {
+  constexpr int kThreads = 8;
+  constexpr int kUnits = 200;
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  std::vector<UnitRow> units;
+  for (int i = 0; i < kUnits; ++i) units.push_back(MakeUnit(i, 1));
+  Propose(study_id, units);
+  Mutex mutex;
+  std::map<int64_t, int> claims;
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      const ClaimRequest claimer = Register("agent-" + std::to_string(i), 1 + i % 3);
+      threads.emplace_back("claimer", [&, claimer] {
+        for (std::vector<ClaimedUnit> got = Claim(claimer); !got.empty(); got = Claim(claimer)) {
+          for (const ClaimedUnit& unit : got) {
+            EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(unit.unit.first_ordinal)}, true)),
+                      ReportVerdict::kAccepted);
+            MutexLock lock(&mutex);
+            ++claims[unit.unit.unit_id];
+          }
+        }
+      });
+    }
+  }
+  EXPECT_THAT(claims, SizeIs(kUnits));
+  for (const auto& [unit_id, count] : claims) EXPECT_EQ(count, 1) << unit_id;
+  EXPECT_THAT(store_->LoadHistory(study_id)->trials, SizeIs(kUnits));
+}
+
+TEST_P(StoreConformance, AFailingWriteLeavesItsNeighboursAlone) {
+  constexpr int kEach = 50;
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back("submitter", [&, i] {
+        for (int n = 0; n < kEach; ++n) {
+          const std::string uid = std::to_string(i) + "-" + std::to_string(n);
+          // Odd threads fail half-way through each submit, in the same group commits as the others.
+          const SubmitRequest request = i % 2 == 0 ? MakeSubmit(uid) : MakeSubmit(uid, {MakeStudy(1), MakeStudy(0)});
+          EXPECT_EQ(store_->SubmitJob(request).ok(), i % 2 == 0);
+        }
+      });
+    }
+  }
+  EXPECT_EQ(store_->Status()->active_jobs, 2 * kEach);
+  EXPECT_THAT(store_->ListJobs({}, {1000, ""})->rows, SizeIs(2 * kEach));
+}
+
+TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t job_id = Submit(MakeSubmit("uid", {MakeStudy(1), MakeStudy(2)}));
+  for (int number = 1; number <= 2; ++number) Propose(StudyOf(job_id, number), {MakeUnit(0, 4)});
+  TrialRow finalist = MakeTrial(3, 20);
+  finalist.purpose = 3;
+  for (const ClaimedUnit& unit : Claim(claimer)) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(0, 50), MakeTrial(1, 0, 4), MakeTrial(2, 50), finalist}, true)),
+              ReportVerdict::kAccepted);
+  }
+  const int64_t second_study = StudyOf(job_id, 2);
+  const auto walk = [&](TrialQuery query, int page_size) {
+    std::vector<std::pair<int, int64_t>> seen;
+    query.job_id = job_id;
+    query.page.page_size = page_size;
+    for (int guard = 0; guard < 20; ++guard) {
+      const Page<TrialRow> page = store_->ListTrials(query).value();
+      for (const TrialRow& trial : page.rows) seen.emplace_back(trial.study_id == second_study ? 2 : 1, trial.ordinal);
+      if (page.next_page_token.empty()) return seen;
+      query.page.page_token = page.next_page_token;
+    }
+    ADD_FAILURE() << "the pages never end";
+    return seen;
+  };
+  using P = std::pair<int, int64_t>;
+  for (const int page_size : {1, 3, 100}) {
+    TrialQuery query;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(1, 0), P(1, 1), P(1, 2), P(1, 3), P(2, 0), P(2, 1), P(2, 2), P(2, 3)));
+    query.order_by_time = true;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(1, 3), P(2, 3), P(1, 0), P(1, 2), P(2, 0), P(2, 2), P(1, 1), P(2, 1)));
+    query.study_number = 2;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 3), P(2, 0), P(2, 2), P(2, 1)));
+    query.purpose = 1;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 0), P(2, 2), P(2, 1)));
+    query.outcomes = {4, 12};
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 1)));
+  }
+  TrialQuery unknown;
+  unknown.job_id = job_id + 1;
+  EXPECT_TRUE(absl::IsNotFound(store_->ListTrials(unknown).status()));
+
+  std::map<std::tuple<int64_t, int, int>, int64_t> counts;
+  const std::vector<OutcomeCountRow> rows = store_->CountOutcomes(job_id).value();
+  for (const OutcomeCountRow& row : rows) {
+    counts[{row.study_id, row.purpose, row.outcome}] = row.count;
+  }
+  EXPECT_THAT(counts, SizeIs(6));
+  EXPECT_EQ((counts[{second_study, 1, 1}]), 2);
+  EXPECT_EQ((counts[{second_study, 1, 4}]), 1);
+  EXPECT_EQ((counts[{second_study, 3, 1}]), 1);
+  EXPECT_TRUE(absl::IsNotFound(store_->CountOutcomes(job_id + 1).status()));
+}
+
+TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer, "uid", 10);
+  for (const int64_t ordinal : {2, 4, 6}) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(ordinal, 100.0 + static_cast<double>(ordinal))}, false)),
+              ReportVerdict::kAccepted);
+  }
+  TrialQuery query;
+  query.job_id = unit.job_id;
+  query.order_by_time = true;
+  query.page.page_size = 2;
+  const Page<TrialRow> first = store_->ListTrials(query).value();
+  ASSERT_THAT(first.rows, SizeIs(2));
+  EXPECT_TRUE(first.rows[0].log.empty());
+  // One that is faster than all seen, and one slower than all.
+  EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(0, 1), MakeTrial(1, 900)}, false)), ReportVerdict::kAccepted);
+  query.page.page_token = first.next_page_token;
+  const Page<TrialRow> second = store_->ListTrials(query).value();
+  std::vector<int64_t> rest;
+  for (const TrialRow& trial : second.rows) rest.push_back(trial.ordinal);
+  EXPECT_THAT(rest, ElementsAre(6, 1));
+  query.order_by_time = false;
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->ListTrials(query).status()));
+}
+
+}  // namespace
+}  // namespace tunefarm

@@ -1,0 +1,339 @@
+// Opening, migrating, refusing, running out of room, damage: what is SQLite's own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "server/base/check.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/store/sqlite/open.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/store/conformance.h"
+
+namespace tunefarm {
+namespace {
+
+using sqlite::Migration;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class SqliteOpen : public testing::Test {
+ protected:
+  SqliteOpen() {
+    options_.path = directory_.File("tunefarm.db");
+    options_.backup_directory = directory_.File("backups");
+    options_.clock = &clock_;
+  }
+
+  absl::StatusOr<std::unique_ptr<Store>> Open() { return OpenSqliteStore(options_); }
+  absl::StatusOr<std::unique_ptr<Store>> Open(const std::vector<Migration>& migrations) {
+    return sqlite::OpenStore(options_, migrations);
+  }
+  static std::vector<Migration> WithOneMore() {
+    std::vector<Migration> migrations = sqlite::EmbeddedMigrations();
+    migrations.push_back({static_cast<int>(migrations.size()) + 1, "0099_more.sql", "CREATE TABLE more (a INTEGER) STRICT"});
+    return migrations;
+  }
+  // With SQLite itself, as another program would.
+  void Sql(const std::string& path, const char* sql) {
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(path.c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(handle);
+    sqlite3_close(handle);
+  }
+  std::string Bytes() { return ReadFile(options_.path, uint64_t{1} << 30).value(); }
+  std::vector<std::string> Backups() {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.backup_directory, error)) paths.push_back(entry.path());
+    return paths;
+  }
+
+  TemporaryDirectory directory_;
+  FakeClock clock_;
+  SqliteOptions options_;
+};
+
+TEST_F(SqliteOpen, SchemaEqualsTheGoldenDump) {
+  ASSERT_TRUE(Open().ok());
+  const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
+  ASSERT_TRUE(database.ok()) << database.status();
+  const std::string dump = sqlite::DumpSchema(database->get()).value();
+  const char* source = std::getenv("TUNEFARM_SOURCE_DIR");
+  if (source == nullptr) GTEST_SKIP() << "TUNEFARM_SOURCE_DIR is not set";
+  const std::string golden = std::string(source) + "/migrations/sqlite/schema.sql";
+  if (std::getenv("TUNEFARM_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(WriteFileAtomically(golden, dump).ok());
+  }
+  EXPECT_EQ(dump, ReadFile(golden, 1 << 20).value()) << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
+}
+
+TEST_F(SqliteOpen, ANewDatabaseNeedsNoBackup) {
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Status()->schema_version, static_cast<int>(sqlite::EmbeddedMigrations().size()));
+  EXPECT_THAT(Backups(), SizeIs(0));
+}
+
+TEST_F(SqliteOpen, AnOldDatabaseIsBackedUpAndMigratedWithItsRows) {
+  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  {
+    const auto store = Open(WithOneMore());
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->Status()->schema_version, static_cast<int>(WithOneMore().size()));
+    EXPECT_EQ((*store)->Status()->active_jobs, 1);
+  }
+  ASSERT_THAT(Backups(), SizeIs(1));
+  // The backup is the old database, whole.
+  options_.path = Backups()[0];
+  const auto backup = Open();
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  EXPECT_EQ((*backup)->Status()->active_jobs, 1);
+}
+
+TEST_F(SqliteOpen, AMigrationThatFailsLeavesTheDatabaseAsItWas) {
+  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  std::vector<Migration> migrations = WithOneMore();
+  migrations.push_back({static_cast<int>(migrations.size()) + 1, "0100_bad.sql", "CREATE TABLE half (a); CREATE TABLE kernel (a)"});
+  const absl::Status status = Open(migrations).status();
+  EXPECT_THAT(status.ToString(), HasSubstr("0100_bad.sql"));
+  // The one before it stays applied; the failed one left nothing.
+  auto store = Open(WithOneMore());
+  ASSERT_TRUE(store.ok()) << store.status();
+  store->reset();
+  migrations.back().text = "CREATE TABLE half (a INTEGER) STRICT";
+  EXPECT_TRUE(Open(migrations).ok());
+}
+
+TEST_F(SqliteOpen, ANewerSchemaIsRefusedAndUntouched) {
+  ASSERT_TRUE(Open(WithOneMore()).ok());
+  const std::string before = Bytes();
+  const absl::Status status = Open().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("upgrade this program"));
+  EXPECT_EQ(Bytes(), before);
+}
+
+TEST_F(SqliteOpen, AnAlteredMigrationIsRefused) {
+  ASSERT_TRUE(Open(WithOneMore()).ok());
+  std::vector<Migration> altered = WithOneMore();
+  altered.back().text = "CREATE TABLE more (a INTEGER, b INTEGER) STRICT";
+  const absl::Status status = Open(altered).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("0099_more.sql"));
+}
+
+TEST_F(SqliteOpen, MigratingNeedsABackupDirectory) {
+  ASSERT_TRUE(Open().ok());
+  options_.backup_directory = "";
+  EXPECT_TRUE(Open().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open(WithOneMore()).status()));
+}
+
+TEST_F(SqliteOpen, OtherProgramsFilesAreRefusedAndUntouched) {
+  Sql(options_.path, "PRAGMA application_id = 7; CREATE TABLE theirs (a)");
+  std::string before = Bytes();
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open().status()));
+  EXPECT_EQ(Bytes(), before);
+
+  options_.path = directory_.File("plain.db");
+  Sql(options_.path, "CREATE TABLE theirs (a)");
+  before = Bytes();
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open().status()));
+  EXPECT_EQ(Bytes(), before);
+
+  options_.path = directory_.File("notes.txt");
+  ASSERT_TRUE(WriteFileAtomically(options_.path, "These are notes, not a database.\n").ok());
+  before = Bytes();
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open().status()));
+  EXPECT_EQ(Bytes(), before);
+}
+
+TEST_F(SqliteOpen, MissingDirectoryIsUnavailableWithThePath) {
+  options_.path = directory_.File("missing/tunefarm.db");
+  const absl::Status status = Open().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr(options_.path));
+}
+
+// A file system of its own, gone with the object. Needs root.
+class TmpfsMount {
+ public:
+  TmpfsMount(const std::string& path, const char* size) : path_(path) {
+    TUNEFARM_CHECK_OK(MakeDirectories(path));
+    is_mounted_ = mount("tmpfs", path.c_str(), "tmpfs", 0, size) == 0;
+  }
+  ~TmpfsMount() {
+    if (is_mounted_) TUNEFARM_CHECK(umount2(path_.c_str(), MNT_DETACH) == 0);
+  }
+  TmpfsMount(const TmpfsMount&) = delete;
+  TmpfsMount& operator=(const TmpfsMount&) = delete;
+  bool is_mounted() const { return is_mounted_; }
+  bool MakeReadOnly() { return mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
+
+ private:
+  const std::string path_;
+  bool is_mounted_ = false;
+};
+
+TEST_F(SqliteOpen, AReadOnlyDirectoryIsUnavailable) {
+  TmpfsMount mounted(directory_.File("mount"), "size=8m");
+  options_.path = directory_.File("mount/tunefarm.db");
+  ASSERT_TRUE(Open().ok());
+  if (mounted.is_mounted()) {
+    ASSERT_TRUE(mounted.MakeReadOnly());
+  } else if (geteuid() != 0) {
+    ASSERT_EQ(chmod(options_.path.c_str(), 0400), 0);
+    ASSERT_EQ(chmod(directory_.File("mount").c_str(), 0500), 0);
+  } else {
+    GTEST_SKIP() << "root that may not mount: nothing can be made read-only";
+  }
+  const absl::Status status = Open().status();
+  if (!mounted.is_mounted()) {
+    ASSERT_EQ(chmod(directory_.File("mount").c_str(), 0700), 0);
+  }
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr(options_.path));
+}
+
+SubmitRequest MakeLarge(int i) {
+  SubmitRequest request = MakeSubmit("large-" + std::to_string(i));
+  request.job.spec.assign(200'000, 'x');
+  return request;
+}
+
+// Fills the store until it refuses, and checks that it refuses well; returns the number of jobs stored.
+int Fill(Store* store, const std::string& path) {
+  constexpr int kJobsMax = 1000;
+  for (int i = 0; i < kJobsMax; ++i) {
+    const absl::Status status = store->SubmitJob(MakeLarge(i)).status();
+    if (status.ok()) continue;
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr(path));
+    EXPECT_THAT(status.ToString(), HasSubstr("space"));
+    return i;
+  }
+  ADD_FAILURE() << "it never refused";
+  return kJobsMax;
+}
+
+TEST_F(SqliteOpen, AFullDatabaseRefusesAndLosesNothing) {
+  options_.database_bytes_max = 2'000'000;
+  int stored;
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    stored = Fill(store->get(), options_.path);
+    EXPECT_GE(stored, 3);
+    EXPECT_EQ((*store)->Status()->active_jobs, stored);
+    // Room again: the same connection writes on.
+    const int64_t first = (*store)->ActiveJobs().value()[0].job_id;
+    ASSERT_TRUE((*store)->SetJobState(first, {JobState::kQueued}, JobState::kCancelled, "", kNow).ok());
+    ASSERT_TRUE((*store)->DeleteJob(first).ok());
+    EXPECT_TRUE((*store)->SubmitJob(MakeLarge(stored)).ok());
+  }
+  options_.database_bytes_max = 0;
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Status()->active_jobs, stored);
+}
+
+TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
+  const TmpfsMount mounted(directory_.File("mount"), "size=16m");
+  if (!mounted.is_mounted()) GTEST_SKIP() << "mounting a small file system needs root";
+  options_.path = directory_.File("mount/tunefarm.db");
+  const std::string ballast = directory_.File("mount/ballast");
+  ASSERT_TRUE(WriteFileAtomically(ballast, std::string(10'000'000, 'b')).ok());
+  int stored;
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    stored = Fill(store->get(), options_.path);
+    EXPECT_EQ((*store)->Status()->active_jobs, stored);
+    ASSERT_EQ(unlink(ballast.c_str()), 0);
+    EXPECT_TRUE((*store)->SubmitJob(MakeLarge(stored)).ok());
+  }
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  const std::vector<JobRow> jobs = (*store)->ActiveJobs().value();
+  ASSERT_THAT(jobs, SizeIs(stored + 1));
+  for (const JobRow& job : jobs) EXPECT_EQ(job.spec, MakeLarge(0).job.spec) << job.uid;
+}
+
+TEST_F(SqliteOpen, DamageIsFoundAfterAnUncleanStop) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok());
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("uid-" + std::to_string(i))).ok());
+  }
+  // As if it had died while open.
+  Sql(options_.path, "UPDATE setting SET value = '1' WHERE name = 'store.open'; PRAGMA wal_checkpoint(TRUNCATE)");
+  EXPECT_TRUE(Open().ok());  // Unclean, but sound.
+  Sql(options_.path, "UPDATE setting SET value = '1' WHERE name = 'store.open'; PRAGMA wal_checkpoint(TRUNCATE)");
+  std::string bytes = Bytes();
+  // The root page of an index of table job is overwritten: nothing that opening reads by itself.
+  int64_t page = 0;
+  {
+    const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
+    page = (*database)->QueryInt("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_job_1'").value();
+  }
+  for (size_t i = 0; i < 4096; ++i) bytes[static_cast<size_t>(page - 1) * 4096 + i] = static_cast<char>(i * 37);
+  ASSERT_TRUE(WriteFileAtomically(options_.path, bytes).ok());
+  const absl::Status status = Open().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("restore"));
+}
+
+TEST_F(SqliteOpen, ACleanEndLeavesNoLogAndNoMarker) {
+  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  EXPECT_NE(access((options_.path + "-wal").c_str(), F_OK), 0);
+  const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
+  ASSERT_TRUE(database.ok());
+  EXPECT_EQ((*database)->QueryText("SELECT value FROM setting WHERE name = 'store.open'").value(), "0");
+}
+
+TEST_F(SqliteOpen, ABackupIsADatabase) {
+  const std::string copy = directory_.File("copy.db");
+  {
+    const auto store = Open();
+    ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("uid")).ok());
+    ASSERT_TRUE((*store)->Backup(copy).ok());
+    ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("later")).ok());
+  }
+  EXPECT_NE(access((copy + ".partial").c_str(), F_OK), 0);
+  options_.path = copy;
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Status()->active_jobs, 1);
+}
+
+TEST_F(SqliteOpen, InvariantsStandInTheTables) {
+  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  sqlite3* handle = nullptr;
+  ASSERT_EQ(sqlite3_open(options_.path.c_str(), &handle), SQLITE_OK);
+  for (const char* sql : {
+           "UPDATE job SET state = 5",                   // ended without a time
+           "UPDATE job SET ended_at_ms = 1",             // a time without an end
+           "UPDATE job SET state = 2",                   // running, never started
+           "UPDATE job SET state = 9",
+           "UPDATE study SET next_ordinal = -1",
+           "UPDATE catalog_rev SET revision = -1",
+           "INSERT INTO catalog_rev VALUES (2, 0)",
+           "INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, state, first_ordinal, "
+           "trial_count, rounds, payload) VALUES (1, 'c', '', 0, 1, 1, 2, 0, 1, 0, x'')",  // claimed by nobody
+           "INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, state, first_ordinal, "
+           "trial_count, rounds, payload) VALUES (1, 'c', '', 0, 1, 1, 1, 0, 65, 0, x'')",
+       }) {
+    EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_CONSTRAINT) << sql;
+  }
+  sqlite3_close(handle);
+}
+
+}  // namespace
+}  // namespace tunefarm
