@@ -59,7 +59,8 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   void Register();
   void Synchronize();
   bool SynchronizeOnce();
-  void Adopt(const wire::Assignment& assignment);
+  // Whether the unit is now in hand.
+  bool Adopt(const wire::Assignment& assignment);
   absl::StatusOr<std::unique_ptr<UnitWork>> MakeUnit(const wire::Assignment& assignment, Device& device);
   std::shared_ptr<ReferenceWork> ReferenceFor(const UnitWork& unit, const DeviceRunner& runner, bool baseline);
   void Flush();
@@ -83,6 +84,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   int64_t epoch_ = 0;  // 0: not registered
   bool started_ = false, draining_ = false, stopped_ = false;
   bool pump_posted_ = false;
+  bool starved_ = false;  // control had nothing when it was asked last: its wake, or the poll, comes first
   TimerId retry_timer_ = 0;
   Duration back_off_ = kBackOffFirst;
   std::vector<std::function<void()>> drained_, ended_;
@@ -195,7 +197,7 @@ void Agent::Session::Pump() {
   }
   Flush();
   RemoveGoneUnits();
-  if (!stopped_ && !draining_ && retry_timer_ == 0) {
+  if (!stopped_ && !draining_ && retry_timer_ == 0 && !starved_) {
     for (const Device& device : devices_) {
       if (device.runner->unfinished() < device.runner->look_ahead() && !units_.empty()) {
         Synchronize();
@@ -254,11 +256,13 @@ bool Agent::Session::SynchronizeOnce() {
     const auto found = units_.find(unit_id);
     if (found != units_.end()) Drop(*found->second);
   }
+  bool adopted = false;
   if (!draining_) {
-    for (const wire::Assignment& assignment : response->assignments()) Adopt(assignment);
+    for (const wire::Assignment& assignment : response->assignments()) adopted = Adopt(assignment) || adopted;
   }
-  if (response->assignments_size() > 0 || response->revoked_unit_ids_size() > 0) PumpSoon();
-  return response->assignments_size() > 0;
+  if (adopted || response->revoked_unit_ids_size() > 0) PumpSoon();
+  starved_ = !adopted;
+  return adopted;
 }
 
 Agent::Session::Device* Agent::Session::FindDevice(const std::string& uuid) {
@@ -268,24 +272,25 @@ Agent::Session::Device* Agent::Session::FindDevice(const std::string& uuid) {
   return nullptr;
 }
 
-void Agent::Session::Adopt(const wire::Assignment& assignment) {
+bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   // A unit that is still being killed may come back with a new token; control offers it again until it is listed.
-  if (units_.count(assignment.unit_id()) != 0) return;
+  if (units_.count(assignment.unit_id()) != 0) return false;
   Device* device = FindDevice(assignment.device_uuid());
   if (device == nullptr) {
     LogError("agent", "unit {} is for device {}, which is not here", assignment.unit_id(), assignment.device_uuid());
-    return;
+    return false;
   }
   auto unit = MakeUnit(assignment, *device);
   if (!unit.ok()) {
     // Not listed as in hand, so control offers it again.
     LogWarn("agent", "unit {} cannot be taken up yet: {}", assignment.unit_id(), MessageOf(unit.status()));
     if (unit.status().code() == absl::StatusCode::kUnavailable) Retry();
-    return;
+    return false;
   }
   UnitWork* adopted = unit->get();
   units_[assignment.unit_id()] = *std::move(unit);
   device->runner->Add(adopted);
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<UnitWork>> Agent::Session::MakeUnit(const wire::Assignment& assignment, Device& device) {

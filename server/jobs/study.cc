@@ -98,7 +98,7 @@ absl::Status Study::Replay(const StudyHistory& history,
       }
       unit.trials[spec.ordinal()] = std::move(trial);
     }
-    for (const auto& [ordinal, trial] : unit.trials) Count(trial);
+    for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
     if (row.kind == UnitKind::kFinals) {
       ++finals_;
       finals_planned_ += row.trial_count;
@@ -160,13 +160,11 @@ absl::Status Study::Fold(const Unit& unit) {
   return absl::OkStatus();
 }
 
-void Study::Count(const Trial& trial) {
+void Study::Count(UnitKind kind, const Trial& trial) {
+  if (kind == UnitKind::kFinals) ++finals_ended_;
   switch (trial.purpose()) {
-    case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
-      ++finals_ended_;
-      break;
+    case tunefarm::v1::TRIAL_PURPOSE_FINALIST: break;
     case tunefarm::v1::TRIAL_PURPOSE_BASELINE:
-      if (state_ == StudyState::kFinals) ++finals_ended_;
       if (!baseline_.has_value() || Timed(trial)) {
         baseline_ = trial;
         baseline_->mutable_measurement()->clear_sample_ns();
@@ -198,7 +196,7 @@ std::vector<Trial> Study::AddTrials(int64_t unit_id, const std::vector<Trial>& t
     kept.clear_log();
     if (unit.kind != UnitKind::kFinals) kept.mutable_measurement()->clear_sample_ns();
     if (!unit.trials.emplace(trial.ordinal(), kept).second) continue;
-    Count(kept);
+    Count(unit.kind, kept);
     kept.mutable_measurement()->clear_sample_ns();
     added.push_back(std::move(kept));
   }
@@ -248,7 +246,9 @@ absl::Status Study::Propose(int open_trials_wanted, StudyStep* step) {
   int64_t open = OpenTrials();
   int open_units = static_cast<int>(units_.size() - done_.size());
   while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
-    int64_t wanted = unit_size_;
+    // The default config alone comes first, then the baseline: what everything else is compared with.
+    const bool first = first_step_ && drafts_.empty();
+    int64_t wanted = first ? 1 : unit_size_;
     if (budget > 0) wanted = std::min(wanted, budget - proposed_);
     if (wanted <= 0) break;
     ASSIGN_OR_RETURN(const std::vector<Config> configs, strategy_->Ask(static_cast<int>(wanted)));
@@ -260,11 +260,9 @@ absl::Status Study::Propose(int open_trials_wanted, StudyStep* step) {
     open += static_cast<int64_t>(configs.size());
     ++open_units;
     Add(UnitKind::kSearch, std::move(specs), 0, step);
-  }
-  if (first_step_ && !drafts_.empty() && context_.plan->HasSequence(Sequence::kBaseline)) {
-    // Its ordinal comes after the first proposals, so that ordinal 0 is the default config; it runs before them.
-    Add(UnitKind::kBaseline, {Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
-    std::rotate(drafts_.begin(), drafts_.end() - 1, drafts_.end());
+    if (first && context_.plan->HasSequence(Sequence::kBaseline)) {
+      Add(UnitKind::kBaseline, {Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
+    }
   }
   return absl::OkStatus();
 }

@@ -106,7 +106,7 @@ class Study {
   absl::StatusOr<Unit> UnitOf(const UnitRow& row) const;
   absl::Status MarkProposed(const Unit& unit);
   absl::Status Fold(const Unit& unit);
-  void Count(const tunefarm::v1::Trial& trial);
+  void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
   int64_t OpenTrials() const;
   absl::Status Propose(int open_trials_wanted, StudyStep* step);

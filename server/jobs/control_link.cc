@@ -1,0 +1,410 @@
+#include "server/jobs/control_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/finals.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/trial_rows.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+using tunefarm::v1::Trial;
+
+namespace {
+
+constexpr int kUnitsPerDemandMax = 8;
+constexpr int kTrialsPerReportMax = 64;
+
+}  // namespace
+
+ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison,
+                         DeviceDirectory* devices, Hooks hooks)
+    : store_(store), clock_(clock), kernels_(kernels), poison_(poison), devices_(devices), hooks_(std::move(hooks)) {}
+
+void ControlLink::SetWake(std::function<void()> wake) {
+  MutexLock lock(&wake_mutex_);
+  wake_ = std::move(wake);
+}
+
+void ControlLink::Wake() {
+  MutexLock lock(&wake_mutex_);
+  if (wake_) wake_();
+}
+
+absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return Unavailable("the daemon is stopping");
+  }
+  ASSIGN_OR_RETURN(const int64_t epoch, store_->RegisterAgent(request.agent_id(), request.host(), clock_->WallMs()));
+  MutexLock lock(&mutex_);
+  epochs_[request.agent_id()] = epoch;
+  // What an earlier epoch held went back to the queue.
+  for (auto it = claims_.begin(); it != claims_.end();) {
+    it = it->second.agent_id == request.agent_id() && it->second.epoch != epoch ? claims_.erase(it) : std::next(it);
+  }
+  wire::RegisterResponse response;
+  response.set_epoch(epoch);
+  return response;
+}
+
+ControlLink::Mode ControlLink::ModeOf(int64_t job_id, UnitKind kind) const {
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return Mode::kActive;
+  const JobMode& job = found->second;
+  if (job.cancelled || (job.search_stopped && kind == UnitKind::kSearch)) return Mode::kDropped;
+  return job.held ? Mode::kHeld : Mode::kActive;
+}
+
+void ControlLink::ApplyModes(int64_t job_id) {
+  for (auto& [unit_id, claim] : claims_) {
+    if (claim.job_id == job_id) claim.mode = ModeOf(job_id, claim.kind);
+  }
+}
+
+absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::SynchronizeRequest& request) {
+  wire::SynchronizeResponse response;
+  std::map<std::string, int> wanted;
+  std::set<int64_t> left_jobs;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return Unavailable("the daemon is stopping");
+    const auto agent = epochs_.find(request.agent_id());
+    if (agent == epochs_.end() || agent->second != request.epoch()) {
+      response.set_epoch_expired(true);
+      return response;
+    }
+    std::set<int64_t> listed;
+    for (const wire::UnitInHand& unit : request.units()) {
+      const auto claim = claims_.find(unit.unit_id());
+      const bool owned = claim != claims_.end() && claim->second.agent_id == request.agent_id() &&
+                         claim->second.token == unit.token();
+      if (owned) listed.insert(unit.unit_id());
+      if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
+    }
+    for (const wire::DeviceDemand& demand : request.demands()) {
+      wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
+    }
+    for (auto& [unit_id, claim] : claims_) {
+      if (claim.agent_id != request.agent_id() || listed.count(unit_id) > 0) continue;
+      if (claim.delivered && claim.mode != Mode::kActive) left_jobs.insert(claim.job_id);
+      claim.delivered = false;
+      int& room = wanted[claim.assignment.device_uuid()];
+      if (claim.mode != Mode::kActive || room <= 0) continue;
+      --room;
+      claim.delivered = true;
+      *response.add_assignments() = claim.assignment;
+    }
+  }
+  FinishDropped();
+  for (int64_t job_id : left_jobs) hooks_.gone(job_id);
+  for (const auto& [uuid, units] : wanted) {
+    if (units <= 0) continue;
+    const absl::Status claimed = ClaimFor(request, uuid, units, &response);
+    if (absl::IsFailedPrecondition(claimed)) {
+      response.set_epoch_expired(true);
+      return response;
+    }
+    RETURN_IF_ERROR(claimed);
+  }
+  return response;
+}
+
+absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
+                                   wire::SynchronizeResponse* response) {
+  std::string class_id;
+  for (const tunefarm::v1::Device& device : devices_->List()) {
+    if (device.uuid() == device_uuid && device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED) {
+      class_id = device.device_class().id();
+    }
+  }
+  if (class_id.empty()) return absl::OkStatus();
+  ClaimRequest claim_request{request.agent_id(), request.epoch(), device_uuid, class_id, units, clock_->WallMs()};
+  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> claimed_units, store_->ClaimUnits(claim_request));
+  for (const ClaimedUnit& claimed : claimed_units) {
+    tunefarm::v1::Job spec;
+    auto claim = MakeClaim(request, device_uuid, claimed);
+    if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
+    if (!claim.ok()) {
+      // Stays claimed until the next start; the job's driver has failed on the same data.
+      LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
+      continue;
+    }
+    hooks_.claimed(claimed.job_id);
+    const absl::Status filtered = FilterPoisoned(&*claim, spec);
+    if (!filtered.ok()) {
+      LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id, MessageOf(filtered));
+    }
+    MutexLock lock(&mutex_);
+    claim->mode = claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->kind);
+    claim->delivered = claim->mode == Mode::kActive;
+    if (claim->delivered) *response->add_assignments() = claim->assignment;
+    claims_[claimed.unit.unit_id] = *std::move(claim);
+  }
+  FinishDropped();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ControlLink::Claim> ControlLink::MakeClaim(const wire::SynchronizeRequest& request,
+                                                          const std::string& device_uuid, const ClaimedUnit& claimed) {
+  Claim claim;
+  claim.agent_id = request.agent_id();
+  claim.epoch = request.epoch();
+  claim.token = claimed.unit.token;
+  claim.job_id = claimed.job_id;
+  claim.study_id = claimed.unit.study_id;
+  claim.unit_id = claimed.unit.unit_id;
+  claim.kind = claimed.unit.kind;
+  wire::Assignment payload;
+  tunefarm::v1::Job spec;
+  wire::Assignment& assignment = claim.assignment;
+  if (!payload.ParseFromString(claimed.unit.payload) || !spec.ParseFromString(claimed.job_spec) ||
+      !assignment.mutable_problem()->ParseFromString(claimed.problem)) {
+    return DataLoss("its stored form cannot be read");
+  }
+  ASSIGN_OR_RETURN(claim.plan, kernels_->GetById(claimed.kernel_id));
+  assignment.set_unit_id(claimed.unit.unit_id);
+  assignment.set_token(claimed.unit.token);
+  assignment.set_job_id(claimed.job_id);
+  assignment.set_study_id(claimed.unit.study_id);
+  assignment.set_device_uuid(device_uuid);
+  assignment.set_kernel_id(KernelName(claimed.kernel_id));
+  *assignment.mutable_policy() = ResolvedPolicy(spec.policy());
+  assignment.set_interleaved_rounds(claimed.unit.rounds);
+  const std::set<int64_t> present(claimed.present_ordinals.begin(), claimed.present_ordinals.end());
+  for (wire::TrialSpec& trial : *payload.mutable_trials()) {
+    if (present.count(trial.ordinal()) > 0) continue;
+    trial.set_attempt(1);
+    *assignment.add_trials() = std::move(trial);
+  }
+  claim.problem_key = assignment.problem().key();
+  claim.poison = {claim.plan->program_digest(), "", devices_->ToolkitOf(device_uuid), claim.problem_key};
+  for (const tunefarm::v1::Device& device : devices_->List()) {
+    if (device.uuid() == device_uuid) claim.poison.class_id = device.device_class().id();
+  }
+  return claim;
+}
+
+absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec) {
+  if (spec.retry_poisoned()) return absl::OkStatus();
+  std::vector<Trial> poisoned;
+  wire::Assignment kept = claim->assignment;
+  kept.clear_trials();
+  for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
+    Trial trial;
+    trial.set_ordinal(trial_spec.ordinal());
+    trial.set_purpose(trial_spec.purpose());
+    trial.set_attempt(trial_spec.attempt());
+    trial.set_outcome(tunefarm::v1::OUTCOME_POISONED);
+    bool known = false;
+    if (trial_spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
+      *trial.mutable_config() = trial_spec.config();
+      ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial));
+      ASSIGN_OR_RETURN(known, poison_->IsPoisoned(claim->poison, text));
+    }
+    if (!known) {
+      *kept.add_trials() = trial_spec;
+      continue;
+    }
+    trial.set_device_uuid(claim->assignment.device_uuid());
+    trial.set_message("not run: it crashed or hung before; submit with retry_poisoned to run it again");
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    poisoned.push_back(std::move(trial));
+  }
+  if (poisoned.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(*claim, poisoned, false));
+  if (verdict == ReportVerdict::kStale) return Aborted("another agent owns it now");
+  claim->assignment = std::move(kept);
+  hooks_.reported(claim->study_id, claim->unit_id, std::move(poisoned), false);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ControlLink::ConfigText(const Claim& claim, const Trial& trial) const {
+  if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return std::string();
+  ASSIGN_OR_RETURN(const Config config, claim.plan->ParseConfig(trial.config()));
+  return config.ToText();
+}
+
+absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials, bool done) {
+  ReportRequest report;
+  report.agent_id = claim.agent_id;
+  report.epoch = claim.epoch;
+  report.unit_id = claim.unit_id;
+  report.token = claim.token;
+  report.unit_done = done;
+  report.now_ms = clock_->WallMs();
+  for (const Trial& trial : trials) {
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+    report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
+  }
+  return store_->ReportTrials(report);
+}
+
+absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire::ReportTrialsRequest& request) {
+  if (request.trials_size() > kTrialsPerReportMax) {
+    return InvalidArgument("{} trials in one report, at most {} are taken", request.trials_size(), kTrialsPerReportMax);
+  }
+  wire::ReportTrialsResponse response;
+  response.set_verdict(wire::REPORT_VERDICT_STALE);
+  Claim claim;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = claims_.find(request.unit_id());
+    if (found == claims_.end() || found->second.agent_id != request.agent_id() ||
+        found->second.epoch != request.epoch() || found->second.token != request.token()) {
+      return response;
+    }
+    claim = found->second;
+  }
+  std::vector<Trial> trials(request.trials().begin(), request.trials().end());
+  std::set<int64_t> ordinals;
+  for (Trial& trial : trials) {
+    const auto spec = std::find_if(claim.assignment.trials().begin(), claim.assignment.trials().end(),
+                                   [&](const auto& s) { return s.ordinal() == trial.ordinal(); });
+    if (spec == claim.assignment.trials().end()) continue;  // stored before: a repeated report
+    trial.set_purpose(spec->purpose());
+    *trial.mutable_config() = spec->config();
+    if (spec->purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.clear_config();
+    trial.set_problem_key(claim.problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    ordinals.insert(trial.ordinal());
+  }
+  trials.erase(std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
+               trials.end());
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials, request.unit_done()));
+  {
+    MutexLock lock(&mutex_);
+    const auto found = claims_.find(request.unit_id());
+    if (found != claims_.end() && found->second.token == request.token()) {
+      if (verdict == ReportVerdict::kStale || request.unit_done()) {
+        claims_.erase(found);
+      } else {
+        auto* open = found->second.assignment.mutable_trials();
+        open->erase(std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
+                    open->end());
+      }
+    }
+  }
+  if (verdict == ReportVerdict::kStale) return response;
+  for (const Trial& trial : trials) {
+    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+    const absl::Status recorded = poison_->Record(claim.poison, text, trial.outcome());
+    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
+  }
+  hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), request.unit_done());
+  if (request.unit_done()) hooks_.gone(claim.job_id);
+  response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
+  return response;
+}
+
+void ControlLink::FinishDropped() {
+  std::vector<Claim> dropped;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [unit_id, claim] : claims_) {
+      if (claim.mode == Mode::kDropped && !claim.delivered) dropped.push_back(claim);
+    }
+  }
+  for (const Claim& claim : dropped) {
+    const auto verdict = StoreTrials(claim, {}, true);
+    if (!verdict.ok()) {
+      LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
+      continue;  // the next Synchronize tries again
+    }
+    {
+      MutexLock lock(&mutex_);
+      const auto found = claims_.find(claim.unit_id);
+      if (found == claims_.end() || found->second.token != claim.token) continue;
+      claims_.erase(found);
+    }
+    if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
+    hooks_.gone(claim.job_id);
+  }
+}
+
+absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::FetchKernelRequest& request) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const KernelPlan> plan, kernels_->Get(request.kernel_id()));
+  wire::FetchKernelResponse response;
+  response.set_kernel(plan->kernel().SerializeAsString());
+  return response;
+}
+
+absl::StatusOr<wire::FetchArtifactResponse> ControlLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
+  return Unimplemented("uploaded artifacts are not supported yet (asked for {})", request.digest());
+}
+
+void ControlLink::Hold(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job_id].held = true;
+    ApplyModes(job_id);
+  }
+  Wake();
+}
+
+void ControlLink::Resume(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job_id].held = false;
+    ApplyModes(job_id);
+  }
+  Wake();
+}
+
+void ControlLink::Cancel(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job_id].cancelled = true;
+    ApplyModes(job_id);
+  }
+  FinishDropped();
+  Wake();
+}
+
+void ControlLink::StopSearch(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    jobs_[job_id].search_stopped = true;
+    ApplyModes(job_id);
+  }
+  FinishDropped();
+  Wake();
+}
+
+bool ControlLink::InHand(int64_t job_id) const {
+  MutexLock lock(&mutex_);
+  return std::any_of(claims_.begin(), claims_.end(),
+                     [&](const auto& entry) { return entry.second.job_id == job_id && entry.second.delivered; });
+}
+
+void ControlLink::Forget(int64_t job_id) {
+  MutexLock lock(&mutex_);
+  jobs_.erase(job_id);
+  for (auto it = claims_.begin(); it != claims_.end();) {
+    it = it->second.job_id == job_id ? claims_.erase(it) : std::next(it);
+  }
+}
+
+void ControlLink::Close() {
+  std::vector<std::string> agents;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    for (const auto& [agent_id, epoch] : epochs_) agents.push_back(agent_id);
+    claims_.clear();
+  }
+  for (const std::string& agent_id : agents) {
+    const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
+    if (!released.ok()) LogWarn("jobs", "units in hand go back at the next start: {}", MessageOf(released));
+  }
+}
+
+}  // namespace tunefarm

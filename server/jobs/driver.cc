@@ -1,0 +1,544 @@
+#include "server/jobs/driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/trial_rows.h"
+
+namespace tunefarm {
+
+using tunefarm::v1::JobEvent;
+using tunefarm::v1::Trial;
+
+namespace {
+
+constexpr Duration kRetryDelay = std::chrono::seconds(1);
+// Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
+constexpr int kOpenTrialsPerDevice = 24;
+
+}  // namespace
+
+void Driver::Post(std::function<void(Driver*)> task) {
+  deps_.executor->Post([weak = weak_from_this(), task = std::move(task)] {
+    if (const auto self = weak.lock()) task(self.get());
+  });
+}
+
+Driver::Active* Driver::FindActive(int64_t job_id) {
+  const auto found = jobs_.find(job_id);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+// ---- Taking jobs up ----
+
+absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, const StudyRow& row, bool with_history) {
+  StudyContext context;
+  context.job_id = job.row.job_id;
+  context.spec = job.spec;
+  ASSIGN_OR_RETURN(context.plan, deps_.kernels->GetById(job.row.kernel_id));
+  tunefarm::v1::Problem problem;
+  tunefarm::v1::Study summary;
+  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.space_summary)) {
+    return DataLoss("{} cannot be read", StudyNameOf(job.row.job_id, row.number));
+  }
+  ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
+  context.problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
+  context.size = summary.space();
+  context.row = row;
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, deps_.store->ListDeviceClasses());
+  const auto found =
+      std::find_if(classes.begin(), classes.end(), [&](const DeviceClassRow& c) { return c.class_id == row.class_id; });
+  tunefarm::v1::DeviceClass proto;
+  if (found == classes.end() || !proto.ParseFromString(found->properties)) {
+    return DataLoss("device class {} of {} cannot be read", row.class_id, StudyNameOf(job.row.job_id, row.number));
+  }
+  ASSIGN_OR_RETURN(context.device_class, DeviceClass::FromProto(proto));
+  ASSIGN_OR_RETURN(std::unique_ptr<Study> study, Study::Create(std::move(context)));
+  if (with_history) {
+    ASSIGN_OR_RETURN(const StudyHistory history, deps_.store->LoadHistory(row.study_id));
+    RETURN_IF_ERROR(study->Replay(history, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
+      ASSIGN_OR_RETURN(const TrialRow trial, deps_.store->GetTrial(job.row.job_id, row.number, ordinal));
+      return TrialOfRow(trial);
+    }));
+  }
+  if (study->state() == StudyState::kEnded) {
+    const auto best = deps_.catalog->Find(study->context().plan->program_digest(), row.problem_key, row.class_id);
+    if (best != nullptr && best->job() == JobName(job.row.job_id)) study->SetBest(*best);
+  }
+  return study;
+}
+
+absl::StatusOr<std::unique_ptr<Study>> Driver::ReloadStudy(const Active& job, int64_t study_id) {
+  ASSIGN_OR_RETURN(const JobRow row, deps_.store->GetJob(job.row.job_id));
+  for (const StudyRow& study_row : row.studies) {
+    if (study_row.study_id == study_id) return LoadStudy(job, study_row, true);
+  }
+  return DataLoss("study {} of {} is no longer stored", study_id, JobName(job.row.job_id));
+}
+
+absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row, bool with_history) {
+  auto job = std::make_unique<Active>();
+  job->row = row;
+  if (!job->spec.ParseFromString(row.spec)) return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+  for (const StudyRow& study_row : row.studies) {
+    ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row, with_history));
+  }
+  return job;
+}
+
+absl::Status Driver::Recover() {
+  ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
+  if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
+  ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
+  for (const JobRow& row : rows) {
+    auto job = Load(row, true);
+    if (!job.ok()) {
+      if (job.status().code() == absl::StatusCode::kUnavailable) return job.status();
+      LogError("jobs", "{} cannot go on: {}", JobName(row.job_id), MessageOf(job.status()));
+      RETURN_IF_ERROR(deps_.store->SetJobState(row.job_id, {row.state}, JobState::kFailed, MessageOf(job.status()),
+                                               deps_.executor->clock()->WallMs()));
+      continue;
+    }
+    LogInfo("jobs", "{} goes on ({})", JobName(row.job_id), NameOf(row.state));
+    MutexLock lock(&mutex_);
+    TakeUp(*std::move(job));
+  }
+  return absl::OkStatus();
+}
+
+void Driver::TakeUp(std::unique_ptr<Active> job) {
+  const int64_t job_id = job->row.job_id;
+  for (const auto& [study_id, study] : job->studies) job_of_study_[study_id] = job_id;
+  Active& active = *(jobs_[job_id] = std::move(job));
+  if (active.row.state == JobState::kCancelling) deps_.link->Cancel(job_id);
+  if (active.row.state == JobState::kPaused) deps_.link->Hold(job_id);
+  if (active.row.started_at_ms > 0) StartTimer(active);
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    self->Step(job_id);
+  });
+}
+
+void Driver::Adopt(int64_t job_id) {
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    if (self->stopped_ || self->FindActive(job_id) != nullptr) return;
+    auto row = self->deps_.store->GetJob(job_id);
+    if (!row.ok()) {
+      LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(row.status()));
+      if (!absl::IsNotFound(row.status())) {
+        self->deps_.executor->PostAfter(kRetryDelay, [weak = self->weak_from_this(), job_id] {
+          if (const auto again = weak.lock()) again->Adopt(job_id);
+        });
+      }
+      return;
+    }
+    if (IsTerminal(row->state)) return;
+    auto job = self->Load(*row, true);
+    if (!job.ok()) {
+      self->EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
+      return;
+    }
+    self->TakeUp(*std::move(job));
+  });
+}
+
+void Driver::Stop() {
+  MutexLock lock(&mutex_);
+  stopped_ = true;
+  for (auto& [job_id, job] : jobs_) {
+    deps_.executor->Cancel(job->time_timer);
+    deps_.executor->Cancel(job->retry_timer);
+  }
+}
+
+void Driver::StartTimer(Active& job) {
+  const int64_t seconds = job.spec.budget().max_seconds();
+  if (seconds <= 0 || job.time_timer != 0 || job.time_up) return;
+  // The wall clock counts only what passed before this run.
+  const int64_t passed_ms = std::max<int64_t>(0, deps_.executor->clock()->WallMs() - job.row.started_at_ms);
+  const auto left = std::chrono::milliseconds(std::max<int64_t>(0, seconds * 1000 - passed_ms));
+  job.time_timer = deps_.executor->PostAfter(left, [weak = weak_from_this(), job_id = job.row.job_id] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    Active* active = self->FindActive(job_id);
+    if (active == nullptr || self->stopped_) return;
+    active->time_up = true;
+    self->PublishMessage(*active, "the time is up: the best so far go to the final");
+    self->deps_.link->StopSearch(job_id);
+    self->Step(job_id);
+  });
+}
+
+// ---- What happens ----
+
+void Driver::Begin(Active& job) {
+  if (job.done_at_begin < 0) {
+    job.began = deps_.executor->clock()->Now();
+    job.done_at_begin = ProgressOf(job).done();
+  }
+  if (job.row.state != JobState::kQueued) return;
+  job.row.state = JobState::kRunning;
+  job.row.started_at_ms = deps_.executor->clock()->WallMs();
+  StartTimer(job);
+  PublishJob(job);
+}
+
+void Driver::Claimed(int64_t job_id) {
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    if (Active* job = self->FindActive(job_id)) self->Begin(*job);
+  });
+}
+
+void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> trials, bool done) {
+  Post([study_id, unit_id, trials = std::move(trials), done](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    const auto job_id = self->job_of_study_.find(study_id);
+    if (job_id == self->job_of_study_.end() || self->stopped_) return;
+    Active* job = self->FindActive(job_id->second);
+    if (job == nullptr) return;
+    Study& study = *job->studies.at(study_id);
+    const std::string study_name = StudyNameOf(job->row.job_id, study.context().row.number);
+    for (Trial& trial : study.AddTrials(unit_id, trials)) {
+      trial.set_name(TrialNameOf(job->row.job_id, study.context().row.number, trial.ordinal()));
+      JobEvent event;
+      event.set_study(study_name);
+      *event.mutable_progress() = self->ProgressOf(*job);
+      *event.mutable_trial_ended() = std::move(trial);
+      self->deps_.events->Publish(job->row.job_id, std::move(event));
+    }
+    if (!done) return;
+    study.UnitDone(unit_id);
+    self->Step(job->row.job_id);
+  });
+}
+
+void Driver::Gone(int64_t job_id) {
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    const Active* job = self->FindActive(job_id);
+    if (job != nullptr && job->row.state == JobState::kCancelling) self->FinishCancel(job_id);
+  });
+}
+
+// ---- Steps ----
+
+void Driver::Step(int64_t job_id) {
+  Active* job = FindActive(job_id);
+  if (job == nullptr || stopped_ || job->retry_timer != 0) return;
+  if (job->row.state == JobState::kCancelling) {
+    FinishCancel(job_id);
+    return;
+  }
+  if (job->row.state == JobState::kPaused) return;
+  bool ended = true;
+  std::vector<int64_t> study_ids;
+  for (const auto& [study_id, study] : job->studies) study_ids.push_back(study_id);
+  for (int64_t study_id : study_ids) {
+    if (!StepStudy(*job, study_id)) return;
+    ended = ended && job->studies.at(study_id)->state() == StudyState::kEnded;
+  }
+  if (ended) EndJob(job_id, JobState::kSucceeded, "");
+}
+
+bool Driver::StepStudy(Active& job, int64_t study_id) {
+  std::unique_ptr<Study>& slot = job.studies.at(study_id);
+  if (job.broken.count(study_id) > 0) {
+    auto again = ReloadStudy(job, study_id);
+    if (!again.ok()) {
+      OnStepError(job, study_id, again.status());
+      return false;
+    }
+    slot = *std::move(again);
+    job.broken.erase(study_id);
+  }
+  Study& study = *slot;
+  const StudyContext& context = study.context();
+  const int devices = context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
+  const auto incumbent =
+      deps_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
+  auto step = study.Next(job.time_up, kOpenTrialsPerDevice * devices, incumbent.get());
+  if (!step.ok()) {
+    OnStepError(job, study_id, step.status());
+    return false;
+  }
+  if (step->empty) return true;
+  absl::Status committed;
+  if (step->promotion.has_value()) committed = Promote(job, study, *step->promotion);
+  if (committed.ok()) {
+    step->drive.now_ms = deps_.executor->clock()->WallMs();
+    const auto result = deps_.store->Drive(step->drive);
+    committed = result.status();
+    if (result.ok()) study.Committed(*step, *result);
+  }
+  if (!committed.ok()) {
+    // What the strategy was asked may or may not be recorded: it is made again from what is.
+    OnStepError(job, study_id, committed);
+    return false;
+  }
+  for (const std::string& message : step->messages) {
+    PublishMessage(job, fmt::format("{}: {}", context.problem->key, message));
+  }
+  if (step->drive.state.has_value()) PublishStudy(job, study);
+  if (!step->drive.new_units.empty()) deps_.link->Wake();
+  return true;
+}
+
+void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& status) {
+  const int64_t job_id = job.row.job_id;
+  if (status.code() == absl::StatusCode::kUnavailable) {
+    LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
+    job.broken.insert(study_id);
+    RetryLater(job);
+    return;
+  }
+  LogError("jobs", "{} cannot go on: {}", JobName(job_id), MessageOf(status));
+  EndJob(job_id, JobState::kFailed, std::string(MessageOf(status)));
+}
+
+void Driver::RetryLater(Active& job) {
+  if (job.retry_timer != 0) return;
+  job.retry_timer = deps_.executor->PostAfter(kRetryDelay, [weak = weak_from_this(), job_id = job.row.job_id] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    if (Active* again = self->FindActive(job_id)) {
+      again->retry_timer = 0;
+      self->Step(job_id);
+    }
+  });
+}
+
+tunefarm::v1::BestConfig Driver::BestOf(const Active& job, const Study& study,
+                                        const StudyStep::Promotion& promotion) const {
+  const StudyContext& context = study.context();
+  const KernelPlan& plan = *context.plan;
+  tunefarm::v1::BestConfig best;
+  best.set_kernel_name(plan.display_name());
+  best.set_kernel_id(plan.kernel_id());
+  best.set_program_digest(plan.program_digest());
+  *best.mutable_problem() = context.problem->ToProto();
+  best.set_device_class_id(context.row.class_id);
+  best.set_device_class_name(context.device_class.display_name);
+  *best.mutable_config() = promotion.winner.config();
+  *best.mutable_measurement() = promotion.winner.measurement();
+  best.mutable_measurement()->clear_sample_ns();
+  if (promotion.baseline.has_value()) {
+    best.set_baseline_ns(promotion.baseline->measurement().median_ns());
+    best.set_baseline_label(promotion.baseline_label);
+  }
+  best.set_job(JobName(job.row.job_id));
+  best.set_ordinal(promotion.winner.ordinal());
+  best.set_driver_version(deps_.devices->DriverOf(promotion.winner.device_uuid()));
+  best.set_toolkit_version(deps_.devices->ToolkitOf(promotion.winner.device_uuid()));
+  best.set_promoted_at_ms(deps_.executor->clock()->WallMs());
+  if (const auto config = plan.ParseConfig(promotion.winner.config()); config.ok()) {
+    best.set_flops(plan.Flops(*context.problem, *config, context.device_class));
+    best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
+  }
+  return best;
+}
+
+absl::Status Driver::Promote(Active& job, Study& study, const StudyStep::Promotion& promotion) {
+  const StudyContext& context = study.context();
+  const std::string& program = context.plan->program_digest();
+  ASSIGN_OR_RETURN(const auto current, deps_.store->FindBest(program, context.row.problem_key, context.row.class_id));
+  const bool filed = current.has_value() && current->study_id == context.row.study_id &&
+                     current->ordinal == promotion.winner.ordinal();
+  BestRow row;
+  if (filed) {
+    row = *current;  // before a restart; the step behind it was lost
+  } else {
+    const tunefarm::v1::BestConfig best = BestOf(job, study, promotion);
+    ASSIGN_OR_RETURN(const Config config, context.plan->ParseConfig(promotion.winner.config()));
+    row.kernel_name = context.plan->display_name();
+    row.kernel_id = context.plan->kernel_id();
+    row.program_digest = program;
+    row.problem_key = context.row.problem_key;
+    row.class_id = context.row.class_id;
+    row.config = config.ToText();
+    row.detail = best.SerializeAsString();
+    row.median_ns = best.measurement().median_ns();
+    row.job_id = job.row.job_id;
+    row.study_id = context.row.study_id;
+    row.ordinal = promotion.winner.ordinal();
+    row.promoted_at_ms = best.promoted_at_ms();
+    ASSIGN_OR_RETURN(row.revision, deps_.store->PromoteBest(row));
+  }
+  RETURN_IF_ERROR(deps_.catalog->Update(row));
+  if (const auto best = deps_.catalog->Find(program, row.problem_key, row.class_id)) study.SetBest(*best);
+  return absl::OkStatus();
+}
+
+void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
+  const int64_t now_ms = deps_.executor->clock()->WallMs();
+  const absl::Status ended = deps_.store->SetJobState(
+      job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling}, to, error, now_ms);
+  Active* job = FindActive(job_id);
+  if (ended.code() == absl::StatusCode::kUnavailable) {
+    LogWarn("jobs", "the end of {} cannot be stored yet: {}", JobName(job_id), MessageOf(ended));
+    if (job != nullptr) RetryLater(*job);
+    return;
+  }
+  if (!ended.ok()) LogError("jobs", "the end of {} cannot be stored: {}", JobName(job_id), MessageOf(ended));
+  if (job != nullptr) {
+    job->row.state = to;
+    job->row.error = error;
+    job->row.ended_at_ms = now_ms;
+    PublishJob(*job);
+    deps_.executor->Cancel(job->time_timer);
+    deps_.executor->Cancel(job->retry_timer);
+    for (const auto& [study_id, study] : job->studies) job_of_study_.erase(study_id);
+    jobs_.erase(job_id);
+  }
+  deps_.events->End(job_id);
+  deps_.link->Forget(job_id);
+  deps_.link->Wake();
+  LogInfo("jobs", "{} {}{}{}", JobName(job_id), NameOf(to), error.empty() ? "" : ": ", error);
+}
+
+// ---- By request ----
+
+absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb) {
+  Active* job = FindActive(job_id);
+  // A claim may have made it RUNNING a moment ago; the store knows.
+  const absl::Status changed = deps_.store->SetJobState(job_id, from, to, "", deps_.executor->clock()->WallMs());
+  if (changed.code() == absl::StatusCode::kFailedPrecondition) {
+    const auto row = deps_.store->GetJob(job_id);
+    return WithReason(FailedPrecondition("{} cannot be {}: it is {}", JobName(job_id), verb,
+                                         row.ok() ? NameOf(row->state) : std::string_view("not in that state")),
+                      "JOB_STATE");
+  }
+  RETURN_IF_ERROR(changed);
+  if (job != nullptr) {
+    job->row.state = to;
+    PublishJob(*job);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Cancel(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused}, JobState::kCancelling,
+                                "cancelled"));
+  }
+  deps_.link->Cancel(job_id);
+  MutexLock lock(&mutex_);
+  FinishCancel(job_id);
+  return absl::OkStatus();
+}
+
+void Driver::FinishCancel(int64_t job_id) {
+  if (!deps_.link->InHand(job_id)) EndJob(job_id, JobState::kCancelled, "");
+}
+
+absl::Status Driver::Pause(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning}, JobState::kPaused, "paused"));
+  }
+  deps_.link->Hold(job_id);
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Resume(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    const auto row = deps_.store->GetJob(job_id);
+    RETURN_IF_ERROR(row.status());
+    const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
+    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kPaused}, to, "resumed"));
+  }
+  deps_.link->Resume(job_id);
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    self->Step(job_id);
+  });
+  return absl::OkStatus();
+}
+
+// ---- What is shown ----
+
+tunefarm::v1::Progress Driver::ProgressOf(const Active& job) const {
+  tunefarm::v1::Progress progress;
+  for (const auto& [study_id, study] : job.studies) study->AddProgress(&progress);
+  const int64_t done_now = progress.done() - job.done_at_begin;
+  if (job.done_at_begin >= 0 && done_now > 0 && !IsTerminal(job.row.state)) {
+    const auto elapsed =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deps_.executor->clock()->Now() - job.began).count();
+    const int64_t left = std::max<int64_t>(0, progress.total() - progress.done()) +
+                         std::max<int64_t>(0, progress.finals_total() - progress.finals_done());
+    progress.set_eta_ms(static_cast<int64_t>(static_cast<double>(elapsed) / static_cast<double>(done_now) *
+                                             static_cast<double>(left)));
+  }
+  return progress;
+}
+
+tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
+  tunefarm::v1::Job proto = job.spec;
+  proto.set_name(JobName(job.row.job_id));
+  proto.set_uid(job.row.uid);
+  proto.set_state(::tunefarm::ToProto(job.row.state));
+  *proto.mutable_progress() = ProgressOf(job);
+  proto.set_created_at_ms(job.row.created_at_ms);
+  proto.set_started_at_ms(job.row.started_at_ms);
+  proto.set_ended_at_ms(job.row.ended_at_ms);
+  proto.set_error(job.row.error);
+  if (with_studies) {
+    for (const auto& [study_id, study] : job.studies) *proto.add_studies() = study->ToProto();
+  }
+  return proto;
+}
+
+std::optional<tunefarm::v1::Job> Driver::Find(int64_t job_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return std::nullopt;
+  return ToProto(*found->second, true);
+}
+
+std::optional<tunefarm::v1::Job> Driver::FindSummary(int64_t job_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return std::nullopt;
+  return ToProto(*found->second, false);
+}
+
+int Driver::active_jobs() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(jobs_.size());
+}
+
+void Driver::PublishJob(const Active& job) {
+  JobEvent event;
+  *event.mutable_job() = ToProto(job, true);
+  *event.mutable_progress() = event.job().progress();
+  deps_.events->Publish(job.row.job_id, std::move(event));
+}
+
+void Driver::PublishStudy(const Active& job, const Study& study) {
+  JobEvent event;
+  *event.mutable_study_changed() = study.ToProto();
+  event.set_study(event.study_changed().name());
+  *event.mutable_progress() = ProgressOf(job);
+  deps_.events->Publish(job.row.job_id, std::move(event));
+}
+
+void Driver::PublishMessage(const Active& job, const std::string& text) {
+  JobEvent event;
+  event.set_message(text);
+  *event.mutable_progress() = ProgressOf(job);
+  deps_.events->Publish(job.row.job_id, std::move(event));
+}
+
+}  // namespace tunefarm

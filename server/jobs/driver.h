@@ -1,0 +1,113 @@
+// Driver: moves active jobs on. For each study it tells results to the strategy, records the next proposals, starts the
+// final, promotes the winner; it ends jobs, and takes them up again after a restart.
+//
+// Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs is
+// guarded by one lock, held for the few milliseconds that a step's transaction takes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/executor.h"
+#include "server/base/mutex.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/control_link.h"
+#include "server/jobs/event_hub.h"
+#include "server/jobs/study.h"
+
+namespace tunefarm {
+
+class Driver : public std::enable_shared_from_this<Driver> {
+ public:
+  // All outlive the driver.
+  struct Dependencies {
+    Store* store = nullptr;
+    Executor* executor = nullptr;
+    KernelRegistry* kernels = nullptr;
+    DeviceDirectory* devices = nullptr;
+    Catalog* catalog = nullptr;
+    EventHub* events = nullptr;
+    ControlLink* link = nullptr;
+  };
+
+  explicit Driver(const Dependencies& dependencies) : deps_(dependencies) {}
+
+  // Takes up every job that has not ended. A job whose history cannot be read FAILs; the store's own errors are returned.
+  absl::Status Recover();
+  // Takes up a job that was just stored.
+  void Adopt(int64_t job_id);
+  // No further steps.
+  void Stop();
+
+  // FailedPrecondition (JOB_STATE), NotFound, or the store's errors.
+  absl::Status Cancel(int64_t job_id);
+  absl::Status Pause(int64_t job_id);
+  absl::Status Resume(int64_t job_id);
+
+  // An active job as it is now; none if it is not active here.
+  std::optional<tunefarm::v1::Job> Find(int64_t job_id) const;
+  // Its state and counts only.
+  std::optional<tunefarm::v1::Job> FindSummary(int64_t job_id) const;
+  int active_jobs() const;
+
+  // From the link's hooks.
+  void Reported(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done);
+  void Claimed(int64_t job_id);
+  void Gone(int64_t job_id);
+
+ private:
+  struct Active {
+    JobRow row;
+    tunefarm::v1::Job spec;
+    std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
+    std::set<int64_t> broken;                           // a step was lost: to be made again from the store
+    bool time_up = false;
+    TimerId time_timer = 0;
+    TimerId retry_timer = 0;
+    MonotonicTime began{};       // of this run's first trial, for the estimate
+    int64_t done_at_begin = -1;  // -1: not begun
+  };
+
+  absl::StatusOr<std::unique_ptr<Active>> Load(const JobRow& row, bool with_history);
+  absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const Active& job, const StudyRow& row, bool with_history);
+  // From what is stored now.
+  absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
+  void TakeUp(std::unique_ptr<Active> job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Post(std::function<void(Driver*)> task);
+  Active* FindActive(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartTimer(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Begin(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
+  void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False: the job's steps must wait for a retry, or the job has failed.
+  bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Promote(Active& job, Study& study, const StudyStep::Promotion& promotion) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  tunefarm::v1::BestConfig BestOf(const Active& job, const Study& study, const StudyStep::Promotion& promotion) const;
+  void RetryLater(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a failed step: wait and repair, or FAIL.
+  void OnStepError(Active& job, int64_t study_id, const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndJob(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishCancel(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  tunefarm::v1::Progress ProgressOf(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  tunefarm::v1::Job ToProto(const Active& job, bool with_studies) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishJob(const Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishStudy(const Active& job, const Study& study) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PublishMessage(const Active& job, const std::string& text) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Dependencies deps_;
+  mutable Mutex mutex_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  std::map<int64_t, std::unique_ptr<Active>> jobs_ GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(mutex_);
+};
+
+}  // namespace tunefarm

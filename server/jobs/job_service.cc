@@ -1,0 +1,317 @@
+#include "server/jobs/job_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/control_link.h"
+#include "server/jobs/device_directory.h"
+#include "server/jobs/driver.h"
+#include "server/jobs/event_hub.h"
+#include "server/jobs/job_view.h"
+#include "server/jobs/kernel_registry.h"
+#include "server/jobs/lookups.h"
+#include "server/jobs/poison_index.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/submission.h"
+#include "server/jobs/trial_rows.h"
+
+namespace tunefarm {
+
+using tunefarm::v1::Job;
+using tunefarm::v1::Kernel;
+
+namespace {
+
+// The store's NotFound, with the name that the client used.
+absl::Status WithJobName(const absl::Status& status, std::string_view name) {
+  if (!absl::IsNotFound(status)) return status;
+  return WithReason(NotFound("there is no job '{}'; it may have been deleted", name), "JOB_NOT_FOUND");
+}
+
+}  // namespace
+
+struct JobService::Impl {
+  explicit Impl(const JobServiceOptions& given)
+      : options(given),
+        kernels(given.store),
+        poison(given.store),
+        events(std::make_shared<EventHub>(given.control, given.events_per_job_max, given.jobs_with_events_max,
+                                          [this](int64_t job_id) { return Find(job_id); })),
+        link(given.store, given.control->clock(), &kernels, &poison, &devices,
+             {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
+                driver->Reported(study_id, unit_id, std::move(trials), done);
+              },
+              [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
+        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
+                                                             events.get(), &link})) {}
+
+  absl::StatusOr<Job> Find(int64_t job_id) {
+    if (auto active = driver->Find(job_id)) return *std::move(active);
+    const auto row = options.store->GetJob(job_id);
+    if (!row.ok()) return WithJobName(row.status(), JobName(job_id));
+    return StoredJob(options.store, &kernels, *row);
+  }
+
+  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock()}; }
+  int64_t now_ms() const { return options.control->clock()->WallMs(); }
+
+  const JobServiceOptions options;
+  DeviceDirectory devices;
+  Catalog catalog;
+  KernelRegistry kernels;
+  PoisonIndex poison;
+  std::shared_ptr<EventHub> events;
+  ControlLink link;
+  std::shared_ptr<Driver> driver;
+};
+
+JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+JobService::~JobService() { Stop(); }
+
+absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
+  RETURN_IF_ERROR(impl_->devices.Set(devices));
+  for (const tunefarm::v1::Device& device : impl_->devices.List()) {
+    ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
+    const std::string class_id = device.device_class().id();
+    RETURN_IF_ERROR(impl_->options.store->PutDevice(
+        {device.uuid(), class_id, device.SerializeAsString(), impl_->now_ms()},
+        {class_id, device_class.display_name, device.device_class().SerializeAsString()}));
+    impl_->catalog.AddClass(class_id, device_class);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Start() {
+  RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
+  return impl_->driver->Recover();
+}
+
+void JobService::Stop() {
+  impl_->driver->Stop();
+  impl_->link.Close();
+  impl_->events->Close(Unavailable("the daemon is stopping"));
+}
+
+AgentLink* JobService::agent_link() { return &impl_->link; }
+
+// ---- Kernels ----
+
+absl::StatusOr<Kernel> JobService::CreateKernel(const Kernel& kernel, bool validate_only) {
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
+  Kernel answer = WithoutSources(plan->kernel());
+  answer.set_name(KernelName(plan->kernel_id()));
+  if (validate_only) return answer;
+  RETURN_IF_ERROR(impl_->options.store->PutKernel(KernelRegistry::RowOf(*plan, impl_->now_ms())));
+  impl_->kernels.Stored(plan);
+  return answer;
+}
+
+absl::StatusOr<Kernel> JobService::GetKernel(std::string_view name, bool include_sources) {
+  ASSIGN_OR_RETURN(const auto plan, impl_->kernels.Get(name));
+  Kernel kernel = plan->kernel();
+  kernel.set_name(KernelName(plan->kernel_id()));
+  return include_sources ? kernel : WithoutSources(std::move(kernel));
+}
+
+absl::StatusOr<Listing<Kernel>> JobService::ListKernels(int page_size, const std::string& page_token) {
+  ASSIGN_OR_RETURN(const int size, PageSize(page_size));
+  ASSIGN_OR_RETURN(const Page<KernelRow> page, impl_->options.store->ListKernels({size, page_token}));
+  Listing<Kernel> listing;
+  for (const KernelRow& row : page.rows) {
+    ASSIGN_OR_RETURN(Kernel kernel, KernelRegistry::KernelOf(row));
+    listing.items.push_back(WithoutSources(std::move(kernel)));
+  }
+  listing.next_page_token = page.next_page_token;
+  return listing;
+}
+
+absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(const tunefarm::v1::CountSpaceRequest& request) {
+  if (request.has_kernel() == !request.name().empty()) {
+    return WithReason(InvalidArgument("give either the name of a stored kernel or a definition"), "KERNEL_NOT_FOUND");
+  }
+  std::shared_ptr<const KernelPlan> plan;
+  if (request.has_kernel()) {
+    ASSIGN_OR_RETURN(plan, KernelPlan::Compile(request.kernel()));
+  } else {
+    ASSIGN_OR_RETURN(plan, impl_->kernels.Get(request.name()));
+  }
+  ASSIGN_OR_RETURN(const SelectedDevice device,
+                   impl_->devices.Resolve(request.device_selector(), plan->language(), true));
+  ASSIGN_OR_RETURN(const ResolvedProblem problem, plan->ResolveProblem(request.problem()));
+  ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(problem, device.device_class));
+  tunefarm::v1::CountSpaceResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
+  response.set_device_class_name(device.device_class.display_name);
+  return response;
+}
+
+// ---- Jobs ----
+
+absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kernel>& definition,
+                                       const std::string& request_id, bool validate_only) {
+  if (request_id.size() > 64) {
+    return WithReason(InvalidArgument("the request_id has {} bytes, at most 64 are allowed", request_id.size()),
+                      "JOB_INVALID");
+  }
+  ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
+  if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
+    return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),
+                      "TOO_MANY_JOBS");
+  }
+  if (validate_only) {
+    for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.space_summary);
+    return std::move(submission.spec);
+  }
+  SubmitRequest request;
+  request.job.uid = NewUuid(impl_->options.entropy);
+  request.job.kernel_id = submission.plan->kernel_id();
+  request.job.spec = submission.spec.SerializeAsString();
+  request.job.priority = submission.spec.priority();
+  request.job.created_at_ms = impl_->now_ms();
+  request.job.studies = std::move(submission.studies);
+  if (submission.stores_kernel) request.kernel = KernelRegistry::RowOf(*submission.plan, impl_->now_ms());
+  request.request_id = request_id;
+  request.body_digest = SubmissionDigest(job, definition);
+  request.now_ms = impl_->now_ms();
+  ASSIGN_OR_RETURN(const SubmitResult result, impl_->options.store->SubmitJob(request));
+  if (submission.stores_kernel) impl_->kernels.Stored(submission.plan);
+  if (!result.was_duplicate) impl_->driver->Adopt(result.job_id);
+  return impl_->Find(result.job_id);
+}
+
+absl::StatusOr<Job> JobService::GetJob(std::string_view name) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  return impl_->Find(job_id);
+}
+
+absl::StatusOr<Listing<Job>> JobService::ListJobs(const std::vector<tunefarm::v1::JobState>& states, int page_size,
+                                                  const std::string& page_token) {
+  ASSIGN_OR_RETURN(const int size, PageSize(page_size));
+  std::vector<JobState> own;
+  for (tunefarm::v1::JobState state : states) {
+    ASSIGN_OR_RETURN(const JobState known, FromProto(state));
+    own.push_back(known);
+  }
+  ASSIGN_OR_RETURN(const Page<JobRow> page, impl_->options.store->ListJobs(own, {size, page_token}));
+  Listing<Job> listing;
+  for (const JobRow& row : page.rows) {
+    if (auto active = impl_->driver->FindSummary(row.job_id)) {
+      listing.items.push_back(*std::move(active));
+      continue;
+    }
+    ASSIGN_OR_RETURN(Job job, StoredJobSummary(impl_->options.store, row));
+    listing.items.push_back(std::move(job));
+  }
+  listing.next_page_token = page.next_page_token;
+  return listing;
+}
+
+absl::StatusOr<Job> JobService::Cancel(std::string_view name) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  RETURN_IF_ERROR(WithJobName(impl_->driver->Cancel(job_id), name));
+  return impl_->Find(job_id);
+}
+
+absl::StatusOr<Job> JobService::Pause(std::string_view name) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  RETURN_IF_ERROR(WithJobName(impl_->driver->Pause(job_id), name));
+  return impl_->Find(job_id);
+}
+
+absl::StatusOr<Job> JobService::Resume(std::string_view name) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  RETURN_IF_ERROR(WithJobName(impl_->driver->Resume(job_id), name));
+  return impl_->Find(job_id);
+}
+
+absl::Status JobService::Delete(std::string_view name) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  const absl::Status deleted = impl_->options.store->DeleteJob(job_id);
+  if (absl::IsFailedPrecondition(deleted)) {
+    return WithReason(FailedPrecondition("{} has not ended; cancel it first", name), "JOB_STATE");
+  }
+  return WithJobName(deleted, name);
+}
+
+absl::StatusOr<std::unique_ptr<WatchSubscription>> JobService::Watch(
+    std::string_view name, int64_t after_event_id, std::function<void(const tunefarm::v1::JobEvent&)> sink,
+    std::function<void(absl::Status)> end) {
+  ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  const auto row = impl_->options.store->GetJob(job_id);
+  if (!row.ok()) return WithJobName(row.status(), name);
+  return impl_->events->Watch(job_id, after_event_id, IsTerminal(row->state), std::move(sink), std::move(end));
+}
+
+// ---- Trials ----
+
+absl::StatusOr<tunefarm::v1::ListTrialsResponse> JobService::ListTrials(const tunefarm::v1::ListTrialsRequest& request) {
+  ASSIGN_OR_RETURN(const StudyName parent, ParseJobOrStudyName(request.parent()));
+  TrialQuery query;
+  query.job_id = parent.job_id;
+  query.study_number = parent.number;
+  query.order_by_time = request.order_by_time();
+  query.outcomes.assign(request.outcomes().begin(), request.outcomes().end());
+  query.purpose = request.purpose();
+  ASSIGN_OR_RETURN(query.page.page_size, PageSize(request.page_size()));
+  query.page.page_token = request.page_token();
+  const auto job = impl_->options.store->GetJob(parent.job_id);
+  if (!job.ok()) return WithJobName(job.status(), JobName(parent.job_id));
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, impl_->options.store->ListTrials(query));
+  tunefarm::v1::ListTrialsResponse response;
+  for (const TrialRow& row : page.rows) {
+    ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(row));
+    for (const StudyRow& study : job->studies) {
+      if (study.study_id == row.study_id) trial.set_name(TrialNameOf(parent.job_id, study.number, row.ordinal));
+    }
+    *response.add_trials() = std::move(trial);
+  }
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+absl::StatusOr<tunefarm::v1::Trial> JobService::GetTrial(std::string_view name) {
+  ASSIGN_OR_RETURN(const TrialName parsed, ParseTrialName(name));
+  const auto row = impl_->options.store->GetTrial(parsed.job_id, parsed.study_number, parsed.ordinal);
+  if (absl::IsNotFound(row.status())) {
+    return WithReason(NotFound("there is no trial '{}', or it has not ended", name), "TRIAL_NOT_FOUND");
+  }
+  RETURN_IF_ERROR(row.status());
+  ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(*row));
+  trial.set_name(std::string(name));
+  return trial;
+}
+
+// ---- Devices, look-ups, counts ----
+
+std::vector<tunefarm::v1::Device> JobService::ListDevices() const { return impl_->devices.List(); }
+
+absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(const tunefarm::v1::LookupConfigRequest& request) {
+  return LookupConfig(impl_->lookup_context(), request);
+}
+
+absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup(
+    const tunefarm::v1::BatchLookupConfigsRequest& request) {
+  return LookupConfigs(impl_->lookup_context(), request);
+}
+
+absl::StatusOr<Listing<tunefarm::v1::BestConfig>> JobService::ListBest(std::string_view kernel, int page_size,
+                                                                       const std::string& page_token) {
+  ASSIGN_OR_RETURN(const int size, PageSize(page_size));
+  ASSIGN_OR_RETURN(const auto page, impl_->catalog.List(kernel, size, page_token));
+  Listing<tunefarm::v1::BestConfig> listing;
+  for (const auto& best : page.first) listing.items.push_back(*best);
+  listing.next_page_token = page.second;
+  return listing;
+}
+
+absl::StatusOr<JobServiceStats> JobService::Stats() {
+  ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
+  return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
+                         impl_->catalog.revision()};
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,131 @@
+#include "server/jobs/job_view.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/trial_rows.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+namespace {
+
+absl::StatusOr<tunefarm::v1::Job> Described(const JobRow& row) {
+  tunefarm::v1::Job job;
+  if (!job.ParseFromString(row.spec)) return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+  job.set_name(JobName(row.job_id));
+  job.set_uid(row.uid);
+  job.set_state(ToProto(row.state));
+  job.set_created_at_ms(row.created_at_ms);
+  job.set_started_at_ms(row.started_at_ms);
+  job.set_ended_at_ms(row.ended_at_ms);
+  job.set_error(row.error);
+  return job;
+}
+
+void AddCount(const OutcomeCountRow& count, bool has_finals, tunefarm::v1::Progress* progress) {
+  if (count.purpose == tunefarm::v1::TRIAL_PURPOSE_FINALIST) {
+    progress->set_finals_done(progress->finals_done() + count.count);
+    progress->set_finals_total(progress->finals_done());
+    return;
+  }
+  if (count.purpose == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return;
+  progress->set_done(progress->done() + count.count);
+  if (has_finals) progress->set_total(progress->done());
+  for (auto& slot : *progress->mutable_outcomes()) {
+    if (slot.outcome() != count.outcome) continue;
+    slot.set_count(slot.count() + count.count);
+    return;
+  }
+  auto* slot = progress->add_outcomes();
+  slot->set_outcome(static_cast<tunefarm::v1::Outcome>(count.outcome));
+  slot->set_count(count.count);
+}
+
+// The fastest OK trial of a purpose.
+absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const JobRow& row, int number,
+                                                           tunefarm::v1::TrialPurpose purpose) {
+  TrialQuery query;
+  query.job_id = row.job_id;
+  query.study_number = number;
+  query.order_by_time = true;
+  query.outcomes = {tunefarm::v1::OUTCOME_OK};
+  query.purpose = purpose;
+  query.page.page_size = 1;
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->ListTrials(query));
+  if (page.rows.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(page.rows[0]));
+  trial.set_name(TrialNameOf(row.job_id, number, trial.ordinal()));
+  return trial;
+}
+
+absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, const StudyRow& row,
+                       tunefarm::v1::Study* study) {
+  ASSIGN_OR_RETURN(const auto searched, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
+  ASSIGN_OR_RETURN(const auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
+  ASSIGN_OR_RETURN(const auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
+  if (finalist.has_value()) {
+    *study->mutable_incumbent() = *finalist;
+  } else if (searched.has_value()) {
+    *study->mutable_incumbent() = *searched;
+  }
+  if (baseline.has_value()) *study->mutable_baseline() = *baseline;
+  if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto best, store->FindBest(plan.program_digest(), row.problem_key, row.class_id));
+  if (best.has_value() && best->job_id == job.job_id && study->mutable_best()->ParseFromString(best->detail)) {
+    study->mutable_best()->set_revision(best->revision);
+    return absl::OkStatus();
+  }
+  // A later job has taken its place in the catalog: what this one's final measured stands here without a revision.
+  tunefarm::v1::BestConfig* own = study->mutable_best();
+  own->set_kernel_name(plan.display_name());
+  own->set_kernel_id(plan.kernel_id());
+  own->set_program_digest(plan.program_digest());
+  *own->mutable_problem() = study->problem();
+  own->set_device_class_id(study->device_class_id());
+  own->set_device_class_name(study->device_class_name());
+  *own->mutable_config() = finalist->config();
+  *own->mutable_measurement() = finalist->measurement();
+  own->set_job(JobName(job.job_id));
+  own->set_ordinal(finalist->ordinal());
+  own->set_promoted_at_ms(finalist->ended_at_ms());
+  if (baseline.has_value()) {
+    own->set_baseline_ns(baseline->measurement().median_ns());
+    own->set_baseline_label(plan.kernel().baseline().label());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row) {
+  ASSIGN_OR_RETURN(tunefarm::v1::Job job, Described(row));
+  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->CountOutcomes(row.job_id));
+  for (const OutcomeCountRow& count : counts) AddCount(count, true, job.mutable_progress());
+  return job;
+}
+
+absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row) {
+  ASSIGN_OR_RETURN(tunefarm::v1::Job job, StoredJobSummary(store, row));
+  ASSIGN_OR_RETURN(const auto plan, kernels->GetById(row.kernel_id));
+  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->CountOutcomes(row.job_id));
+  for (const StudyRow& study_row : row.studies) {
+    tunefarm::v1::Study* study = job.add_studies();
+    if (!study->ParseFromString(study_row.space_summary)) {
+      return DataLoss("{} cannot be read", StudyNameOf(row.job_id, study_row.number));
+    }
+    study->set_name(StudyNameOf(row.job_id, study_row.number));
+    study->set_state(ToProto(study_row.state));
+    study->mutable_progress()->set_total(study->space().valid());
+    for (const OutcomeCountRow& count : counts) {
+      if (count.study_id == study_row.study_id) AddCount(count, IsTerminal(row.state), study->mutable_progress());
+    }
+    RETURN_IF_ERROR(FillStudy(store, *plan, row, study_row, study));
+  }
+  return job;
+}
+
+}  // namespace tunefarm

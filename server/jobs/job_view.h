@@ -1,0 +1,17 @@
+// Jobs and trials as they are stored, in their public form: what is shown of jobs that no driver holds. Thread-safe.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "server/jobs/kernel_registry.h"
+#include "server/store/store.h"
+#include "tunefarm/v1/job.pb.h"
+
+namespace tunefarm {
+
+// With studies, their incumbents and bests. DataLoss if it cannot be read, else the store's errors.
+absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row);
+
+// State and counts only.
+absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row);
+
+}  // namespace tunefarm

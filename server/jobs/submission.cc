@@ -1,0 +1,229 @@
+#include "server/jobs/submission.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "server/base/format.h"
+#include "server/base/hash.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/study.h"
+
+namespace tunefarm {
+namespace {
+
+absl::Status OutOfBounds(std::string_view field, int64_t value, int64_t low, int64_t high, std::string_view reason) {
+  return WithReason(InvalidArgument("{} is {}, it must be between {} and {}", field, value, low, high), reason);
+}
+
+struct Bound {
+  std::string_view field;
+  int64_t value, low, high;
+  std::string_view reason;
+};
+
+absl::Status CheckLimits(const tunefarm::v1::Job& job) {
+  const tunefarm::v1::MeasurementPolicy& policy = job.policy();
+  constexpr int64_t kSecondsMax = 366LL * 24 * 3600;
+  const Bound bounds[] = {
+      {"priority", job.priority(), -100, 100, "JOB_INVALID"},
+      {"budget.max_trials", job.budget().max_trials(), 0, 1'000'000'000, "BUDGET_INVALID"},
+      {"budget.max_seconds", job.budget().max_seconds(), 0, kSecondsMax, "BUDGET_INVALID"},
+      {"policy.warmup_launches", policy.warmup_launches(), 0, 1000, "POLICY_INVALID"},
+      {"policy.min_samples", policy.min_samples(), 0, 4096, "POLICY_INVALID"},
+      {"policy.max_samples", policy.max_samples(), 0, 4096, "POLICY_INVALID"},
+      {"policy.time_budget_ms", policy.time_budget_ms(), 0, 60'000, "POLICY_INVALID"},
+      {"policy.finalists", policy.finalists(), 0, 32, "POLICY_INVALID"},
+      {"policy.final_rounds", policy.final_rounds(), 0, 64, "POLICY_INVALID"},
+      {"policy.preset", policy.preset(), 0, tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS, "POLICY_INVALID"},
+  };
+  for (const Bound& bound : bounds) {
+    if (bound.value < bound.low || bound.value > bound.high) {
+      return OutOfBounds(bound.field, bound.value, bound.low, bound.high, bound.reason);
+    }
+  }
+  if (policy.max_samples() > 0 && policy.min_samples() > policy.max_samples()) {
+    return WithReason(InvalidArgument("policy.min_samples is {}, above policy.max_samples, which is {}",
+                                      policy.min_samples(), policy.max_samples()),
+                      "POLICY_INVALID");
+  }
+  const double half_width = policy.target_relative_half_width();
+  if (!(half_width >= 0 && half_width < 1)) {
+    return WithReason(InvalidArgument("policy.target_relative_half_width is {}, it must be at least 0 and below 1", half_width),
+                      "POLICY_INVALID");
+  }
+  if (job.label().size() > 256) {
+    return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()), "JOB_INVALID");
+  }
+  if (job.strategy().options_size() > 32) {
+    return WithReason(InvalidArgument("{} strategy options are given, at most 32 are taken", job.strategy().options_size()),
+                      "STRATEGY_INVALID");
+  }
+  if (job.problems_size() < 1 || job.problems_size() > kProblemsMax) {
+    return WithReason(InvalidArgument("the job names {} problems, it must name 1 to {}", job.problems_size(), kProblemsMax),
+                      "PROBLEM_COUNT");
+  }
+  return absl::OkStatus();
+}
+
+// What the client set, without what is output only.
+tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
+  tunefarm::v1::Job own;
+  own.set_kernel(job.kernel());
+  *own.mutable_problems() = job.problems();
+  own.set_device_selector(job.device_selector());
+  if (job.has_strategy()) *own.mutable_strategy() = job.strategy();
+  if (job.has_budget()) *own.mutable_budget() = job.budget();
+  if (job.has_policy()) *own.mutable_policy() = job.policy();
+  own.set_priority(job.priority());
+  own.set_retry_poisoned(job.retry_poisoned());
+  own.set_label(job.label());
+  return own;
+}
+
+std::string Deterministic(const google::protobuf::Message& message) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  message.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+// One problem's study and the size of its space.
+absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
+                                                        const SelectedDevice& device, int number) {
+  ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  ASSIGN_OR_RETURN(const int64_t footprint,
+                   plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
+  if (device.memory_bytes > 0 && footprint > device.memory_bytes) {
+    return WithReason(InvalidArgument("{} needs {} of memory with its reference and guard zones, {} has {}", resolved.key,
+                                      FormatBytes(static_cast<uint64_t>(footprint)), device.device_class.display_name,
+                                      FormatBytes(static_cast<uint64_t>(device.memory_bytes))),
+                      "PROBLEM_TOO_LARGE");
+  }
+  ASSIGN_OR_RETURN(Space space, plan.BuildSpace(resolved, device.device_class));
+  tunefarm::v1::Study summary;
+  ASSIGN_OR_RETURN(*summary.mutable_space(), SizeOfSpace(space));
+  if (summary.space().valid() == 0 && !summary.space().approximate()) {
+    return WithReason(InvalidArgument("{} has no valid config: {}", resolved.key, space.ExplainEmpty()), "SPACE_EMPTY");
+  }
+  *summary.mutable_problem() = resolved.ToProto();
+  summary.set_device_class_id(device.class_id);
+  summary.set_device_class_name(device.device_class.display_name);
+  StudyRow row;
+  row.number = number;
+  row.problem_key = resolved.key;
+  row.problem = summary.problem().SerializeAsString();
+  row.class_id = device.class_id;
+  row.device_uuid = device.uuid;
+  row.space_summary = summary.SerializeAsString();
+  return std::make_pair(std::move(row), std::move(space));
+}
+
+}  // namespace
+
+absl::StatusOr<tunefarm::v1::SpaceSize> SizeOfSpace(const Space& space) {
+  ASSIGN_OR_RETURN(const PruneReport report, space.CountByRule());
+  tunefarm::v1::SpaceSize size;
+  size.set_cartesian(space.CartesianText());
+  size.set_valid(static_cast<int64_t>(std::min(report.valid, 9e18)));
+  size.set_approximate(!report.exact);
+  if (!report.exact) {
+    // The number of valid points is often exact where the rules' shares are not.
+    const auto valid = space.CountValid(kSpaceListMax);
+    if (valid.ok()) {
+      size.set_valid(static_cast<int64_t>(*valid));
+      size.set_approximate(false);
+    } else {
+      size.set_valid(std::max<int64_t>(size.valid(), 1));
+    }
+  }
+  for (const RuleCount& rule : report.rules) {
+    auto* count = size.add_rules();
+    count->set_rule(rule.text);
+    count->set_reason(rule.reason);
+    count->set_removed(static_cast<int64_t>(std::min(rule.rejected, 9e18)));
+  }
+  return size;
+}
+
+std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<tunefarm::v1::Kernel>& definition) {
+  std::string bytes = Deterministic(ClientFields(job));
+  if (definition.has_value()) bytes += Sha256(Deterministic(*definition)).Hex();
+  return Sha256(bytes).Hex();
+}
+
+absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
+                                           const std::optional<tunefarm::v1::Kernel>& definition,
+                                           KernelRegistry* kernels, const DeviceDirectory& devices) {
+  RETURN_IF_ERROR(CheckLimits(job));
+  Submission submission;
+  if (definition.has_value() == !job.kernel().empty()) {
+    return WithReason(InvalidArgument("{}", definition.has_value()
+                                                ? "both job.kernel and a definition are given: give one of them"
+                                                : "neither job.kernel nor a definition is given: give one of them"),
+                      "JOB_INVALID");
+  }
+  if (definition.has_value()) {
+    ASSIGN_OR_RETURN(submission.plan, KernelPlan::Compile(*definition));
+    submission.stores_kernel = true;
+  } else {
+    ASSIGN_OR_RETURN(submission.plan, kernels->Get(job.kernel()));
+  }
+  const KernelPlan& plan = *submission.plan;
+  submission.spec = ClientFields(job);
+  submission.spec.set_kernel(KernelName(plan.kernel_id()));
+  submission.spec.set_kernel_name(plan.display_name());
+  ASSIGN_OR_RETURN(const SelectedDevice device, devices.Resolve(job.device_selector(), plan.language(), false));
+
+  std::map<std::string, int> numbers;
+  std::vector<Space> spaces;
+  bool large = false;
+  for (int i = 0; i < job.problems_size(); ++i) {
+    auto checked = CheckProblem(plan, job.problems(i), device, i + 1);
+    if (!checked.ok()) {
+      return job.problems_size() == 1 ? checked.status() : Annotate(checked.status(), "problems[{}]", i);
+    }
+    const auto [same, inserted] = numbers.emplace(checked->first.problem_key, i);
+    if (!inserted) {
+      return WithReason(InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, same->first),
+                        "JOB_INVALID");
+    }
+    if (job.strategy().strategy_name().empty()) {
+      const auto valid = checked->second.CountValid(kExhaustiveByDefaultMax);
+      if (!valid.ok() && !absl::IsResourceExhausted(valid.status())) return valid.status();
+      large = large || !valid.ok();
+    }
+    submission.studies.push_back(std::move(checked->first));
+    spaces.push_back(std::move(checked->second));
+  }
+  auto* strategy = submission.spec.mutable_strategy();
+  if (strategy->strategy_name().empty()) {
+    strategy->set_strategy_name(large ? "random" : "exhaustive");
+    const bool bounded = job.budget().max_trials() > 0 || job.budget().max_seconds() > 0;
+    if (large && !bounded) submission.spec.mutable_budget()->set_max_trials(kDefaultTrials);
+  }
+  if (strategy->seed() == 0) strategy->set_seed(1);
+  for (const Space& space : spaces) {
+    // Made again by the driver; made here so that what cannot work is refused now.
+    const auto made = MakeStudyStrategy(submission.spec, space);
+    if (made.ok()) continue;
+    if (ReasonOf(made.status()) == "EMPTY_SPACE") {
+      return WithReason(InvalidArgument("{}", MessageOf(made.status())), "SPACE_EMPTY");
+    }
+    return WithReason(made.status(), "STRATEGY_INVALID");
+  }
+  return submission;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,44 @@
+// Checks a request for a job, once and up front, and turns it into what is stored. Uses the caches and the device list, writes
+// nothing.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/definition/kernel_plan.h"
+#include "server/jobs/device_directory.h"
+#include "server/jobs/kernel_registry.h"
+#include "server/space/space.h"
+#include "server/store/store.h"
+#include "tunefarm/v1/job.pb.h"
+#include "tunefarm/v1/kernel.pb.h"
+
+namespace tunefarm {
+
+inline constexpr int kProblemsMax = 256;
+// Up to so many configs are tried one by one when no strategy is named; larger spaces are sampled.
+inline constexpr uint64_t kExhaustiveByDefaultMax = 10'000;
+// The budget of a job whose strategy was chosen to be random and that names none.
+inline constexpr int64_t kDefaultTrials = 1'000;
+
+struct Submission {
+  tunefarm::v1::Job spec;                  // as accepted: client fields, kernel, kernel_name, strategy, budget
+  std::shared_ptr<const KernelPlan> plan;
+  bool stores_kernel = false;              // the definition came with the request
+  std::vector<StudyRow> studies;           // space_summary is a serialized tunefarm.v1.Study
+};
+
+// Errors as JobService says.
+absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
+                                           const std::optional<tunefarm::v1::Kernel>& definition,
+                                           KernelRegistry* kernels, const DeviceDirectory& devices);
+
+// What tells a repeated request from another one with the same request_id. Hex.
+std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<tunefarm::v1::Kernel>& definition);
+
+// The size of a space and what pruned it. Errors of the rules' evaluation.
+absl::StatusOr<tunefarm::v1::SpaceSize> SizeOfSpace(const Space& space);
+
+}  // namespace tunefarm
