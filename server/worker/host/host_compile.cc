@@ -52,7 +52,8 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
     result->set_message("The compiler ran out of memory: " + FirstError(log));
     return;
   }
-  // The driver survives its compiler's death and says so; exit codes above 128 are a shell's (or clang's) way to say it.
+  // The driver survives its compiler's death and says so; exit codes above 128 are a shell's (or clang's) way to say
+  // it.
   const bool crashed = !command.exit.exited || command.exit.exit_code > 128 ||
                        says({"internal compiler error", "signal terminated program", "PLEASE submit a bug report"});
   if (crashed) {
@@ -79,8 +80,8 @@ absl::Status WriteScratchFile(const std::string& path, const std::string& bytes)
   return absl::OkStatus();
 }
 
-// A relative path with nothing that could lead out of the directory. Definitions are checked for this before; what lands on
-// the disk is worth a second look.
+// A relative path with nothing that could lead out of the directory. Definitions are checked for this before; what
+// lands on the disk is worth a second look.
 bool IsInside(const std::string& path) {
   if (path.empty() || path.front() == '/' || Contains(path, "\\") || path.find('\0') != std::string::npos) return false;
   return !Contains("/" + path + "/", "/../");
@@ -113,8 +114,8 @@ class HostCompileBackend final : public CompileBackend {
 
  private:
   // Errors are our machinery's; what the config did is in *result.
-  absl::Status CompileIn(const std::string& directory, const PreparedKernel& kernel, const Config& config, Result* result,
-                         std::string* artifact) {
+  absl::Status CompileIn(const std::string& directory, const PreparedKernel& kernel, const Config& config,
+                         Result* result, std::string* artifact) {
     const auto constants = kernel.plan->Constants(kernel.problem, config, kernel.device_class);
     if (!constants.ok()) {
       result->set_outcome(v1::OUTCOME_COMPILE_ERROR);
@@ -123,8 +124,7 @@ class HostCompileBackend final : public CompileBackend {
     }
     RETURN_IF_ERROR(WriteSources(directory, kernel, *constants));
     const std::string output = directory + "/kernel.so";
-    ASSIGN_OR_RETURN(CommandResult command,
-                     RunCommand(Arguments(kernel), directory + "/src", directory, kLogBytesMax));
+    ASSIGN_OR_RETURN(CommandResult command, RunCommand(Arguments(kernel), directory + "/src", directory, kLogBytesMax));
     std::string log = std::move(command.output);
     if (command.truncated) log += "\n(the log is longer; the rest was cut)\n";
     if (!command.exit.ok()) {
@@ -161,8 +161,18 @@ class HostCompileBackend final : public CompileBackend {
 
   // Relative to the sources, so that the log shows no path of this machine.
   std::vector<std::string> Arguments(const PreparedKernel& kernel) const {
-    std::vector<std::string> arguments = {toolchain_.path, "-x", "c++", "-std=c++20", "-O2", "-fPIC", "-shared",
-                                          "-fdiagnostics-color=never", "-I", ".", "-include", "../tunefarm_config.h"};
+    std::vector<std::string> arguments = {toolchain_.path,
+                                          "-x",
+                                          "c++",
+                                          "-std=c++20",
+                                          "-O2",
+                                          "-fPIC",
+                                          "-shared",
+                                          "-fdiagnostics-color=never",
+                                          "-I",
+                                          ".",
+                                          "-include",
+                                          "../tunefarm_config.h"};
     const auto& options = kernel.plan->kernel().compile_options();
     arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.insert(arguments.end(), kernel.compile_options.begin(), kernel.compile_options.end());

@@ -10,8 +10,8 @@
 #include "server/base/status.h"
 #include "server/worker/backend.h"
 #include "server/worker/host/host_memory.h"
-#include "server/worker/host/host_topology.h"
 #include "server/worker/host/host_toolchain.h"
+#include "server/worker/host/host_topology.h"
 
 namespace tunefarm {
 namespace {

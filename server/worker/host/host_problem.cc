@@ -60,8 +60,8 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
       break;
   }
   if (reply.exit.exited) {
-    return {v1::OUTCOME_RUN_CRASH, fmt::format("{} ended its process: it exited with code {}.", what,
-                                               reply.exit.exit_code)};
+    return {v1::OUTCOME_RUN_CRASH,
+            fmt::format("{} ended its process: it exited with code {}.", what, reply.exit.exit_code)};
   }
   std::string message = fmt::format("{} crashed with {}", what, SignalName(reply.exit.signal));
   if (reply.fault_address_known) {
@@ -179,7 +179,8 @@ Failure HostProblem::RunPrepareSteps() {
   for (Buffer& buffer : buffers_) {
     if (buffer.plan.is_constant_symbol) continue;
     if (const std::optional<std::string> place = buffer.memory.FindDamage()) {
-      return {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("A prepare step wrote {} of buffer {}.", *place, buffer.plan.name)};
+      return {v1::OUTCOME_OUT_OF_BOUNDS,
+              fmt::format("A prepare step wrote {} of buffer {}.", *place, buffer.plan.name)};
     }
     if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || !StartsWithData(buffer.plan)) continue;
     current_->data[buffer.plan.name].assign(buffer.memory.span().begin(), buffer.memory.span().end());
@@ -250,9 +251,9 @@ Failure HostProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
     buffer->memory = MappedBuffer();
     buffer->plan = plan;
     const uint64_t available = AvailableMemoryBytes();
-    absl::StatusOr<MappedBuffer> memory =
-        bytes > available ? ResourceExhausted("{:.0f} MiB are available", Mebibytes(available))
-                          : MappedBuffer::Create(static_cast<size_t>(bytes));
+    absl::StatusOr<MappedBuffer> memory = bytes > available
+                                              ? ResourceExhausted("{:.0f} MiB are available", Mebibytes(available))
+                                              : MappedBuffer::Create(static_cast<size_t>(bytes));
     if (!memory.ok()) {
       return {v1::OUTCOME_OUT_OF_MEMORY, fmt::format("The config needs a work space {} of {:.0f} MiB: {}.", plan.name,
                                                      Mebibytes(bytes), MessageOf(memory.status()))};
@@ -328,8 +329,7 @@ Failure HostProblem::Verify(PoisonPattern pattern, v1::Verification* verificatio
     }
     std::optional<PoisonPattern> poison;
     if (IsPoisoned(buffer.plan)) poison = pattern;
-    comparisons.push_back(
-        Compare(name, buffer.plan.type, buffer.memory.span(), expected->second, poison, tolerance_));
+    comparisons.push_back(Compare(name, buffer.plan.type, buffer.memory.span(), expected->second, poison, tolerance_));
   }
   Verdict verdict = Judge(comparisons, tolerance_);
   *verification = std::move(verdict.verification);

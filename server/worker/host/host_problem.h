@@ -1,5 +1,6 @@
-// What a host runner keeps of a prepared kernel: the buffers, the input sets with their reference outputs, and the checks
-// on both. Inputs and references live in private memory that no trial can reach for the parent; only the buffers are shared.
+// What a host runner keeps of a prepared kernel: the buffers, the input sets with their reference outputs, and the
+// checks on both. Inputs and references live in private memory that no trial can reach for the parent; only the buffers
+// are shared.
 //
 // One thread.
 #pragma once

@@ -113,8 +113,8 @@ class HostTrial {
     if (!buffers.ok()) return Refused(buffers.status());
     if (Failure failure = problem_->ResizeScratch(*buffers)) return failure;
     const bool own_baseline = input_.baseline && plan.HasSequence(Sequence::kBaseline);
-    absl::StatusOr<std::vector<StepPlan>> steps = plan.Steps(
-        own_baseline ? Sequence::kBaseline : Sequence::kLaunches, kernel.problem, config, kernel.device_class);
+    absl::StatusOr<std::vector<StepPlan>> steps = plan.Steps(own_baseline ? Sequence::kBaseline : Sequence::kLaunches,
+                                                             kernel.problem, config, kernel.device_class);
     if (!steps.ok()) return Refused(steps.status());
     program_.steps = *std::move(steps);
     for (const StepPlan& step : program_.steps) {

@@ -136,9 +136,10 @@ absl::StatusOr<HostToolchain> FindHostToolchain(const std::string& compiler) {
   HostToolchain toolchain;
   toolchain.path = FindInPath(name);
   if (toolchain.path.empty()) {
-    return FailedPrecondition("no C++ compiler for host kernels: '{}' is not in PATH; install g++ or set the compiler in "
-                              "the configuration",
-                              name);
+    return FailedPrecondition(
+        "no C++ compiler for host kernels: '{}' is not in PATH; install g++ or set the compiler in "
+        "the configuration",
+        name);
   }
   ASSIGN_OR_RETURN(const CommandResult result, RunCommand({toolchain.path, "--version"}, "", "", kVersionBytesMax));
   if (!result.exit.ok()) {

@@ -32,8 +32,8 @@ struct CommandResult {
   bool truncated = false;
 };
 
-// Runs argv[0] (a path) in its own process group, with a small fixed environment (PATH, LC_ALL=C, TMPDIR), no input, and
-// `directory` as the working directory ("" keeps ours). Internal when it cannot be started.
+// Runs argv[0] (a path) in its own process group, with a small fixed environment (PATH, LC_ALL=C, TMPDIR), no input,
+// and `directory` as the working directory ("" keeps ours). Internal when it cannot be started.
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& argv, const std::string& directory,
                                          const std::string& temporary_directory, size_t output_bytes_max);
 

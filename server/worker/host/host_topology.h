@@ -14,7 +14,7 @@ std::string CpuModelName(std::string_view cpuinfo);
 int64_t ParseCacheSize(std::string_view text);
 
 struct CpuCaches {
-  int64_t l1_data_bytes = 0;    // of one core
+  int64_t l1_data_bytes = 0;  // of one core
   int64_t last_level_bytes = 0;
 };
 

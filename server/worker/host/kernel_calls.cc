@@ -103,8 +103,9 @@ absl::StatusOr<KernelCalls> KernelCalls::Resolve(void* library, const std::vecto
           call->types.push_back(nullptr);
         }
         if (call->types.back() == nullptr) {
-          return InvalidArgument("argument {} of {} is neither a buffer nor a scalar, and a host kernel can take no other",
-                                 argument, step.entry);
+          return InvalidArgument(
+              "argument {} of {} is neither a buffer nor a scalar, and a host kernel can take no other", argument,
+              step.entry);
         }
         call->values.push_back(value);
       }

@@ -1,5 +1,5 @@
-// Resolves the entries of a loaded shared object and calls them with typed arguments. Runs inside the forked trial: what it
-// calls may crash, hang or throw.
+// Resolves the entries of a loaded shared object and calls them with typed arguments. Runs inside the forked trial:
+// what it calls may crash, hang or throw.
 //
 // One thread. Nothing here catches exceptions.
 #pragma once
@@ -37,7 +37,8 @@ class KernelCalls {
   KernelCalls(KernelCalls&&) noexcept;
   KernelCalls& operator=(KernelCalls&&) noexcept;
 
-  // Runs the steps in order. Nanoseconds spent in the timed ones; the clock is read only where timed and untimed steps meet.
+  // Runs the steps in order. Nanoseconds spent in the timed ones; the clock is read only where timed and untimed steps
+  // meet.
   int64_t Run();
 
  private:

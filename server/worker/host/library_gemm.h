@@ -22,8 +22,8 @@ struct HostGemm {
   bool transpose_a = false, transpose_b = false;
 };
 
-// The views must outlive the plan. InvalidArgument for a buffer that is missing or too short; Unimplemented for the grouped
-// forms.
+// The views must outlive the plan. InvalidArgument for a buffer that is missing or too short; Unimplemented for the
+// grouped forms.
 absl::StatusOr<HostGemm> PlanHostGemm(const StepPlan& step, const std::map<std::string, BufferView>& buffers);
 
 void RunHostGemm(const HostGemm& gemm);

@@ -1,4 +1,5 @@
-// The memory of one kernel buffer: shared with the forked trial, a guard zone on each side, and pages nobody may touch beyond.
+// The memory of one kernel buffer: shared with the forked trial, a guard zone on each side, and pages nobody may touch
+// beyond.
 //
 //   [no access][guard, kGuardBytes][data][guard, kGuardBytes and up to the page's end][no access]
 //
@@ -38,7 +39,8 @@ class MappedBuffer {
   std::optional<std::string> FindDamage() const;
   void RestoreGuards();
 
-  // Whether an address lies in this mapping, and where: "at byte 16", "12 bytes before its start", "0 bytes past its end".
+  // Whether an address lies in this mapping, and where: "at byte 16", "12 bytes before its start", "0 bytes past its
+  // end".
   std::optional<std::string> Locate(uintptr_t address) const;
 
  private:

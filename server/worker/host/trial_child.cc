@@ -40,8 +40,8 @@ TrialPage* g_page = nullptr;
 void OnFault(int signal, siginfo_t* info, void*) {
   g_page->fault_address.store(reinterpret_cast<uintptr_t>(info->si_addr), std::memory_order_release);
   g_page->faulted.store(1, std::memory_order_release);
-  // Returning runs the faulting instruction again, and that ends the process with the true signal. One that was sent, not
-  // caused, has no instruction to run again.
+  // Returning runs the faulting instruction again, and that ends the process with the true signal. One that was sent,
+  // not caused, has no instruction to run again.
   ::signal(signal, SIG_DFL);
   if (info->si_code <= 0) raise(signal);
 }
@@ -51,7 +51,8 @@ void OnNewFailed() {
   throw std::bad_alloc();
 }
 
-// exit() inside a kernel: ends with its code, without running the exit handlers that the parent registered before the fork.
+// exit() inside a kernel: ends with its code, without running the exit handlers that the parent registered before the
+// fork.
 void OnExit(int code, void*) { _exit(code); }
 
 void ResetSignals() {
@@ -218,7 +219,8 @@ class TrialChild {
   void FlushCaches() {
     if (program_.flush_bytes == 0) return;
     if (flush_ == nullptr) {
-      void* const memory = mmap(nullptr, program_.flush_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      void* const memory =
+          mmap(nullptr, program_.flush_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (memory == MAP_FAILED) throw std::bad_alloc();
       flush_ = static_cast<volatile unsigned char*>(memory);
     }

@@ -1,8 +1,9 @@
 // One forked child that loads a host kernel and runs its launch sequences on command, and the parent's handle on it.
 //
-// The child shares the buffers with the parent and nothing else that matters: whatever its kernel does to the rest of the
-// process is gone with it. What it says is hostile: a reply is only "I am done", and the parent looks at the buffers itself.
-// The fork happens in a process with one thread. A hang is the daemon's business: it kills this process, and PDEATHSIG the child.
+// The child shares the buffers with the parent and nothing else that matters: whatever its kernel does to the rest of
+// the process is gone with it. What it says is hostile: a reply is only "I am done", and the parent looks at the
+// buffers itself. The fork happens in a process with one thread. A hang is the daemon's business: it kills this
+// process, and PDEATHSIG the child.
 #pragma once
 
 #include <sys/types.h>
@@ -35,11 +36,11 @@ struct TrialProgram {
   int library_fd = -1;  // the shared object; -1 if no step calls into one
   std::map<std::string, std::string> lowered_names;
   BufferViews buffers;
-  std::vector<StepPlan> prepare;      // run before the steps of kLaunch, untimed
+  std::vector<StepPlan> prepare;  // run before the steps of kLaunch, untimed
   std::vector<StepPlan> steps;
   std::vector<TrialCopy> symbols;
-  std::vector<TrialCopy> restores;    // before each sample that asks for it
-  size_t flush_bytes = 0;             // how much memory a cache flush walks
+  std::vector<TrialCopy> restores;  // before each sample that asks for it
+  size_t flush_bytes = 0;           // how much memory a cache flush walks
 };
 
 // Parent to child.
@@ -60,8 +61,8 @@ struct TrialCommand {
 struct TrialReply {
   enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kNonsense };
   Kind kind = kNonsense;
-  std::string text;         // kLoadError, kThrew: printable ASCII, at most 1 KiB
-  ExitStatus exit;          // kDied
+  std::string text;             // kLoadError, kThrew: printable ASCII, at most 1 KiB
+  ExitStatus exit;              // kDied
   uintptr_t fault_address = 0;  // kDied by SIGSEGV or SIGBUS, if known
   bool fault_address_known = false;
   int64_t nanoseconds = 0;  // kDone of kSample and kWarm: what the child claims; may be anything
@@ -93,11 +94,10 @@ class TrialProcess {
   UniqueFd command_fd_;
   UniqueFd reply_fd_;
   TrialPage* page_ = nullptr;
-
 };
 
-// Kills and reaps every child of this thread: a trial's leftovers, if the process is a child subreaper. Bounded: gives up
-// on whoever forks faster than it is killed.
+// Kills and reaps every child of this thread: a trial's leftovers, if the process is a child subreaper. Bounded: gives
+// up on whoever forks faster than it is killed.
 void KillOrphans();
 
 }  // namespace tunefarm

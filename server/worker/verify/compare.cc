@@ -24,7 +24,8 @@ uint64_t MaskOf(size_t size) { return size == 8 ? ~uint64_t{0} : (uint64_t{1} <<
 bool IsInteger(DataType type) { return type < DataType::DATA_TYPE_F16; }
 
 bool IsSigned(DataType type) {
-  return type == v1::DATA_TYPE_I8 || type == v1::DATA_TYPE_I16 || type == v1::DATA_TYPE_I32 || type == v1::DATA_TYPE_I64;
+  return type == v1::DATA_TYPE_I8 || type == v1::DATA_TYPE_I16 || type == v1::DATA_TYPE_I32 ||
+         type == v1::DATA_TYPE_I64;
 }
 
 // |a - b| of two integers given as bits; never overflows.
@@ -54,8 +55,8 @@ class Comparison {
     if (poison && actual == *poison && !IsInteger(type_)) return Add(index, MismatchKind::kUnwritten, actual, expected);
     const double out = ToDouble(actual), ref = ToDouble(expected);
     if (std::isnan(out) || std::isnan(ref)) return Add(index, MismatchKind::kNan, actual, expected);
-    if (actual == expected || out == ref) return AddToRow(ref, IsInteger(type_) ? Distance(actual, expected) : 0, index,
-                                                          actual, expected, poison);
+    if (actual == expected || out == ref)
+      return AddToRow(ref, IsInteger(type_) ? Distance(actual, expected) : 0, index, actual, expected, poison);
     if (std::isinf(out) || std::isinf(ref)) return Add(index, MismatchKind::kCatastrophic, actual, expected);
     AddToRow(ref, Distance(actual, expected), index, actual, expected, poison);
   }
@@ -170,12 +171,13 @@ BufferComparison Compare(std::string_view buffer, DataType type, std::span<const
   if (poison) poison_bits = PoisonBits(type, *poison) & MaskOf(size);
   const double reference_max = tolerance.catastrophic_bound > 0 ? LargestMagnitude(type, expected, poison_bits) : 0;
   Comparison comparison(type, tolerance, reference_max, &found);
-  const uint64_t row_length = tolerance.row_length > 0 ? static_cast<uint64_t>(tolerance.row_length)
-                                                       : std::max<uint64_t>(found.elements, 1);
+  const uint64_t row_length =
+      tolerance.row_length > 0 ? static_cast<uint64_t>(tolerance.row_length) : std::max<uint64_t>(found.elements, 1);
   for (uint64_t first = 0; first < found.elements; first += row_length) {
     const uint64_t end = std::min(first + row_length, found.elements);
     for (uint64_t i = first; i < end; ++i) {
-      comparison.Element(i, BitsAt(actual.data() + i * size, size), BitsAt(expected.data() + i * size, size), poison_bits);
+      comparison.Element(i, BitsAt(actual.data() + i * size, size), BitsAt(expected.data() + i * size, size),
+                         poison_bits);
     }
     comparison.EndRow(first / row_length);
   }

@@ -1,8 +1,10 @@
 // The verdict on the outputs of a launch sequence, by the rule of tunefarm.v1.Tolerance:
 //
-// - An element that the reference left poisoned must hold the very bits of the poison; a poisoned element that the reference
+// - An element that the reference left poisoned must hold the very bits of the poison; a poisoned element that the
+// reference
 //   wrote was never written. Neither is excused by max_mismatch_fraction, and neither is a NaN: it never passes.
-// - Infinities must be equal. Otherwise |out - ref| <= atol + rtol * |ref| for floats. Integers are compared without rounding
+// - Infinities must be equal. Otherwise |out - ref| <= atol + rtol * |ref| for floats. Integers are compared without
+// rounding
 //   and by atol alone: a relative tolerance made for rounding errors would let wrong counts and indices pass.
 // - An error above catastrophic_bound * max|ref| of the buffer is not excused by max_mismatch_fraction.
 // - Every row of row_length elements (the whole buffer if 0) must satisfy ||out - ref|| <= row_norm_bound * ||ref||.
@@ -53,15 +55,15 @@ struct BufferComparison {
 // An element as a double; 64-bit integers may round (for reports only).
 double ElementToDouble(tunefarm::v1::DataType type, const std::byte* element);
 
-// Compares whole buffers of one type and size. `poison` is what the buffer held before the launch sequence, in both runs;
-// nothing if it held data.
+// Compares whole buffers of one type and size. `poison` is what the buffer held before the launch sequence, in both
+// runs; nothing if it held data.
 BufferComparison Compare(std::string_view buffer, tunefarm::v1::DataType type, std::span<const std::byte> actual,
                          std::span<const std::byte> expected, std::optional<PoisonPattern> poison,
                          const TolerancePlan& tolerance);
 
 // The expected output when the buffer was poisoned with the second pattern, made from the one under the first. Sets
-// *ambiguous if an integer element equals the first pattern, which the reference may have written on purpose: then run the
-// reference again under the second pattern instead.
+// *ambiguous if an integer element equals the first pattern, which the reference may have written on purpose: then run
+// the reference again under the second pattern instead.
 std::vector<std::byte> ExpectedUnderSecondPoison(tunefarm::v1::DataType type, std::span<const std::byte> expected,
                                                  bool* ambiguous);
 

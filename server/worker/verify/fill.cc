@@ -25,7 +25,8 @@ void SetIntegerRange(double low, double high, TunefarmFill* planned) {
   planned->range_span = tunefarm_integer_of_double(std::floor(high), planned->type) - planned->range_low + 1;
 }
 
-absl::Status PlanUniform(const v1::UniformFill& uniform, DataType type, std::string_view buffer, TunefarmFill* planned) {
+absl::Status PlanUniform(const v1::UniformFill& uniform, DataType type, std::string_view buffer,
+                         TunefarmFill* planned) {
   if (!(uniform.low() < uniform.high()) || !std::isfinite(uniform.low()) || !std::isfinite(uniform.high())) {
     return InvalidArgument("the uniform fill of {} needs finite bounds with high above low, but has low {} and high {}",
                            buffer, uniform.low(), uniform.high());
@@ -38,7 +39,8 @@ absl::Status PlanUniform(const v1::UniformFill& uniform, DataType type, std::str
     return absl::OkStatus();
   }
   // Otherwise no value of the type lies in the interval, and stepping below `high` would leave it.
-  const double low = tunefarm_double_of_element(tunefarm_element_of_double(uniform.low(), planned->type), planned->type);
+  const double low =
+      tunefarm_double_of_element(tunefarm_element_of_double(uniform.low(), planned->type), planned->type);
   if (!std::isfinite(low) || !(low < uniform.high())) {
     return InvalidArgument("the uniform fill of {} has no value of its element type between {} and {}", buffer,
                            uniform.low(), uniform.high());
@@ -83,7 +85,8 @@ absl::StatusOr<TunefarmFill> PlanFill(const v1::Fill& fill, DataType type, std::
       return InvalidArgument("the data of {} is an uploaded artifact, not a formula", buffer);
     case v1::Fill::kNormal:
       if (IsInteger(type)) {
-        return InvalidArgument("the normal fill of {} needs a floating-point element type; take a uniform fill", buffer);
+        return InvalidArgument("the normal fill of {} needs a floating-point element type; take a uniform fill",
+                               buffer);
       }
       break;
     case v1::Fill::KIND_NOT_SET:

@@ -1,5 +1,5 @@
-// What written buffers hold before a launch sequence, so that an element nobody wrote is known by its bits, and the guard
-// zones around every buffer, so that a write outside is.
+// What written buffers hold before a launch sequence, so that an element nobody wrote is known by its bits, and the
+// guard zones around every buffer, so that a write outside is.
 //
 // Pure functions; any thread.
 #pragma once

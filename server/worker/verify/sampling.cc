@@ -40,9 +40,8 @@ void Describe(const SampleSummary& summary, v1::Measurement* measurement) {
 
 v1::StopReason ReasonOf(const SampleStopper& stopper, const StoppingOptions& options) {
   if (stopper.decision() == StopDecision::kConverged) return v1::STOP_REASON_CONVERGED;
-  return stopper.samples().size() >= std::max(options.samples_min, options.samples_max)
-             ? v1::STOP_REASON_SAMPLE_BUDGET
-             : v1::STOP_REASON_TIME_BUDGET;
+  return stopper.samples().size() >= std::max(options.samples_min, options.samples_max) ? v1::STOP_REASON_SAMPLE_BUDGET
+                                                                                        : v1::STOP_REASON_TIME_BUDGET;
 }
 
 }  // namespace

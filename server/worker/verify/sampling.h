@@ -1,4 +1,5 @@
-// The measuring loop of every run worker: takes samples until a stopping rule of server/measure says enough, and sums them up.
+// The measuring loop of every run worker: takes samples until a stopping rule of server/measure says enough, and sums
+// them up.
 //
 // One thread. Owns nothing.
 #pragma once
@@ -12,8 +13,8 @@
 
 namespace tunefarm {
 
-// Takes one sample: the time of `launches` launch sequences in nanoseconds. Nothing when the kernel failed; the callee knows
-// why.
+// Takes one sample: the time of `launches` launch sequences in nanoseconds. Nothing when the kernel failed; the callee
+// knows why.
 using TakeSample = std::function<std::optional<double>(int launches)>;
 
 // What sampling needs beyond the policy.
@@ -34,12 +35,12 @@ struct SamplingResult {
 };
 
 // Until the interval is narrow enough (never before min_samples), max_samples are there, or the time budget, counted in
-// `clock`'s time with all that a sample costs, is spent; three samples are taken even so. The clock also exposes samples that
-// claim more time than passed: those come from the other side of a trust boundary.
+// `clock`'s time with all that a sample costs, is spent; three samples are taken even so. The clock also exposes
+// samples that claim more time than passed: those come from the other side of a trust boundary.
 SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, const TakeSample& take_sample);
 
-// How many launch sequences make one sample long enough for a clock of `resolution_ns`: one for cold caches and whenever
-// something is restored before each sample.
+// How many launch sequences make one sample long enough for a clock of `resolution_ns`: one for cold caches and
+// whenever something is restored before each sample.
 int LaunchesPerSample(double launch_ns, double resolution_ns, bool one_only);
 
 }  // namespace tunefarm

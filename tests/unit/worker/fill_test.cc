@@ -67,9 +67,9 @@ TEST(FillTest, UniformIntegerGolden) {
   constexpr uint64_t kU64[] = {0xA8C2B61857F99D88, 0xE6EED8D8637BE61A, 0xC633D1A72655E47D,
                                0x4629D6084F2E2C79, 0x7F53A027430A24C9, 0x49B98FF50DE185A0};
   for (size_t i = 0; i < std::size(kIndexes); ++i) {
-    EXPECT_EQ(ElementAt(Uniform(0, 18446744073709551615.0), v1::DATA_TYPE_U64, kIndexes[i], "weights",
-                        0x123456789ABCDEF0),
-              kU64[i])
+    EXPECT_EQ(
+        ElementAt(Uniform(0, 18446744073709551615.0), v1::DATA_TYPE_U64, kIndexes[i], "weights", 0x123456789ABCDEF0),
+        kU64[i])
         << i;
   }
 }

@@ -42,8 +42,8 @@ void CheckFormat(int exponent_bits, int fraction_bits, FromFloat from_float, ToF
     ASSERT_EQ(std::signbit(converted), std::signbit(value)) << bits;
     ASSERT_EQ(from_float(converted), half) << bits;
     if ((half & 0x7FFF) == infinity) continue;
-    // Between this value and the next one away from zero: up to the middle it rounds down, above it up, and the middle goes
-    // to the even one. Above the largest, the next is infinity, in the place of the next power of two.
+    // Between this value and the next one away from zero: up to the middle it rounds down, above it up, and the middle
+    // goes to the even one. Above the largest, the next is infinity, in the place of the next power of two.
     const uint16_t next = static_cast<uint16_t>(half + 1);
     const double next_value = (next & 0x7FFF) == infinity
                                   ? std::copysign(std::ldexp(1, 1 << (exponent_bits - 1)), value)
