@@ -95,7 +95,7 @@ class Checker {
 
   // device_rules.cc
   absl::Status MakeDeviceRules();
-  absl::Status AddLaunchRules(const StepFormula& step);
+  absl::Status AddLaunchRules(Sequence sequence, const StepFormula& step);
   absl::Status AddDeviceRule(const std::string& path, DeviceRule rule, const std::string& guard);
 
   // Compiles one expression; empty text is a missing field.

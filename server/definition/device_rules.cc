@@ -49,7 +49,7 @@ absl::Status Checker::AddDeviceRule(const std::string& path, DeviceRule rule, co
   return absl::OkStatus();
 }
 
-absl::Status Checker::AddLaunchRules(const StepFormula& step) {
+absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step) {
   if (step.kind != StepPlan::Kind::kKernel) return absl::OkStatus();
   if (step.when.has_value() && !IsKnownBeforeLoad(step.when)) return absl::OkStatus();
   const std::string guard = step.when.has_value() ? step.when->expression.text() : std::string();
@@ -74,19 +74,21 @@ absl::Status Checker::AddLaunchRules(const StepFormula& step) {
                         fmt::format("1 <= {} <= device.grid_max_{}", Operand(step.grid[axis].expression.text()),
                                     kAxes[axis])));
   }
+  // The estimates speak of the launches that are tuned, not of what prepares for them.
+  const bool is_tuned = sequence == Sequence::kLaunches;
   std::string shared;
   if (IsKnownBeforeLoad(step.dynamic_shared_bytes)) {
     const std::string dynamic = Operand(step.dynamic_shared_bytes->expression.text());
     shared = fmt::format("{} >= 0 and {}", dynamic, dynamic);
   }
-  if (impl_->static_shared_bytes.has_value()) {
+  if (is_tuned && impl_->static_shared_bytes.has_value()) {
     shared += fmt::format("{}{}", shared.empty() ? "" : " + ", Operand(impl_->static_shared_bytes->expression.text()));
   }
   if (!shared.empty()) {
     const std::string text = fmt::format("{} <= device.shared_bytes_per_block_optin", shared);
     RETURN_IF_ERROR(add(Kind::kShared, "dynamic_shared_bytes", 0, 0, guard.empty() ? text : fmt::format("({})", text)));
   }
-  if (impl_->registers_per_thread.has_value() && !threads.empty()) {
+  if (is_tuned && impl_->registers_per_thread.has_value() && !threads.empty()) {
     // Registers are given to warps in units of 256, so in eights per thread; warps come in fours.
     RETURN_IF_ERROR(add(Kind::kRegisters, "block", 0, 0,
                         fmt::format("round_up({}, 8) * round_up({}, 4 * device.warp_size) <= device.registers_per_block",
@@ -125,7 +127,7 @@ absl::Status Checker::MakeDeviceRules() {
                                   ""));
   }
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
-    for (const StepFormula& step : impl_->sequences[sequence]) RETURN_IF_ERROR(AddLaunchRules(step));
+    for (const StepFormula& step : impl_->sequences[sequence]) RETURN_IF_ERROR(AddLaunchRules(sequence, step));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 #include "server/definition/field_error.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/cord.h"
@@ -69,7 +70,13 @@ int ExpressionColumnOf(const absl::Status& status) {
 }
 
 std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
-  const auto closest = ClosestMatch(name, candidates);
+  auto closest = ClosestMatch(name, candidates);
+  // Two neighbours exchanged are two edits, too many for a short name, and yet the commonest slip.
+  for (size_t i = 0; !closest.has_value() && i + 1 < name.size() && name.size() <= 64; ++i) {
+    std::string swapped(name);
+    std::swap(swapped[i], swapped[i + 1]);
+    if (std::find(candidates.begin(), candidates.end(), swapped) != candidates.end()) closest = swapped;
+  }
   return closest.has_value() ? fmt::format(" (did you mean '{}'?)", *closest) : std::string();
 }
 

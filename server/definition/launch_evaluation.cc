@@ -271,7 +271,7 @@ absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedPro
         ASSIGN_OR_RETURN(const bool runs, definition::EvaluateBool(*formula.when, slots));
         if (!runs) continue;
       }
-      LaunchShape shape = common;
+      LaunchShape shape = sequence == Sequence::kLaunches ? common : LaunchShape();
       for (size_t i = 0; i < formula.grid.size(); ++i) shape.grid[i] = IfKnown(formula.grid[i], slots).value_or(1);
       for (size_t i = 0; i < formula.block.size(); ++i) shape.block[i] = IfKnown(formula.block[i], slots).value_or(1);
       if (formula.dynamic_shared_bytes.has_value()) {

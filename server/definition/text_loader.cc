@@ -53,10 +53,11 @@ std::string QuotedAfter(const std::string& message, std::string_view anchor) {
   return close == std::string::npos ? std::string() : message.substr(open + 1, close - open - 1);
 }
 
-// protobuf's message in our words where a typing error is likely, else as it is.
-absl::Status Improve(const std::string& message) {
+// protobuf's message in our words where a typing error is likely, else as it is. `word` becomes the mistyped one.
+absl::Status Improve(const std::string& message, std::string* word) {
   const FileDescriptor* file = v1::Kernel::descriptor()->file();
   if (const std::string name = QuotedAfter(message, "has no field named"); !name.empty()) {
+    *word = name;
     const Descriptor* type = file->pool()->FindMessageTypeByName(QuotedAfter(message, "Message type"));
     std::vector<std::string> fields;
     for (int i = 0; type != nullptr && i < type->field_count(); ++i) fields.push_back(type->field(i)->name());
@@ -65,6 +66,7 @@ absl::Status Improve(const std::string& message) {
                       definition::kUnknownField);
   }
   if (const std::string name = QuotedAfter(message, "Unknown enumeration value of"); !name.empty()) {
+    *word = name;
     std::vector<std::string> values;
     for (int i = 0; i < file->enum_type_count(); ++i) {
       for (int j = 0; j < file->enum_type(i)->value_count(); ++j) values.push_back(file->enum_type(i)->value(j)->name());
@@ -144,8 +146,10 @@ absl::StatusOr<v1::Kernel> Parse(std::string_view text, std::string_view file_na
   v1::Kernel kernel;
   if (!parser.ParseFromString(std::string(text), &kernel)) {
     const definition::TextLocations locations(text, tree);
-    return Place(Improve(error.message().empty() ? "the text cannot be parsed" : error.message()), file_name,
-                 locations.FromTokenizer(error.line(), error.column()));
+    std::string word;
+    const absl::Status status =
+        Improve(error.message().empty() ? "the text cannot be parsed" : error.message(), &word);
+    return Place(status, file_name, locations.FromTokenizer(error.line(), error.column(), word));
   }
   if (const auto path = FirstBadText(kernel, ""); path.has_value()) {
     return PlaceField(definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8"), file_name, text,

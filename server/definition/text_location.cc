@@ -65,7 +65,11 @@ TextPosition TextLocations::PositionOf(size_t offset) const {
   return {static_cast<int>(line), static_cast<int>(offset - line_starts_[static_cast<size_t>(line) - 1]) + 1};
 }
 
-TextPosition TextLocations::FromTokenizer(int line, int column) const { return PositionOf(OffsetOf(line, column)); }
+TextPosition TextLocations::FromTokenizer(int line, int column, std::string_view word) const {
+  const size_t offset = OffsetOf(line, column);
+  const size_t start = word.empty() ? std::string_view::npos : text_.rfind(word, offset);
+  return PositionOf(start == std::string_view::npos ? offset : start);
+}
 
 // Over white space and comments.
 size_t TextLocations::SkipSpace(size_t offset) const {
@@ -191,7 +195,8 @@ TextPosition TextLocations::Find(std::string_view path, const Descriptor* descri
       return PositionOf(found);
     }
     descriptor = field->message_type();
-    tree = tree->GetTreeForNested(field, segment.index);
+    // A list as a whole is found by its first element.
+    tree = tree->GetTreeForNested(field, field->is_repeated() ? std::max(segment.index, 0) : -1);
   }
   return PositionOf(found);
 }

@@ -27,8 +27,9 @@ class TextLocations {
   // `column` > 0: of that byte of the string that is its value.
   TextPosition Find(std::string_view path, const google::protobuf::Descriptor* descriptor, int column) const;
 
-  // From what protobuf's tokenizer counts: lines and columns from 0, tabs to multiples of 8.
-  TextPosition FromTokenizer(int line, int column) const;
+  // From what protobuf's tokenizer counts: lines and columns from 0, tabs to multiples of 8. Some errors are noticed
+  // only behind the word they are about; if it is given, the last one before is found.
+  TextPosition FromTokenizer(int line, int column, std::string_view word) const;
 
  private:
   size_t OffsetOf(int line, int column) const;

@@ -1,0 +1,172 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/unit/definition/sample_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+class LaunchTest : public testing::Test {
+ protected:
+  LaunchTest() : plan_(SamplePlan()), problem_(SampleProblem(*plan_)), device_(FindKnownClass("H200").value()) {
+    config_ = plan_->DefaultConfig(problem_);
+    config_.Set("STAGES", Value(4));
+    config_.Set("ORDER", Value("col.2"));
+  }
+
+  const std::shared_ptr<const KernelPlan> plan_;
+  const ResolvedProblem problem_;
+  const DeviceClass device_;
+  Config config_;
+};
+
+TEST_F(LaunchTest, Constants) {
+  const auto constants = plan_->Constants(problem_, config_, device_);
+  ASSERT_TRUE(constants.ok()) << Message(constants.status());
+  EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "col.2"),
+                                      Pair("ORDER_col_2", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
+                                      Pair("dtype", "f32"), Pair("dtype_f32", "1"), Pair("element_bytes", "4")));
+}
+
+// RUN-bound values do not multiply binaries.
+TEST_F(LaunchTest, RunBoundParametersShareABinary) {
+  Config other = config_;
+  other.Set("VECTOR", Value(true));
+  EXPECT_EQ(*plan_->Constants(problem_, other, device_), *plan_->Constants(problem_, config_, device_));
+}
+
+TEST_F(LaunchTest, BoolsAreDigits) {
+  const auto plan = SamplePlan("bools: [false, true] } bind: BIND_RUN", "bools: [false, true] }");
+  const auto constants = plan->Constants(SampleProblem(*plan), plan->DefaultConfig(problem_), device_);
+  EXPECT_THAT(*constants, testing::Contains(Pair("VECTOR", "0")));
+}
+
+TEST_F(LaunchTest, Buffers) {
+  const auto buffers = plan_->Buffers(problem_, config_, device_);
+  ASSERT_TRUE(buffers.ok()) << Message(buffers.status());
+  ASSERT_EQ(buffers->size(), 5U);
+  const BufferPlan& x = (*buffers)[0];
+  EXPECT_EQ(x.type, v1::DATA_TYPE_F32);
+  EXPECT_EQ(x.length, 4096 * 64);
+  EXPECT_EQ(x.init, v1::INIT_FILL);
+  EXPECT_EQ(x.fill.normal().deviation(), 1);
+  EXPECT_EQ((*buffers)[1].init, v1::INIT_POISON);
+  const BufferPlan& sum = (*buffers)[2];
+  EXPECT_EQ(sum.restore, v1::RESTORE_PER_SAMPLE);
+  EXPECT_EQ(sum.fill.uniform().high(), 255);
+  EXPECT_EQ((*buffers)[3].length, 128 * 4 * 132);
+  EXPECT_TRUE((*buffers)[4].is_constant_symbol);
+  EXPECT_EQ((*buffers)[4].symbol, "table");
+}
+
+TEST_F(LaunchTest, FootprintCountsCopiesAndGuards) {
+  constexpr int64_t kGuards = 2 * 65536;
+  const int64_t x = 4096 * 64 * 4 + kGuards;
+  const int64_t sum = 4096 * 8 + kGuards;
+  const int64_t work = 128 * 4 * 132 + kGuards;
+  EXPECT_EQ(*plan_->FootprintBytes(problem_, config_, device_), x + 2 * x + 3 * sum + work + 16 * 4);
+}
+
+TEST_F(LaunchTest, StepsNeedTheLoadedKernelWhereTheyNameIt) {
+  const absl::Status status = plan_->Steps(Sequence::kLaunches, problem_, config_, device_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status),
+              HasSubstr("launches[2].kernel.grid[0]: kernel.* is known only after 'finish' is loaded"));
+}
+
+TEST_F(LaunchTest, StepsAreEvaluated) {
+  const std::map<std::string, LoadedEntry> loaded = {{"scale<BLOCK>", {9, 9, 9}}, {"finish", {3, 40, 0}}};
+  const auto steps = plan_->Steps(Sequence::kLaunches, problem_, config_, device_, &loaded);
+  ASSERT_TRUE(steps.ok()) << Message(steps.status());
+  ASSERT_EQ(steps->size(), 2U);  // VECTOR is false, so that nothing is cleared.
+  const StepPlan& scale = (*steps)[0];
+  EXPECT_EQ(scale.entry, "scale<BLOCK>");
+  EXPECT_TRUE(scale.timed);
+  EXPECT_THAT(scale.grid, ElementsAre(8, 2, 1));
+  EXPECT_THAT(scale.block, ElementsAre(128, 1, 1));
+  EXPECT_EQ(scale.dynamic_shared_bytes, 128 * 4 * 64);
+  EXPECT_FALSE(scale.cluster.has_value());
+  EXPECT_THAT(scale.arguments, ElementsAre("x", "y", "n", "scale", "map"));
+  int32_t n = 0;
+  std::memcpy(&n, scale.scalars.at("n").bytes.data(), sizeof(n));
+  EXPECT_EQ(n, 4096);
+  float factor = 0;
+  std::memcpy(&factor, scale.scalars.at("scale").bytes.data(), sizeof(factor));
+  EXPECT_EQ(factor, 0.5F);
+  const TensorMapPlan& map = scale.tensor_maps.at("map");
+  EXPECT_EQ(map.buffer, "x");
+  EXPECT_EQ(map.type, v1::DATA_TYPE_F32);
+  EXPECT_THAT(map.dims, ElementsAre(64, 4096));
+  EXPECT_THAT(map.byte_strides, ElementsAre(256));
+  EXPECT_THAT(map.box, ElementsAre(16, 4));
+  EXPECT_THAT(map.element_strides, ElementsAre(1, 1));
+  EXPECT_EQ(map.swizzle, "128B");
+  EXPECT_EQ(map.interleave, "none");
+  const StepPlan& finish = (*steps)[1];
+  EXPECT_EQ(finish.name, "finish");
+  EXPECT_THAT(finish.grid, ElementsAre(3 * 132, 1, 1));
+  uint32_t resident = 0;
+  std::memcpy(&resident, finish.scalars.at("resident").bytes.data(), sizeof(resident));
+  EXPECT_EQ(resident, 3U * 132);
+}
+
+TEST_F(LaunchTest, WhenLeavesStepsOut) {
+  config_.Set("STAGES", Value(1));
+  config_.Set("VECTOR", Value(true));
+  const auto steps = plan_->Steps(Sequence::kLaunches, problem_, config_, device_);
+  ASSERT_TRUE(steps.ok()) << Message(steps.status());
+  ASSERT_EQ(steps->size(), 2U);
+  EXPECT_EQ((*steps)[0].kind, StepPlan::Kind::kMemset);
+  EXPECT_EQ((*steps)[0].memset_buffer, "y");
+  EXPECT_EQ((*steps)[0].memset_byte, 7);
+  EXPECT_FALSE((*steps)[0].timed);
+}
+
+TEST_F(LaunchTest, OtherSequences) {
+  EXPECT_EQ((*plan_->Steps(Sequence::kPreparePerProblem, problem_, config_, device_))[0].memset_buffer, "work");
+  EXPECT_EQ((*plan_->Steps(Sequence::kPreparePerConfig, problem_, config_, device_))[0].entry, "relayout");
+  EXPECT_THAT((*plan_->Steps(Sequence::kReference, problem_, config_, device_))[0].grid, ElementsAre(16, 1, 1));
+  const auto baseline = plan_->Steps(Sequence::kBaseline, problem_, config_, device_);
+  ASSERT_TRUE(baseline.ok()) << Message(baseline.status());
+  EXPECT_EQ((*baseline)[0].kind, StepPlan::Kind::kLibraryOp);
+  EXPECT_EQ((*baseline)[0].m, 4096);
+  EXPECT_EQ((*baseline)[0].k, 64);
+  EXPECT_EQ((*baseline)[0].library_op.compute_type(), v1::COMPUTE_TYPE_FP32);
+  EXPECT_THAT(plan_->Entries(Sequence::kLaunches), ElementsAre("scale<BLOCK>", "finish"));
+  EXPECT_TRUE(plan_->HasSequence(Sequence::kReference));
+  EXPECT_FALSE(
+      SamplePlan(
+          R"(baseline { steps { library_op { op: LIBRARY_OP_KIND_GEMM a: "x" b: "x" c: "y" m: "N" n: "K" k: "K" } } label: "cuBLAS" })",
+          "")
+          ->HasSequence(Sequence::kBaseline));
+}
+
+TEST_F(LaunchTest, ScalarsOutOfRangeAreRefused) {
+  const auto plan = SamplePlan(R"(data_type: DATA_TYPE_I32 value: "N")", R"(data_type: DATA_TYPE_U8 value: "N")");
+  config_.Set("STAGES", Value(1));
+  const absl::Status status = plan->Steps(Sequence::kLaunches, problem_, config_, device_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("argument 'n': 4096 is out of the range of u8 (0 to 255)"));
+}
+
+TEST_F(LaunchTest, WorkAndTolerance) {
+  EXPECT_EQ(plan_->Flops(problem_, config_, device_), 4096.0 * 64);
+  EXPECT_EQ(plan_->Bytes(problem_, config_, device_), 2.0 * 4096 * 64 * 4);
+  EXPECT_EQ(plan_->Tolerance(problem_).atol, 0.001);
+  EXPECT_EQ(plan_->Tolerance(problem_).rtol, 0);
+  v1::Problem half;
+  (*half.mutable_dims())["K"].set_int_value(64);
+  (*half.mutable_dims())["dtype"].set_string_value("bf16");
+  const TolerancePlan tolerance = plan_->Tolerance(*plan_->ResolveProblem(half));
+  EXPECT_EQ(tolerance.rtol, 0.01);
+  EXPECT_EQ(tolerance.row_length, 64);
+}
+
+}  // namespace
+}  // namespace tunefarm
