@@ -71,12 +71,13 @@ std::string EncodePageToken(std::string_view query, const std::vector<int64_t>& 
   return Base64Url(bytes + content);
 }
 
-absl::StatusOr<std::optional<std::vector<int64_t>>> DecodePageToken(std::string_view query, std::string_view token, size_t size) {
+absl::StatusOr<std::optional<std::vector<int64_t>>> DecodePageToken(std::string_view query, std::string_view token,
+                                                                    size_t size) {
   if (token.empty()) return std::optional<std::vector<int64_t>>();
-  const absl::Status invalid =
-      WithReason(InvalidArgument("page_token \"{}\" does not belong to this query; leave it empty to start from the first page",
-                                 token.substr(0, kTokenBytesMax)),
-                 "PAGE_TOKEN_INVALID");
+  const absl::Status invalid = WithReason(
+      InvalidArgument("page_token \"{}\" does not belong to this query; leave it empty to start from the first page",
+                      token.substr(0, kTokenBytesMax)),
+      "PAGE_TOKEN_INVALID");
   if (token.size() > kTokenBytesMax) return invalid;
   const std::optional<std::string> bytes = FromBase64Url(token);
   if (!bytes.has_value() || bytes->size() != (2 + size) * kWordBytes) return invalid;

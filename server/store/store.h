@@ -2,9 +2,10 @@
 // suite (tests/store). Definitions, problems, policies and trial details are opaque bytes here.
 //
 // Threads: all methods may be called from any thread. Writes block until they are durable (group commit); reads do not
-// wait for writes, and see every write that has returned. Errors: NotFound for an id that does not exist; InvalidArgument
-// for a value outside its limits; AlreadyExists and FailedPrecondition as documented; Unavailable when the database cannot
-// be written (disk full, read-only): nothing was changed and the call may be repeated; DataLoss when it is damaged.
+// wait for writes, and see every write that has returned. Errors: NotFound for an id that does not exist;
+// InvalidArgument for a value outside its limits; AlreadyExists and FailedPrecondition as documented; Unavailable when
+// the database cannot be written (disk full, read-only): nothing was changed and the call may be repeated; DataLoss
+// when it is damaged.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct KernelRow {
   std::string kernel_id;       // hex
   std::string program_digest;  // hex
   std::string display_name;
-  std::string definition;      // opaque
+  std::string definition;  // opaque
   int64_t created_at_ms = 0;
 };
 
@@ -51,13 +52,13 @@ enum class UnitState { kReady = 1, kClaimed, kDone, kTold, kPoisoned };
 enum class UnitKind { kSearch = 1, kBaseline, kFinals };
 
 struct StudyRow {
-  int64_t study_id = 0;      // set by the store
-  int number = 0;            // 1.. within the job
+  int64_t study_id = 0;  // set by the store
+  int number = 0;        // 1.. within the job
   std::string problem_key;
-  std::string problem;       // opaque
+  std::string problem;  // opaque
   std::string class_id;
-  std::string device_uuid;   // the device that runs it; may be empty: any device of the class
-  std::string space_summary; // opaque
+  std::string device_uuid;    // the device that runs it; may be empty: any device of the class
+  std::string space_summary;  // opaque
   StudyState state = StudyState::kSearching;
   int64_t next_ordinal = 0;
 };
@@ -75,10 +76,10 @@ struct JobRow {
 };
 
 struct SubmitRequest {
-  JobRow job;                 // with studies
+  JobRow job;                       // with studies
   std::optional<KernelRow> kernel;  // stored in the same transaction if new
-  std::string request_id;     // empty: none
-  std::string body_digest;    // of the request, to tell a retry from a reuse
+  std::string request_id;           // empty: none
+  std::string body_digest;          // of the request, to tell a retry from a reuse
   int64_t now_ms = 0;
 };
 struct SubmitResult {
@@ -112,8 +113,8 @@ struct ClaimedUnit {
   UnitRow unit;
   int64_t job_id = 0;
   std::string kernel_id;
-  std::string problem;                  // opaque
-  std::string job_spec;                 // opaque
+  std::string problem;                    // opaque
+  std::string job_spec;                   // opaque
   std::vector<int64_t> present_ordinals;  // trials of the unit that are already stored
 };
 
@@ -124,12 +125,12 @@ struct TrialRow {
   int attempt = 1;
   int outcome = 0;
   int purpose = 1;
-  std::string config;          // canonical text
-  double median_ns = 0;        // 0: none
+  std::string config;    // canonical text
+  double median_ns = 0;  // 0: none
   std::string device_uuid;
-  std::string detail;          // opaque: the whole trial without log and samples
-  std::string log;             // at most 64 KiB
-  std::string samples;         // opaque; winners, finalists and failures only
+  std::string detail;   // opaque: the whole trial without log and samples
+  std::string log;      // at most 64 KiB
+  std::string samples;  // opaque; winners, finalists and failures only
   int64_t ended_at_ms = 0;
 };
 
@@ -172,8 +173,8 @@ struct StudyHistory {
 
 struct BestRow {
   std::string kernel_name, kernel_id, program_digest, problem_key, class_id;
-  std::string config;   // canonical text
-  std::string detail;   // opaque
+  std::string config;  // canonical text
+  std::string detail;  // opaque
   double median_ns = 0;
   int64_t job_id = 0, study_id = 0, ordinal = 0;
   int64_t revision = 0;  // set by the store
@@ -188,8 +189,9 @@ struct PoisonRow {
 };
 
 struct PageRequest {
-  int page_size = 50;      // at most 1000 (more counts as 1000); 0 and less count as 50
-  std::string page_token;  // opaque; InvalidArgument (reason PAGE_TOKEN_INVALID) if it is not one of ours for the same query
+  int page_size = 50;  // at most 1000 (more counts as 1000); 0 and less count as 50
+  std::string
+      page_token;  // opaque; InvalidArgument (reason PAGE_TOKEN_INVALID) if it is not one of ours for the same query
 };
 // Rows that come or go between two pages neither repeat nor hide others.
 template <typename Row>
@@ -200,10 +202,10 @@ struct Page {
 
 struct TrialQuery {
   int64_t job_id = 0;
-  int study_number = 0;  // 0: all
-  bool order_by_time = false; // fastest first, then those without a time; otherwise by study and ordinal
-  std::vector<int> outcomes;  // empty: all
-  int purpose = 0;            // 0: all
+  int study_number = 0;        // 0: all
+  bool order_by_time = false;  // fastest first, then those without a time; otherwise by study and ordinal
+  std::vector<int> outcomes;   // empty: all
+  int purpose = 0;             // 0: all
   PageRequest page;
 };
 struct OutcomeCountRow {
@@ -226,8 +228,8 @@ class Store {
 
   // --- submit ---
   // Stores job (QUEUED), studies (SEARCHING), kernel and request_id in one transaction. InvalidArgument (reason
-  // REQUEST_ID_REUSED) if the request_id was used with another body within 7 days; NotFound if the kernel is neither given
-  // nor stored; AlreadyExists for a uid that another job has.
+  // REQUEST_ID_REUSED) if the request_id was used with another body within 7 days; NotFound if the kernel is neither
+  // given nor stored; AlreadyExists for a uid that another job has.
   virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
   // Idempotent.
   virtual absl::Status PutKernel(const KernelRow& kernel) = 0;
@@ -241,14 +243,15 @@ class Store {
   // --- claim and report (agents) ---
   // A fresh epoch for a new agent process. What an earlier process of the same id held goes back to the queue.
   virtual absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) = 0;
-  // Hands out READY units of the device's class, of jobs QUEUED or RUNNING, by job priority then claim order; a QUEUED job
-  // becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
+  // Hands out READY units of the device's class, of jobs QUEUED or RUNNING, by job priority then claim order; a QUEUED
+  // job becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
   virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) = 0;
   // Stores trials (an ordinal already present is left as it is) if token and epoch are current, checked in the same
-  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored. InvalidArgument, with nothing stored,
-  // for a trial that is not one of the unit's.
+  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored. InvalidArgument, with nothing
+  // stored, for a trial that is not one of the unit's.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
-  // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are removed.
+  // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
+  // removed.
   virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
   // The same for all agents but those named: what a restarted daemon does first. Returns how many units were returned.
   virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
@@ -256,12 +259,12 @@ class Store {
   // --- drive ---
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
   virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) = 0;
-  // Marks units TOLD, stores new ones READY, logs both in the order given (tells first) and sets state and next ordinal (which
-  // never shrinks). FailedPrecondition, with nothing changed, if a told unit is not a DONE one of the study, a new unit starts
-  // at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
+  // Marks units TOLD, stores new ones READY, logs both in the order given (tells first) and sets state and next ordinal
+  // (which never shrinks). FailedPrecondition, with nothing changed, if a told unit is not a DONE one of the study, a
+  // new unit starts at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
   virtual absl::StatusOr<DriveResult> Drive(const DriveStep& step) = 0;
-  // FailedPrecondition if the job's state is not one of `from`, or terminal: a job never leaves its end. Ending a job ends
-  // its studies and removes READY units; units in an agent's hands may still be reported.
+  // FailedPrecondition if the job's state is not one of `from`, or terminal: a job never leaves its end. Ending a job
+  // ends its studies and removes READY units; units in an agent's hands may still be reported.
   virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
                                    std::string_view error, int64_t now_ms) = 0;
 
@@ -275,11 +278,13 @@ class Store {
   // --- poison ---
   // Counts one more crash.
   virtual absl::Status RecordPoison(const PoisonRow& row) = 0;
-  virtual absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest, std::string_view class_id) = 0;
+  virtual absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,
+                                                            std::string_view class_id) = 0;
 
   // --- read ---
   virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
-  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) = 0;  // newest first; no states: all
+  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states,
+                                                const PageRequest& page) = 0;      // newest first; no states: all
   virtual absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) = 0;  // log and samples left out
   virtual absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) = 0;
   virtual absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) = 0;
@@ -295,16 +300,16 @@ class Store {
 };
 
 struct SqliteOptions {
-  std::string path;         // the database file; its directory exists
-  std::string backup_directory;  // where a copy goes before migrating; made if missing
+  std::string path;                // the database file; its directory exists
+  std::string backup_directory;    // where a copy goes before migrating; made if missing
   int64_t database_bytes_max = 0;  // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
   Clock* clock = nullptr;          // stamps migrations and backups; outlives the store; null: the real one
 };
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.
 // After a run that did not close the database it is checked first. FailedPrecondition: a newer schema than this program
-// knows, a migration applied with another text, a network file system, or not our file. Unavailable: cannot be opened or
-// written. DataLoss: damaged. One process per database: the caller holds the data directory's lock.
+// knows, a migration applied with another text, a network file system, or not our file. Unavailable: cannot be opened
+// or written. DataLoss: damaged. One process per database: the caller holds the data directory's lock.
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const SqliteOptions& options);
 
 }  // namespace tunefarm

@@ -128,8 +128,8 @@ ClaimedUnit StoreConformance::ClaimOne(ClaimRequest claimer) {
   return units.empty() ? ClaimedUnit() : units[0];
 }
 
-ReportRequest StoreConformance::MakeReport(const ClaimRequest& claimer, const ClaimedUnit& unit, std::vector<TrialRow> trials,
-                                           bool unit_done) {
+ReportRequest StoreConformance::MakeReport(const ClaimRequest& claimer, const ClaimedUnit& unit,
+                                           std::vector<TrialRow> trials, bool unit_done) {
   return {claimer.agent_id, claimer.epoch, unit.unit.unit_id, unit.unit.token, std::move(trials), unit_done, kNow};
 }
 
@@ -151,7 +151,8 @@ JobState StoreConformance::StateOf(int64_t job_id) {
 }
 
 absl::Status StoreConformance::Set(int64_t job_id, JobState to, const std::vector<JobState>& from) {
-  return store_->SetJobState(job_id, from.empty() ? std::vector<JobState>{StateOf(job_id)} : from, to, "because", kNow + 7);
+  return store_->SetJobState(job_id, from.empty() ? std::vector<JobState>{StateOf(job_id)} : from, to, "because",
+                             kNow + 7);
 }
 
 namespace {
@@ -262,8 +263,9 @@ TEST_P(StoreConformance, DevicesAndTheirClasses) {
 }
 
 TEST_P(StoreConformance, EveryStateTransition) {
-  const std::vector<JobState> all = {JobState::kQueued,    JobState::kRunning, JobState::kPaused,   JobState::kCancelling,
-                                     JobState::kSucceeded, JobState::kFailed,  JobState::kCancelled};
+  const std::vector<JobState> all = {JobState::kQueued,     JobState::kRunning,   JobState::kPaused,
+                                     JobState::kCancelling, JobState::kSucceeded, JobState::kFailed,
+                                     JobState::kCancelled};
   int uid = 0;
   for (const JobState from : all) {
     for (const JobState to : all) {
@@ -320,7 +322,8 @@ TEST_P(StoreConformance, ForeignPageTokensAreRefused) {
   const std::string token = store_->ListJobs({}, {1, ""}).value().next_page_token;
   ASSERT_NE(token, "");
   // The order in which states are named does not matter; which ones does.
-  const std::string filtered = store_->ListJobs({JobState::kQueued, JobState::kFailed}, {1, ""}).value().next_page_token;
+  const std::string filtered =
+      store_->ListJobs({JobState::kQueued, JobState::kFailed}, {1, ""}).value().next_page_token;
   EXPECT_TRUE(store_->ListJobs({JobState::kFailed, JobState::kQueued}, {1, filtered}).ok());
   std::string altered = token;
   altered[altered.size() / 2] = altered[altered.size() / 2] == 'A' ? 'B' : 'A';

@@ -44,7 +44,8 @@ class StoreConformance : public testing::TestWithParam<StoreFactory> {
   ClaimRequest Register(const std::string& id, int units_max = 1);
   std::vector<ClaimedUnit> Claim(const ClaimRequest& claimer);
   ClaimedUnit ClaimOne(ClaimRequest claimer);
-  ReportRequest MakeReport(const ClaimRequest& claimer, const ClaimedUnit& unit, std::vector<TrialRow> trials, bool unit_done);
+  ReportRequest MakeReport(const ClaimRequest& claimer, const ClaimedUnit& unit, std::vector<TrialRow> trials,
+                           bool unit_done);
   ReportVerdict Report(const ReportRequest& request);
   // Submits a job with one unit of `trials` trials and claims it.
   ClaimedUnit Prepare(const ClaimRequest& claimer, const std::string& uid = "job", int trials = 4);

@@ -56,8 +56,8 @@ TEST_P(StoreConformance, ClaimsGoByPriorityThenByOrder) {
 }
 
 TEST_P(StoreConformance, ClaimsOnlyWhatTheDeviceMayRun) {
-  const int64_t job_id =
-      Submit(MakeSubmit("uid", {MakeStudy(1, "class", "gpu-1"), MakeStudy(2, "other"), MakeStudy(3, "class", "gpu-0")}));
+  const int64_t job_id = Submit(
+      MakeSubmit("uid", {MakeStudy(1, "class", "gpu-1"), MakeStudy(2, "other"), MakeStudy(3, "class", "gpu-0")}));
   for (int number = 1; number <= 3; ++number) Propose(StudyOf(job_id, number), {MakeUnit(0, 1)});
   const std::vector<ClaimedUnit> units = Claim(Register("agent", 10));
   ASSERT_THAT(units, SizeIs(1));
@@ -128,7 +128,8 @@ TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgai
   EXPECT_EQ(again.unit.attempt, 2);
   EXPECT_THAT(again.present_ordinals, ElementsAre(1));
   EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, true)), ReportVerdict::kStale);
-  EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(0), MakeTrial(2), MakeTrial(3)}, true)), ReportVerdict::kAccepted);
+  EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(0), MakeTrial(2), MakeTrial(3)}, true)),
+            ReportVerdict::kAccepted);
   EXPECT_THAT(store_->LoadHistory(unit.unit.study_id)->trials, SizeIs(4));
 }
 
@@ -358,8 +359,9 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   TrialRow finalist = MakeTrial(3, 20);
   finalist.purpose = 3;
   for (const ClaimedUnit& unit : Claim(claimer)) {
-    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(0, 50), MakeTrial(1, 0, 4), MakeTrial(2, 50), finalist}, true)),
-              ReportVerdict::kAccepted);
+    EXPECT_EQ(
+        Report(MakeReport(claimer, unit, {MakeTrial(0, 50), MakeTrial(1, 0, 4), MakeTrial(2, 50), finalist}, true)),
+        ReportVerdict::kAccepted);
   }
   const int64_t second_study = StudyOf(job_id, 2);
   const auto walk = [&](TrialQuery query, int page_size) {
@@ -378,9 +380,11 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   using P = std::pair<int, int64_t>;
   for (const int page_size : {1, 3, 100}) {
     TrialQuery query;
-    EXPECT_THAT(walk(query, page_size), ElementsAre(P(1, 0), P(1, 1), P(1, 2), P(1, 3), P(2, 0), P(2, 1), P(2, 2), P(2, 3)));
+    EXPECT_THAT(walk(query, page_size),
+                ElementsAre(P(1, 0), P(1, 1), P(1, 2), P(1, 3), P(2, 0), P(2, 1), P(2, 2), P(2, 3)));
     query.order_by_time = true;
-    EXPECT_THAT(walk(query, page_size), ElementsAre(P(1, 3), P(2, 3), P(1, 0), P(1, 2), P(2, 0), P(2, 2), P(1, 1), P(2, 1)));
+    EXPECT_THAT(walk(query, page_size),
+                ElementsAre(P(1, 3), P(2, 3), P(1, 0), P(1, 2), P(2, 0), P(2, 2), P(1, 1), P(2, 1)));
     query.study_number = 2;
     EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 3), P(2, 0), P(2, 2), P(2, 1)));
     query.purpose = 1;

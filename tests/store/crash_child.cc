@@ -1,5 +1,5 @@
-// store_crash_child DATABASE: stores one job after another and writes each acknowledged uid as a line to stdout, until it is
-// killed. For sqlite_crash_test.cc.
+// store_crash_child DATABASE: stores one job after another and writes each acknowledged uid as a line to stdout, until
+// it is killed. For sqlite_crash_test.cc.
 #include <fmt/core.h>
 #include <unistd.h>
 

@@ -52,7 +52,8 @@ void RunAndKill(const std::string& database, size_t count, std::set<std::string>
   size_t lines = 0;
   bool is_killed = false;
   char buffer[4096];
-  for (ssize_t got = read(reader.get(), buffer, sizeof(buffer)); got > 0; got = read(reader.get(), buffer, sizeof(buffer))) {
+  for (ssize_t got = read(reader.get(), buffer, sizeof(buffer)); got > 0;
+       got = read(reader.get(), buffer, sizeof(buffer))) {
     output.append(buffer, static_cast<size_t>(got));
     for (ssize_t i = 0; i < got; ++i) lines += buffer[i] == '\n' ? 1 : 0;
     // Wherever it is by now: between two commits, or within one. What it still writes before it dies is read on.
@@ -61,7 +62,8 @@ void RunAndKill(const std::string& database, size_t count, std::set<std::string>
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-  for (size_t start = 0, end = output.find('\n'); end != std::string::npos; start = end + 1, end = output.find('\n', start)) {
+  for (size_t start = 0, end = output.find('\n'); end != std::string::npos;
+       start = end + 1, end = output.find('\n', start)) {
     acknowledged->insert(output.substr(start, end - start));
   }
 }

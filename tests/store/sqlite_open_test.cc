@@ -37,7 +37,8 @@ class SqliteOpen : public testing::Test {
   }
   static std::vector<Migration> WithOneMore() {
     std::vector<Migration> migrations = sqlite::EmbeddedMigrations();
-    migrations.push_back({static_cast<int>(migrations.size()) + 1, "0099_more.sql", "CREATE TABLE more (a INTEGER) STRICT"});
+    migrations.push_back(
+        {static_cast<int>(migrations.size()) + 1, "0099_more.sql", "CREATE TABLE more (a INTEGER) STRICT"});
     return migrations;
   }
   // With SQLite itself, as another program would.
@@ -51,7 +52,8 @@ class SqliteOpen : public testing::Test {
   std::vector<std::string> Backups() {
     std::vector<std::string> paths;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(options_.backup_directory, error)) paths.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(options_.backup_directory, error))
+      paths.push_back(entry.path());
     return paths;
   }
 
@@ -71,7 +73,8 @@ TEST_F(SqliteOpen, SchemaEqualsTheGoldenDump) {
   if (std::getenv("TUNEFARM_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteFileAtomically(golden, dump).ok());
   }
-  EXPECT_EQ(dump, ReadFile(golden, 1 << 20).value()) << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
+  EXPECT_EQ(dump, ReadFile(golden, 1 << 20).value())
+      << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
 }
 
 TEST_F(SqliteOpen, ANewDatabaseNeedsNoBackup) {
@@ -100,7 +103,8 @@ TEST_F(SqliteOpen, AnOldDatabaseIsBackedUpAndMigratedWithItsRows) {
 TEST_F(SqliteOpen, AMigrationThatFailsLeavesTheDatabaseAsItWas) {
   ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
   std::vector<Migration> migrations = WithOneMore();
-  migrations.push_back({static_cast<int>(migrations.size()) + 1, "0100_bad.sql", "CREATE TABLE half (a); CREATE TABLE kernel (a)"});
+  migrations.push_back(
+      {static_cast<int>(migrations.size()) + 1, "0100_bad.sql", "CREATE TABLE half (a); CREATE TABLE kernel (a)"});
   const absl::Status status = Open(migrations).status();
   EXPECT_THAT(status.ToString(), HasSubstr("0100_bad.sql"));
   // The one before it stays applied; the failed one left nothing.
@@ -318,9 +322,9 @@ TEST_F(SqliteOpen, InvariantsStandInTheTables) {
   sqlite3* handle = nullptr;
   ASSERT_EQ(sqlite3_open(options_.path.c_str(), &handle), SQLITE_OK);
   for (const char* sql : {
-           "UPDATE job SET state = 5",                   // ended without a time
-           "UPDATE job SET ended_at_ms = 1",             // a time without an end
-           "UPDATE job SET state = 2",                   // running, never started
+           "UPDATE job SET state = 5",        // ended without a time
+           "UPDATE job SET ended_at_ms = 1",  // a time without an end
+           "UPDATE job SET state = 2",        // running, never started
            "UPDATE job SET state = 9",
            "UPDATE study SET next_ordinal = -1",
            "UPDATE catalog_rev SET revision = -1",

@@ -7,8 +7,8 @@
 namespace tunefarm::sqlite {
 namespace {
 
-// Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go to
-// the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
+// Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go
+// to the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
 absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_id) {
   RETURN_IF_ERROR(database
                       .Prepare("DELETE FROM work_unit WHERE agent_id = ?1 AND state = 2 AND study_id IN "
@@ -17,7 +17,8 @@ absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_i
                       .Run());
   std::vector<int64_t> held;
   {
-    Statement units = database.Prepare("SELECT unit_id FROM work_unit WHERE agent_id = ? AND state = 2 ORDER BY claim_seq");
+    Statement units =
+        database.Prepare("SELECT unit_id FROM work_unit WHERE agent_id = ? AND state = 2 ORDER BY claim_seq");
     units.Bind(agent_id);
     while (true) {
       ASSIGN_OR_RETURN(const bool has_row, units.Step());
@@ -55,7 +56,8 @@ absl::StatusOr<int64_t> NextClaimSequence(Database& database) {
   return value;
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host, int64_t now_ms) {
+absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host,
+                                      int64_t now_ms) {
   RETURN_IF_ERROR(ReturnUnits(database, agent_id).status());
   RETURN_IF_ERROR(database
                       .Prepare("INSERT INTO agent (agent_id, host, epoch, registered_at_ms) VALUES (?, ?, 1, ?) "

@@ -12,8 +12,8 @@ absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best) {
                       .Prepare("INSERT OR REPLACE INTO best_config (" TUNEFARM_BEST_COLUMNS
                                ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
                       .Bind(best.program_digest, best.problem_key, best.class_id, best.kernel_name, best.kernel_id,
-                            best.config, Blob{best.detail}, best.median_ns, best.job_id, best.study_id, best.ordinal, revision,
-                            best.promoted_at_ms)
+                            best.config, Blob{best.detail}, best.median_ns, best.job_id, best.study_id, best.ordinal,
+                            revision, best.promoted_at_ms)
                       .Run());
   return revision;
 }
@@ -39,8 +39,9 @@ absl::StatusOr<std::optional<BestRow>> FindBest(Database& database, std::string_
 
 absl::Status RecordPoison(Database& database, const PoisonRow& row) {
   return database
-      .Prepare("INSERT INTO config_poison (program_digest, class_id, config, problem_key, toolkit, outcome, crashes) "
-               "VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET outcome = excluded.outcome, crashes = crashes + 1")
+      .Prepare(
+          "INSERT INTO config_poison (program_digest, class_id, config, problem_key, toolkit, outcome, crashes) "
+          "VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET outcome = excluded.outcome, crashes = crashes + 1")
       .Bind(row.program_digest, row.class_id, row.config, row.problem_key, row.toolkit, row.outcome)
       .Run();
 }
@@ -49,7 +50,8 @@ absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::strin
                                                   std::string_view class_id) {
   std::vector<PoisonRow> poison;
   Statement rows = database.Prepare(
-      "SELECT config, problem_key, toolkit, outcome, crashes FROM config_poison WHERE program_digest = ? AND class_id = ? "
+      "SELECT config, problem_key, toolkit, outcome, crashes FROM config_poison WHERE program_digest = ? AND class_id "
+      "= ? "
       "ORDER BY config, problem_key, toolkit");
   rows.Bind(program_digest, class_id);
   while (true) {
@@ -67,7 +69,8 @@ absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::strin
   }
 }
 
-absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name, std::string_view value_if_absent) {
+absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name,
+                                            std::string_view value_if_absent) {
   RETURN_IF_ERROR(database.Prepare("INSERT INTO setting (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
                       .Bind(name, value_if_absent)
                       .Run());

@@ -27,12 +27,13 @@ absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const U
 // READY units for the device, best first, still unclaimed.
 absl::StatusOr<std::vector<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
   std::vector<ClaimedUnit> found;
-  Statement ready = database.Prepare(
-      "SELECT " TUNEFARM_UNIT_COLUMNS
-      ", j.job_id, j.kernel_id, s.problem, p.spec "
-      "FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id "
-      "JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
-      "ORDER BY u.priority DESC, u.claim_seq LIMIT ?");
+  Statement ready =
+      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
+                       ", j.job_id, j.kernel_id, s.problem, p.spec "
+                       "FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id "
+                       "JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid "
+                       "IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
+                       "ORDER BY u.priority DESC, u.claim_seq LIMIT ?");
   ready.Bind(request.class_id, request.device_uuid, std::clamp(request.units_max, 0, kUnitsPerClaimMax));
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, ready.Step());
@@ -78,7 +79,8 @@ absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
                            unit.first_ordinal, unit.first_ordinal + unit.trial_count - 1);
   }
   if (trial.log.size() > kLogBytesMax) {
-    return InvalidArgument("the log of trial {} has {} bytes; cut it to {}", trial.ordinal, trial.log.size(), kLogBytesMax);
+    return InvalidArgument("the log of trial {} has {} bytes; cut it to {}", trial.ordinal, trial.log.size(),
+                           kLogBytesMax);
   }
   if (!std::isfinite(trial.median_ns) || trial.median_ns < 0) {
     return InvalidArgument("the median of trial {} is {} ns; it must be positive, or 0 for none", trial.ordinal,
@@ -88,19 +90,20 @@ absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
 }
 
 // Everything that makes a report current, for the statement that writes. Parameters ?1 to ?4.
-#define TUNEFARM_FENCE                                                                                            \
-  "u.unit_id = ?1 AND u.token = ?2 AND u.agent_id = ?3 AND u.agent_epoch = ?4 AND u.state = 2 AND EXISTS "        \
+#define TUNEFARM_FENCE                                                                                     \
+  "u.unit_id = ?1 AND u.token = ?2 AND u.agent_id = ?3 AND u.agent_epoch = ?4 AND u.state = 2 AND EXISTS " \
   "(SELECT 1 FROM agent a WHERE a.agent_id = u.agent_id AND a.epoch = u.agent_epoch AND a.released_at_ms IS NULL)"
 
 absl::Status InsertTrial(Database& database, const ReportRequest& request, int64_t study_id, const TrialRow& trial) {
   Statement insert = database.Prepare(
-      "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms, detail) "
+      "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+      "ended_at_ms, detail) "
       "SELECT u.study_id, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0.0), ?11, ?12, ?13 FROM work_unit u WHERE " TUNEFARM_FENCE
       " ON CONFLICT (study_id, ordinal) DO NOTHING");
   RETURN_IF_ERROR(insert
-                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal, trial.attempt,
-                            trial.outcome, trial.purpose, trial.config, trial.median_ns, trial.device_uuid,
-                            trial.ended_at_ms, Blob{trial.detail})
+                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal,
+                            trial.attempt, trial.outcome, trial.purpose, trial.config, trial.median_ns,
+                            trial.device_uuid, trial.ended_at_ms, Blob{trial.detail})
                       .Run());
   if (database.Changes() == 0) return absl::OkStatus();  // Stored before: log and samples are the first report's too.
   if (!trial.log.empty()) {
@@ -119,7 +122,8 @@ absl::Status InsertTrial(Database& database, const ReportRequest& request, int64
 }  // namespace
 
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
-  Statement current = database.Prepare("SELECT 1 FROM agent WHERE agent_id = ? AND epoch = ? AND released_at_ms IS NULL");
+  Statement current =
+      database.Prepare("SELECT 1 FROM agent WHERE agent_id = ? AND epoch = ? AND released_at_ms IS NULL");
   ASSIGN_OR_RETURN(const bool is_current, current.Bind(request.agent_id, request.epoch).Step());
   if (!is_current) {
     return FailedPrecondition("epoch {} of agent {} has ended; register again", request.epoch, request.agent_id);
@@ -143,11 +147,12 @@ absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportReque
     RETURN_IF_ERROR(InsertTrial(database, request, unit.study_id, trial));
   }
   if (request.unit_done) {
-    RETURN_IF_ERROR(database
-                        .Prepare("UPDATE work_unit AS u SET state = 3, agent_id = NULL, agent_epoch = NULL, done_at_ms = ?5 "
-                                 "WHERE " TUNEFARM_FENCE)
-                        .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
-                        .Run());
+    RETURN_IF_ERROR(
+        database
+            .Prepare("UPDATE work_unit AS u SET state = 3, agent_id = NULL, agent_epoch = NULL, done_at_ms = ?5 "
+                     "WHERE " TUNEFARM_FENCE)
+            .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
+            .Run());
   }
   return ReportVerdict::kAccepted;
 }

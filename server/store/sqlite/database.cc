@@ -33,13 +33,15 @@ absl::Status ConstraintStatus(int code, std::string_view path, const char* messa
 absl::Status StatusOf(int code, const std::string& path, const char* message, std::string_view what) {
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return Unavailable("cannot write {}: the disk, or the room set for the database, is full; free some space and try again",
-                         path);
+      return Unavailable(
+          "cannot write {}: the disk, or the room set for the database, is full; free some space and try again", path);
     case SQLITE_IOERR:
-      return Unavailable("cannot read or write {}: input/output error {} ({}); check the disk and its free space, then try again",
-                         path, code, message);
+      return Unavailable(
+          "cannot read or write {}: input/output error {} ({}); check the disk and its free space, then try again",
+          path, code, message);
     case SQLITE_READONLY:
-      return Unavailable("cannot write {}: it is read-only; make the file and its directory writable for this user", path);
+      return Unavailable("cannot write {}: it is read-only; make the file and its directory writable for this user",
+                         path);
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_AUTH:
@@ -47,12 +49,14 @@ absl::Status StatusOf(int code, const std::string& path, const char* message, st
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL:
-      return Unavailable("cannot use {}: another process holds it ({}); stop that process and try again", path, message);
+      return Unavailable("cannot use {}: another process holds it ({}); stop that process and try again", path,
+                         message);
     case SQLITE_CORRUPT:
       return DataLoss("{} is damaged ({}); move it aside and restore the newest backup", path, message);
     case SQLITE_NOTADB:
-      return DataLoss("{} is not an SQLite database, or its first page is damaged; move it aside and restore the newest backup",
-                      path);
+      return DataLoss(
+          "{} is not an SQLite database, or its first page is damaged; move it aside and restore the newest backup",
+          path);
     case SQLITE_NOMEM:
       return ResourceExhausted("{}: out of memory", path);
     case SQLITE_TOOBIG:
@@ -76,7 +80,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   if (code != SQLITE_OK) {
-    const absl::Status status = StatusOf(code, path, handle != nullptr ? sqlite3_errmsg(handle) : "out of memory", "open");
+    const absl::Status status =
+        StatusOf(code, path, handle != nullptr ? sqlite3_errmsg(handle) : "out of memory", "open");
     sqlite3_close_v2(handle);
     return status;
   }
@@ -94,7 +99,9 @@ absl::Status Database::Configure(Mode mode) {
     sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     return Execute("PRAGMA wal_autocheckpoint = 0; PRAGMA mmap_size = 0");
   }
-  return Execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA journal_size_limit = 67108864");
+  return Execute(
+      "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA journal_size_limit = "
+      "67108864");
 }
 
 Database::~Database() {
@@ -118,8 +125,8 @@ Statement Database::Prepare(std::string_view sql) {
     return Statement(this, found->second.statement, &found->second.in_use, absl::OkStatus());
   }
   sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement,
-                                      nullptr);
+  const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                      &statement, nullptr);
   if (code != SQLITE_OK) return Statement(this, nullptr, nullptr, ErrorStatus(code, sql));
   // A second use of a statement while its first is still under way gets one of its own.
   if (found != statements_.end()) return Statement(this, statement, nullptr, absl::OkStatus());

@@ -17,10 +17,10 @@ namespace tunefarm::sqlite {
 // One connection to a database file, with its prepared statements. Used by one thread at a time; the statements must be
 // gone before it is destroyed. Nothing here logs.
 //
-// Errors (ErrorStatus is the one map from SQLite's codes): Unavailable, with what to do, when the file cannot be opened,
-// read or written (disk full, input/output error, read-only, busy); DataLoss when it is damaged; InvalidArgument for a value
-// that a CHECK refuses; AlreadyExists for a second row under one key; NotFound for a reference to a missing row; Internal
-// otherwise.
+// Errors (ErrorStatus is the one map from SQLite's codes): Unavailable, with what to do, when the file cannot be
+// opened, read or written (disk full, input/output error, read-only, busy); DataLoss when it is damaged;
+// InvalidArgument for a value that a CHECK refuses; AlreadyExists for a second row under one key; NotFound for a
+// reference to a missing row; Internal otherwise.
 class Database {
  public:
   enum class Mode {

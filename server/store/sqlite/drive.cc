@@ -63,13 +63,14 @@ absl::StatusOr<int64_t> Propose(Database& database, const DriveStep& step, const
                               study->next_ordinal - 1, unit.first_ordinal);
   }
   ASSIGN_OR_RETURN(const int64_t claim_seq, NextClaimSequence(database));
-  RETURN_IF_ERROR(
-      database
-          .Prepare("INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, state, first_ordinal, "
-                   "trial_count, rounds, payload) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)")
-          .Bind(step.study_id, study->class_id, study->device_uuid, study->priority, claim_seq, static_cast<int>(unit.kind),
-                unit.first_ordinal, unit.trial_count, unit.rounds, Blob{unit.payload})
-          .Run());
+  RETURN_IF_ERROR(database
+                      .Prepare("INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, "
+                               "state, first_ordinal, "
+                               "trial_count, rounds, payload) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)")
+                      .Bind(step.study_id, study->class_id, study->device_uuid, study->priority, claim_seq,
+                            static_cast<int>(unit.kind), unit.first_ordinal, unit.trial_count, unit.rounds,
+                            Blob{unit.payload})
+                      .Run());
   const int64_t unit_id = database.LastInsertId();
   study->next_ordinal = unit.first_ordinal + unit.trial_count;
   RETURN_IF_ERROR(AppendEvent(database, step, StudyEvent::Kind::kPropose, unit_id, study));
@@ -97,7 +98,8 @@ absl::StatusOr<JobState> LoadState(Database& database, int64_t job_id) {
 
 absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
   if (step.new_units.size() > kUnitsPerStepMax) {
-    return InvalidArgument("a step brings {} units; at most {} are stored at once", step.new_units.size(), kUnitsPerStepMax);
+    return InvalidArgument("a step brings {} units; at most {} are stored at once", step.new_units.size(),
+                           kUnitsPerStepMax);
   }
   ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step.study_id));
   DriveResult result;
@@ -106,12 +108,14 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
     ASSIGN_OR_RETURN(const int64_t unit_id, Propose(database, step, unit, &study));
     result.unit_ids.push_back(unit_id);
   }
-  RETURN_IF_ERROR(database.Prepare("UPDATE study SET next_ordinal = ?, state = ifnull(nullif(?, 0), state) WHERE study_id = ?")
-                      .Bind(std::max(step.next_ordinal, study.next_ordinal),
-                            step.state.has_value() ? static_cast<int>(*step.state) : 0, step.study_id)
-                      .Run());
+  RETURN_IF_ERROR(
+      database.Prepare("UPDATE study SET next_ordinal = ?, state = ifnull(nullif(?, 0), state) WHERE study_id = ?")
+          .Bind(std::max(step.next_ordinal, study.next_ordinal),
+                step.state.has_value() ? static_cast<int>(*step.state) : 0, step.study_id)
+          .Run());
   if (step.state == StudyState::kEnded) {
-    RETURN_IF_ERROR(database.Prepare("DELETE FROM work_unit WHERE state = 1 AND study_id = ?").Bind(step.study_id).Run());
+    RETURN_IF_ERROR(
+        database.Prepare("DELETE FROM work_unit WHERE state = 1 AND study_id = ?").Bind(step.study_id).Run());
   }
   return result;
 }
@@ -125,12 +129,13 @@ absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<J
   if (std::find(from.begin(), from.end(), state) == from.end()) {
     return FailedPrecondition("job {} is {}: it cannot become {} now", job_id, NameOf(state), NameOf(to));
   }
-  RETURN_IF_ERROR(database
-                      .Prepare("UPDATE job SET state = ?1, error = ?2, "
-                               "started_at_ms = CASE WHEN ?1 = 2 THEN ifnull(started_at_ms, ?3) ELSE started_at_ms END, "
-                               "ended_at_ms = CASE WHEN ?1 IN (5, 6, 7) THEN ?3 END WHERE job_id = ?4")
-                      .Bind(static_cast<int>(to), error, now_ms, job_id)
-                      .Run());
+  RETURN_IF_ERROR(
+      database
+          .Prepare("UPDATE job SET state = ?1, error = ?2, "
+                   "started_at_ms = CASE WHEN ?1 = 2 THEN ifnull(started_at_ms, ?3) ELSE started_at_ms END, "
+                   "ended_at_ms = CASE WHEN ?1 IN (5, 6, 7) THEN ?3 END WHERE job_id = ?4")
+          .Bind(static_cast<int>(to), error, now_ms, job_id)
+          .Run());
   if (IsTerminal(to)) return EndStudies(database, job_id);
   return absl::OkStatus();
 }

@@ -38,8 +38,8 @@ absl::Status CheckApplied(Database* database, const std::vector<Migration>& migr
     if (!has_row) break;
     const int64_t number = applied.Int(0);
     if (number != ++count || number > version) {
-      return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup", database->path(),
-                      number);
+      return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup",
+                      database->path(), number);
     }
     const Migration& known = migrations[static_cast<size_t>(number - 1)];
     if (applied.Bytes(1) != known.name || applied.Bytes(2) != Sha256(known.text).Hex()) {
@@ -50,8 +50,8 @@ absl::Status CheckApplied(Database* database, const std::vector<Migration>& migr
     }
   }
   if (count != version) {
-    return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup", database->path(),
-                    version, count);
+    return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup",
+                    database->path(), version, count);
   }
   return absl::OkStatus();
 }
@@ -95,16 +95,17 @@ std::vector<Migration> EmbeddedMigrations() {
 absl::StatusOr<int> IdentifySchema(Database* database) {
   const absl::StatusOr<int64_t> application_id = database->QueryInt("PRAGMA application_id");
   if (absl::IsDataLoss(application_id.status())) {
-    return FailedPrecondition("{} is not a tunefarm database (or its first page is damaged); name another file, or restore a backup",
-                              database->path());
+    return FailedPrecondition(
+        "{} is not a tunefarm database (or its first page is damaged); name another file, or restore a backup",
+        database->path());
   }
   RETURN_IF_ERROR(application_id.status());
   ASSIGN_OR_RETURN(const int64_t version, database->QueryInt("PRAGMA user_version"));
   ASSIGN_OR_RETURN(const int64_t objects, database->QueryInt("SELECT count(*) FROM sqlite_schema"));
   if (*application_id == kApplicationId && version >= 1) return static_cast<int>(version);
   if (*application_id == 0 && version == 0 && objects == 0) return 0;
-  return FailedPrecondition("{} is a database of another program (application id {:#x}); name another file", database->path(),
-                            *application_id);
+  return FailedPrecondition("{} is a database of another program (application id {:#x}); name another file",
+                            database->path(), *application_id);
 }
 
 absl::Status Migrate(Database* database, const std::vector<Migration>& migrations, const std::string& backup_directory,
@@ -114,7 +115,8 @@ absl::Status Migrate(Database* database, const std::vector<Migration>& migration
   const int latest = static_cast<int>(migrations.size());
   if (version > latest) {
     return FailedPrecondition(
-        "{} has schema {}, but this program knows schemas up to {}: a newer tunefarm wrote it; upgrade this program, or restore "
+        "{} has schema {}, but this program knows schemas up to {}: a newer tunefarm wrote it; upgrade this program, "
+        "or restore "
         "a backup of the older schema",
         database->path(), version, latest);
   }

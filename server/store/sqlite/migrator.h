@@ -28,10 +28,10 @@ std::vector<Migration> EmbeddedMigrations();
 // `version`: of the schema; 0 for a new, empty file.
 absl::StatusOr<int> IdentifySchema(Database* database);
 
-// Brings the schema up to the last migration: each one and its row in schema_migration in one transaction. Before the first
-// one a copy of a database that is not new goes to `backup_directory`. The caller is the only user of the file.
-// FailedPrecondition, with nothing changed: the schema is newer than the last migration, an applied migration has another
-// text today, or there is no backup directory for a copy that is needed.
+// Brings the schema up to the last migration: each one and its row in schema_migration in one transaction. Before the
+// first one a copy of a database that is not new goes to `backup_directory`. The caller is the only user of the file.
+// FailedPrecondition, with nothing changed: the schema is newer than the last migration, an applied migration has
+// another text today, or there is no backup directory for a copy that is needed.
 absl::Status Migrate(Database* database, const std::vector<Migration>& migrations, const std::string& backup_directory,
                      Clock* clock);
 

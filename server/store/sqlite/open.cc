@@ -34,7 +34,8 @@ absl::Status CheckDirectory(const std::string& path) {
   if (!is_network.ok()) return Unavailable("cannot open {}: {}", path, MessageOf(is_network.status()));
   if (!*is_network) return absl::OkStatus();
   return FailedPrecondition(
-      "{} is on a network file system, whose locks cannot be trusted with a database; choose a data directory on a local disk",
+      "{} is on a network file system, whose locks cannot be trusted with a database; choose a data directory on a "
+      "local disk",
       path);
 }
 
@@ -67,14 +68,17 @@ absl::Status Mark(Database* database) {
 absl::Status UseLog(Database* database) {
   ASSIGN_OR_RETURN(const std::string mode, database->QueryText("PRAGMA journal_mode = WAL"));
   if (mode == "wal") return absl::OkStatus();
-  return Unavailable("cannot use a write-ahead log for {} (journal mode is {}); choose a data directory on a local disk",
-                     database->path(), mode);
+  return Unavailable(
+      "cannot use a write-ahead log for {} (journal mode is {}); choose a data directory on a local disk",
+      database->path(), mode);
 }
 
 }  // namespace
 
 absl::Status SetOpenMarker(Database& database, bool is_open) {
-  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)").Bind(is_open ? "1" : "0").Run();
+  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)")
+      .Bind(is_open ? "1" : "0")
+      .Run();
 }
 
 absl::StatusOr<bool> ReadOpenMarker(Database& database) {
@@ -83,12 +87,15 @@ absl::StatusOr<bool> ReadOpenMarker(Database& database) {
   return count != 0;
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options, const std::vector<Migration>& migrations) {
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
+                                                 const std::vector<Migration>& migrations) {
   RETURN_IF_ERROR(CheckDirectory(options.path));
   RETURN_IF_ERROR(CheckFileHeader(options.path));
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(options.path, Database::Mode::kReadWrite));
   ASSIGN_OR_RETURN(const int version, IdentifySchema(database.get()));
-  if (version > 0) {
+  // Of a newer schema nothing is known, not even that it has the marker: Migrate refuses it.
+  const bool is_known = version <= static_cast<int>(migrations.size());
+  if (version > 0 && is_known) {
     ASSIGN_OR_RETURN(const bool was_open, ReadOpenMarker(*database));
     if (was_open) {
       LogInfo("store", "checking the database, which was not closed path={}", options.path);
@@ -96,13 +103,13 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options, c
     }
   }
   Clock* const clock = options.clock != nullptr ? options.clock : Clock::Real();
-  if (version <= static_cast<int>(migrations.size())) RETURN_IF_ERROR(UseLog(database.get()));
+  if (is_known) RETURN_IF_ERROR(UseLog(database.get()));
   RETURN_IF_ERROR(Migrate(database.get(), migrations, options.backup_directory, clock));
   RETURN_IF_ERROR(Mark(database.get()));
   if (options.database_bytes_max > 0) {
     ASSIGN_OR_RETURN(const int64_t page_bytes, database->QueryInt("PRAGMA page_size"));
-    RETURN_IF_ERROR(
-        database->Execute(fmt::format("PRAGMA max_page_count = {}", std::max<int64_t>(1, options.database_bytes_max / page_bytes))));
+    RETURN_IF_ERROR(database->Execute(
+        fmt::format("PRAGMA max_page_count = {}", std::max<int64_t>(1, options.database_bytes_max / page_bytes))));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers, ReaderPool::Open(options.path, kReaders));
   auto writer = std::make_unique<Writer>(std::move(database));

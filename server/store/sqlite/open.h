@@ -10,6 +10,7 @@
 namespace tunefarm::sqlite {
 
 // OpenSqliteStore with a chosen list of migrations: how tests play an older, a newer and an altered program.
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options, const std::vector<Migration>& migrations);
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
+                                                 const std::vector<Migration>& migrations);
 
 }  // namespace tunefarm::sqlite

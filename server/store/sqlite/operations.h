@@ -1,7 +1,8 @@
 #pragma once
 
-// The Store's use cases as functions on a connection. Those under "write" run inside the writer's transaction (each in its
-// savepoint, so a failure undoes all of it), those under "read" on a read-only snapshot. Contracts: server/store/store.h.
+// The Store's use cases as functions on a connection. Those under "write" run inside the writer's transaction (each in
+// its savepoint, so a failure undoes all of it), those under "read" on a read-only snapshot. Contracts:
+// server/store/store.h.
 
 #include <cstdint>
 #include <optional>
@@ -21,7 +22,8 @@ absl::Status PutKernel(Database& database, const KernelRow& kernel);
 absl::Status PutDevice(Database& database, const DeviceRow& device, const DeviceClassRow& device_class);
 
 // --- write: agents.cc, claim.cc ---
-absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host, int64_t now_ms);
+absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host,
+                                      int64_t now_ms);
 absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms);
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request);
@@ -38,7 +40,8 @@ absl::Status DeleteJob(Database& database, int64_t job_id);
 // --- write: catalog.cc ---
 absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best);
 absl::Status RecordPoison(Database& database, const PoisonRow& row);
-absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name, std::string_view value_if_absent);
+absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name,
+                                            std::string_view value_if_absent);
 
 // --- read: catalog.cc ---
 absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database);

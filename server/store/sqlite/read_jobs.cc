@@ -21,7 +21,8 @@ absl::Status LoadStudies(Database& database, JobRow* job) {
 }
 
 absl::Status LoadEvents(Database& database, int64_t study_id, StudyHistory* history) {
-  Statement rows = database.Prepare("SELECT sequence, kind, unit_id FROM study_event WHERE study_id = ? ORDER BY sequence");
+  Statement rows =
+      database.Prepare("SELECT sequence, kind, unit_id FROM study_event WHERE study_id = ? ORDER BY sequence");
   rows.Bind(study_id);
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
@@ -74,7 +75,8 @@ absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id) {
   return job;
 }
 
-absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page) {
+absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states,
+                                      const PageRequest& page) {
   std::vector<JobState> sorted = states;
   std::sort(sorted.begin(), sorted.end());
   const std::string filter = JsonList(sorted);
@@ -82,12 +84,13 @@ absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobS
   ASSIGN_OR_RETURN(const auto after, DecodePageToken(query, page.page_token, 1));
   const auto size = static_cast<size_t>(EffectivePageSize(page.page_size));
   Page<JobRow> result;
-  Statement rows = database.Prepare(
-      "SELECT " TUNEFARM_JOB_COLUMNS
-      " FROM job WHERE job_id < ?1 AND (?2 = '[]' OR state IN (SELECT value FROM json_each(?2))) "
-      "ORDER BY job_id DESC LIMIT ?3");
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_JOB_COLUMNS
+                       " FROM job WHERE job_id < ?1 AND (?2 = '[]' OR state IN (SELECT value FROM json_each(?2))) "
+                       "ORDER BY job_id DESC LIMIT ?3");
   // One row more than asked for tells whether there is a next page.
-  rows.Bind(after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(), filter, static_cast<int64_t>(size + 1));
+  rows.Bind(after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(), filter,
+            static_cast<int64_t>(size + 1));
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) return result;

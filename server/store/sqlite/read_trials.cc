@@ -14,7 +14,7 @@ namespace tunefarm::sqlite {
 namespace {
 
 // Parameters: ?1 job, ?2 study number, ?3 outcomes, ?4 purpose, ?5 limit; from ?6 the key of the last row before.
-#define TUNEFARM_TRIALS_WHERE                                                                                       \
+#define TUNEFARM_TRIALS_WHERE                                                                                      \
   "FROM study s JOIN trial_result t ON t.study_id = s.study_id WHERE s.job_id = ?1 AND (?2 = 0 OR s.number = ?2) " \
   "AND (?3 = '[]' OR t.outcome IN (SELECT value FROM json_each(?3))) AND (?4 = 0 OR t.purpose = ?4) "
 
@@ -54,8 +54,8 @@ absl::StatusOr<Page<TrialRow>> ListTrials(Database& database, const TrialQuery& 
   std::vector<int> outcomes = query.outcomes;
   std::sort(outcomes.begin(), outcomes.end());
   const std::string filter = JsonList(outcomes);
-  const std::string identity = fmt::format("trials {} {} {} {} {}", query.job_id, query.study_number, query.order_by_time,
-                                           filter, query.purpose);
+  const std::string identity = fmt::format("trials {} {} {} {} {}", query.job_id, query.study_number,
+                                           query.order_by_time, filter, query.purpose);
   ASSIGN_OR_RETURN(TrialKey key, DecodeKey(identity, query.page.page_token));
   RETURN_IF_ERROR(RequireJob(database, query.job_id));
   const auto size = static_cast<size_t>(EffectivePageSize(query.page.page_size));
@@ -82,12 +82,11 @@ absl::StatusOr<Page<TrialRow>> ListTrials(Database& database, const TrialQuery& 
 
 absl::StatusOr<TrialRow> GetTrial(Database& database, int64_t job_id, int study_number, int64_t ordinal) {
   RETURN_IF_ERROR(RequireJob(database, job_id));
-  Statement row = database.Prepare(
-      "SELECT " TUNEFARM_TRIAL_COLUMNS
-      ", l.log, p.samples FROM study s JOIN trial_result t ON t.study_id = s.study_id "
-      "LEFT JOIN trial_log l ON l.study_id = t.study_id AND l.ordinal = t.ordinal "
-      "LEFT JOIN trial_samples p ON p.study_id = t.study_id AND p.ordinal = t.ordinal "
-      "WHERE s.job_id = ? AND s.number = ? AND t.ordinal = ?");
+  Statement row = database.Prepare("SELECT " TUNEFARM_TRIAL_COLUMNS
+                                   ", l.log, p.samples FROM study s JOIN trial_result t ON t.study_id = s.study_id "
+                                   "LEFT JOIN trial_log l ON l.study_id = t.study_id AND l.ordinal = t.ordinal "
+                                   "LEFT JOIN trial_samples p ON p.study_id = t.study_id AND p.ordinal = t.ordinal "
+                                   "WHERE s.job_id = ? AND s.number = ? AND t.ordinal = ?");
   ASSIGN_OR_RETURN(const bool found, row.Bind(job_id, study_number, ordinal).Step());
   if (!found) return NotFound("study {} of job {} has no result for trial {}", study_number, job_id, ordinal);
   TrialRow trial = ReadTrial(row);

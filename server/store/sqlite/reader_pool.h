@@ -13,8 +13,8 @@
 
 namespace tunefarm::sqlite {
 
-// A fixed number of read-only connections, lent one at a time. Readers never wait for the writer; a caller waits while all
-// connections are lent. Thread-safe; nobody may be in it when it is destroyed.
+// A fixed number of read-only connections, lent one at a time. Readers never wait for the writer; a caller waits while
+// all connections are lent. Thread-safe; nobody may be in it when it is destroyed.
 class ReaderPool {
  public:
   static absl::StatusOr<std::unique_ptr<ReaderPool>> Open(const std::string& path, int connections);

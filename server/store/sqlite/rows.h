@@ -1,7 +1,7 @@
 #pragma once
 
-// Column lists and the rows they read into, in one place so that they cannot drift apart. Each Read… expects its columns
-// from column 0 of the statement's current row.
+// Column lists and the rows they read into, in one place so that they cannot drift apart. Each Read… expects its
+// columns from column 0 of the statement's current row.
 
 #include <string>
 
@@ -13,7 +13,7 @@ namespace tunefarm::sqlite {
 #define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms"
 KernelRow ReadKernel(const Statement& row);
 
-#define TUNEFARM_JOB_COLUMNS                                                                                             \
+#define TUNEFARM_JOB_COLUMNS                                                                                      \
   "job_id, uid, kernel_id, (SELECT p.spec FROM job_spec p WHERE p.job_id = job.job_id), state, priority, error, " \
   "created_at_ms, started_at_ms, ended_at_ms"
 JobRow ReadJob(const Statement& row);
@@ -28,12 +28,13 @@ inline constexpr int kUnitColumns = 10;
 UnitRow ReadUnit(const Statement& row);
 
 // Without log and samples.
-#define TUNEFARM_TRIAL_COLUMNS                                                                                       \
-  "t.study_id, t.ordinal, t.attempt, t.outcome, t.purpose, t.config, t.median_ns, t.device_uuid, t.ended_at_ms, t.detail"
+#define TUNEFARM_TRIAL_COLUMNS                                                                                    \
+  "t.study_id, t.ordinal, t.attempt, t.outcome, t.purpose, t.config, t.median_ns, t.device_uuid, t.ended_at_ms, " \
+  "t.detail"
 inline constexpr int kTrialColumns = 10;
 TrialRow ReadTrial(const Statement& row);
 
-#define TUNEFARM_BEST_COLUMNS                                                                                     \
+#define TUNEFARM_BEST_COLUMNS                                                                                    \
   "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
   "ordinal, revision, promoted_at_ms"
 BestRow ReadBest(const Statement& row);

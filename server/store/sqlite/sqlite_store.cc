@@ -76,8 +76,8 @@ absl::StatusOr<DriveResult> SqliteStore::Drive(const DriveStep& step) {
   return writer_->Call([&](Database& database) { return sqlite::Drive(database, step); });
 }
 
-absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
-                                      int64_t now_ms) {
+absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
+                                      std::string_view error, int64_t now_ms) {
   return writer_->Run(
       [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms); });
 }
@@ -90,8 +90,8 @@ absl::StatusOr<int64_t> SqliteStore::PromoteBest(const BestRow& best) {
   return writer_->Call([&](Database& database) { return sqlite::PromoteBest(database, best); });
 }
 
-absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view program_digest, std::string_view problem_key,
-                                                             std::string_view class_id) {
+absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view program_digest,
+                                                             std::string_view problem_key, std::string_view class_id) {
   return readers_->Read(
       [&](Database& database) { return sqlite::FindBest(database, program_digest, problem_key, class_id); });
 }
@@ -100,7 +100,8 @@ absl::Status SqliteStore::RecordPoison(const PoisonRow& row) {
   return writer_->Run([&](Database& database) { return sqlite::RecordPoison(database, row); });
 }
 
-absl::StatusOr<std::vector<PoisonRow>> SqliteStore::LoadPoison(std::string_view program_digest, std::string_view class_id) {
+absl::StatusOr<std::vector<PoisonRow>> SqliteStore::LoadPoison(std::string_view program_digest,
+                                                               std::string_view class_id) {
   return readers_->Read([&](Database& database) { return sqlite::LoadPoison(database, program_digest, class_id); });
 }
 
@@ -139,7 +140,8 @@ absl::Status SqliteStore::Backup(const std::string& path) {
 
 absl::StatusOr<std::string> SqliteStore::GetOrPutSetting(std::string_view name, std::string_view value_if_absent) {
   if (name.starts_with(kReservedSettingPrefix)) {
-    return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name, kReservedSettingPrefix);
+    return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name,
+                           kReservedSettingPrefix);
   }
   return writer_->Call([&](Database& database) { return sqlite::GetOrPutSetting(database, name, value_if_absent); });
 }

@@ -44,7 +44,8 @@ class SqliteStore : public Store {
                                                   std::string_view class_id) override;
 
   absl::Status RecordPoison(const PoisonRow& row) override;
-  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest, std::string_view class_id) override;
+  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,
+                                                    std::string_view class_id) override;
 
   absl::StatusOr<JobRow> GetJob(int64_t job_id) override;
   absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override;
@@ -63,8 +64,8 @@ class SqliteStore : public Store {
   std::unique_ptr<ReaderPool> readers_;
 };
 
-// The marker that is set while the store is open: still set at the next start means that the process died. Names that start
-// with this prefix are the store's own.
+// The marker that is set while the store is open: still set at the next start means that the process died. Names that
+// start with this prefix are the store's own.
 inline constexpr std::string_view kReservedSettingPrefix = "store.";
 absl::Status SetOpenMarker(Database& database, bool is_open);
 absl::StatusOr<bool> ReadOpenMarker(Database& database);

@@ -24,9 +24,9 @@ struct ZeroAsNull {
   int64_t value;
 };
 
-// One use of a prepared statement of a Database: bind, step, read columns. Giving it up resets the statement for its next
-// use. Belongs to the thread of its Database, which must outlive it. Errors of preparing and binding are kept and answered
-// by the first Step.
+// One use of a prepared statement of a Database: bind, step, read columns. Giving it up resets the statement for its
+// next use. Belongs to the thread of its Database, which must outlive it. Errors of preparing and binding are kept and
+// answered by the first Step.
 class Statement {
  public:
   ~Statement();

@@ -5,8 +5,8 @@
 
 namespace tunefarm::sqlite {
 
-// A transaction for a scope: rolled back unless Commit has returned OK. After a failed Commit the connection is usable and
-// nothing of the transaction is stored. Not thread-safe, no nesting; the database must outlive it.
+// A transaction for a scope: rolled back unless Commit has returned OK. After a failed Commit the connection is usable
+// and nothing of the transaction is stored. Not thread-safe, no nesting; the database must outlive it.
 class Transaction {
  public:
   enum class Kind {

@@ -4,6 +4,7 @@
 
 #include "server/base/check.h"
 #include "server/base/clock.h"
+#include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/transaction.h"
 
@@ -79,7 +80,10 @@ absl::Status Writer::RunTransaction(std::vector<Request*>* taken) {
     taken->push_back(request);
     request->status = RunOne(*request->operation);
     // SQLite rolls the whole transaction back after some errors (disk full among them): the neighbours are undone too.
-    if (!database_->InTransaction()) return request->status;
+    if (!database_->InTransaction()) {
+      return request->status.ok() ? Internal("{}: an operation ended the transaction that it ran in", database_->path())
+                                  : request->status;
+    }
     if (Clock::Real()->Now() >= end) break;
   }
   return transaction.Commit();

@@ -15,11 +15,11 @@
 
 namespace tunefarm::sqlite {
 
-// The one thread that writes, with group commit: operations that arrive while a commit is on its way to the disk share the
-// next one, so that one sync pays for many. Nobody waits for company: a lone operation commits at once.
+// The one thread that writes, with group commit: operations that arrive while a commit is on its way to the disk share
+// the next one, so that one sync pays for many. Nobody waits for company: a lone operation commits at once.
 //
-// Each operation runs inside a savepoint: one that fails leaves its neighbours alone. When the commit itself fails, all of
-// its operations get that status and nothing of them is stored. Operations must change nothing but the database and
+// Each operation runs inside a savepoint: one that fails leaves its neighbours alone. When the commit itself fails, all
+// of its operations get that status and nothing of them is stored. Operations must change nothing but the database and
 // variables of their caller, which count only if Run returns OK.
 //
 // Run may be called from any thread but the writer's own; nobody may be in it when the Writer is destroyed.
