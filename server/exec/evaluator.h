@@ -97,6 +97,7 @@ class Evaluator {
 struct ProbeResult {
   std::vector<tunefarm::v1::Device> devices;
   std::vector<std::string> notes;
+  std::string sandbox_level;  // what isolation the workers reach here
 };
 
 }  // namespace tunefarm

@@ -9,6 +9,7 @@ namespace tunefarm {
 namespace {
 
 struct BackendProbe {
+  std::string sandbox_level;
   absl::Status failure;
   tunefarm::worker::v1::ProbeReport report;
 };
@@ -43,6 +44,7 @@ BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::s
   WorkerProcess::Callbacks callbacks;
   callbacks.on_probe_report = [&](const tunefarm::worker::v1::ProbeReport& report) {
     probe.report = report;
+    probe.sandbox_level = PrintableText(process->hello().sandbox_level());
     answered = true;
     process->Kill(WorkerEndCause::kShutdown);
   };
@@ -80,6 +82,7 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
       continue;
     }
     ++answers;
+    result.sandbox_level = std::move(probe.sandbox_level);
     for (auto& device : *probe.report.mutable_devices()) result.devices.push_back(std::move(device));
     for (const std::string& note : probe.report.notes()) result.notes.push_back(PrintableText(note));
   }
