@@ -289,8 +289,7 @@ void WorkerProcess::OnFrame(ReceivedFrame received) {
     }
     if (wrong.empty()) wrong = "it sent a frame that nobody asked for";
   }
-  BeginEnding(state_ == State::kStarting ? WorkerEndCause::kStartFailed : WorkerEndCause::kProtocol,
-              state_ == State::kStarting ? fmt::format("worker {} is unusable: {}", options_.name, wrong) : wrong);
+  BeginEnding(WorkerEndCause::kProtocol, std::move(wrong));
 }
 
 void WorkerProcess::OnHello(const Hello& hello) {
@@ -445,6 +444,9 @@ void WorkerProcess::BeginEnding(WorkerEndCause cause, std::string detail) {
   if (before_hello && cause == WorkerEndCause::kExited) {
     end_.cause = WorkerEndCause::kStartFailed;
     end_.detail = fmt::format("worker {} ended before it was ready", options_.name);
+  } else if (before_hello && cause == WorkerEndCause::kProtocol) {
+    end_.cause = WorkerEndCause::kStartFailed;
+    end_.detail = fmt::format("worker {} is unusable: {}", options_.name, end_.detail);
   }
   if (cause == WorkerEndCause::kExited) {
     if (exited_) return;

@@ -1,0 +1,235 @@
+#include <unistd.h>
+
+#include "server/exec/probe.h"
+#include "tests/exec/evaluator_fixture.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(EvaluatorTest, ConstructedAndDestroyedUnused) { EXPECT_EQ(evaluator()->compile_slots(), 2); }
+
+TEST_F(EvaluatorTest, CompilesThenRunsTheBinary) {
+  const CompileResult compiled = Compile("ok");
+  ASSERT_EQ(compiled.outcome, tunefarm::v1::OUTCOME_OK) << compiled.message << compiled.log;
+  ASSERT_NE(compiled.artifact, nullptr);
+  EXPECT_EQ(compiled.artifact->lowered_names.at("entry"), "_Z5entry");
+  EXPECT_EQ(compiled.resources.binary_bytes(), static_cast<int64_t>(compiled.artifact->bytes.size()));
+  RunRequest request = RunOf("ok");
+  request.artifact = compiled.artifact;
+  const RunResult run = Run(std::move(request));
+  EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_OK) << run.message << run.log;
+  EXPECT_THAT(run.message, HasSubstr("artifact=" + compiled.artifact->bytes));
+  EXPECT_EQ(run.measurement.samples(), 10);  // The preset was resolved on the way.
+}
+
+TEST_F(EvaluatorTest, WorkerStaysWarmAndPreparesOncePerProblem) {
+  EXPECT_THAT(Run(RunOf("ok", 1)).message, HasSubstr("preparations=1 runs=1 "));
+  EXPECT_THAT(Run(RunOf("ok", 2)).message, HasSubstr("preparations=1 runs=2 "));
+  EXPECT_THAT(Run(RunOf("ok", 3, "device-0", 5)).message, HasSubstr("preparations=2 runs=3 "));
+  RunRequest other_seed = RunOf("ok", 4, "device-0", 5);
+  other_seed.input_seed = 2;
+  EXPECT_THAT(Run(std::move(other_seed)).message, HasSubstr("preparations=3 runs=4 "));
+}
+
+TEST_F(EvaluatorTest, EqualConstantsShareOneCompile) {
+  const CompileResult first = Compile("ok", 1);
+  EXPECT_FALSE(first.from_cache);
+  const CompileResult second = Compile("ok", 2);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_EQ(first.artifact, second.artifact);
+  EXPECT_FALSE(Compile("compile_error").from_cache);
+  EXPECT_TRUE(Compile("compile_error").from_cache);
+}
+
+TEST_F(EvaluatorTest, CompilesInFlightAreJoined) {
+  // The hanging one is joined by a second; cancelling one leaves the other waiting, cancelling both ends it.
+  Notification first_done, second_done;
+  CompileResult first, second;
+  const Evaluator::Id a = evaluator()->Compile(CompileOf("hang", 1), [&](CompileResult result) {
+    first = std::move(result);
+    first_done.Notify();
+  });
+  const Evaluator::Id b = evaluator()->Compile(CompileOf("hang", 2), [&](CompileResult result) {
+    second = std::move(result);
+    second_done.Notify();
+  });
+  evaluator()->Cancel(a);
+  first_done.WaitForNotification();
+  EXPECT_EQ(first.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_FALSE(second_done.HasBeenNotified());
+  evaluator()->Cancel(b);
+  second_done.WaitForNotification();
+  EXPECT_EQ(second.outcome, tunefarm::v1::OUTCOME_LOST);
+}
+
+TEST_F(EvaluatorTest, CancelKillsARunningTrialAndDropsAWaitingOne) {
+  ASSERT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  Notification running_done, waiting_done;
+  RunResult running, waiting;
+  const Evaluator::Id a = evaluator()->Run(RunOf("hang"), [&](RunResult result) {
+    running = std::move(result);
+    running_done.Notify();
+  });
+  const Evaluator::Id b = evaluator()->Run(RunOf("hang", 1), [&](RunResult result) {
+    waiting = std::move(result);
+    waiting_done.Notify();
+  });
+  evaluator()->Cancel(b);
+  waiting_done.WaitForNotification();
+  EXPECT_EQ(waiting.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_FALSE(running_done.HasBeenNotified());
+  evaluator()->Cancel(a);
+  running_done.WaitForNotification();
+  EXPECT_EQ(running.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(running.message, HasSubstr("cancelled"));
+  evaluator()->Cancel(a);
+  evaluator()->Cancel(12345);
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorTest, DestructorAnswersEverything) {
+  ASSERT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  Mutex mutex;
+  std::vector<tunefarm::v1::Outcome> outcomes;
+  for (int i = 0; i < 5; ++i) {
+    evaluator()->Run(RunOf("hang", i), [&](const RunResult& run) {
+      MutexLock lock(&mutex);
+      outcomes.push_back(run.outcome);
+    });
+    evaluator()->Compile(CompileOf("hang", i), [&](const CompileResult& compiled) {
+      MutexLock lock(&mutex);
+      outcomes.push_back(compiled.outcome);
+    });
+  }
+  evaluator_.reset();
+  MutexLock lock(&mutex);
+  EXPECT_THAT(outcomes, testing::AllOf(testing::SizeIs(10), testing::Each(tunefarm::v1::OUTCOME_LOST)));
+}
+
+TEST_F(EvaluatorTest, QueueIsBounded) {
+  options_.queue_max = 2;
+  options_.exclusive_host_runs = false;
+  options_.extra_worker_arguments = {"--fake-start=never"};  // Nothing is ever taken off the queue.
+  Notification refused;
+  RunResult result;
+  for (int i = 0; i < 2; ++i) evaluator()->Run(RunOf("ok", i), [](const RunResult&) {});
+  evaluator()->Run(RunOf("ok", 3), [&](RunResult run) {
+    result = std::move(run);
+    refused.Notify();
+  });
+  refused.WaitForNotification();
+  EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(result.message, HasSubstr("which is the limit"));
+}
+
+TEST_F(EvaluatorTest, StandbyTakesOver) {
+  options_.standby_runners = true;
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Run("crash").outcome, tunefarm::v1::OUTCOME_RUN_CRASH);
+    EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  }
+}
+
+TEST_F(EvaluatorTest, CompileWorkersAreRecycled) {
+  options_.compile_workers = 1;
+  options_.recycle_after_compiles = 1;
+  options_.artifact_cache_bytes = 0;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Compile("ok", i).outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorTest, HostRunsAndCompilesBothGetTheirTurn) {
+  constexpr int kEach = 20;
+  options_.artifact_cache_bytes = 0;
+  int left = 2 * kEach;  // Evaluator's thread only.
+  Notification done;
+  const auto count = [&](tunefarm::v1::Outcome outcome) {
+    EXPECT_EQ(outcome, tunefarm::v1::OUTCOME_OK);
+    if (--left == 0) done.Notify();
+  };
+  for (int i = 0; i < kEach; ++i) {
+    evaluator()->Compile(CompileOf("ok", i), [&](const CompileResult& compiled) { count(compiled.outcome); });
+    evaluator()->Run(RunOf("ok", i), [&](const RunResult& run) { count(run.outcome); });
+  }
+  done.WaitForNotification();
+}
+
+struct StartFault {
+  const char* argument;
+  const char* message;
+};
+class StartFaultTest : public EvaluatorTest, public testing::WithParamInterface<StartFault> {};
+
+TEST_P(StartFaultTest, WaitingTrialsAreLostWithTheReason) {
+  options_.extra_worker_arguments = {GetParam().argument};
+  options_.deadlines.start_ms = std::string(GetParam().argument) == "--fake-start=never" ? 100 : 600'000;
+  const RunResult run = Run("ok");
+  EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(run.message, HasSubstr(GetParam().message));
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_LOST);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StartFaultTest,
+                         testing::Values(StartFault{"--fake-start=never", "did not get ready within 100 ms"},
+                                         StartFault{"--fake-start=crash", "ended before it was ready"},
+                                         StartFault{"--fake-start=garbage", "no frame"},
+                                         StartFault{"--fake-start=old_version", "version 2 of the protocol"},
+                                         StartFault{"--fake-start=no_backend", "install one"},
+                                         StartFault{"--nonsense", "unknown argument"}));
+
+TEST_F(EvaluatorTest, MissingWorkerBinaryIsNamed) {
+  options_.worker_binary = "/nonexistent/tunefarm-worker";
+  const RunResult run = Run("ok");
+  EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(run.message, HasSubstr("/nonexistent/tunefarm-worker"));
+}
+
+TEST_F(EvaluatorTest, RecoversWhenWorkersCanBeStartedAgain) {
+  const std::string file = directory_.File("broken");
+  ASSERT_TRUE(WriteFileAtomically(file, "").ok());
+  options_.extra_worker_arguments = {"--fake-fail-while=" + file};
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_LOST);
+  ASSERT_EQ(unlink(file.c_str()), 0);
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorTest, DeviceIsLocked) {
+  options_.lock_directory = directory_.File("locks");
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  {
+    ProcessEvaluatorOptions second = options_;
+    second.scratch_directory = directory_.File("scratch2");
+    ProcessEvaluator other(second);
+    Notification done;
+    RunResult result;
+    other.Run(RunOf("ok"), [&](RunResult run) {
+      result = std::move(run);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_LOST);
+    EXPECT_THAT(result.message, HasSubstr("another process"));
+  }
+}
+
+TEST_F(EvaluatorTest, WorksWithoutSandbox) {
+  options_.sandbox = false;
+  EXPECT_EQ(Run("crash").outcome, tunefarm::v1::OUTCOME_RUN_CRASH);
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorTest, ProbeSurvivesABackendThatDies) {
+  const absl::StatusOr<ProbeResult> probe = ProbeDevices(options_);
+  ASSERT_TRUE(probe.ok()) << probe.status().ToString();
+  ASSERT_EQ(probe->devices.size(), 1u);
+  EXPECT_EQ(probe->devices[0].uuid(), "fake-device");
+  ASSERT_EQ(probe->notes.size(), 2u);
+  EXPECT_THAT(probe->notes[0], HasSubstr("cuda: the probe of cuda gave no answer"));
+  EXPECT_EQ(probe->notes[1], "a note?");
+}
+
+}  // namespace
+}  // namespace tunefarm

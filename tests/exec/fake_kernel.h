@@ -1,0 +1,57 @@
+#pragma once
+
+// The definition that the fake worker understands: `behave` says how to misbehave, `n` tells configs apart without changing
+// the binary, the dim `prepare` makes the preparation fail.
+
+#include <memory>
+#include <string>
+
+#include "server/base/check.h"
+#include "server/definition/kernel_plan.h"
+
+namespace tunefarm {
+
+inline std::shared_ptr<const KernelPlan> FakeKernelPlan() {
+  constexpr char kText[] = R"(
+    display_name: "fake"
+    language: LANGUAGE_HOST_CXX
+    sources { path: "fake.cc" }
+    dims { name: "prepare" default_value { int_value: 1 } max: 8 bind: BIND_RUN }
+    parameters { name: "behave" values { strings: [
+      "ok", "crash", "abort", "hang", "exit_0", "exit_3", "out_of_memory", "killed", "sigsys", "fork_bomb",
+      "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id", "bad_phase",
+      "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
+      "leave_child", "flood", "damaged", "wrong_result", "bad_outcome", "phase_storm", "hang_in_measure", "nan_time",
+      "no_time"] } }
+    parameters { name: "n" range { first: 0 last: 4000 } bind: BIND_RUN }
+    arguments { name: "out" buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT } }
+    launches { kernel { entry: "fake" arguments: "out" } }
+    reference { steps { kernel { entry: "fake" arguments: "out" } } }
+  )";
+  absl::StatusOr<tunefarm::v1::Kernel> kernel = LoadKernelText(
+      kText, "fake.pbtxt", [](const std::string&) -> absl::StatusOr<std::string> { return "extern \"C\" void fake() {}"; });
+  TUNEFARM_CHECK_OK(kernel);
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*kernel);
+  TUNEFARM_CHECK_OK(plan);
+  return *plan;
+}
+
+inline std::shared_ptr<const ResolvedProblem> FakeProblem(const KernelPlan& plan, int64_t prepare) {
+  tunefarm::v1::Problem problem;
+  (*problem.mutable_dims())["prepare"].set_int_value(prepare);
+  absl::StatusOr<ResolvedProblem> resolved = plan.ResolveProblem(problem);
+  TUNEFARM_CHECK_OK(resolved);
+  return std::make_shared<ResolvedProblem>(*std::move(resolved));
+}
+
+inline DeviceClass FakeDeviceClass() {
+  DeviceClass device;
+  device.kind = DeviceKind::kHost;
+  device.display_name = "fake";
+  device.sm_count = 1;
+  return device;
+}
+
+inline Config FakeConfig(const std::string& behave, int64_t n) { return Config({{"behave", behave}, {"n", n}}); }
+
+}  // namespace tunefarm
