@@ -15,7 +15,8 @@ void ArtifactCache::Insert(const Digest& key, const CompileResult& result) {
   if (result.outcome != tunefarm::v1::OUTCOME_OK && result.outcome != tunefarm::v1::OUTCOME_COMPILE_ERROR) return;
   if (index_.count(key) != 0) return;
   constexpr uint64_t kOverhead = 1024;
-  const uint64_t bytes = kOverhead + result.log.size() + (result.artifact != nullptr ? result.artifact->bytes.size() : 0);
+  const uint64_t bytes =
+      kOverhead + result.log.size() + (result.artifact != nullptr ? result.artifact->bytes.size() : 0);
   if (bytes > bytes_max_) return;
   entries_.push_front({key, result, bytes});
   index_.emplace(key, entries_.begin());

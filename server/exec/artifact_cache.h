@@ -19,8 +19,8 @@ class ArtifactCache {
   explicit ArtifactCache(uint64_t bytes_max) : bytes_max_(bytes_max) {}
 
   std::optional<CompileResult> Find(const Digest& key);
-  // Keeps results that are the same every time: OK and COMPILE_ERROR. Others, and those larger than the whole cache, are
-  // ignored.
+  // Keeps results that are the same every time: OK and COMPILE_ERROR. Others, and those larger than the whole cache,
+  // are ignored.
   void Insert(const Digest& key, const CompileResult& result);
   // The compiler has changed.
   void Clear();

@@ -20,7 +20,7 @@ class CapturedOutput {
  private:
   size_t half_;
   std::string head_;
-  std::string tail_;   // up to twice half_, trimmed now and then
+  std::string tail_;  // up to twice half_, trimmed now and then
   size_t dropped_ = 0;
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// One end of the socket between the daemon and a worker: a protobuf Frame per SOCK_SEQPACKET packet, descriptors beside it.
-// Used by both ends. Whatever comes out of Receive has been parsed but not judged: its meaning is the caller's to check.
+// One end of the socket between the daemon and a worker: a protobuf Frame per SOCK_SEQPACKET packet, descriptors beside
+// it. Used by both ends. Whatever comes out of Receive has been parsed but not judged: its meaning is the caller's to
+// check.
 
 #include <string>
 #include <utility>

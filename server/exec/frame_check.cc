@@ -49,11 +49,13 @@ bool MayAnswer(WorkerRole role, Outcome outcome) {
 }
 
 std::string CheckMeasurement(const Measurement& m) {
-  for (const double value : {m.median_ns(), m.ci_low_ns(), m.ci_high_ns(), m.min_ns(), m.max_ns(), m.mean_ns(), m.stdev_ns()}) {
+  for (const double value :
+       {m.median_ns(), m.ci_low_ns(), m.ci_high_ns(), m.min_ns(), m.max_ns(), m.mean_ns(), m.stdev_ns()}) {
     if (!IsSaneTime(value)) return fmt::format("it reported a time of {} ns", value);
   }
   if (m.samples() < 0 || m.launches_per_sample() < 0 || m.clock_mhz() < 0) return "it reported a negative count";
-  if (m.sample_ns_size() > kSamplesMax) return fmt::format("it sent {} samples, the limit is {}", m.sample_ns_size(), kSamplesMax);
+  if (m.sample_ns_size() > kSamplesMax)
+    return fmt::format("it sent {} samples, the limit is {}", m.sample_ns_size(), kSamplesMax);
   for (const float sample : m.sample_ns()) {
     if (!IsSaneTime(static_cast<double>(sample))) return fmt::format("it sent a sample of {} ns", sample);
   }
@@ -88,7 +90,8 @@ std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view bac
 
 std::string CheckPrepared(const Prepared& prepared, WorkerRole role) {
   if (prepared.message().size() > kFrameMessageBytesMax) return "it sent an oversized message";
-  if (prepared.footprint_bytes() < 0) return fmt::format("it reported a footprint of {} bytes", prepared.footprint_bytes());
+  if (prepared.footprint_bytes() < 0)
+    return fmt::format("it reported a footprint of {} bytes", prepared.footprint_bytes());
   if (!prepared.ok() && (prepared.outcome() == OUTCOME_OK || !MayAnswer(role, prepared.outcome()))) {
     return fmt::format("it answered a preparation with outcome {}", static_cast<int>(prepared.outcome()));
   }
@@ -104,9 +107,11 @@ std::string CheckPhase(const PhaseBegan& phase) {
 
 std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool needs_measurement) {
   if (!MayAnswer(role, result.outcome())) {
-    return fmt::format("it answered with outcome {}, which a {} worker has not", static_cast<int>(result.outcome()), NameOf(role));
+    return fmt::format("it answered with outcome {}, which a {} worker has not", static_cast<int>(result.outcome()),
+                       NameOf(role));
   }
-  if (!Phase_IsValid(result.phase())) return fmt::format("it named the unknown phase {}", static_cast<int>(result.phase()));
+  if (!Phase_IsValid(result.phase()))
+    return fmt::format("it named the unknown phase {}", static_cast<int>(result.phase()));
   if (result.message().size() > kFrameMessageBytesMax || result.log().size() > kFrameLogBytesMax + 256) {
     return "it sent an oversized message or log";
   }
@@ -114,7 +119,8 @@ std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool 
   if (fds != expected_fds) return fmt::format("it attached {} descriptors instead of {}", fds, expected_fds);
   const bool may_have_artifact = role == WorkerRole::kCompile && result.outcome() == OUTCOME_OK;
   if (result.has_artifact() != may_have_artifact) return "it sent a binary that it must not, or left one out";
-  if (result.lowered_names_size() > kLoweredNamesMax) return fmt::format("it sent {} names", result.lowered_names_size());
+  if (result.lowered_names_size() > kLoweredNamesMax)
+    return fmt::format("it sent {} names", result.lowered_names_size());
   for (const double ms : {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms()}) {
     if (!IsSaneTime(ms)) return fmt::format("it reported {} ms", ms);
   }
@@ -130,8 +136,10 @@ std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool 
 }
 
 std::string CheckProbeReport(const ProbeReport& report) {
-  if (report.devices_size() > kDevicesMax) return fmt::format("it reported {} devices, the limit is {}", report.devices_size(), kDevicesMax);
-  if (report.notes_size() > kNotesMax) return fmt::format("it sent {} notes, the limit is {}", report.notes_size(), kNotesMax);
+  if (report.devices_size() > kDevicesMax)
+    return fmt::format("it reported {} devices, the limit is {}", report.devices_size(), kDevicesMax);
+  if (report.notes_size() > kNotesMax)
+    return fmt::format("it sent {} notes, the limit is {}", report.notes_size(), kNotesMax);
   for (const Device& device : report.devices()) {
     if (device.uuid().empty() || device.uuid().size() > 128) return "it reported a device without a usable UUID";
   }

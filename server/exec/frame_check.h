@@ -16,7 +16,8 @@ std::string CheckHello(const tunefarm::worker::v1::Hello& hello, WorkerRole role
 std::string CheckPrepared(const tunefarm::worker::v1::Prepared& prepared, WorkerRole role);
 std::string CheckPhase(const tunefarm::worker::v1::PhaseBegan& phase);
 // `fds` is how many descriptors came with it. `needs_measurement`: an OK without a time would be a lie.
-std::string CheckResult(const tunefarm::worker::v1::Result& result, WorkerRole role, size_t fds, bool needs_measurement);
+std::string CheckResult(const tunefarm::worker::v1::Result& result, WorkerRole role, size_t fds,
+                        bool needs_measurement);
 std::string CheckProbeReport(const tunefarm::worker::v1::ProbeReport& report);
 
 }  // namespace tunefarm

@@ -25,11 +25,11 @@ inline constexpr int kWorkerChannelFd = 3;
 // Exit codes of tunefarm-worker; everything else says nothing. 0: it was asked to end, or its channel closed.
 enum WorkerExitCode : int {
   kWorkerExitOk = 0,
-  kWorkerExitUsage = 64,          // bad arguments
-  kWorkerExitSandbox = 70,        // no sandbox, no fork, or the parent was gone: nothing was run
-  kWorkerExitBackend = 71,        // the backend's libraries or tools are missing
-  kWorkerExitProtocol = 76,       // the daemon sent what it must not
-  kWorkerExitOutOfMemory = 86,    // an allocation failed
+  kWorkerExitUsage = 64,        // bad arguments
+  kWorkerExitSandbox = 70,      // no sandbox, no fork, or the parent was gone: nothing was run
+  kWorkerExitBackend = 71,      // the backend's libraries or tools are missing
+  kWorkerExitProtocol = 76,     // the daemon sent what it must not
+  kWorkerExitOutOfMemory = 86,  // an allocation failed
 };
 
 }  // namespace tunefarm

@@ -15,12 +15,18 @@ std::string_view WorkOf(const WorkerEnd& end) {
   if (end.role == WorkerRole::kCompile) return "compiling";
   if (end.preparing) return "building the inputs and the reference output";
   switch (end.phase) {
-    case PHASE_COMPILE: return "compiling";
-    case PHASE_LOAD: return "loading the binary";
-    case PHASE_FIRST_LAUNCH: return "the first launch";
-    case PHASE_VERIFY: return "checking the outputs";
-    case PHASE_MEASURE: return "measuring";
-    default: return "starting the evaluation";
+    case PHASE_COMPILE:
+      return "compiling";
+    case PHASE_LOAD:
+      return "loading the binary";
+    case PHASE_FIRST_LAUNCH:
+      return "the first launch";
+    case PHASE_VERIFY:
+      return "checking the outputs";
+    case PHASE_MEASURE:
+      return "measuring";
+    default:
+      return "starting the evaluation";
   }
 }
 
@@ -54,8 +60,8 @@ Verdict VerdictForExitCode(const WorkerEnd& end) {
     case kWorkerExitSandbox:
     case kWorkerExitUsage:
     case kWorkerExitProtocol:
-      // Only our own code ends so, unless the kernel's code calls exit() with this number: then it is run again, and the
-      // limit on LOST attempts ends that.
+      // Only our own code ends so, unless the kernel's code calls exit() with this number: then it is run again, and
+      // the limit on LOST attempts ends that.
       return {OUTCOME_LOST, fmt::format("the worker gave up with {}", end.status.ToString())};
     case 0:
       return {CrashOf(end), fmt::format("the worker ended silently during {}: something called exit(0)", WorkOf(end))};
@@ -87,9 +93,12 @@ Verdict VerdictForCause(const WorkerEnd& end) {
 
 std::string_view NameOf(WorkerRole role) {
   switch (role) {
-    case WorkerRole::kCompile: return "compile";
-    case WorkerRole::kRun: return "run";
-    case WorkerRole::kProbe: return "probe";
+    case WorkerRole::kCompile:
+      return "compile";
+    case WorkerRole::kRun:
+      return "run";
+    case WorkerRole::kProbe:
+      return "probe";
   }
   return "unknown";
 }

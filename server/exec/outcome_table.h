@@ -27,7 +27,7 @@ enum class WorkerEndCause {
 struct WorkerEnd {
   WorkerRole role = WorkerRole::kRun;
   WorkerEndCause cause = WorkerEndCause::kExited;
-  ExitStatus status;  // kExited only
+  ExitStatus status;       // kExited only
   bool preparing = false;  // it was building inputs and reference, not yet evaluating
   tunefarm::v1::Phase phase = tunefarm::v1::PHASE_UNSPECIFIED;  // the last one announced
   int deadline_ms = 0;

@@ -19,9 +19,12 @@ constexpr Preset kRigorous = {10, 30, 1000, 0.003, 3000, 8, 9};
 
 const Preset& PresetOf(const MeasurementPolicy& policy) {
   switch (policy.preset()) {
-    case tunefarm::v1::MEASUREMENT_PRESET_FAST: return kFast;
-    case tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS: return kRigorous;
-    default: return kDefault;
+    case tunefarm::v1::MEASUREMENT_PRESET_FAST:
+      return kFast;
+    case tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS:
+      return kRigorous;
+    default:
+      return kDefault;
   }
 }
 

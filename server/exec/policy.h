@@ -6,8 +6,8 @@
 
 namespace tunefarm {
 
-// Every 0 replaced by its preset's value (an unknown or unset preset is DEFAULT) and every number brought into the range
-// that measurement.proto documents; min_samples never exceeds max_samples. Resolving twice changes nothing.
+// Every 0 replaced by its preset's value (an unknown or unset preset is DEFAULT) and every number brought into the
+// range that measurement.proto documents; min_samples never exceeds max_samples. Resolving twice changes nothing.
 tunefarm::v1::MeasurementPolicy ResolvePolicy(const tunefarm::v1::MeasurementPolicy& policy);
 
 }  // namespace tunefarm

@@ -44,7 +44,8 @@ absl::StatusOr<Digest> CompileKey(const CompileRequest& request, const std::stri
   AddToKey(&stream, backend);
   AddToKey(&stream, request.plan->program_digest());
   // A GPU's binary depends on the architecture alone; a CPU's on the model, for which its class stands.
-  AddToKey(&stream, backend == "cuda" ? fmt::format("{}", request.device_class.compute_capability) : request.device_class.Id());
+  AddToKey(&stream,
+           backend == "cuda" ? fmt::format("{}", request.device_class.compute_capability) : request.device_class.Id());
   for (const std::string& option : options) AddToKey(&stream, option);
   AddToKey(&stream, "constants");
   for (const auto& [name, value] : constants) {
@@ -113,7 +114,8 @@ RunResult ToRunResult(WorkerTaskEnd end) {
 
 ProcessEvaluator::ProcessEvaluator(ProcessEvaluatorOptions options)
     : options_(std::move(options)),
-      compile_workers_(std::clamp(options_.compile_workers > 0 ? options_.compile_workers : UsableCores(), 1, kUidsPerCompilePool)),
+      compile_workers_(
+          std::clamp(options_.compile_workers > 0 ? options_.compile_workers : UsableCores(), 1, kUidsPerCompilePool)),
       cache_(options_.artifact_cache_bytes),
       loop_("supervisor", options_.clock) {
   command_.worker_binary = options_.worker_binary;
@@ -163,7 +165,8 @@ Evaluator::Id ProcessEvaluator::Compile(CompileRequest request, std::function<vo
   CompileJob job;
   job.key = *key;
   job.backend = backend;
-  job.task.preparation = MakePreparation(request.plan, *request.problem, request.device_class, 1, nullptr, options_.compile_options);
+  job.task.preparation =
+      MakePreparation(request.plan, *request.problem, request.device_class, 1, nullptr, options_.compile_options);
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   loop_.Post([this, job = std::move(job), waiter = CompileWaiter{id, std::move(done)}]() mutable {
     StartCompile(std::move(job), std::move(waiter));
@@ -265,16 +268,16 @@ WorkerPool::Options ProcessEvaluator::PoolOptions(WorkerRole role, const std::st
   pool.name = name;
   pool.queue_max = options_.queue_max;
   pool.backoff_ms = options_.start_backoff_ms;
-  pool.make_worker = [this, role, backend, name, device_uuid, first_slot](int slot) -> absl::StatusOr<WorkerProcessOptions> {
+  pool.make_worker = [this, role, backend, name, device_uuid,
+                      first_slot](int slot) -> absl::StatusOr<WorkerProcessOptions> {
     WorkerProcessOptions worker;
     worker.role = role;
     worker.backend = backend;
     worker.name = fmt::format("{}-{}", name, slot);
     worker.deadlines = options_.deadlines;
     worker.reap_ms = options_.reap_ms;
-    ASSIGN_OR_RETURN(worker.command,
-                     MakeWorkerCommand(command_, role, backend, worker.name, device_uuid,
-                                       options_.first_uid + static_cast<uint32_t>(first_slot + slot)));
+    ASSIGN_OR_RETURN(worker.command, MakeWorkerCommand(command_, role, backend, worker.name, device_uuid,
+                                                       options_.first_uid + static_cast<uint32_t>(first_slot + slot)));
     return worker;
   };
   return pool;
@@ -302,8 +305,8 @@ WorkerPool* ProcessEvaluator::CompilePool(const std::string& backend) {
   std::unique_ptr<WorkerPool>& pool = compile_pools_[backend];
   if (pool != nullptr) return pool.get();
   const bool host = backend == "host";
-  WorkerPool::Options options =
-      PoolOptions(WorkerRole::kCompile, backend, fmt::format("compile-{}", backend), "", host ? 0 : kUidsPerCompilePool);
+  WorkerPool::Options options = PoolOptions(WorkerRole::kCompile, backend, fmt::format("compile-{}", backend), "",
+                                            host ? 0 : kUidsPerCompilePool);
   options.workers = compile_workers_;
   options.recycle_after_tasks = options_.recycle_after_compiles;
   options.on_hello = [this, backend](const tunefarm::worker::v1::Hello& hello) {
@@ -311,7 +314,8 @@ WorkerPool* ProcessEvaluator::CompilePool(const std::string& backend) {
     if (known == hello.toolchain()) return;
     // Another compiler may make another binary of the same source.
     if (!known.empty()) {
-      LogInfo("exec", "the {} compiler changed from {} to {}; compiled binaries are forgotten", backend, known, hello.toolchain());
+      LogInfo("exec", "the {} compiler changed from {} to {}; compiled binaries are forgotten", backend, known,
+              hello.toolchain());
       cache_.Clear();
     }
     known = hello.toolchain();
@@ -326,7 +330,8 @@ WorkerPool* ProcessEvaluator::CompilePool(const std::string& backend) {
 
 absl::StatusOr<WorkerPool*> ProcessEvaluator::PoolOf(const std::string& device_uuid, bool host) {
   if (const auto it = run_pools_.find(device_uuid); it != run_pools_.end()) return it->second.pool.get();
-  if (device_uuid.empty() || device_uuid.size() > 128 || device_uuid.find('/') != std::string::npos || device_uuid[0] == '.') {
+  if (device_uuid.empty() || device_uuid.size() > 128 || device_uuid.find('/') != std::string::npos ||
+      device_uuid[0] == '.') {
     return InvalidArgument("'{}' is no device UUID", device_uuid);
   }
   if (run_pools_.size() >= kDevicesMax) return ResourceExhausted("more than {} devices", kDevicesMax);
@@ -335,17 +340,21 @@ absl::StatusOr<WorkerPool*> ProcessEvaluator::PoolOf(const std::string& device_u
   run.host = host;
   if (!options_.lock_directory.empty()) {
     RETURN_IF_ERROR(MakeDirectories(options_.lock_directory, 0755));
-    absl::StatusOr<FileLock> lock = FileLock::TryLock(fmt::format("{}/device-{}.lock", options_.lock_directory, device_uuid));
+    absl::StatusOr<FileLock> lock =
+        FileLock::TryLock(fmt::format("{}/device-{}.lock", options_.lock_directory, device_uuid));
     if (!lock.ok()) return Annotate(lock.status(), "device {} is being measured on by another process", device_uuid);
     run.lock = *std::move(lock);
   }
-  WorkerPool::Options options = PoolOptions(WorkerRole::kRun, host ? "host" : "cuda", fmt::format("run-{}", device_uuid),
-                                            device_uuid, 2 * kUidsPerCompilePool + run.index * kUidsPerDevice);
+  WorkerPool::Options options =
+      PoolOptions(WorkerRole::kRun, host ? "host" : "cuda", fmt::format("run-{}", device_uuid), device_uuid,
+                  2 * kUidsPerCompilePool + run.index * kUidsPerDevice);
   options.workers = 1;
   options.spares = options_.standby_runners ? 1 : 0;
   options.one_stuck_stops_all = true;
   if (options_.on_quarantine) {
-    options.on_quarantine = [this, device_uuid](const std::string& reason) { options_.on_quarantine(device_uuid, reason); };
+    options.on_quarantine = [this, device_uuid](const std::string& reason) {
+      options_.on_quarantine(device_uuid, reason);
+    };
   }
   if (host && options_.exclusive_host_runs) {
     options.may_begin = [this] {

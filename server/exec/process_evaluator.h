@@ -31,16 +31,16 @@ struct ProcessEvaluatorOptions {
   // A CPU cannot compile and measure at once: host runs wait for host compiles and have precedence over new ones.
   bool exclusive_host_runs = true;
   PhaseDeadlines deadlines;
-  int reap_ms = 30'000;  // longest wait for a process to end after SIGKILL, before its device is taken out of service
-  std::string cuda_path;               // empty: the worker searches
+  int reap_ms = 30'000;   // longest wait for a process to end after SIGKILL, before its device is taken out of service
+  std::string cuda_path;  // empty: the worker searches
   std::string host_compiler = "c++";
   std::vector<std::string> compile_options;  // for every compile, on top of the definition's
   uint64_t artifact_cache_bytes = 256ull << 20;
-  size_t queue_max = 4096;             // per pool; beyond it evaluations are LOST at once
+  size_t queue_max = 4096;  // per pool; beyond it evaluations are LOST at once
   int recycle_after_compiles = 500;
-  std::string lock_directory;          // one measuring process per device on this machine; empty: no locks
+  std::string lock_directory;  // one measuring process per device on this machine; empty: no locks
   bool sandbox = true;
-  uint32_t first_uid = 64'000;         // root only: workers run as this uid and the 1023 that follow
+  uint32_t first_uid = 64'000;  // root only: workers run as this uid and the 1023 that follow
   std::vector<std::string> extra_worker_arguments;
   int start_backoff_ms = 100;
   // A device went out of service, or came back (empty reason). On the evaluator's thread; must not block.

@@ -1,7 +1,7 @@
 #pragma once
 
-// A child process, entirely passive: its owner watches the descriptors, tells it when they are ready, and reaps it. Start it
-// only on the supervisor's thread: a child's parent-death signal fires when the thread that spawned it ends.
+// A child process, entirely passive: its owner watches the descriptors, tells it when they are ready, and reaps it.
+// Start it only on the supervisor's thread: a child's parent-death signal fires when the thread that spawned it ends.
 
 #include <sys/types.h>
 

@@ -25,7 +25,8 @@ std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& s
   std::vector<std::string> environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=" + scratch, "HOME=" + scratch,
                                           "CUDA_CACHE_DISABLE=1"};
   for (const char* name : kInherited) {
-    if (const char* value = std::getenv(name); value != nullptr) environment.push_back(fmt::format("{}={}", name, value));
+    if (const char* value = std::getenv(name); value != nullptr)
+      environment.push_back(fmt::format("{}={}", name, value));
   }
   if (role == WorkerRole::kCompile) {
     environment.push_back("CUDA_VISIBLE_DEVICES=");
@@ -59,12 +60,16 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
   SubprocessOptions command;
   command.executable = options.worker_binary;
   command.environment = WorkerEnvironment(role, scratch);
-  command.arguments = {fmt::format("--role={}", NameOf(role)), fmt::format("--backend={}", backend), "--channel-fd=3",
-                       fmt::format("--parent-pid={}", getpid()), fmt::format("--scratch={}", scratch),
+  command.arguments = {fmt::format("--role={}", NameOf(role)),
+                       fmt::format("--backend={}", backend),
+                       "--channel-fd=3",
+                       fmt::format("--parent-pid={}", getpid()),
+                       fmt::format("--scratch={}", scratch),
                        fmt::format("--sandbox={}", options.sandbox ? "on" : "off")};
   if (!device_uuid.empty()) command.arguments.push_back(fmt::format("--device={}", device_uuid));
   if (!options.cuda_path.empty()) command.arguments.push_back(fmt::format("--cuda-path={}", options.cuda_path));
-  if (!options.host_compiler.empty()) command.arguments.push_back(fmt::format("--host-compiler={}", options.host_compiler));
+  if (!options.host_compiler.empty())
+    command.arguments.push_back(fmt::format("--host-compiler={}", options.host_compiler));
   if (options.sandbox && geteuid() == 0) {
     if (chown(scratch.c_str(), uid, uid) != 0) return ErrnoStatus(errno, "cannot give {} to uid {}", scratch, uid);
     command.arguments.push_back(fmt::format("--uid={}", uid));

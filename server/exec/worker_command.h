@@ -21,9 +21,9 @@ struct WorkerCommandOptions {
   std::vector<std::string> extra_arguments;
 };
 
-// Makes the scratch directory "<scratch_root>/<name>" fresh and empty, and returns the command. When the daemon is root, the
-// worker drops to `uid` and the directory is its own. What a hostile worker left behind and cannot be removed is left
-// aside and a new directory taken.
+// Makes the scratch directory "<scratch_root>/<name>" fresh and empty, and returns the command. When the daemon is
+// root, the worker drops to `uid` and the directory is its own. What a hostile worker left behind and cannot be removed
+// is left aside and a new directory taken.
 absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& options, WorkerRole role,
                                                     const std::string& backend, const std::string& name,
                                                     const std::string& device_uuid, uint32_t uid);

@@ -47,7 +47,8 @@ WorkerPool::TaskId WorkerPool::Submit(WorkerTask task) {
   } else if (!quarantine_.empty()) {
     Lose(std::move(task), quarantine_);
   } else if (queue_.size() >= options_.queue_max) {
-    Lose(std::move(task), fmt::format("{} evaluations are waiting for {}, which is the limit", queue_.size(), options_.name));
+    Lose(std::move(task),
+         fmt::format("{} evaluations are waiting for {}, which is the limit", queue_.size(), options_.name));
   } else {
     queue_.push_back({id, std::move(task)});
     Pump();
@@ -65,7 +66,8 @@ void WorkerPool::Cancel(TaskId task) {
     return;
   }
   for (Slot& slot : slots_) {
-    if (slot.task == task && slot.worker != nullptr && slot.worker->busy()) slot.worker->Kill(WorkerEndCause::kCancelled);
+    if (slot.task == task && slot.worker != nullptr && slot.worker->busy())
+      slot.worker->Kill(WorkerEndCause::kCancelled);
   }
 }
 
@@ -75,7 +77,8 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
     if (slot.worker->prepared_key() == task.preparation.key) return &slot;
     // A spare without a problem of its own is better than throwing away another's preparation.
-    if (picked == nullptr || (!picked->worker->prepared_key().empty() && slot.worker->prepared_key().empty())) picked = &slot;
+    if (picked == nullptr || (!picked->worker->prepared_key().empty() && slot.worker->prepared_key().empty()))
+      picked = &slot;
   }
   return picked;
 }
@@ -95,9 +98,10 @@ void WorkerPool::Pump() {
 void WorkerPool::Begin(Slot* slot, Waiting waiting) {
   slot->task = waiting.id;
   const auto index = static_cast<size_t>(slot - slots_.data());
-  // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A worker
-  // that ends frees it in OnGone.
-  waiting.task.done = [this, alive = alive_, index, id = waiting.id, done = std::move(waiting.task.done)](WorkerTaskEnd end) {
+  // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A
+  // worker that ends frees it in OnGone.
+  waiting.task.done = [this, alive = alive_, index, id = waiting.id,
+                       done = std::move(waiting.task.done)](WorkerTaskEnd end) {
     if (*alive) {
       Slot& ended = slots_[index];
       if (ended.task == id && ended.worker != nullptr && ended.worker->idle()) ended.task = 0;
@@ -112,7 +116,8 @@ void WorkerPool::StartWorkers() {
   if (shut_down_ || backing_off_ || !used_ || !quarantine_.empty()) return;
   int idle_or_starting = 0;
   for (const Slot& slot : slots_) {
-    if (slot.worker != nullptr && slot.task == 0 && (slot.worker->idle() || slot.worker->starting())) ++idle_or_starting;
+    if (slot.worker != nullptr && slot.task == 0 && (slot.worker->idle() || slot.worker->starting()))
+      ++idle_or_starting;
   }
   const int wanted =
       std::min(static_cast<int>(queue_.size()), std::max(0, options_.workers - busy())) + options_.spares;
@@ -170,7 +175,8 @@ void WorkerPool::OnGone(int index, const WorkerEnd& ended) {
   if (end.cause == WorkerEndCause::kStartFailed) {
     OnStartFailure(end.detail, end.status.exited && end.status.exit_code == kWorkerExitBackend);
   } else if (did_nothing && !had_task && end.cause == WorkerEndCause::kExited) {
-    OnStartFailure(fmt::format("worker {} ended with {} before it was given any work", name, end.status.ToString()), false);
+    OnStartFailure(fmt::format("worker {} ended with {} before it was given any work", name, end.status.ToString()),
+                   false);
   } else if (!had_task && end.cause == WorkerEndCause::kExited) {
     LogWarn("exec", "{} ended with {} while it had nothing to do; it is replaced", name, end.status.ToString());
   }
@@ -203,8 +209,9 @@ void WorkerPool::OnStuck(int index) {
   slot.stuck = true;
   const auto usable = std::count_if(slots_.begin(), slots_.end(), [](const Slot& other) { return !other.stuck; });
   if (!shut_down_ && quarantine_.empty() && (options_.one_stuck_stops_all || usable == 0)) {
-    quarantine_ = fmt::format("{} is out of service: its worker (pid {}) does not end after SIGKILL; a reboot may be needed",
-                              options_.name, slot.worker->pid());
+    quarantine_ =
+        fmt::format("{} is out of service: its worker (pid {}) does not end after SIGKILL; a reboot may be needed",
+                    options_.name, slot.worker->pid());
     LogError("exec", "{}", quarantine_);
     FailWaiting(quarantine_);
     if (options_.on_quarantine) options_.on_quarantine(quarantine_);

@@ -1,7 +1,8 @@
 #pragma once
 
 // Worker processes of one kind (role, backend, device) and the queue of tasks before them. Starts workers when there is
-// work, keeps them warm, replaces what dies, backs off when they cannot be started. Every task is answered exactly once.
+// work, keeps them warm, replaces what dies, backs off when they cannot be started. Every task is answered exactly
+// once.
 
 #include <cstdint>
 #include <deque>
@@ -22,14 +23,14 @@ class WorkerPool {
   using TaskId = uint64_t;
 
   struct Options {
-    std::string name;   // "compile-cuda"; for messages
-    int workers = 1;    // tasks that run at once
-    int spares = 0;     // warm workers beyond those, to take over when one dies
+    std::string name;  // "compile-cuda"; for messages
+    int workers = 1;   // tasks that run at once
+    int spares = 0;    // warm workers beyond those, to take over when one dies
     size_t queue_max = 4096;
     int recycle_after_tasks = 0;  // 0: never
     // One worker that SIGKILL does not end takes the whole pool out of service: it still holds the device.
     bool one_stuck_stops_all = false;
-    int backoff_ms = 100;      // after the first failed start; doubles each time
+    int backoff_ms = 100;  // after the first failed start; doubles each time
     int backoff_max_ms = 10'000;
     int start_failures_max = 3;  // in a row, before waiting tasks are given up
     // How to start the worker of a slot (0 .. workers + spares - 1), with its scratch directory made fresh.

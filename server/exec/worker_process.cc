@@ -98,26 +98,33 @@ void WorkerProcess::ClearDeadline() {
 void WorkerProcess::SetDeadline(int ms) {
   ClearDeadline();
   deadline_ms_ = ms;
-  deadline_timer_ = loop_->PostAfter(Milliseconds(ms), Guarded([this, serial = deadline_serial_] {
-    // Its next announcement may be there already, only not read yet.
-    ReadChannel();
-    if (deadline_serial_ != serial) return;
-    if (state_ == State::kStarting) {
-      BeginEnding(WorkerEndCause::kStartFailed, fmt::format("worker {} did not get ready within {} ms", options_.name, deadline_ms_));
-    } else {
-      BeginEnding(WorkerEndCause::kDeadline, "");
-    }
-  }));
+  deadline_timer_ = loop_->PostAfter(
+      Milliseconds(ms), Guarded([this, serial = deadline_serial_] {
+        // Its next announcement may be there already, only not read yet.
+        ReadChannel();
+        if (deadline_serial_ != serial) return;
+        if (state_ == State::kStarting) {
+          BeginEnding(WorkerEndCause::kStartFailed,
+                      fmt::format("worker {} did not get ready within {} ms", options_.name, deadline_ms_));
+        } else {
+          BeginEnding(WorkerEndCause::kDeadline, "");
+        }
+      }));
 }
 
 int WorkerProcess::DeadlineOf(tunefarm::v1::Phase phase) const {
   const PhaseDeadlines& deadlines = options_.deadlines;
   switch (phase) {
-    case tunefarm::v1::PHASE_COMPILE: return deadlines.compile_ms;
-    case tunefarm::v1::PHASE_FIRST_LAUNCH: return deadlines.first_launch_ms;
-    case tunefarm::v1::PHASE_VERIFY: return deadlines.verify_ms;
-    case tunefarm::v1::PHASE_MEASURE: return task_->evaluate.policy().time_budget_ms() + deadlines.measure_grace_ms;
-    default: break;
+    case tunefarm::v1::PHASE_COMPILE:
+      return deadlines.compile_ms;
+    case tunefarm::v1::PHASE_FIRST_LAUNCH:
+      return deadlines.first_launch_ms;
+    case tunefarm::v1::PHASE_VERIFY:
+      return deadlines.verify_ms;
+    case tunefarm::v1::PHASE_MEASURE:
+      return task_->evaluate.policy().time_budget_ms() + deadlines.measure_grace_ms;
+    default:
+      break;
   }
   // Before the first announcement.
   return options_.role == WorkerRole::kCompile ? deadlines.compile_ms : deadlines.load_ms;
@@ -133,7 +140,8 @@ void WorkerProcess::Assign(WorkerTask task) {
   logs_ = 0;
   end_.phase = tunefarm::v1::PHASE_UNSPECIFIED;
   const WorkerPreparation& preparation = task_->preparation;
-  if (preparation.key == prepared_key_ && preparation.reference_artifact == prepared_reference_ && !prepared_key_.empty()) {
+  if (preparation.key == prepared_key_ && preparation.reference_artifact == prepared_reference_ &&
+      !prepared_key_.empty()) {
     SendEvaluate();
   } else {
     SendPrepare();
@@ -163,7 +171,8 @@ void WorkerProcess::SendPrepare() {
   const WorkerPreparation& preparation = task_->preparation;
   std::vector<UniqueFd> memfds;
   const auto attach = [&memfds](std::string_view name, std::string_view bytes, uint64_t bytes_max) -> absl::Status {
-    if (bytes.size() > bytes_max) return ResourceExhausted("the {} has {} bytes, the limit is {}", name, bytes.size(), bytes_max);
+    if (bytes.size() > bytes_max)
+      return ResourceExhausted("the {} has {} bytes, the limit is {}", name, bytes.size(), bytes_max);
     ASSIGN_OR_RETURN(memfds.emplace_back(), CreateSealedMemfd(name, bytes));
     return absl::OkStatus();
   };
@@ -216,7 +225,8 @@ void WorkerProcess::SendEvaluate() {
   evaluate->set_evaluation_id(++evaluation_id_);
   if (task_->artifact != nullptr) {
     evaluate->set_has_artifact(true);
-    evaluate->mutable_lowered_names()->insert(task_->artifact->lowered_names.begin(), task_->artifact->lowered_names.end());
+    evaluate->mutable_lowered_names()->insert(task_->artifact->lowered_names.begin(),
+                                              task_->artifact->lowered_names.end());
   }
   if (Send(frame, memfd ? std::vector<int>{memfd.get()} : std::vector<int>())) {
     SetDeadline(DeadlineOf(tunefarm::v1::PHASE_UNSPECIFIED));
@@ -240,10 +250,16 @@ void WorkerProcess::ReadChannel() {
     ReceivedFrame received;
     std::string error;
     switch (channel_.Receive(&received, &error)) {
-      case ReceiveResult::kEmpty: return;
-      case ReceiveResult::kClosed: return OnChannelClosed();
-      case ReceiveResult::kGarbage: BeginEnding(WorkerEndCause::kProtocol, std::move(error)); break;
-      case ReceiveResult::kFrame: OnFrame(std::move(received)); break;
+      case ReceiveResult::kEmpty:
+        return;
+      case ReceiveResult::kClosed:
+        return OnChannelClosed();
+      case ReceiveResult::kGarbage:
+        BeginEnding(WorkerEndCause::kProtocol, std::move(error));
+        break;
+      case ReceiveResult::kFrame:
+        OnFrame(std::move(received));
+        break;
     }
   }
 }
@@ -257,7 +273,8 @@ void WorkerProcess::OnFrame(ReceivedFrame received) {
     switch (frame.body_case()) {
       case Frame::kHello:
         if (state_ != State::kStarting || !hello_.role().empty()) break;
-        if (wrong = CheckHello(frame.hello(), options_.role, options_.backend); wrong.empty()) return OnHello(frame.hello());
+        if (wrong = CheckHello(frame.hello(), options_.role, options_.backend); wrong.empty())
+          return OnHello(frame.hello());
         break;
       case Frame::kProbeReport:
         if (state_ != State::kStarting || options_.role != WorkerRole::kProbe) break;
@@ -337,7 +354,8 @@ void WorkerProcess::OnResult(Result result, std::vector<UniqueFd> fds) {
   if (result.evaluation_id() != evaluation_id_) {
     wrong = fmt::format("it answered evaluation {} instead of {}", result.evaluation_id(), evaluation_id_);
   } else {
-    wrong = CheckResult(result, options_.role, fds.size(), options_.role == WorkerRole::kRun && !evaluate.verify_only());
+    wrong =
+        CheckResult(result, options_.role, fds.size(), options_.role == WorkerRole::kRun && !evaluate.verify_only());
   }
   WorkerTaskEnd end;
   if (wrong.empty() && result.has_artifact()) {
@@ -451,12 +469,12 @@ void WorkerProcess::BeginEnding(WorkerEndCause cause, std::string detail) {
   if (cause == WorkerEndCause::kExited) {
     if (exited_) return;
     reap_timer_ = loop_->PostAfter(Milliseconds(options_.exit_grace_ms), Guarded([this] {
-      if (end_.cause == WorkerEndCause::kExited) {
-        end_.cause = WorkerEndCause::kProtocol;
-        end_.detail = "it closed its channel and went on running";
-      }
-      KillNow();
-    }));
+                                     if (end_.cause == WorkerEndCause::kExited) {
+                                       end_.cause = WorkerEndCause::kProtocol;
+                                       end_.detail = "it closed its channel and went on running";
+                                     }
+                                     KillNow();
+                                   }));
     return;
   }
   KillNow();

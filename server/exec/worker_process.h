@@ -1,7 +1,7 @@
 #pragma once
 
-// One worker process: spawns it, speaks the frames, keeps the deadlines, and turns its end into a verdict. It does one task
-// at a time and never restarts: when it is gone, its owner makes another.
+// One worker process: spawns it, speaks the frames, keeps the deadlines, and turns its end into a verdict. It does one
+// task at a time and never restarts: when it is gone, its owner makes another.
 
 #include <cstdint>
 #include <functional>
@@ -53,8 +53,8 @@ struct WorkerProcessOptions {
   std::string name;  // "compile-cuda-0", for logs
   SubprocessOptions command;
   PhaseDeadlines deadlines;
-  int reap_ms = 30'000;        // longest wait for the end after SIGKILL
-  int exit_grace_ms = 2'000;   // from a closed channel to the process's end
+  int reap_ms = 30'000;       // longest wait for the end after SIGKILL
+  int exit_grace_ms = 2'000;  // from a closed channel to the process's end
 };
 
 // Loop thread only, all of it. Callbacks are posted to the loop: they may destroy the WorkerProcess.

@@ -62,8 +62,8 @@ void DieWithParent(int parent_pid) {
   }
 }
 
-// The same one level down, where the parent's pid cannot be seen: its end of the pipe closes when it dies. To be repeated
-// after a change of uid, which clears the signal.
+// The same one level down, where the parent's pid cannot be seen: its end of the pipe closes when it dies. To be
+// repeated after a change of uid, which clears the signal.
 void DieWithPipe(int alive_fd) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("cannot set the parent-death signal");
   pollfd entry = {alive_fd, 0, 0};
@@ -147,7 +147,8 @@ bool Reaches(const std::string& path, uid_t uid) {
 
 // The scratch directory by a path that the uid can walk.
 std::string PlaceScratch(const WorkerArguments& arguments, Level* level) {
-  if (arguments.scratch.empty() || arguments.uid == 0 || Reaches(arguments.scratch, arguments.uid)) return arguments.scratch;
+  if (arguments.scratch.empty() || arguments.uid == 0 || Reaches(arguments.scratch, arguments.uid))
+    return arguments.scratch;
   if (level->Note(mount(arguments.scratch.c_str(), "/tmp", nullptr, MS_BIND, nullptr) == 0, "scratch bound to /tmp")) {
     setenv("TMPDIR", "/tmp", 1);
     setenv("HOME", "/tmp", 1);

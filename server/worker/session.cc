@@ -59,7 +59,8 @@ class Session : public PhaseReporter {
 
  private:
   absl::Status OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds);
-  absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare, const std::vector<UniqueFd>& fds);
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare,
+                                                                   const std::vector<UniqueFd>& fds);
   absl::Status OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds);
   Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled);
   absl::Status SendResult(Result result, const std::string& artifact);
@@ -124,19 +125,28 @@ int Session::Loop() {
     ReceivedFrame received;
     std::string error;
     switch (channel_.Receive(&received, &error)) {
-      case ReceiveResult::kClosed: return kWorkerExitOk;
-      case ReceiveResult::kEmpty: continue;
+      case ReceiveResult::kClosed:
+        return kWorkerExitOk;
+      case ReceiveResult::kEmpty:
+        continue;
       case ReceiveResult::kGarbage:
         fmt::print(stderr, "the daemon cannot be understood: {}\n", error);
         return kWorkerExitProtocol;
-      case ReceiveResult::kFrame: break;
+      case ReceiveResult::kFrame:
+        break;
     }
     absl::Status done;
     switch (received.frame.body_case()) {
-      case Frame::kShutdown: return kWorkerExitOk;
-      case Frame::kPrepare: done = OnPrepare(received.frame.prepare(), received.fds); break;
-      case Frame::kEvaluate: done = OnEvaluate(received.frame.evaluate(), received.fds); break;
-      default: done = InvalidArgument("a frame that no worker takes");
+      case Frame::kShutdown:
+        return kWorkerExitOk;
+      case Frame::kPrepare:
+        done = OnPrepare(received.frame.prepare(), received.fds);
+        break;
+      case Frame::kEvaluate:
+        done = OnEvaluate(received.frame.evaluate(), received.fds);
+        break;
+      default:
+        done = InvalidArgument("a frame that no worker takes");
     }
     if (!done.ok()) {
       fmt::print(stderr, "the daemon sent something wrong: {}\n", MessageOf(done));
@@ -148,7 +158,8 @@ int Session::Loop() {
 absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const Prepare& prepare,
                                                                           const std::vector<UniqueFd>& fds) {
   const size_t expected = prepare.has_reference_artifact() ? 2 : 1;
-  if (fds.size() != expected) return InvalidArgument("a Prepare with {} descriptors instead of {}", fds.size(), expected);
+  if (fds.size() != expected)
+    return InvalidArgument("a Prepare with {} descriptors instead of {}", fds.size(), expected);
   ASSIGN_OR_RETURN(std::string bytes, ReadSealedMemfd(fds[0].get(), kKernelBytesMax));
   if (plan_ == nullptr || bytes != kernel_bytes_) {
     plan_ = nullptr;
@@ -165,7 +176,8 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const 
   if (prepare.has_reference_artifact()) {
     ASSIGN_OR_RETURN(prepared->reference_artifact, ReadSealedMemfd(fds[1].get(), kArtifactBytesMax));
   }
-  prepared->reference_lowered_names.insert(prepare.reference_lowered_names().begin(), prepare.reference_lowered_names().end());
+  prepared->reference_lowered_names.insert(prepare.reference_lowered_names().begin(),
+                                           prepare.reference_lowered_names().end());
   prepared->compile_options.assign(prepare.compile_options().begin(), prepare.compile_options().end());
   return prepared;
 }
@@ -194,7 +206,8 @@ absl::Status Session::OnPrepare(const Prepare& prepare, const std::vector<Unique
 absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds) {
   if (kernel_ == nullptr) return InvalidArgument("an Evaluate without a Prepare before it");
   const size_t expected = evaluate.has_artifact() ? 1 : 0;
-  if (fds.size() != expected) return InvalidArgument("an Evaluate with {} descriptors instead of {}", fds.size(), expected);
+  if (fds.size() != expected)
+    return InvalidArgument("an Evaluate with {} descriptors instead of {}", fds.size(), expected);
   evaluation_id_ = evaluate.evaluation_id();
   std::string artifact;
   if (evaluate.has_artifact()) {
@@ -204,7 +217,8 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
   Result result;
   // A baseline may have no config.
   absl::StatusOr<Config> config = Config();
-  if (!evaluate.baseline() || !evaluate.config().values().empty()) config = kernel_->plan->ParseConfig(evaluate.config());
+  if (!evaluate.baseline() || !evaluate.config().values().empty())
+    config = kernel_->plan->ParseConfig(evaluate.config());
   if (config.ok()) {
     result = DoEvaluate(evaluate, *config, std::move(artifact), &compiled);
   } else {
@@ -214,7 +228,8 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
   return SendResult(std::move(result), compiled);
 }
 
-Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled) {
+Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact,
+                           std::string* compiled) {
   if (compile_ != nullptr) {
     Result result = compile_->Compile(*kernel_, config, this, compiled);
     rusage usage;

@@ -29,7 +29,8 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       continue;
     }
     const size_t equals = argument.find('=');
-    if (equals == std::string_view::npos) return InvalidArgument("unknown argument {}; tunefarmd starts this program", argument);
+    if (equals == std::string_view::npos)
+      return InvalidArgument("unknown argument {}; tunefarmd starts this program", argument);
     const std::string_view name = argument.substr(0, equals);
     const std::string_view value = argument.substr(equals + 1);
     if (name == "--role") {

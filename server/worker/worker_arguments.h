@@ -20,7 +20,7 @@ struct WorkerArguments {
   std::string cuda_path;
   std::string host_compiler = "c++";
   bool sandbox = true;
-  uint32_t uid = 0;  // to drop to; 0: stay
+  uint32_t uid = 0;                  // to drop to; 0: stay
   std::vector<std::string> unknown;  // arguments that start with --fake-, for test doubles
 };
 

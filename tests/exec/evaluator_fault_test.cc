@@ -1,6 +1,5 @@
 // Every way in which a worker can misbehave, and the Outcome that comes of it; afterwards the evaluator works on.
 
-
 #include <fmt/core.h>
 
 #include "server/base/random.h"
@@ -30,29 +29,30 @@ TEST_P(RunFaultTest, HasItsOutcomeAndTheNextTrialRuns) {
   EXPECT_THAT(next.message, HasSubstr("runs=1 "));  // In a fresh process.
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, RunFaultTest,
-    testing::Values(Fault{"crash", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 11 (Segmentation fault) during the first launch"},
-                    Fault{"crash_in_load", tunefarm::v1::OUTCOME_RUN_CRASH, "during loading the binary"},
-                    Fault{"abort", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 6"},
-                    Fault{"exit_0", tunefarm::v1::OUTCOME_RUN_CRASH, "exit(0)"},
-                    Fault{"exit_3", tunefarm::v1::OUTCOME_RUN_CRASH, "exit code 3"},
-                    Fault{"out_of_memory", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "allocate"},
-                    Fault{"killed", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "killed"},
-                    Fault{"sigsys", tunefarm::v1::OUTCOME_SANDBOX_VIOLATION, "system call"},
-                    Fault{"flood_and_crash", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 11"},
-                    Fault{"garbage", tunefarm::v1::OUTCOME_RUN_CRASH, "no frame"},
-                    Fault{"oversized", tunefarm::v1::OUTCOME_RUN_CRASH, "more than 65536 bytes"},
-                    Fault{"empty_packet", tunefarm::v1::OUTCOME_RUN_CRASH, "empty packet"},
-                    Fault{"daemon_frame", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
-                    Fault{"second_hello", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
-                    Fault{"wrong_id", tunefarm::v1::OUTCOME_RUN_CRASH, "instead of"},
-                    Fault{"bad_phase", tunefarm::v1::OUTCOME_RUN_CRASH, "unknown phase"},
-                    Fault{"fds_with_log", tunefarm::v1::OUTCOME_RUN_CRASH, "descriptors"},
-                    Fault{"bad_outcome", tunefarm::v1::OUTCOME_RUN_CRASH, "outcome 99"},
-                    Fault{"phase_storm", tunefarm::v1::OUTCOME_RUN_CRASH, "phases"},
-                    Fault{"nan_time", tunefarm::v1::OUTCOME_RUN_CRASH, "nan"},
-                    Fault{"no_time", tunefarm::v1::OUTCOME_RUN_CRASH, "without a time"}));
+INSTANTIATE_TEST_SUITE_P(All, RunFaultTest,
+                         testing::Values(Fault{"crash", tunefarm::v1::OUTCOME_RUN_CRASH,
+                                               "signal 11 (Segmentation fault) during the first launch"},
+                                         Fault{"crash_in_load", tunefarm::v1::OUTCOME_RUN_CRASH,
+                                               "during loading the binary"},
+                                         Fault{"abort", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 6"},
+                                         Fault{"exit_0", tunefarm::v1::OUTCOME_RUN_CRASH, "exit(0)"},
+                                         Fault{"exit_3", tunefarm::v1::OUTCOME_RUN_CRASH, "exit code 3"},
+                                         Fault{"out_of_memory", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "allocate"},
+                                         Fault{"killed", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "killed"},
+                                         Fault{"sigsys", tunefarm::v1::OUTCOME_SANDBOX_VIOLATION, "system call"},
+                                         Fault{"flood_and_crash", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 11"},
+                                         Fault{"garbage", tunefarm::v1::OUTCOME_RUN_CRASH, "no frame"},
+                                         Fault{"oversized", tunefarm::v1::OUTCOME_RUN_CRASH, "more than 65536 bytes"},
+                                         Fault{"empty_packet", tunefarm::v1::OUTCOME_RUN_CRASH, "empty packet"},
+                                         Fault{"daemon_frame", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
+                                         Fault{"second_hello", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
+                                         Fault{"wrong_id", tunefarm::v1::OUTCOME_RUN_CRASH, "instead of"},
+                                         Fault{"bad_phase", tunefarm::v1::OUTCOME_RUN_CRASH, "unknown phase"},
+                                         Fault{"fds_with_log", tunefarm::v1::OUTCOME_RUN_CRASH, "descriptors"},
+                                         Fault{"bad_outcome", tunefarm::v1::OUTCOME_RUN_CRASH, "outcome 99"},
+                                         Fault{"phase_storm", tunefarm::v1::OUTCOME_RUN_CRASH, "phases"},
+                                         Fault{"nan_time", tunefarm::v1::OUTCOME_RUN_CRASH, "nan"},
+                                         Fault{"no_time", tunefarm::v1::OUTCOME_RUN_CRASH, "without a time"}));
 
 class CompileFaultTest : public EvaluatorTest, public testing::WithParamInterface<Fault> {};
 
@@ -164,7 +164,8 @@ TEST_F(EvaluatorTest, ChildLeftBehindDiesWithItsWorker) {
 
 TEST_F(EvaluatorTest, ManyTrialsWithRandomFaultsAllEnd) {
   options_.deadlines.first_launch_ms = 600'000;
-  constexpr const char* kBehaviours[] = {"ok", "ok", "ok", "ok", "crash", "garbage", "exit_0", "damaged", "wrong_result", "flood"};
+  constexpr const char* kBehaviours[] = {"ok",      "ok",     "ok",      "ok",           "crash",
+                                         "garbage", "exit_0", "damaged", "wrong_result", "flood"};
   constexpr int kTrials = 200;
   PhiloxStream random(7);
   Mutex mutex;
@@ -174,8 +175,9 @@ TEST_F(EvaluatorTest, ManyTrialsWithRandomFaultsAllEnd) {
   for (int i = 0; i < kTrials; ++i) {
     const std::string behave = kBehaviours[random.UniformInt(std::size(kBehaviours))];
     const bool crashes = behave == "crash" || behave == "garbage" || behave == "exit_0";
-    ++expected[crashes ? tunefarm::v1::OUTCOME_RUN_CRASH
-                       : behave == "wrong_result" ? tunefarm::v1::OUTCOME_WRONG_RESULT : tunefarm::v1::OUTCOME_OK];
+    ++expected[crashes                    ? tunefarm::v1::OUTCOME_RUN_CRASH
+               : behave == "wrong_result" ? tunefarm::v1::OUTCOME_WRONG_RESULT
+                                          : tunefarm::v1::OUTCOME_OK];
     evaluator()->Run(RunOf(behave, i, fmt::format("device-{}", i % 3)), [&](const RunResult& run) {
       MutexLock lock(&mutex);
       ++got[run.outcome];

@@ -89,7 +89,8 @@ class EvaluatorTest : public testing::Test {
     return evaluator_.get();
   }
 
-  RunRequest RunOf(const std::string& behave, int64_t n = 0, const std::string& device = "device-0", int64_t prepare = 1) {
+  RunRequest RunOf(const std::string& behave, int64_t n = 0, const std::string& device = "device-0",
+                   int64_t prepare = 1) {
     RunRequest request;
     request.plan = plan_;
     request.problem = FakeProblem(*plan_, prepare);

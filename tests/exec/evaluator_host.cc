@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
   request.config = FakeConfig("ok", 0);
   Notification ran, compiled;
   evaluator.Run(request, [&](const RunResult&) { ran.Notify(); });
-  evaluator.Compile({plan, request.problem, request.device_class, request.config}, [&](const CompileResult&) { compiled.Notify(); });
+  evaluator.Compile({plan, request.problem, request.device_class, request.config},
+                    [&](const CompileResult&) { compiled.Notify(); });
   ran.WaitForNotification();
   compiled.WaitForNotification();
   request.config = FakeConfig("hang", 0);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The definition that the fake worker understands: `behave` says how to misbehave, `n` tells configs apart without changing
-// the binary, the dim `prepare` makes the preparation fail.
+// The definition that the fake worker understands: `behave` says how to misbehave, `n` tells configs apart without
+// changing the binary, the dim `prepare` makes the preparation fail.
 
 #include <memory>
 #include <string>
@@ -19,8 +19,8 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan() {
     dims { name: "prepare" default_value { int_value: 1 } max: 8 bind: BIND_RUN }
     parameters { name: "behave" values { strings: [
       "ok", "crash", "abort", "hang", "exit_0", "exit_3", "out_of_memory", "killed", "sigsys", "fork_bomb",
-      "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id", "bad_phase",
-      "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
+      "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id",
+      "bad_phase", "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
       "leave_child", "flood", "damaged", "wrong_result", "bad_outcome", "phase_storm", "hang_in_measure", "nan_time",
       "no_time"] } }
     parameters { name: "n" range { first: 0 last: 4000 } bind: BIND_RUN }
@@ -28,8 +28,9 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan() {
     launches { kernel { entry: "fake" arguments: "out" } }
     reference { steps { kernel { entry: "fake" arguments: "out" } } }
   )";
-  absl::StatusOr<tunefarm::v1::Kernel> kernel = LoadKernelText(
-      kText, "fake.pbtxt", [](const std::string&) -> absl::StatusOr<std::string> { return "extern \"C\" void fake() {}"; });
+  absl::StatusOr<tunefarm::v1::Kernel> kernel =
+      LoadKernelText(kText, "fake.pbtxt",
+                     [](const std::string&) -> absl::StatusOr<std::string> { return "extern \"C\" void fake() {}"; });
   TUNEFARM_CHECK_OK(kernel);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*kernel);
   TUNEFARM_CHECK_OK(plan);

@@ -12,7 +12,8 @@
 namespace tunefarm {
 namespace {
 
-// A process that owns an evaluator with a hanging runner and an idle compiler dies of SIGKILL: whatever it started ends.
+// A process that owns an evaluator with a hanging runner and an idle compiler dies of SIGKILL: whatever it started
+// ends.
 TEST(ParentDeath, NoProcessOutlivesTheDaemon) {
   TemporaryDirectory directory;
   const std::string bin = std::getenv("TUNEFARM_BIN_DIR");

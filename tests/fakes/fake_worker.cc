@@ -1,5 +1,5 @@
-// A worker with the real sandbox and the real conversation around backends that misbehave as the parameter `behave` of the
-// config asks. What honest code cannot send is written to the channel by hand.
+// A worker with the real sandbox and the real conversation around backends that misbehave as the parameter `behave` of
+// the config asks. What honest code cannot send is written to the channel by hand.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -118,7 +118,7 @@ bool Misbehave(const std::string& behave, uint64_t next_evaluation_id) {
     Hang();
   }
   // After what the daemon must answer with a kill there is nothing more to say.
-  constexpr std::array<std::string_view, 8> kFatal = {"garbage",   "oversized", "empty_packet", "daemon_frame",
+  constexpr std::array<std::string_view, 8> kFatal = {"garbage",      "oversized", "empty_packet", "daemon_frame",
                                                       "second_hello", "wrong_id",  "bad_phase",    "fds_with_log"};
   for (const std::string_view fatal : kFatal) {
     if (behave == fatal) Hang();
@@ -199,7 +199,8 @@ class FakeRun : public RunBackend {
     Result result;
     result.set_phase(tunefarm::v1::PHASE_MEASURE);
     // Tells the tests how warm the worker was and whether the binary came through.
-    result.set_message(fmt::format("preparations={} runs={} artifact={} pid={}", preparations_, runs_, input.artifact, getpid()));
+    result.set_message(
+        fmt::format("preparations={} runs={} artifact={} pid={}", preparations_, runs_, input.artifact, getpid()));
     result.set_worker_is_damaged(behave == "damaged");
     if (behave == "wrong_result") {
       result.set_phase(tunefarm::v1::PHASE_VERIFY);

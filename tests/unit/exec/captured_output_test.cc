@@ -28,8 +28,8 @@ TEST(PrintableText, ReplacesWhatIsNoText) {
   EXPECT_EQ(PrintableText("µ €\xF0\x9F\x98\x80"), "µ €\xF0\x9F\x98\x80");
   EXPECT_EQ(PrintableText("\x1b[31mred\r\x7f"), "?[31mred??");
   EXPECT_EQ(PrintableText("\xff\xfe"), "??");
-  EXPECT_EQ(PrintableText("\xC0\xAF"), "??");          // overlong
-  EXPECT_EQ(PrintableText("\xED\xA0\x80"), "???");     // surrogate
+  EXPECT_EQ(PrintableText("\xC0\xAF"), "??");            // overlong
+  EXPECT_EQ(PrintableText("\xED\xA0\x80"), "???");       // surrogate
   EXPECT_EQ(PrintableText("\xF4\x90\x80\x80"), "????");  // beyond the last code point
   EXPECT_EQ(PrintableText("cut \xE2\x82"), "cut ??");
 }

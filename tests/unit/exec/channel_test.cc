@@ -64,7 +64,8 @@ TEST_F(ChannelTest, LongestFramePassesAndALongerOneIsNotSent) {
 }
 
 TEST_F(ChannelTest, RefusesGarbage) {
-  const std::string packets[] = {"\xff\xff\xff", std::string(kFrameBytesMax + 1, 'x'), "", std::string("\xfa\x01\x00", 3)};
+  const std::string packets[] = {"\xff\xff\xff", std::string(kFrameBytesMax + 1, 'x'), "",
+                                 std::string("\xfa\x01\x00", 3)};
   for (const std::string& packet : packets) {
     ASSERT_EQ(send(worker_.fd(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
     EXPECT_EQ(Receive(), ReceiveResult::kGarbage) << packet.size();

@@ -51,9 +51,13 @@ TEST(FrameCheck, RefusesEachBadField) {
       [](Result* r) { r->mutable_measurement()->set_median_ns(0); },
       [](Result* r) { r->mutable_measurement()->set_samples(-1); },
       [](Result* r) { r->mutable_measurement()->add_sample_ns(-1); },
-      [](Result* r) { for (int i = 0; i < 4097; ++i) r->mutable_measurement()->add_sample_ns(1); },
+      [](Result* r) {
+        for (int i = 0; i < 4097; ++i) r->mutable_measurement()->add_sample_ns(1);
+      },
       [](Result* r) { r->mutable_resources()->set_registers(-1); },
-      [](Result* r) { for (int i = 0; i < 9; ++i) r->mutable_verification()->add_first_mismatches(); },
+      [](Result* r) {
+        for (int i = 0; i < 9; ++i) r->mutable_verification()->add_first_mismatches();
+      },
   };
   for (size_t i = 0; i < std::size(spoilers); ++i) {
     Result result = GoodRun();

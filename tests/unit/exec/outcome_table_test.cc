@@ -70,7 +70,8 @@ TEST(OutcomeTable, SaysWhenSigkillDidNotHelp) {
   end.deadline_ms = 1500;
   end.unkillable = true;
   EXPECT_EQ(VerdictFor(end).message,
-            "measuring did not finish within 1.50 s; the worker does not even die of SIGKILL, so its device takes no more work");
+            "measuring did not finish within 1.50 s; the worker does not even die of SIGKILL, so its device takes no "
+            "more work");
 }
 
 }  // namespace
