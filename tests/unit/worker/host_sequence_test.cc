@@ -17,7 +17,7 @@ constexpr char kDefinition[] = R"(
   parameters { name: "BLOCK" values { ints: [16, 64] } }
   parameters {
     name: "DOES"
-    values { strings: ["good", "touches_gap", "accumulates_twice", "skips_prepare", "ignores_constant"] }
+    values { strings: ["good", "touches_gap", "accumulates_twice", "skips_prepare", "forgets_factor"] }
   }
   arguments { name: "x" buffer { data_type: DATA_TYPE_I32 length: "N" access: ACCESS_IN fill { iota { start: 1 } } } }
   arguments {
@@ -33,9 +33,6 @@ constexpr char kDefinition[] = R"(
   arguments { name: "bytes" buffer { data_type: DATA_TYPE_U8 length: "N" access: ACCESS_OUT } }
   arguments { name: "zeroed" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT init: INIT_ZERO } }
   arguments { name: "work" buffer { data_type: DATA_TYPE_I32 length: "N * BLOCK" access: ACCESS_SCRATCH } }
-  arguments {
-    name: "factor" constant_symbol { symbol: "factor" data_type: DATA_TYPE_I32 length: "2" fill { constant { value: 3 } } }
-  }
   arguments { name: "i8" scalar { data_type: DATA_TYPE_I8 value: "-7" } }
   arguments { name: "u16" scalar { data_type: DATA_TYPE_U16 value: "65535" } }
   arguments { name: "u64" scalar { data_type: DATA_TYPE_U64 value: "N" } }
@@ -56,7 +53,7 @@ constexpr char kDefinition[] = R"(
 
 constexpr char kSource[] = R"(
 typedef unsigned long size;
-extern "C" { int factor[2] = {0, 0}; }
+enum { kFactor = 3 };
 
 extern "C" void make_table(int* table, size n) {
   for (size i = 0; i < n; ++i) table[i] = (int)(i * i % 97);
@@ -69,7 +66,7 @@ extern "C" void lay_out(const int* table, int* work, size n) {
 // Odd elements of `bytes` stay untouched; some of the even ones equal the poison.
 extern "C" void reference(const int* x, const int* table, long* total, unsigned char* bytes, float* zeroed, size n) {
   for (size i = 0; i < n; ++i) {
-    total[i] += (long)x[i] * factor[1] + table[i];
+    total[i] += (long)x[i] * kFactor + table[i];
     if (i % 2 == 0) bytes[i] = i % 8 == 0 ? 0xA5 : (unsigned char)i;
     zeroed[i] = i < n / 2 ? -7 + 65535 + 0.25f - 1.5f : 0;
   }
@@ -77,8 +74,8 @@ extern "C" void reference(const int* x, const int* table, long* total, unsigned 
 
 extern "C" void run(signed char i8, const int* x, unsigned short u16, int* work, float f32, long* total, double f64,
                     unsigned char* bytes, float* zeroed, size n) {
-  int scale = factor[1];
-#ifdef DOES_ignores_constant
+  int scale = kFactor;
+#ifdef DOES_forgets_factor
   scale = 1;
 #endif
 #ifdef DOES_skips_prepare
@@ -131,7 +128,7 @@ TEST_F(HostSequenceTest, FaultsOfSequences) {
   expect("touches_gap", "bytes[7] was written (0), but the reference leaves it untouched");
   expect("accumulates_twice", "total[0] is ");
   expect("skips_prepare", "total[3] is ");
-  expect("ignores_constant", "total[0] is ");
+  expect("forgets_factor", "total[0] is ");
 }
 
 constexpr char kGemmDefinition[] = R"(
