@@ -53,7 +53,8 @@ absl::Status Checker::CheckArguments() {
       if (name.empty()) return FieldError(path + ".name", kMissingField, "an argument needs a name");
       if (!IsIdentifier(name)) {
         return FieldError(path + ".name", kInvalidField,
-                          "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters", name.substr(0, 64));
+                          "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters",
+                          name.substr(0, 64));
       }
       if (!argument_names_.insert(name).second) {
         return FieldError(path + ".name", kDuplicateName, "there is already an argument named '{}'", name);
@@ -130,7 +131,8 @@ absl::Status Checker::CheckBuffer(const std::string& path, const std::string& na
 
 absl::Status Checker::CheckBufferContent(const std::string& path, v1::Buffer* buffer) {
   if (!v1::Init_IsValid(buffer->init())) return FieldError(path + ".init", kInvalidField, "the init is unknown");
-  if (!v1::Restore_IsValid(buffer->restore())) return FieldError(path + ".restore", kInvalidField, "the restore is unknown");
+  if (!v1::Restore_IsValid(buffer->restore()))
+    return FieldError(path + ".restore", kInvalidField, "the restore is unknown");
   const bool is_input = buffer->access() == v1::ACCESS_IN || buffer->access() == v1::ACCESS_INOUT;
   if (is_input && buffer->init() != v1::INIT_UNSPECIFIED && buffer->init() != v1::INIT_FILL) {
     return FieldError(path + ".init", kConflictingFields, "init is for OUT and SCRATCH buffers; an input has a fill");
@@ -167,22 +169,25 @@ absl::Status Checker::CheckFill(const std::string& path, v1::DataType type, v1::
       if (!std::isfinite(fill->constant().value())) {
         return FieldError(path + ".constant.value", kValueOutOfRange, "the value is not a finite number");
       }
-      return is_integer ? CheckIntegerBound(path + ".constant.value", type, fill->constant().value()) : absl::OkStatus();
+      return is_integer ? CheckIntegerBound(path + ".constant.value", type, fill->constant().value())
+                        : absl::OkStatus();
     case v1::Fill::kNormal:
       if (is_integer) {
-        return FieldError(path + ".normal", kTypeMismatch, "normal fills are for floats; use uniform for {}", NameOf(type));
+        return FieldError(path + ".normal", kTypeMismatch, "normal fills are for floats; use uniform for {}",
+                          NameOf(type));
       }
       if (fill->normal().deviation() == 0) fill->mutable_normal()->set_deviation(1);
       if (!std::isfinite(fill->normal().mean()) || !std::isfinite(fill->normal().deviation()) ||
           fill->normal().deviation() < 0) {
-        return FieldError(path + ".normal", kValueOutOfRange, "mean and deviation must be finite, the deviation positive");
+        return FieldError(path + ".normal", kValueOutOfRange,
+                          "mean and deviation must be finite, the deviation positive");
       }
       return absl::OkStatus();
     case v1::Fill::kUniform:
       if (!std::isfinite(fill->uniform().low()) || !std::isfinite(fill->uniform().high()) ||
           fill->uniform().high() <= fill->uniform().low()) {
-        return FieldError(path + ".uniform.high", kValueOutOfRange, "high {} is not above low {}", fill->uniform().high(),
-                          fill->uniform().low());
+        return FieldError(path + ".uniform.high", kValueOutOfRange, "high {} is not above low {}",
+                          fill->uniform().high(), fill->uniform().low());
       }
       if (!is_integer) return absl::OkStatus();
       RETURN_IF_ERROR(CheckIntegerBound(path + ".uniform.low", type, fill->uniform().low()));
@@ -208,7 +213,8 @@ absl::Status Checker::CheckFill(const std::string& path, v1::DataType type, v1::
   return absl::OkStatus();
 }
 
-absl::Status Checker::CheckConstantSymbol(const std::string& path, const std::string& name, v1::ConstantSymbol* symbol) {
+absl::Status Checker::CheckConstantSymbol(const std::string& path, const std::string& name,
+                                          v1::ConstantSymbol* symbol) {
   if (!is_cuda()) {
     return FieldError(path, kConflictingFields, "constant symbols need LANGUAGE_CUDA; pass a buffer instead");
   }
@@ -234,7 +240,8 @@ absl::Status Checker::CheckConstantSymbol(const std::string& path, const std::st
 }
 
 absl::Status Checker::CheckScalar(const std::string& path, const std::string& name, v1::Scalar* scalar) {
-  if (!IsKnownType(scalar->data_type())) return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
+  if (!IsKnownType(scalar->data_type()))
+    return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
   const Result result = IsFloatType(scalar->data_type()) ? Result::kNumber : Result::kInt;
   ASSIGN_OR_RETURN(Formula value, CompileFormula(path + ".value", scalar->value(), kLaunchContext, result));
   if (!is_cuda() && (value.uses & kUsesKernel) != 0) {
@@ -257,18 +264,19 @@ absl::Status Checker::CheckTensorMap(const std::string& path, const std::string&
   plan.type = map->data_type();
   const int rank = map->dims_size();
   if (rank < 1 || rank > kTensorRankMax) {
-    return FieldError(path + ".dims", rank == 0 ? kMissingField : kLimitExceeded, "a tensor map has 1 to {} dims, not {}",
-                      kTensorRankMax, rank);
+    return FieldError(path + ".dims", rank == 0 ? kMissingField : kLimitExceeded,
+                      "a tensor map has 1 to {} dims, not {}", kTensorRankMax, rank);
   }
   if (map->element_strides_size() == 0) {
     for (int i = 0; i < rank; ++i) map->add_element_strides("1");
   }
-  for (const auto& [field, size, wanted] : {std::tuple<std::string_view, int, int>{"byte_strides", map->byte_strides_size(), rank - 1},
-                                            {"box", map->box_size(), rank},
-                                            {"element_strides", map->element_strides_size(), rank}}) {
+  for (const auto& [field, size, wanted] :
+       {std::tuple<std::string_view, int, int>{"byte_strides", map->byte_strides_size(), rank - 1},
+        {"box", map->box_size(), rank},
+        {"element_strides", map->element_strides_size(), rank}}) {
     if (size != wanted) {
-      return FieldError(fmt::format("{}.{}", path, field), kConflictingFields, "{} entries for {} dims; {} are needed", size,
-                        rank, wanted);
+      return FieldError(fmt::format("{}.{}", path, field), kConflictingFields, "{} entries for {} dims; {} are needed",
+                        size, rank, wanted);
     }
   }
   for (std::string* mode : {map->mutable_swizzle(), map->mutable_interleave(), map->mutable_l2_promotion()}) {
@@ -276,12 +284,14 @@ absl::Status Checker::CheckTensorMap(const std::string& path, const std::string&
   }
   if (map->base_offset_bytes().empty()) map->set_base_offset_bytes("0");
   ASSIGN_OR_RETURN(plan.dims, CompileList(path + ".dims", map->dims(), kConfigContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan.byte_strides, CompileList(path + ".byte_strides", map->byte_strides(), kConfigContext, Result::kInt));
+  ASSIGN_OR_RETURN(plan.byte_strides,
+                   CompileList(path + ".byte_strides", map->byte_strides(), kConfigContext, Result::kInt));
   ASSIGN_OR_RETURN(plan.box, CompileList(path + ".box", map->box(), kConfigContext, Result::kInt));
   ASSIGN_OR_RETURN(plan.element_strides,
                    CompileList(path + ".element_strides", map->element_strides(), kConfigContext, Result::kInt));
   ASSIGN_OR_RETURN(plan.swizzle, CompileFormula(path + ".swizzle", map->swizzle(), kConfigContext, Result::kString));
-  ASSIGN_OR_RETURN(plan.interleave, CompileFormula(path + ".interleave", map->interleave(), kConfigContext, Result::kString));
+  ASSIGN_OR_RETURN(plan.interleave,
+                   CompileFormula(path + ".interleave", map->interleave(), kConfigContext, Result::kString));
   ASSIGN_OR_RETURN(plan.l2_promotion,
                    CompileFormula(path + ".l2_promotion", map->l2_promotion(), kConfigContext, Result::kString));
   ASSIGN_OR_RETURN(plan.base_offset_bytes,

@@ -50,29 +50,25 @@ void AppendElement(const Message& message, const FieldDescriptor* field, int ind
   const bool repeated = index >= 0;
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return AppendInteger(repeated ? reflection->GetRepeatedInt32(message, field, index)
-                                    : reflection->GetInt32(message, field),
-                           out);
+      return AppendInteger(
+          repeated ? reflection->GetRepeatedInt32(message, field, index) : reflection->GetInt32(message, field), out);
     case FieldDescriptor::CPPTYPE_INT64:
-      return AppendInteger(repeated ? reflection->GetRepeatedInt64(message, field, index)
-                                    : reflection->GetInt64(message, field),
-                           out);
+      return AppendInteger(
+          repeated ? reflection->GetRepeatedInt64(message, field, index) : reflection->GetInt64(message, field), out);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return AppendInteger(repeated ? reflection->GetRepeatedUInt32(message, field, index)
-                                    : reflection->GetUInt32(message, field),
-                           out);
+      return AppendInteger(
+          repeated ? reflection->GetRepeatedUInt32(message, field, index) : reflection->GetUInt32(message, field), out);
     case FieldDescriptor::CPPTYPE_UINT64:
       return AppendInteger(static_cast<int64_t>(repeated ? reflection->GetRepeatedUInt64(message, field, index)
                                                          : reflection->GetUInt64(message, field)),
                            out);
     case FieldDescriptor::CPPTYPE_BOOL:
-      return AppendInteger(repeated ? reflection->GetRepeatedBool(message, field, index)
-                                    : reflection->GetBool(message, field),
-                           out);
+      return AppendInteger(
+          repeated ? reflection->GetRepeatedBool(message, field, index) : reflection->GetBool(message, field), out);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return AppendInteger(repeated ? reflection->GetRepeatedEnumValue(message, field, index)
-                                    : reflection->GetEnumValue(message, field),
-                           out);
+      return AppendInteger(
+          repeated ? reflection->GetRepeatedEnumValue(message, field, index) : reflection->GetEnumValue(message, field),
+          out);
     case FieldDescriptor::CPPTYPE_FLOAT:
     case FieldDescriptor::CPPTYPE_DOUBLE: {
       double value = 0;
@@ -85,13 +81,13 @@ void AppendElement(const Message& message, const FieldDescriptor* field, int ind
       return AppendFixed(std::bit_cast<uint64_t>(value), out);
     }
     case FieldDescriptor::CPPTYPE_STRING:
-      return AppendText(kText,
-                        repeated ? reflection->GetRepeatedString(message, field, index)
-                                 : reflection->GetString(message, field),
-                        out);
+      return AppendText(
+          kText,
+          repeated ? reflection->GetRepeatedString(message, field, index) : reflection->GetString(message, field), out);
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return AppendMessageField(
-          repeated ? reflection->GetRepeatedMessage(message, field, index) : reflection->GetMessage(message, field), out);
+          repeated ? reflection->GetRepeatedMessage(message, field, index) : reflection->GetMessage(message, field),
+          out);
   }
 }
 

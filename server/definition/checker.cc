@@ -32,11 +32,13 @@ bool IsDisplayName(std::string_view name) {
 absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
   if (path.empty()) return FieldError(field, kMissingField, "a source needs a path");
   if (path.size() > kSourcePathMax) {
-    return FieldError(field, kLimitExceeded, "the path has {} bytes; at most {} are allowed", path.size(), kSourcePathMax);
+    return FieldError(field, kLimitExceeded, "the path has {} bytes; at most {} are allowed", path.size(),
+                      kSourcePathMax);
   }
   for (const char c : path) {
     if (static_cast<unsigned char>(c) < 0x20 || c == '\\' || c == 0x7f) {
-      return FieldError(field, kInvalidField, "the path has a control character or a backslash; separate parts with '/'");
+      return FieldError(field, kInvalidField,
+                        "the path has a control character or a backslash; separate parts with '/'");
     }
   }
   std::string_view rest = path;
@@ -44,9 +46,9 @@ absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
     const size_t slash = rest.find('/');
     const std::string_view part = rest.substr(0, slash);
     if (part.empty() || part == "." || part == "..") {
-      return FieldError(field, kInvalidField,
-                        "the path '{}' is not plain; write it relative to the definition, without '.', '..' or empty parts",
-                        path);
+      return FieldError(
+          field, kInvalidField,
+          "the path '{}' is not plain; write it relative to the definition, without '.', '..' or empty parts", path);
     }
     if (slash == std::string_view::npos) return absl::OkStatus();
     rest.remove_prefix(slash + 1);
@@ -89,7 +91,8 @@ absl::Status Checker::CheckHeader() {
     return FieldError("display_name", kMissingField, "a kernel needs a name, like \"matmul\"");
   }
   if (!IsDisplayName(kernel.display_name())) {
-    return FieldError("display_name", kInvalidField, "'{}' is not a kernel name; write [a-z][a-z0-9_]*, at most 63 characters",
+    return FieldError("display_name", kInvalidField,
+                      "'{}' is not a kernel name; write [a-z][a-z0-9_]*, at most 63 characters",
                       kernel.display_name().substr(0, 64));
   }
   if (kernel.description().size() > kDescriptionMax) {
@@ -117,8 +120,8 @@ absl::Status Checker::CheckSources() {
     return FieldError("sources", kMissingField, "a kernel needs a source; the first is the one that is compiled");
   }
   if (kernel.sources_size() > kSourcesMax) {
-    return FieldError("sources", kLimitExceeded, "{} sources are too many; at most {} are allowed", kernel.sources_size(),
-                      kSourcesMax);
+    return FieldError("sources", kLimitExceeded, "{} sources are too many; at most {} are allowed",
+                      kernel.sources_size(), kSourcesMax);
   }
   std::set<std::string_view> paths;
   size_t total = 0;
@@ -179,8 +182,8 @@ absl::Status Checker::CheckConstraints() {
   for (int i = 0; i < kernel.constraints_size(); ++i) {
     const v1::Constraint& constraint = kernel.constraints(i);
     const std::string path = fmt::format("constraints[{}]", i);
-    ASSIGN_OR_RETURN(Formula formula, CompileFormula(path + ".expression", constraint.expression(), kConfigContext,
-                                                     Result::kTruth));
+    ASSIGN_OR_RETURN(Formula formula,
+                     CompileFormula(path + ".expression", constraint.expression(), kConfigContext, Result::kTruth));
     impl_->constraints.push_back(std::move(formula));
     if (constraint.reason().size() > kReasonMax) {
       return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
@@ -216,7 +219,8 @@ absl::Status Checker::CheckOneTolerance(const std::string& path, v1::Tolerance* 
   plan->fixed.max_mismatch_fraction = tolerance->max_mismatch_fraction();
   plan->fixed.catastrophic_bound = tolerance->catastrophic_bound();
   plan->fixed.row_norm_bound = tolerance->row_norm_bound();
-  ASSIGN_OR_RETURN(plan->row_length, CompileOptional(path + ".row_length", tolerance->row_length(), kDimsOnly, Result::kInt));
+  ASSIGN_OR_RETURN(plan->row_length,
+                   CompileOptional(path + ".row_length", tolerance->row_length(), kDimsOnly, Result::kInt));
   return absl::OkStatus();
 }
 
@@ -227,8 +231,9 @@ absl::Status Checker::CheckTolerance() {
   }
   v1::Tolerance* tolerance = impl_->kernel.mutable_tolerance();
   if (tolerance->conditional_size() > kConditionalTolerancesMax) {
-    return FieldError("tolerance.conditional", kLimitExceeded, "{} conditional tolerances are too many; at most {} are allowed",
-                      tolerance->conditional_size(), kConditionalTolerancesMax);
+    return FieldError("tolerance.conditional", kLimitExceeded,
+                      "{} conditional tolerances are too many; at most {} are allowed", tolerance->conditional_size(),
+                      kConditionalTolerancesMax);
   }
   for (int i = 0; i < tolerance->conditional_size(); ++i) {
     v1::ConditionalTolerance* conditional = tolerance->mutable_conditional(i);
@@ -256,18 +261,19 @@ absl::Status Checker::CheckResources() {
   if (!kernel.has_resources()) return absl::OkStatus();
   v1::ResourceEstimate* resources = kernel.mutable_resources();
   if (!is_cuda() && resources->ByteSizeLong() > 0) {
-    return FieldError("resources", kConflictingFields, "resources are those of a GPU; leave them out for LANGUAGE_HOST_CXX");
+    return FieldError("resources", kConflictingFields,
+                      "resources are those of a GPU; leave them out for LANGUAGE_HOST_CXX");
   }
   ASSIGN_OR_RETURN(impl_->registers_per_thread,
                    CompileOptional("resources.registers_per_thread", resources->registers_per_thread(), kConfigContext,
                                    Result::kInt));
-  ASSIGN_OR_RETURN(impl_->static_shared_bytes,
-                   CompileOptional("resources.static_shared_bytes", resources->static_shared_bytes(), kConfigContext,
-                                   Result::kInt));
+  ASSIGN_OR_RETURN(
+      impl_->static_shared_bytes,
+      CompileOptional("resources.static_shared_bytes", resources->static_shared_bytes(), kConfigContext, Result::kInt));
   const int lowest = resources->min_compute_capability();
   const int exact = resources->exact_compute_capability();
-  for (const auto& [field, value] : {std::pair<std::string_view, int>{"min_compute_capability", lowest},
-                                     {"exact_compute_capability", exact}}) {
+  for (const auto& [field, value] :
+       {std::pair<std::string_view, int>{"min_compute_capability", lowest}, {"exact_compute_capability", exact}}) {
     if (value != 0 && (value < 30 || value > 999)) {
       return FieldError(fmt::format("resources.{}", field), kValueOutOfRange,
                         "{} is no compute capability times ten; write 80 for 8.0", value);
@@ -335,7 +341,9 @@ absl::Status Checker::CheckUses(const std::string& path, const Formula& formula,
                                                        : kUsesKernel;
     if ((use & forbidden) == 0) continue;
     name = symbols_.SlotName(slot);
-    kind = use == kUsesParameters ? "a parameter" : use == kUsesDevice ? "a property of the device" : "of the loaded kernel";
+    kind = use == kUsesParameters ? "a parameter"
+           : use == kUsesDevice   ? "a property of the device"
+                                  : "of the loaded kernel";
     break;
   }
   // The name itself, or else it came in through a derived value and the whole expression is shown.
@@ -354,8 +362,8 @@ absl::Status Checker::CheckUses(const std::string& path, const Formula& formula,
                            fmt::format("'{}' is {}{}; {}", name, kind, through, context.rule));
 }
 
-absl::StatusOr<Formula> Checker::CompileFormula(const std::string& path, const std::string& text, const Context& context,
-                                                Result result) const {
+absl::StatusOr<Formula> Checker::CompileFormula(const std::string& path, const std::string& text,
+                                                const Context& context, Result result) const {
   if (text.empty()) return FieldError(path, kMissingField, "an expression is missing");
   auto expression = Expression::Compile(text, symbols_);
   if (!expression.ok()) return ExpressionError(path, expression.status());
@@ -364,11 +372,10 @@ absl::StatusOr<Formula> Checker::CompileFormula(const std::string& path, const s
   RETURN_IF_ERROR(CheckUses(path, formula, context));
   const auto type = formula.expression.result_type();
   if (!type.has_value() || result == Result::kAny) return formula;
-  const auto error = [&](std::string_view message) {
-    return ExpressionErrorAt(path, text, 1, kTypeMismatch, message);
-  };
+  const auto error = [&](std::string_view message) { return ExpressionErrorAt(path, text, 1, kTypeMismatch, message); };
   if (result == Result::kString) {
-    if (*type != ValueType::kString) return error(fmt::format("the result is of type {}, not string", ValueTypeName(*type)));
+    if (*type != ValueType::kString)
+      return error(fmt::format("the result is of type {}, not string", ValueTypeName(*type)));
     return formula;
   }
   if (*type == ValueType::kString) return error("the result is a string, not a number");

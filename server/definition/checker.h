@@ -1,5 +1,5 @@
-// Checks a definition, writes its defaults out and compiles its expressions: the work of KernelPlan::Compile, in the order
-// in which the fields depend on each other. The first error ends it. Private to this folder; used by one thread.
+// Checks a definition, writes its defaults out and compiles its expressions: the work of KernelPlan::Compile, in the
+// order in which the fields depend on each other. The first error ends it. Private to this folder; used by one thread.
 #pragma once
 
 #include <map>

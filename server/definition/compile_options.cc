@@ -14,11 +14,11 @@ namespace {
 // How the part after the prefix must look.
 enum class Rest {
   kNothing,
-  kDigits,      // 1 to 4 of them
-  kBool,        // true or false
-  kWord,        // [A-Za-z0-9_.+=-]*: no path, no comma, no quote
-  kMacro,       // NAME or NAME=VALUE
-  kOneOf,       // one of `choices`, separated by '|'
+  kDigits,  // 1 to 4 of them
+  kBool,    // true or false
+  kWord,    // [A-Za-z0-9_.+=-]*: no path, no comma, no quote
+  kMacro,   // NAME or NAME=VALUE
+  kOneOf,   // one of `choices`, separated by '|'
 };
 
 struct Rule {
@@ -56,8 +56,8 @@ constexpr Rule kCudaRules[] = {
     {"-D", Rest::kMacro},
 };
 
-// -f: what changes the code of this one translation unit and nothing else. (-fplugin, -fdump-*, -fprofile-*, -save-temps
-// and their like read or write files; -fsanitize and -flto need a link that the worker does not do.)
+// -f: what changes the code of this one translation unit and nothing else. (-fplugin, -fdump-*, -fprofile-*,
+// -save-temps and their like read or write files; -fsanitize and -flto need a link that the worker does not do.)
 constexpr std::string_view kHostFlags =
     "fast-math|no-fast-math|math-errno|no-math-errno|trapping-math|no-trapping-math|finite-math-only|"
     "no-finite-math-only|associative-math|no-associative-math|reciprocal-math|no-reciprocal-math|signed-zeros|"
@@ -96,8 +96,8 @@ constexpr Rule kHostRules[] = {
 
 bool IsWord(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '+' ||
-           c == '=' || c == '-';
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '+' || c == '=' || c == '-';
   });
 }
 
@@ -164,10 +164,11 @@ absl::Status CheckCompileOption(v1::Language language, std::string_view option) 
   const std::string hint = is_cuda ? Closest(kCudaRules, option) : Closest(kHostRules, option);
   return InvalidArgument(
       "compiler option '{}' is not allowed{}; allowed are {}", option, hint,
-      is_cuda ? "-use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt=, -lineinfo, --maxrregcount=N, "
-                "--std=c++NN, --extra-device-vectorization, -dopt=on, --device-int128, -default-device and -DNAME[=VALUE]"
-              : "-O*, -g, -march=, -mtune=, -mprefer-vector-width=, -mavx*, -msse*, -mfma, code generation flags (-f*), "
-                "-std=, -W* and -DNAME[=VALUE]");
+      is_cuda
+          ? "-use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt=, -lineinfo, --maxrregcount=N, "
+            "--std=c++NN, --extra-device-vectorization, -dopt=on, --device-int128, -default-device and -DNAME[=VALUE]"
+          : "-O*, -g, -march=, -mtune=, -mprefer-vector-width=, -mavx*, -msse*, -mfma, code generation flags (-f*), "
+            "-std=, -W* and -DNAME[=VALUE]");
 }
 
 }  // namespace tunefarm::definition

@@ -18,10 +18,10 @@ struct TypeRow {
   size_t size;
 };
 constexpr TypeRow kTypes[] = {
-    {v1::DATA_TYPE_I8, "i8", 1},    {v1::DATA_TYPE_U8, "u8", 1},     {v1::DATA_TYPE_I16, "i16", 2},
-    {v1::DATA_TYPE_U16, "u16", 2},  {v1::DATA_TYPE_I32, "i32", 4},   {v1::DATA_TYPE_U32, "u32", 4},
-    {v1::DATA_TYPE_I64, "i64", 8},  {v1::DATA_TYPE_U64, "u64", 8},   {v1::DATA_TYPE_F16, "f16", 2},
-    {v1::DATA_TYPE_BF16, "bf16", 2}, {v1::DATA_TYPE_F32, "f32", 4},  {v1::DATA_TYPE_F64, "f64", 8},
+    {v1::DATA_TYPE_I8, "i8", 1},     {v1::DATA_TYPE_U8, "u8", 1},   {v1::DATA_TYPE_I16, "i16", 2},
+    {v1::DATA_TYPE_U16, "u16", 2},   {v1::DATA_TYPE_I32, "i32", 4}, {v1::DATA_TYPE_U32, "u32", 4},
+    {v1::DATA_TYPE_I64, "i64", 8},   {v1::DATA_TYPE_U64, "u64", 8}, {v1::DATA_TYPE_F16, "f16", 2},
+    {v1::DATA_TYPE_BF16, "bf16", 2}, {v1::DATA_TYPE_F32, "f32", 4}, {v1::DATA_TYPE_F64, "f64", 8},
 };
 
 const TypeRow* FindType(v1::DataType type) {
@@ -96,8 +96,8 @@ bool IsFloatType(v1::DataType type) {
 
 IntegerRange RangeOf(v1::DataType type) {
   const int bits = static_cast<int>(SizeOf(type)) * 8;
-  const bool is_signed = type == v1::DATA_TYPE_I8 || type == v1::DATA_TYPE_I16 || type == v1::DATA_TYPE_I32 ||
-                         type == v1::DATA_TYPE_I64;
+  const bool is_signed =
+      type == v1::DATA_TYPE_I8 || type == v1::DATA_TYPE_I16 || type == v1::DATA_TYPE_I32 || type == v1::DATA_TYPE_I64;
   if (!is_signed) return {0, bits == 64 ? std::numeric_limits<uint64_t>::max() : (uint64_t{1} << bits) - 1};
   const uint64_t highest = (uint64_t{1} << (bits - 1)) - 1;
   return {-static_cast<int64_t>(highest) - 1, highest};
@@ -137,7 +137,8 @@ absl::StatusOr<ScalarPlan> EncodeFloat(v1::DataType type, double value) {
 
 absl::StatusOr<ScalarPlan> EncodeScalar(v1::DataType type, const Value& value) {
   if (!IsKnownType(type)) return InvalidArgument("data type {} is unknown", static_cast<int>(type));
-  if (value.is_string()) return InvalidArgument("the string {} cannot be passed as {}", value.ToLiteral(), NameOf(type));
+  if (value.is_string())
+    return InvalidArgument("the string {} cannot be passed as {}", value.ToLiteral(), NameOf(type));
   if (IsFloatType(type)) {
     if (value.is_float()) return EncodeFloat(type, value.float_value());
     return EncodeFloat(type, value.is_bool() ? (value.bool_value() ? 1 : 0) : static_cast<double>(value.int_value()));
@@ -148,7 +149,8 @@ absl::StatusOr<ScalarPlan> EncodeScalar(v1::DataType type, const Value& value) {
   const int64_t number = value.is_bool() ? (value.bool_value() ? 1 : 0) : value.int_value();
   const IntegerRange range = RangeOf(type);
   if (number < range.lowest || (number > 0 && static_cast<uint64_t>(number) > range.highest)) {
-    return InvalidArgument("{} is out of the range of {} ({} to {})", number, NameOf(type), range.lowest, range.highest);
+    return InvalidArgument("{} is out of the range of {} ({} to {})", number, NameOf(type), range.lowest,
+                           range.highest);
   }
   // Two's complement: the low bytes are the value in every narrower type.
   return Pack(type, number);

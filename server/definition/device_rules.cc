@@ -42,7 +42,8 @@ absl::Status Checker::AddDeviceRule(const std::string& path, DeviceRule rule, co
   if (!guard.empty()) rule.text = fmt::format("not {} or {}", Operand(guard), rule.text);
   // Compiled here only so that a text that is too long is an error of the definition, not of each space.
   if (auto compiled = Expression::Compile(rule.text, symbols_); !compiled.ok()) {
-    return FieldError(path, kLimitExceeded, "the expressions are too long to be checked together against the device: {}",
+    return FieldError(path, kLimitExceeded,
+                      "the expressions are too long to be checked together against the device: {}",
                       MessageOf(compiled.status()));
   }
   impl_->device_rules.push_back(std::move(rule));
@@ -60,9 +61,9 @@ absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step)
   };
   for (size_t axis = 0; axis < step.block.size(); ++axis) {
     if ((step.block[axis].uses & kUsesKernel) != 0) continue;
-    RETURN_IF_ERROR(add(Kind::kBlockExtent, "block", static_cast<int>(axis), 0,
-                        fmt::format("1 <= {} <= device.block_max_{}", Operand(step.block[axis].expression.text()),
-                                    kAxes[axis])));
+    RETURN_IF_ERROR(
+        add(Kind::kBlockExtent, "block", static_cast<int>(axis), 0,
+            fmt::format("1 <= {} <= device.block_max_{}", Operand(step.block[axis].expression.text()), kAxes[axis])));
   }
   const std::string threads = Product(step.block);
   if (!threads.empty() && step.block.size() > 1) {
@@ -70,9 +71,9 @@ absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step)
   }
   for (size_t axis = 0; axis < step.grid.size(); ++axis) {
     if ((step.grid[axis].uses & kUsesKernel) != 0) continue;
-    RETURN_IF_ERROR(add(Kind::kGridExtent, "grid", static_cast<int>(axis), 0,
-                        fmt::format("1 <= {} <= device.grid_max_{}", Operand(step.grid[axis].expression.text()),
-                                    kAxes[axis])));
+    RETURN_IF_ERROR(
+        add(Kind::kGridExtent, "grid", static_cast<int>(axis), 0,
+            fmt::format("1 <= {} <= device.grid_max_{}", Operand(step.grid[axis].expression.text()), kAxes[axis])));
   }
   // The estimates speak of the launches that are tuned, not of what prepares for them.
   const bool is_tuned = sequence == Sequence::kLaunches;
@@ -90,9 +91,10 @@ absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step)
   }
   if (is_tuned && impl_->registers_per_thread.has_value() && !threads.empty()) {
     // Registers are given to warps in units of 256, so in eights per thread; warps come in fours.
-    RETURN_IF_ERROR(add(Kind::kRegisters, "block", 0, 0,
-                        fmt::format("round_up({}, 8) * round_up({}, 4 * device.warp_size) <= device.registers_per_block",
-                                    impl_->registers_per_thread->expression.text(), threads)));
+    RETURN_IF_ERROR(
+        add(Kind::kRegisters, "block", 0, 0,
+            fmt::format("round_up({}, 8) * round_up({}, 4 * device.warp_size) <= device.registers_per_block",
+                        impl_->registers_per_thread->expression.text(), threads)));
   }
   if (step.cluster.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(add(Kind::kMinimum, "cluster", 0, 90, "device.compute_capability >= 90"));
@@ -108,10 +110,10 @@ absl::Status Checker::MakeDeviceRules() {
   using Kind = DeviceRule::Kind;
   const v1::ResourceEstimate& resources = kernel().resources();
   const auto add_capability = [&](Kind kind, int number, std::string_view comparison) {
-    return AddDeviceRule("resources",
-                         DeviceRule{kind, "the kernel", 0, number,
-                                    fmt::format("device.compute_capability {} {}", comparison, number)},
-                         "");
+    return AddDeviceRule(
+        "resources",
+        DeviceRule{kind, "the kernel", 0, number, fmt::format("device.compute_capability {} {}", comparison, number)},
+        "");
   };
   if (const int number = resources.min_compute_capability(); number != 0) {
     RETURN_IF_ERROR(add_capability(Kind::kMinimum, number, ">="));
@@ -120,11 +122,12 @@ absl::Status Checker::MakeDeviceRules() {
     RETURN_IF_ERROR(add_capability(Kind::kExact, number, "=="));
   }
   if (impl_->registers_per_thread.has_value()) {
-    RETURN_IF_ERROR(AddDeviceRule("resources.registers_per_thread",
-                                  DeviceRule{Kind::kRegistersPerThread, "the kernel", 0, kRegistersPerThreadMax,
-                                             fmt::format("{} <= {}", Operand(impl_->registers_per_thread->expression.text()),
-                                                         kRegistersPerThreadMax)},
-                                  ""));
+    RETURN_IF_ERROR(AddDeviceRule(
+        "resources.registers_per_thread",
+        DeviceRule{
+            Kind::kRegistersPerThread, "the kernel", 0, kRegistersPerThreadMax,
+            fmt::format("{} <= {}", Operand(impl_->registers_per_thread->expression.text()), kRegistersPerThreadMax)},
+        ""));
   }
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
     for (const StepFormula& step : impl_->sequences[sequence]) RETURN_IF_ERROR(AddLaunchRules(sequence, step));
@@ -151,8 +154,8 @@ std::string ReasonOf(const DeviceRule& rule, const DeviceClass& device) {
     case DeviceRule::Kind::kRegistersPerThread:
       return fmt::format("{}: declared registers per thread exceed {}", rule.subject, rule.number);
     case DeviceRule::Kind::kRegisters:
-      return fmt::format("{}: declared registers per block exceed the {} of {}", rule.subject, device.registers_per_block,
-                         device.display_name);
+      return fmt::format("{}: declared registers per block exceed the {} of {}", rule.subject,
+                         device.registers_per_block, device.display_name);
     case DeviceRule::Kind::kCluster:
       return fmt::format("{}: a cluster must have 1 to {} blocks", rule.subject, rule.number);
     case DeviceRule::Kind::kMinimum:

@@ -77,8 +77,8 @@ const BufferFormula* KernelPlan::Impl::FindBuffer(std::string_view name) const {
   return nullptr;
 }
 
-std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config, const DeviceClass* device,
-                                           const LoadedEntry* loaded) const {
+std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config,
+                                           const DeviceClass* device, const LoadedEntry* loaded) const {
   std::vector<Value> slots;
   slots.reserve(slot_count());
   for (const definition::DimPlan& dim : dims) {
@@ -112,8 +112,8 @@ absl::StatusOr<TolerancePlan> KernelPlan::Impl::EvaluateTolerance(const std::vec
     if (candidate.row_length.has_value()) {
       ASSIGN_OR_RETURN(tolerance.row_length, definition::EvaluateInt(*candidate.row_length, slots));
       if (tolerance.row_length < 1) {
-        return definition::FieldError(candidate.row_length->path, definition::kValueOutOfRange, "{} elements per row; at least 1 is needed",
-                                      tolerance.row_length);
+        return definition::FieldError(candidate.row_length->path, definition::kValueOutOfRange,
+                                      "{} elements per row; at least 1 is needed", tolerance.row_length);
       }
     }
     return tolerance;
@@ -137,8 +137,8 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
   }
   ASSIGN_OR_RETURN(plan.length, definition::EvaluateInt(*buffer.length, slots));
   if (plan.length < 1) {
-    return definition::FieldError(buffer.length->path, definition::kValueOutOfRange, "buffer '{}' has {} elements; at least 1 is needed",
-                                  buffer.name, plan.length);
+    return definition::FieldError(buffer.length->path, definition::kValueOutOfRange,
+                                  "buffer '{}' has {} elements; at least 1 is needed", buffer.name, plan.length);
   }
   const int64_t bytes_max = buffer.is_constant_symbol ? definition::kConstantBytesMax : definition::kBufferBytesMax;
   if (plan.length > bytes_max / static_cast<int64_t>(SizeOf(plan.type))) {
@@ -157,7 +157,8 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
   }
   if (plan.fill.has_normal() && !definition::IsFloatType(plan.type)) {
     return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
-                                  "normal fills are for floats, but '{}' is {} in this problem", buffer.name, NameOf(plan.type));
+                                  "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
+                                  NameOf(plan.type));
   }
   return plan;
 }

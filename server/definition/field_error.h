@@ -1,7 +1,7 @@
 // Errors about one field of a definition or problem. Private to this folder.
 //
-// The status carries where it belongs, beside the message that says so: the path of the field, and for an expression the
-// column in its text. The text loader turns both into a line and column of a file.
+// The status carries where it belongs, beside the message that says so: the path of the field, and for an expression
+// the column in its text. The text loader turns both into a line and column of a file.
 #pragma once
 
 #include <fmt/core.h>

@@ -70,7 +70,8 @@ absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
   }
   for (const std::string& name : names) {
     if (parsed.Find(name) != nullptr) continue;
-    return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value", name);
+    return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value",
+                                  name);
   }
   return parsed;
 }
@@ -88,9 +89,8 @@ absl::StatusOr<Config> KernelPlan::ConfigFromText(std::string_view text) const {
   return ParseConfig(ToProto(config));
 }
 
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Constants(const ResolvedProblem& problem,
-                                                                                      const Config& config,
-                                                                                      const DeviceClass& device) const {
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Constants(
+    const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const {
   const std::vector<Value> slots = impl_->Slots(problem, &config, &device, nullptr);
   std::map<std::string, std::string> macros;
   const auto add = [&](const std::string& name, const Value& value) {
@@ -112,7 +112,8 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Con
     ASSIGN_OR_RETURN(const Value value, definition::Evaluate(derived.formula, slots));
     if (value.is_string() && !definition::IsToken(value.string_value())) {
       return definition::FieldError(derived.formula.path, definition::kInvalidField,
-                                    "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs", value.ToLiteral());
+                                    "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
+                                    value.ToLiteral());
     }
     if (value.is_string() && macros.count(definition::TokenMacro(derived.name, value.string_value())) > 0) {
       return definition::FieldError(derived.formula.path, definition::kDuplicateName, "the macro '{}' is defined twice",

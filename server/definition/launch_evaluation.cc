@@ -112,7 +112,8 @@ class Evaluation {
       for (size_t axis = 0; axis < 3; ++axis) {
         if (plan->grid[axis] % cluster[axis] != 0) {
           return FieldError(formula.path + ".kernel.cluster", kValueOutOfRange,
-                            "the grid of {} blocks is no multiple of the cluster's {}", plan->grid[axis], cluster[axis]);
+                            "the grid of {} blocks is no multiple of the cluster's {}", plan->grid[axis],
+                            cluster[axis]);
         }
       }
       plan->cluster = cluster;
@@ -130,7 +131,8 @@ class Evaluation {
         ASSIGN_OR_RETURN(const Value value, definition::Evaluate(value_formula, slots_));
         auto encoded = definition::EncodeScalar(scalar->second.type, value);
         if (!encoded.ok()) {
-          return FieldError(value_formula.path, kValueOutOfRange, "argument '{}': {}", name, MessageOf(encoded.status()));
+          return FieldError(value_formula.path, kValueOutOfRange, "argument '{}': {}", name,
+                            MessageOf(encoded.status()));
         }
         plan->scalars.emplace(name, *encoded);
       } else if (const auto map = impl_.tensor_maps.find(name); map != impl_.tensor_maps.end()) {

@@ -24,13 +24,13 @@ constexpr int64_t kDimMaxDefault = int64_t{1} << 40;
 // A macro of such a name would change what the language means.
 bool IsReserved(std::string_view name) {
   static constexpr std::string_view kWords[] = {
-      "alignas",  "alignof",  "asm",      "auto",     "bool",     "break",    "case",     "catch",    "char",
-      "class",    "concept",  "const",    "continue", "decltype", "default",  "defined",  "delete",   "do",
-      "double",   "else",     "enum",     "explicit", "export",   "extern",   "false",    "float",    "for",
-      "friend",   "goto",     "if",       "inline",   "int",      "long",     "mutable",  "namespace", "new",
-      "noexcept", "nullptr",  "operator", "private",  "protected", "public",  "register", "requires", "return",
-      "short",    "signed",   "sizeof",   "static",   "struct",   "switch",   "template", "this",     "throw",
-      "true",     "try",      "typedef",  "typeid",   "typename", "union",    "unsigned", "using",    "virtual",
+      "alignas",  "alignof",  "asm",      "auto",     "bool",      "break",   "case",     "catch",     "char",
+      "class",    "concept",  "const",    "continue", "decltype",  "default", "defined",  "delete",    "do",
+      "double",   "else",     "enum",     "explicit", "export",    "extern",  "false",    "float",     "for",
+      "friend",   "goto",     "if",       "inline",   "int",       "long",    "mutable",  "namespace", "new",
+      "noexcept", "nullptr",  "operator", "private",  "protected", "public",  "register", "requires",  "return",
+      "short",    "signed",   "sizeof",   "static",   "struct",    "switch",  "template", "this",      "throw",
+      "true",     "try",      "typedef",  "typeid",   "typename",  "union",   "unsigned", "using",     "virtual",
       "void",     "volatile", "while"};
   return name.substr(0, 2) == "__" || std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
 }
@@ -82,10 +82,13 @@ absl::StatusOr<std::vector<Value>> RangeValues(const std::string& path, const v1
 }
 
 absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1::ValueList& list) {
-  const int filled = (list.ints_size() > 0) + (list.doubles_size() > 0) + (list.bools_size() > 0) + (list.strings_size() > 0);
-  if (filled == 0) return FieldError(path, kMissingField, "there is no value; fill one of ints, doubles, bools and strings");
+  const int filled =
+      (list.ints_size() > 0) + (list.doubles_size() > 0) + (list.bools_size() > 0) + (list.strings_size() > 0);
+  if (filled == 0)
+    return FieldError(path, kMissingField, "there is no value; fill one of ints, doubles, bools and strings");
   if (filled > 1) {
-    return FieldError(path, kConflictingFields, "values of several types are listed; fill one of ints, doubles, bools and strings");
+    return FieldError(path, kConflictingFields,
+                      "values of several types are listed; fill one of ints, doubles, bools and strings");
   }
   const int count = list.ints_size() + list.doubles_size() + list.bools_size() + list.strings_size();
   if (count > kDomainMax) {
@@ -103,7 +106,8 @@ absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1:
   for (int i = 0; i < list.strings_size(); ++i) {
     if (!IsToken(list.strings(i))) {
       return FieldError(fmt::format("{}.strings[{}]", path, i), kInvalidField,
-                        "'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs", list.strings(i).substr(0, 64));
+                        "'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
+                        list.strings(i).substr(0, 64));
     }
     values.emplace_back(list.strings(i));
   }
@@ -141,8 +145,8 @@ absl::Status Checker::AddName(const std::string& path, const std::string& name, 
 
 absl::Status Checker::AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
   if (IsReserved(name)) {
-    return FieldError(path, kInvalidField, "'{}' is a word of C++, so it cannot be a macro; choose another name or BIND_RUN",
-                      name);
+    return FieldError(path, kInvalidField,
+                      "'{}' is a word of C++, so it cannot be a macro; choose another name or BIND_RUN", name);
   }
   std::vector<std::string> macros = {name};
   for (const Value& value : values) {
@@ -151,7 +155,8 @@ absl::Status Checker::AddMacro(const std::string& path, const std::string& name,
   for (const std::string& macro : macros) {
     const auto [taken, is_new] = macros_.emplace(macro, path);
     if (!is_new) {
-      return FieldError(path, kDuplicateName, "the macro '{}' would be defined twice, here and by {}", macro, taken->second);
+      return FieldError(path, kDuplicateName, "the macro '{}' would be defined twice, here and by {}", macro,
+                        taken->second);
     }
   }
   return absl::OkStatus();
@@ -160,7 +165,8 @@ absl::Status Checker::AddMacro(const std::string& path, const std::string& name,
 absl::Status Checker::CheckDims() {
   v1::Kernel& kernel = impl_->kernel;
   if (kernel.dims_size() > kDimsMax) {
-    return FieldError("dims", kLimitExceeded, "{} dims are too many; at most {} are allowed", kernel.dims_size(), kDimsMax);
+    return FieldError("dims", kLimitExceeded, "{} dims are too many; at most {} are allowed", kernel.dims_size(),
+                      kDimsMax);
   }
   for (int i = 0; i < kernel.dims_size(); ++i) {
     RETURN_IF_ERROR(CheckDim(fmt::format("dims[{}]", i), kernel.mutable_dims(i)));
@@ -189,7 +195,8 @@ absl::Status Checker::CheckDim(const std::string& path, v1::Dim* dim) {
   RETURN_IF_ERROR(CheckDimLookup(path, dim, plan));
   if (plan.type == ValueType::kString) {
     if (dim->bind() == v1::BIND_RUN) {
-      return FieldError(path + ".bind", kConflictingFields, "a string is known only to the compiler; write BIND_COMPILE");
+      return FieldError(path + ".bind", kConflictingFields,
+                        "a string is known only to the compiler; write BIND_COMPILE");
     }
     dim->set_bind(v1::BIND_COMPILE);
   } else if (dim->bind() == v1::BIND_UNSPECIFIED) {
@@ -208,8 +215,8 @@ absl::Status Checker::CheckDimValues(const std::string& path, v1::Dim* dim, DimP
     return FieldError(path + ".values", kConflictingFields, "only int and string dims have a list of values");
   }
   if (dim->values_size() > kDimValuesMax) {
-    return FieldError(path + ".values", kLimitExceeded, "{} values are too many; at most {} are allowed", dim->values_size(),
-                      kDimValuesMax);
+    return FieldError(path + ".values", kLimitExceeded, "{} values are too many; at most {} are allowed",
+                      dim->values_size(), kDimValuesMax);
   }
   if (dim->values_size() == 0 && plan->type == ValueType::kString) {
     return FieldError(path + ".values", kMissingField, "a string dim needs the list of its values");
@@ -247,8 +254,11 @@ absl::Status Checker::CheckDimLookup(const std::string& path, v1::Dim* dim, cons
   }
   if (dim->lookup() == v1::LOOKUP_RULE_LOG) {
     int64_t lowest = plan.min;
-    for (const Value& value : plan.values) lowest = std::min(lowest == 0 ? value.int_value() : lowest, value.int_value());
-    if (lowest < 1) return FieldError(path + ".lookup", kConflictingFields, "LOG needs values of at least 1; this dim allows {}", lowest);
+    for (const Value& value : plan.values)
+      lowest = std::min(lowest == 0 ? value.int_value() : lowest, value.int_value());
+    if (lowest < 1)
+      return FieldError(path + ".lookup", kConflictingFields, "LOG needs values of at least 1; this dim allows {}",
+                        lowest);
   }
   const bool has_bounds = dim->bucket_bounds_size() > 0;
   if (has_bounds != (dim->lookup() == v1::LOOKUP_RULE_BUCKET)) {
@@ -261,8 +271,8 @@ absl::Status Checker::CheckDimLookup(const std::string& path, v1::Dim* dim, cons
   }
   for (int i = 1; i < dim->bucket_bounds_size(); ++i) {
     if (dim->bucket_bounds(i) <= dim->bucket_bounds(i - 1)) {
-      return FieldError(fmt::format("{}.bucket_bounds[{}]", path, i), kValueOutOfRange,
-                        "{} does not ascend from {}", dim->bucket_bounds(i), dim->bucket_bounds(i - 1));
+      return FieldError(fmt::format("{}.bucket_bounds[{}]", path, i), kValueOutOfRange, "{} does not ascend from {}",
+                        dim->bucket_bounds(i), dim->bucket_bounds(i - 1));
     }
   }
   return absl::OkStatus();
@@ -297,8 +307,8 @@ absl::Status Checker::CheckParameter(const std::string& path, v1::Parameter* par
     }
   }
   if (parameter->type() != v1::VALUE_TYPE_UNSPECIFIED && parameter->type() != ToProto(plan.type)) {
-    return FieldError(path + ".type", kConflictingFields, "the values are of type {}; leave the type out or make it agree",
-                      ValueTypeName(plan.type));
+    return FieldError(path + ".type", kConflictingFields,
+                      "the values are of type {}; leave the type out or make it agree", ValueTypeName(plan.type));
   }
   parameter->set_type(ToProto(plan.type));
   for (const Value& value : values) {
@@ -309,7 +319,8 @@ absl::Status Checker::CheckParameter(const std::string& path, v1::Parameter* par
   plan.parameter.name = parameter->name();
   plan.parameter.default_value = values.front();
   if (parameter->has_default_value()) {
-    ASSIGN_OR_RETURN(plan.parameter.default_value, ReadValue(path + ".default_value", parameter->default_value(), plan.type));
+    ASSIGN_OR_RETURN(plan.parameter.default_value,
+                     ReadValue(path + ".default_value", parameter->default_value(), plan.type));
     if (plan.texts.count(plan.parameter.default_value->ToText()) == 0) {
       return FieldError(path + ".default_value", kValueOutOfRange, "{} is not one of the parameter's values",
                         plan.parameter.default_value->ToLiteral());

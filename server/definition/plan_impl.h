@@ -109,8 +109,17 @@ struct ToleranceFormula {
 
 // A rule that the launches imply; the sentence for people is made when the device is known.
 struct DeviceRule {
-  enum class Kind { kBlockExtent, kThreads, kGridExtent, kShared, kRegistersPerThread, kRegisters, kCluster, kMinimum,
-                    kExact };
+  enum class Kind {
+    kBlockExtent,
+    kThreads,
+    kGridExtent,
+    kShared,
+    kRegistersPerThread,
+    kRegisters,
+    kCluster,
+    kMinimum,
+    kExact
+  };
   Kind kind = Kind::kThreads;
   std::string subject;  // "launches[0]"
   int axis = 0;

@@ -134,7 +134,8 @@ absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& pr
         {"input_seeds", static_cast<size_t>(problem.input_seeds_size()), kSeedsMax},
         {"pinned", problem.pinned().size(), kPinnedMax}}) {
     if (size > static_cast<size_t>(most)) {
-      return FieldError(field, definition::kLimitExceeded, "{} entries are too many; at most {} are allowed", size, most);
+      return FieldError(field, definition::kLimitExceeded, "{} entries are too many; at most {} are allowed", size,
+                        most);
     }
   }
   ResolvedProblem resolved;
@@ -143,7 +144,8 @@ absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& pr
   RETURN_IF_ERROR(ResolvePins(problem, *impl_, &resolved.pinned));
   RETURN_IF_ERROR(ResolveSeeds(problem, &resolved.input_seeds));
   resolved.key = KeyOf(resolved);
-  // What depends on dims alone is evaluated now, so that a problem that cannot be set up is refused before it is queued.
+  // What depends on dims alone is evaluated now, so that a problem that cannot be set up is refused before it is
+  // queued.
   const std::vector<Value> slots = impl_->Slots(resolved, nullptr, nullptr, nullptr);
   RETURN_IF_ERROR(impl_->EvaluateTolerance(slots).status());
   for (const definition::BufferFormula& buffer : impl_->buffers) {

@@ -34,7 +34,8 @@ absl::Status Checker::CheckSteps() {
   for (int i = 0; i < kernel.prepare_size(); ++i) {
     v1::PrepareStep* prepare = kernel.mutable_prepare(i);
     const std::string path = fmt::format("prepare[{}]", i);
-    if (!v1::PreparePer_IsValid(prepare->per())) return FieldError(path + ".per", kInvalidField, "the value is unknown");
+    if (!v1::PreparePer_IsValid(prepare->per()))
+      return FieldError(path + ".per", kInvalidField, "the value is unknown");
     if (prepare->per() == v1::PREPARE_PER_UNSPECIFIED) prepare->set_per(v1::PREPARE_PER_PROBLEM);
     const bool per_problem = prepare->per() == v1::PREPARE_PER_PROBLEM;
     if (!prepare->has_step()) return FieldError(path + ".step", kMissingField, "the step is missing");
@@ -64,8 +65,8 @@ absl::Status Checker::CheckSteps() {
   const v1::Baseline& baseline = kernel.baseline();
   RETURN_IF_ERROR(CheckCount("baseline.steps", baseline.steps_size(), kReferenceMax, false));
   for (int i = 0; i < baseline.steps_size(); ++i) {
-    RETURN_IF_ERROR(
-        CheckStep(fmt::format("baseline.steps[{}]", i), Sequence::kBaseline, kernel.mutable_baseline()->mutable_steps(i)));
+    RETURN_IF_ERROR(CheckStep(fmt::format("baseline.steps[{}]", i), Sequence::kBaseline,
+                              kernel.mutable_baseline()->mutable_steps(i)));
   }
   if (baseline.steps_size() > 0 && baseline.label().empty()) {
     return FieldError("baseline.label", kMissingField, "a baseline with steps needs a label, like \"cuBLAS\"");
@@ -83,8 +84,8 @@ absl::Status Checker::CheckFillSteps() {
     if (buffer.fill.kind_case() != v1::Fill::kPrepareStep) continue;
     const std::string& name = buffer.fill.prepare_step();
     if (problem_prepare_names_.count(name) > 0) continue;
-    return FieldError(buffer.path + ".fill.prepare_step", kUnknownName, "there is no prepare step per PROBLEM named '{}'{}",
-                      name, DidYouMean(name, names));
+    return FieldError(buffer.path + ".fill.prepare_step", kUnknownName,
+                      "there is no prepare step per PROBLEM named '{}'{}", name, DidYouMean(name, names));
   }
   return absl::OkStatus();
 }
@@ -93,12 +94,13 @@ absl::Status Checker::CheckStep(const std::string& path, Sequence sequence, v1::
   StepFormula plan;
   plan.path = path;
   if (step->name().size() > kNameMax) {
-    return FieldError(path + ".name", kLimitExceeded, "the name has {} bytes; at most {} are allowed", step->name().size(),
-                      kNameMax);
+    return FieldError(path + ".name", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
+                      step->name().size(), kNameMax);
   }
   const bool is_launch = step->kind_case() == v1::Step::kKernel;
-  ASSIGN_OR_RETURN(plan.when, CompileOptional(path + ".when", step->when(),
-                                              is_launch && is_cuda() ? kLaunchContext : kConfigContext, Result::kTruth));
+  ASSIGN_OR_RETURN(
+      plan.when, CompileOptional(path + ".when", step->when(), is_launch && is_cuda() ? kLaunchContext : kConfigContext,
+                                 Result::kTruth));
   switch (step->kind_case()) {
     case v1::Step::kKernel:
       plan.kind = StepPlan::Kind::kKernel;
@@ -121,13 +123,15 @@ absl::Status Checker::CheckStep(const std::string& path, Sequence sequence, v1::
 }
 
 absl::Status Checker::CheckLaunch(const std::string& path, const v1::KernelLaunch& launch, StepFormula* plan) {
-  if (launch.entry().empty()) return FieldError(path + ".entry", kMissingField, "a launch needs the name of its function");
+  if (launch.entry().empty())
+    return FieldError(path + ".entry", kMissingField, "a launch needs the name of its function");
   if (launch.entry().size() > kEntryMax) {
     return FieldError(path + ".entry", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
                       launch.entry().size(), kEntryMax);
   }
   if (!is_cuda() && !IsIdentifier(launch.entry())) {
-    return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of an extern \"C\" function", launch.entry());
+    return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of an extern \"C\" function",
+                      launch.entry());
   }
   for (const auto& [field, list] : {std::pair{"grid", &launch.grid()}, std::pair{"block", &launch.block()},
                                     std::pair{"cluster", &launch.cluster()}}) {
@@ -136,27 +140,31 @@ absl::Status Checker::CheckLaunch(const std::string& path, const v1::KernelLaunc
       return FieldError(list_path, kConflictingFields, "{} has no meaning for LANGUAGE_HOST_CXX; leave it out", field);
     }
     const bool required = is_cuda() && list != &launch.cluster();
-    if (required && list->size() == 0) return FieldError(list_path, kMissingField, "a launch needs 1 to 3 expressions here");
+    if (required && list->size() == 0)
+      return FieldError(list_path, kMissingField, "a launch needs 1 to 3 expressions here");
     if (list->size() > 3) {
       return FieldError(list_path, kLimitExceeded, "{} expressions are too many; x, y and z are 3", list->size());
     }
   }
   if (!is_cuda() && !launch.dynamic_shared_bytes().empty()) {
-    return FieldError(path + ".dynamic_shared_bytes", kConflictingFields, "LANGUAGE_HOST_CXX has no shared memory; leave it out");
+    return FieldError(path + ".dynamic_shared_bytes", kConflictingFields,
+                      "LANGUAGE_HOST_CXX has no shared memory; leave it out");
   }
   if (!is_cuda() && launch.has_attributes()) {
-    return FieldError(path + ".attributes", kConflictingFields, "LANGUAGE_HOST_CXX has no launch attributes; leave them out");
+    return FieldError(path + ".attributes", kConflictingFields,
+                      "LANGUAGE_HOST_CXX has no launch attributes; leave them out");
   }
   const int carveout = launch.attributes().shared_memory_carveout_percent();
   if (carveout < 0 || carveout > 100) {
-    return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange, "{} is not between 0 and 100",
-                      carveout);
+    return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange,
+                      "{} is not between 0 and 100", carveout);
   }
   ASSIGN_OR_RETURN(plan->grid, CompileList(path + ".grid", launch.grid(), kLaunchContext, Result::kInt));
   ASSIGN_OR_RETURN(plan->block, CompileList(path + ".block", launch.block(), kLaunchContext, Result::kInt));
   ASSIGN_OR_RETURN(plan->cluster, CompileList(path + ".cluster", launch.cluster(), kLaunchContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan->dynamic_shared_bytes, CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(),
-                                                               kLaunchContext, Result::kInt));
+  ASSIGN_OR_RETURN(
+      plan->dynamic_shared_bytes,
+      CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(), kLaunchContext, Result::kInt));
   if (launch.arguments_size() > kLaunchArgumentsMax) {
     return FieldError(path + ".arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
                       launch.arguments_size(), kLaunchArgumentsMax);
@@ -180,15 +188,18 @@ absl::Status Checker::CheckLaunch(const std::string& path, const v1::KernelLaunc
 absl::Status Checker::CheckMemset(const std::string& path, Sequence sequence, const v1::Memset& memset) {
   ASSIGN_OR_RETURN(const BufferFormula* buffer, FindBuffer(path + ".buffer", memset.buffer()));
   if (buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
-    return FieldError(path + ".buffer", kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", memset.buffer());
+    return FieldError(path + ".buffer", kConflictingFields, "'{}' has ACCESS_IN, so no step may write it",
+                      memset.buffer());
   }
-  if (memset.byte() > 255) return FieldError(path + ".byte", kValueOutOfRange, "{} is not between 0 and 255", memset.byte());
+  if (memset.byte() > 255)
+    return FieldError(path + ".byte", kValueOutOfRange, "{} is not between 0 and 255", memset.byte());
   return absl::OkStatus();
 }
 
 absl::Status Checker::CheckLibraryOp(const std::string& path, Sequence sequence, v1::LibraryOp* op, StepFormula* plan) {
   if (!is_cuda()) {
-    return FieldError(path, kNotSupported, "library operations need LANGUAGE_CUDA; write a function of your own instead");
+    return FieldError(path, kNotSupported,
+                      "library operations need LANGUAGE_CUDA; write a function of your own instead");
   }
   if (op->op() == v1::LIBRARY_OP_KIND_UNSPECIFIED || !v1::LibraryOpKind_IsValid(op->op())) {
     return FieldError(path + ".op", kMissingField,
@@ -198,7 +209,8 @@ absl::Status Checker::CheckLibraryOp(const std::string& path, Sequence sequence,
     const std::string field_path = fmt::format("{}.{}", path, field);
     ASSIGN_OR_RETURN(const BufferFormula* buffer, FindBuffer(field_path, *name));
     if (buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
-      return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name, NameOf(buffer->type));
+      return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name,
+                        NameOf(buffer->type));
     }
     if (name == &op->c() && buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
       return FieldError(field_path, kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", *name);

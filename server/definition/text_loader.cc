@@ -69,10 +69,11 @@ absl::Status Improve(const std::string& message, std::string* word) {
     *word = name;
     std::vector<std::string> values;
     for (int i = 0; i < file->enum_type_count(); ++i) {
-      for (int j = 0; j < file->enum_type(i)->value_count(); ++j) values.push_back(file->enum_type(i)->value(j)->name());
+      for (int j = 0; j < file->enum_type(i)->value_count(); ++j)
+        values.push_back(file->enum_type(i)->value(j)->name());
     }
-    return WithReason(InvalidArgument("field '{}' has no value '{}'{}", QuotedAfter(message, "for field"), name.substr(0, 64),
-                                      definition::DidYouMean(name, values)),
+    return WithReason(InvalidArgument("field '{}' has no value '{}'{}", QuotedAfter(message, "for field"),
+                                      name.substr(0, 64), definition::DidYouMean(name, values)),
                       definition::kUnknownField);
   }
   return WithReason(InvalidArgument("{}", message), definition::kSyntaxError);
@@ -108,12 +109,12 @@ std::optional<std::string> FirstBadText(const Message& message, const std::strin
       const std::string path =
           repeated ? fmt::format("{}{}[{}]", prefix, field->name(), i) : fmt::format("{}{}", prefix, field->name());
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        const Message& nested = repeated ? reflection->GetRepeatedMessage(message, field, i)
-                                         : reflection->GetMessage(message, field);
+        const Message& nested =
+            repeated ? reflection->GetRepeatedMessage(message, field, i) : reflection->GetMessage(message, field);
         if (auto bad = FirstBadText(nested, path + "."); bad.has_value()) return bad;
       } else if (field->type() == FieldDescriptor::TYPE_STRING) {
-        const std::string text = repeated ? reflection->GetRepeatedString(message, field, i)
-                                          : reflection->GetString(message, field);
+        const std::string text =
+            repeated ? reflection->GetRepeatedString(message, field, i) : reflection->GetString(message, field);
         if (!IsUtf8(text)) return path;
       }
     }
@@ -128,14 +129,14 @@ absl::Status Place(const absl::Status& status, std::string_view file_name, defin
 absl::Status PlaceField(const absl::Status& status, std::string_view file_name, std::string_view text,
                         const TextFormat::ParseInfoTree& tree) {
   const definition::TextLocations locations(text, &tree);
-  return Place(status, file_name, locations.Find(FieldPathOf(status), v1::Kernel::descriptor(),
-                                                 definition::ExpressionColumnOf(status)));
+  return Place(status, file_name,
+               locations.Find(FieldPathOf(status), v1::Kernel::descriptor(), definition::ExpressionColumnOf(status)));
 }
 
 absl::StatusOr<v1::Kernel> Parse(std::string_view text, std::string_view file_name, TextFormat::ParseInfoTree* tree) {
   if (text.size() > kTextMax) {
-    return WithReason(InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name, text.size(),
-                                      kTextMax),
+    return WithReason(InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name,
+                                      text.size(), kTextMax),
                       definition::kLimitExceeded);
   }
   FirstError error;
@@ -147,13 +148,12 @@ absl::StatusOr<v1::Kernel> Parse(std::string_view text, std::string_view file_na
   if (!parser.ParseFromString(std::string(text), &kernel)) {
     const definition::TextLocations locations(text, tree);
     std::string word;
-    const absl::Status status =
-        Improve(error.message().empty() ? "the text cannot be parsed" : error.message(), &word);
+    const absl::Status status = Improve(error.message().empty() ? "the text cannot be parsed" : error.message(), &word);
     return Place(status, file_name, locations.FromTokenizer(error.line(), error.column(), word));
   }
   if (const auto path = FirstBadText(kernel, ""); path.has_value()) {
-    return PlaceField(definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8"), file_name, text,
-                      *tree);
+    return PlaceField(definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8"), file_name,
+                      text, *tree);
   }
   return kernel;
 }

@@ -1,8 +1,8 @@
 #include "server/definition/text_location.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 
 namespace tunefarm::definition {
 namespace {
@@ -144,8 +144,9 @@ size_t TextLocations::OffsetInString(size_t offset, int column) const {
         for (int digits = 0; digits < 3 && offset < text_.size() && IsOctal(text_[offset]); ++digits) ++offset;
       } else if (offset < text_.size() && (text_[offset] == 'x' || text_[offset] == 'X')) {
         ++offset;
-        for (int digits = 0; digits < 2 && offset < text_.size() &&
-                             std::isxdigit(static_cast<unsigned char>(text_[offset])) != 0; ++digits) {
+        for (int digits = 0;
+             digits < 2 && offset < text_.size() && std::isxdigit(static_cast<unsigned char>(text_[offset])) != 0;
+             ++digits) {
           ++offset;
         }
       } else {
@@ -183,7 +184,8 @@ TextPosition TextLocations::Find(std::string_view path, const Descriptor* descri
   const TextFormat::ParseInfoTree* tree = tree_;
   size_t found = 0;
   for (const Segment& segment : Split(path)) {
-    const FieldDescriptor* field = descriptor == nullptr || tree == nullptr ? nullptr : descriptor->FindFieldByName(segment.name);
+    const FieldDescriptor* field =
+        descriptor == nullptr || tree == nullptr ? nullptr : descriptor->FindFieldByName(segment.name);
     if (field == nullptr) return PositionOf(found);
     std::optional<size_t> entry;
     const std::optional<size_t> value = ElementOffset(tree, field, segment.index, &entry);

@@ -41,7 +41,8 @@ absl::StatusOr<Value> FromProto(const v1::Value& proto, ValueType type) {
   ASSIGN_OR_RETURN(Value value, FromProto(proto));
   if (value.is_int() && type == ValueType::kFloat) return Value(static_cast<double>(value.int_value()));
   if (value.type() == type) return value;
-  return InvalidArgument("{} is of type {}, not {}", value.ToLiteral(), ValueTypeName(value.type()), ValueTypeName(type));
+  return InvalidArgument("{} is of type {}, not {}", value.ToLiteral(), ValueTypeName(value.type()),
+                         ValueTypeName(type));
 }
 
 v1::Value ToProto(const Value& value) {

@@ -25,7 +25,8 @@ tunefarm::v1::ValueType ToProto(ValueType type);
 // Whether the text can be a macro's bare token: [A-Za-z0-9_.+-], 1 to 64 bytes.
 bool IsToken(std::string_view text);
 
-// The macro that is 1 when the string `name` has this value: "NAME_token", with '_' for what cannot be in a macro's name.
+// The macro that is 1 when the string `name` has this value: "NAME_token", with '_' for what cannot be in a macro's
+// name.
 std::string TokenMacro(std::string_view name, std::string_view token);
 
 // [A-Za-z_][A-Za-z0-9_]{0,62}

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kTextMax = 256;
 
-// One numeric property: its name in expressions and messages, here and in the message. One table, so that ids, constants
-// and conversions cannot disagree about what a class is made of.
+// One numeric property: its name in expressions and messages, here and in the message. One table, so that ids,
+// constants and conversions cannot disagree about what a class is made of.
 struct IntField {
   std::string_view name;
   int DeviceClass::*member;
@@ -73,9 +73,10 @@ std::string Slug(std::string_view text) {
 // Every property, unambiguous: texts are preceded by their length.
 std::string CanonicalText(const DeviceClass& device) {
   std::string text = fmt::format("device class v1\nkind={}\n", KindText(device.kind));
-  for (const auto& [name, value] : {std::pair<std::string_view, const std::string*>{"display_name", &device.display_name},
-                                    {"mig_profile", &device.mig_profile},
-                                    {"compiler", &device.compiler}}) {
+  for (const auto& [name, value] :
+       {std::pair<std::string_view, const std::string*>{"display_name", &device.display_name},
+        {"mig_profile", &device.mig_profile},
+        {"compiler", &device.compiler}}) {
     text += fmt::format("{}={}:{}\n", name, value->size(), *value);
   }
   for (const IntField& field : kIntFields) text += fmt::format("{}={}\n", field.name, device.*field.member);
@@ -111,7 +112,8 @@ ValueMap DeviceClass::Constants() const {
   ValueMap constants;
   constants["device.kind"] = Value(KindText(kind));
   for (const IntField& field : kIntFields) constants[fmt::format("device.{}", field.name)] = Value(this->*field.member);
-  for (const WideField& field : kWideFields) constants[fmt::format("device.{}", field.name)] = Value(this->*field.member);
+  for (const WideField& field : kWideFields)
+    constants[fmt::format("device.{}", field.name)] = Value(this->*field.member);
   for (size_t axis = 0; axis < 3; ++axis) {
     constants[fmt::format("device.grid_max_{}", kAxes[axis])] = Value(grid_max[axis]);
     constants[fmt::format("device.block_max_{}", kAxes[axis])] = Value(block_max[axis]);

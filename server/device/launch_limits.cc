@@ -10,8 +10,8 @@
 namespace tunefarm {
 namespace {
 
-// Registers are given to warps in units, and a block's warps are spread over the four parts of a multiprocessor (compute
-// capability 7.0 and up; older devices are not supported by the toolkits that this builds with).
+// Registers are given to warps in units, and a block's warps are spread over the four parts of a multiprocessor
+// (compute capability 7.0 and up; older devices are not supported by the toolkits that this builds with).
 constexpr int64_t kRegisterUnit = 256;
 constexpr int64_t kWarpGranularity = 4;
 constexpr int64_t kRegistersPerThreadMax = 255;

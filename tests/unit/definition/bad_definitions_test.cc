@@ -1,8 +1,7 @@
 // Malformed definitions and what is said about them: each file under tests/data/definitions/bad says in its first line
 // "# error REASON LINE:COLUMN: MESSAGE", the message being its first line.
-#include <gtest/gtest.h>
-
 #include <fmt/core.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,9 +29,8 @@ TEST(BadDefinitionsTest, AreRefusedAtTheRightPlace) {
     SCOPED_TRACE(file.filename().string());
     const auto text = ReadFile(file.string(), 1 << 20);
     ASSERT_TRUE(text.ok()) << Message(text.status());
-    const absl::Status status = LoadKernelText(*text, "f", [](const std::string&) {
-                                  return absl::StatusOr<std::string>("int x;");
-                                }).status();
+    const absl::Status status =
+        LoadKernelText(*text, "f", [](const std::string&) { return absl::StatusOr<std::string>("int x;"); }).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     const std::string message = Message(status);
     const std::string first_line = message.substr(0, message.find('\n'));

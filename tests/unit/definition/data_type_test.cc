@@ -53,15 +53,15 @@ TEST(DataTypeTest, FloatsRoundToNearestEven) {
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(-2.0)), 0xc000);
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(65504.0)), 0x7bff);
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1p-24)), 0x0001);
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1p-25)), 0x0000);         // A tie, to even.
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1.8p-24)), 0x0002);       // A tie, to even.
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1p-14)), 0x0400);         // The smallest normal.
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1.ffcp-15)), 0x0400);     // Up into the normals.
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(1 + 0x1p-11)), 0x3c00);     // A tie, to even.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1p-25)), 0x0000);      // A tie, to even.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1.8p-24)), 0x0002);    // A tie, to even.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1p-14)), 0x0400);      // The smallest normal.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(0x1.ffcp-15)), 0x0400);  // Up into the normals.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(1 + 0x1p-11)), 0x3c00);  // A tie, to even.
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(1 + 0x1p-11 + 0x1p-40)), 0x3c01);
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(1.9999999)), 0x4000);       // A carry into the exponent.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_F16, Value(1.9999999)), 0x4000);  // A carry into the exponent.
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1.0)), 0x3f80);
-  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8)), 0x3f80);     // A tie, to even.
+  EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8)), 0x3f80);            // A tie, to even.
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8 + 0x1p-50)), 0x3f81);  // No double rounding.
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8 - 0x1p-50)), 0x3f80);
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(-0x1.fep127)), 0xff7f);

@@ -61,7 +61,8 @@ TEST(DeviceRulesTest, SpacesAgreeWithFirstBrokenDeviceLimit) {
         const Config config = ConfigOf(*plan, block, stages);
         const auto limit = plan->FirstBrokenDeviceLimit(problem, config, known.device_class);
         ASSERT_TRUE(limit.ok()) << Message(limit.status());
-        EXPECT_EQ(limit->empty(), space->Contains(config)) << known.short_name << " " << config.ToText() << ": " << *limit;
+        EXPECT_EQ(limit->empty(), space->Contains(config))
+            << known.short_name << " " << config.ToText() << ": " << *limit;
         broken += limit->empty() ? 0 : 1;
       }
     }
@@ -71,7 +72,8 @@ TEST(DeviceRulesTest, SpacesAgreeWithFirstBrokenDeviceLimit) {
 
 TEST(DeviceRulesTest, GridsAndBlocksMustExist) {
   const auto zero = Unconstrained("\"ceil_div(N, tile)\"", "\"N // (tile * 64)\"");
-  EXPECT_THAT(WhyNot(*zero, "H200", ConfigOf(*zero, 128, 1)), HasSubstr("launches[1]: grid x must be 1 to the 2147483647"));
+  EXPECT_THAT(WhyNot(*zero, "H200", ConfigOf(*zero, 128, 1)),
+              HasSubstr("launches[1]: grid x must be 1 to the 2147483647"));
   const auto deep = Unconstrained(R"(["BLOCK", "1", "1"])", R"(["1", "1", "BLOCK"])");
   EXPECT_THAT(WhyNot(*deep, "H200", ConfigOf(*deep, 128, 1)), HasSubstr("launches[1]: block z must be 1 to the 64"));
   const auto wide = Unconstrained(R"(["BLOCK", "1", "1"])", R"(["BLOCK", "STAGES + 8"])");
@@ -93,7 +95,8 @@ TEST(DeviceRulesTest, ClustersNeedHopper) {
   const auto plan = Unconstrained("dynamic_shared_bytes: \"tile * 64\"", "cluster: [\"STAGES * 4\"]");
   EXPECT_THAT(WhyNot(*plan, "A100", ConfigOf(*plan, 32, 1)), HasSubstr("launches[1] needs compute capability 9.0"));
   EXPECT_EQ(WhyNot(*plan, "H200", ConfigOf(*plan, 32, 2)), "");
-  EXPECT_THAT(WhyNot(*plan, "H200", ConfigOf(*plan, 32, 3)), HasSubstr("launches[1]: a cluster must have 1 to 8 blocks"));
+  EXPECT_THAT(WhyNot(*plan, "H200", ConfigOf(*plan, 32, 3)),
+              HasSubstr("launches[1]: a cluster must have 1 to 8 blocks"));
 }
 
 TEST(DeviceRulesTest, ExactTargetsRunNowhereElse) {

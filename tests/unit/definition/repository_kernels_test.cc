@@ -94,8 +94,7 @@ TEST(RepositoryKernelsTest, LoadAndHaveSpaces) {
       std::map<std::string, LoadedEntry> loaded;
       for (const Sequence sequence : {Sequence::kLaunches, Sequence::kReference, Sequence::kBaseline}) {
         for (const std::string& entry : (*plan)->Entries(sequence)) loaded[entry] = {1, 32, 0};
-        const auto steps =
-            (*plan)->Steps(sequence, *problem, (*plan)->DefaultConfig(*problem), device, &loaded);
+        const auto steps = (*plan)->Steps(sequence, *problem, (*plan)->DefaultConfig(*problem), device, &loaded);
         EXPECT_TRUE(steps.ok()) << Message(steps.status());
       }
     }

@@ -12,7 +12,7 @@
 
 namespace tunefarm {
 
-inline constexpr std::string_view kSampleText = R"pb(
+inline constexpr std::string_view kSampleText = R"kernel(
 display_name: "sample"
 description: "y = a * x, in tiles"
 language: LANGUAGE_CUDA
@@ -56,7 +56,7 @@ baseline { steps { library_op { op: LIBRARY_OP_KIND_GEMM a: "x" b: "x" c: "y" m:
 flops: "N * K"
 bytes: "2 * N * K * element_bytes"
 resources { registers_per_thread: "32 * STAGES" static_shared_bytes: "1024" min_compute_capability: 80 }
-)pb";
+)kernel";
 
 // The sample with the first `from` replaced by `to`; `from` must be there.
 inline std::string SampleWith(std::string_view from, std::string_view to) {

@@ -23,14 +23,17 @@ std::string ErrorOf(const std::string& text) {
 
 TEST(TextLocationTest, SyntaxErrorsAndTypingErrors) {
   EXPECT_THAT(ErrorOf("display_name: \"k\"\nlanguage LANGUAGE_CUDA\n"), StartsWith("k.pbtxt:2:10: Expected \":\""));
-  EXPECT_EQ(ErrorOf("\n\n  paramters { }\n"), "k.pbtxt:3:3: Kernel has no field 'paramters' (did you mean 'parameters'?)");
+  EXPECT_EQ(ErrorOf("\n\n  paramters { }\n"),
+            "k.pbtxt:3:3: Kernel has no field 'paramters' (did you mean 'parameters'?)");
   EXPECT_EQ(ErrorOf("language: LANGUAGE_CUDDA"),
             "k.pbtxt:1:11: field 'language' has no value 'LANGUAGE_CUDDA' (did you mean 'LANGUAGE_CUDA'?)");
-  EXPECT_THAT(ErrorOf("dims {\n\t\tnmae: 'x' }"), StartsWith("k.pbtxt:2:3: Dim has no field 'nmae' (did you mean 'name'?)"));
+  EXPECT_THAT(ErrorOf("dims {\n\t\tnmae: 'x' }"),
+              StartsWith("k.pbtxt:2:3: Dim has no field 'nmae' (did you mean 'name'?)"));
 }
 
 TEST(TextLocationTest, ExpressionsInOnePiece) {
-  EXPECT_THAT(ErrorOf(std::string(kHead) + "flops: \"1 + oops\"\n"), StartsWith("k.pbtxt:3:13: flops: expression error at column 5"));
+  EXPECT_THAT(ErrorOf(std::string(kHead) + "flops: \"1 + oops\"\n"),
+              StartsWith("k.pbtxt:3:13: flops: expression error at column 5"));
 }
 
 TEST(TextLocationTest, ExpressionsInPiecesAndEscapes) {
@@ -50,31 +53,33 @@ TEST(TextLocationTest, ElementsOfLists) {
 
 // A missing field is reported where its message begins.
 TEST(TextLocationTest, MissingFields) {
-  EXPECT_THAT(ErrorOf(std::string(kHead) + "parameters { name: 'A' values { ints: 1 } }\nparameters {\n  name: 'B' }\n"),
-              StartsWith("k.pbtxt:4:1: parameters[1].values: a parameter needs values"));
+  EXPECT_THAT(
+      ErrorOf(std::string(kHead) + "parameters { name: 'A' values { ints: 1 } }\nparameters {\n  name: 'B' }\n"),
+      StartsWith("k.pbtxt:4:1: parameters[1].values: a parameter needs values"));
   EXPECT_THAT(ErrorOf("language: LANGUAGE_CUDA"), StartsWith("k.pbtxt:1:1: display_name: a kernel needs a name"));
 }
 
 TEST(TextLocationTest, Sources) {
   int asked = 0;
   const auto load = [&](std::string_view text) {
-    return Message(LoadKernelText(text, "k.pbtxt",
-                                  [&](const std::string&) -> absl::StatusOr<std::string> {
-                                    ++asked;
-                                    return NotFound("no such file");
-                                  })
-                       .status());
+    return Message(LoadKernelText(text, "k.pbtxt", [&](const std::string&) -> absl::StatusOr<std::string> {
+                     ++asked;
+                     return NotFound("no such file");
+                   }).status());
   };
-  EXPECT_EQ(load("sources { path: 'a.cc' }"), "k.pbtxt:1:11: sources[0].path: the source 'a.cc' cannot be read: no such file");
+  EXPECT_EQ(load("sources { path: 'a.cc' }"),
+            "k.pbtxt:1:11: sources[0].path: the source 'a.cc' cannot be read: no such file");
   EXPECT_EQ(asked, 1);
   for (const char* path : {"/etc/passwd", "../a.cc", "a/../b.cc", "a//b.cc", "./a.cc", "a/", "", "a\\\\b"}) {
-    EXPECT_THAT(load("sources { path: '" + std::string(path) + "' }"), StartsWith("k.pbtxt:1:11: sources[0].path: ")) << path;
+    EXPECT_THAT(load("sources { path: '" + std::string(path) + "' }"), StartsWith("k.pbtxt:1:11: sources[0].path: "))
+        << path;
   }
   EXPECT_EQ(asked, 1) << "a path outside the definition's folder was read";
 }
 
 TEST(TextLocationTest, RefusesWhatCannotBeStored) {
-  EXPECT_THAT(ErrorOf(std::string(kHead) + "description: \"\\xff\""), StartsWith("k.pbtxt:3:1: description: the text is not UTF-8"));
+  EXPECT_THAT(ErrorOf(std::string(kHead) + "description: \"\\xff\""),
+              StartsWith("k.pbtxt:3:1: description: the text is not UTF-8"));
   EXPECT_THAT(ErrorOf(std::string((1 << 20) + 1, ' ')), HasSubstr("at most 1048576"));
 }
 
