@@ -131,51 +131,6 @@ TEST_F(HostSequenceTest, FaultsOfSequences) {
   expect("forgets_factor", "total[0] is ");
 }
 
-constexpr char kGemmDefinition[] = R"(
-  display_name: "product"
-  language: LANGUAGE_HOST_CXX
-  sources { path: "product.cc" }
-  dims { name: "N" default_value { int_value: 24 } }
-  parameters { name: "UNROLL" values { ints: [1, 2] } }
-  arguments { name: "a" buffer { data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_IN } }
-  arguments { name: "b" buffer { data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_IN } }
-  arguments { name: "c" buffer { data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_OUT } }
-  arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
-  launches { kernel { entry: "product" arguments: ["a", "b", "c", "n"] } }
-  reference { steps { library_op { op: LIBRARY_OP_KIND_GEMM a: "a" b: "b" c: "c" m: "N" n: "N" k: "N" } } }
-  baseline {
-    steps { library_op { op: LIBRARY_OP_KIND_GEMM a: "a" b: "b" c: "c" m: "N" n: "N" k: "N" } }
-    label: "library"
-  }
-  tolerance { atol: 1e-4 rtol: 1e-4 }
-)";
-
-constexpr char kGemmSource[] = R"(
-extern "C" void product(const float* a, const float* b, float* c, int n) {
-  for (int i = 0; i < n; ++i) {
-    for (int j = 0; j < n; ++j) {
-      float sum = 0;
-      for (int k = 0; k < n; ++k) sum += a[i * n + k] * b[k * n + j];
-      c[i * n + j] = sum;
-    }
-  }
-}
-)";
-
-TEST(HostLibraryTest, AReferenceMayBeALibraryOpButABaselineNeedsALibrary) {
-  HostKernel kernel(kGemmDefinition, kGemmSource);
-  const worker::v1::Prepared prepared = kernel.Prepare();
-  ASSERT_TRUE(prepared.ok()) << prepared.message();
-  const worker::v1::Result result = kernel.Run(kernel.DefaultConfig());
-  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
-  EXPECT_EQ(result.verification().elements(), 24u * 24);
-  RunInput input = HostKernel::Input();
-  input.baseline = true;
-  const worker::v1::Result baseline = kernel.Run(input);
-  EXPECT_EQ(baseline.outcome(), v1::OUTCOME_LOAD_ERROR);
-  EXPECT_THAT(baseline.message(), HasSubstr("no library"));
-}
-
 std::string ReferenceThat(const std::string& does) {
   return "extern \"C\" void run(float* y) { y[0] = 1; }\nextern \"C\" void reference(float* y) { " + does + " }\n";
 }
