@@ -1,0 +1,151 @@
+#include "server/worker/cuda/cuda_compile.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "server/base/clock.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/worker/cuda/ptxas_log.h"
+
+namespace tunefarm::cuda {
+namespace {
+
+using tunefarm::worker::v1::Result;
+
+constexpr size_t kLogBytesMax = 32 * 1024;
+
+constexpr Sequence kSequences[] = {Sequence::kLaunches, Sequence::kPreparePerProblem, Sequence::kPreparePerConfig,
+                                   Sequence::kReference, Sequence::kBaseline};
+
+// Whether an option that begins so (with one dash or two) is among them.
+bool HasOption(const std::vector<std::string>& options, std::string_view name) {
+  return std::any_of(options.begin(), options.end(), [name](std::string_view option) {
+    option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
+    return option.substr(0, name.size()) == name;
+  });
+}
+
+void AddIfMissing(std::vector<std::string>* options, std::string_view name, std::string option) {
+  if (!HasOption(*options, name)) options->push_back(std::move(option));
+}
+
+// What the binary needs: the largest of the launches' entries.
+void SetResources(const PreparedKernel& kernel, const NvrtcOutput& output, v1::ResourceUse* resources) {
+  const std::map<std::string, PtxasUse> uses = ParsePtxasLog(output.log);
+  PtxasUse largest;
+  for (const std::string& entry : kernel.plan->Entries(Sequence::kLaunches)) {
+    const auto lowered = output.lowered_names.find(entry);
+    const auto use = lowered == output.lowered_names.end() ? uses.end() : uses.find(lowered->second);
+    if (use == uses.end()) continue;
+    largest.registers = std::max(largest.registers, use->second.registers);
+    largest.spill_bytes = std::max(largest.spill_bytes, use->second.spill_bytes);
+    largest.stack_bytes = std::max(largest.stack_bytes, use->second.stack_bytes);
+    largest.static_shared_bytes = std::max(largest.static_shared_bytes, use->second.static_shared_bytes);
+  }
+  resources->set_registers(largest.registers);
+  resources->set_spill_bytes(largest.spill_bytes);
+  resources->set_local_bytes(largest.stack_bytes);
+  resources->set_static_shared_bytes(largest.static_shared_bytes);
+  resources->set_binary_bytes(static_cast<int64_t>(output.cubin.size()));
+}
+
+class CudaCompileBackend final : public CompileBackend {
+ public:
+  explicit CudaCompileBackend(std::unique_ptr<Nvrtc> nvrtc) : nvrtc_(std::move(nvrtc)) {}
+
+  std::string toolchain() const override { return fmt::format("NVRTC {} ({})", nvrtc_->version(), nvrtc_->path()); }
+
+  Result Compile(const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
+                 std::string* artifact) override {
+    reporter->Begin(v1::PHASE_COMPILE);
+    const MonotonicTime start = Clock::Real()->Now();
+    Result result;
+    result.set_phase(v1::PHASE_COMPILE);
+    const absl::StatusOr<NvrtcInput> input =
+        PlanCompile(kernel, config, nvrtc_->include_directories(), nvrtc_->major());
+    if (!input.ok()) {
+      result.set_outcome(v1::OUTCOME_COMPILE_ERROR);
+      result.set_message(std::string(MessageOf(input.status())));
+      return result;
+    }
+    NvrtcOutput output = nvrtc_->Compile(*input);
+    result.set_outcome(output.outcome);
+    result.set_message(output.message);
+    if (output.outcome == v1::OUTCOME_OK) {
+      SetResources(kernel, output, result.mutable_resources());
+      for (const auto& [name, lowered] : output.lowered_names) (*result.mutable_lowered_names())[name] = lowered;
+      result.set_has_artifact(true);
+      *artifact = std::move(output.cubin);
+    }
+    std::string log = WithoutResourceLines(output.log);
+    if (log.size() > kLogBytesMax) log = log.substr(0, kLogBytesMax - 64) + "\n(the log is longer; the rest was cut)\n";
+    result.set_log(std::move(log));
+    result.set_compile_ms(std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count());
+    return result;
+  }
+
+ private:
+  const std::unique_ptr<Nvrtc> nvrtc_;
+};
+
+}  // namespace
+
+std::string ArchitectureOf(const PreparedKernel& kernel) {
+  const v1::ResourceEstimate& resources = kernel.plan->kernel().resources();
+  const bool specific = resources.architecture_specific() || resources.exact_compute_capability() != 0;
+  return fmt::format("sm_{}{}", kernel.device_class.compute_capability, specific ? "a" : "");
+}
+
+absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Config& config,
+                                       const std::vector<std::string>& include_directories, int nvrtc_major) {
+  const KernelPlan& plan = *kernel.plan;
+  if (plan.kernel().sources().empty()) return InvalidArgument("the definition has no source");
+  ASSIGN_OR_RETURN(const auto constants, plan.Constants(kernel.problem, config, kernel.device_class));
+  NvrtcInput input;
+  input.name = plan.kernel().sources(0).path();
+  input.source = plan.kernel().sources(0).content();
+  for (int i = 1; i < plan.kernel().sources_size(); ++i) {
+    input.headers.emplace_back(plan.kernel().sources(i).path(), plan.kernel().sources(i).content());
+  }
+  std::vector<std::string>& options = input.options;
+  options.assign(plan.kernel().compile_options().begin(), plan.kernel().compile_options().end());
+  options.insert(options.end(), kernel.compile_options.begin(), kernel.compile_options.end());
+  options.push_back("--gpu-architecture=" + ArchitectureOf(kernel));
+  options.push_back("--ptxas-options=-v");
+  AddIfMissing(&options, "std=", "--std=c++20");
+  AddIfMissing(&options, "default-device", "--device-as-default-execution-space");
+  // Binaries are cached by content elsewhere, and a worker may write nowhere.
+  if (nvrtc_major >= 13) options.push_back("--no-cache");
+  for (const std::string& directory : include_directories) options.push_back("-I" + directory);
+  for (const auto& [name, value] : constants) options.push_back(fmt::format("-D{}={}", name, value));
+
+  // Entries of the reference too: the default config's binary serves as the reference's.
+  std::set<std::string> names;
+  for (const Sequence sequence : kSequences) {
+    for (const std::string& entry : plan.Entries(sequence)) names.insert(entry);
+  }
+  // Naming a constant keeps it in the binary although nothing may read it. Mangled names cannot be written in C++.
+  for (const v1::Argument& argument : plan.kernel().arguments()) {
+    const std::string& symbol = argument.constant_symbol().symbol();
+    if (argument.has_constant_symbol() && symbol.substr(0, 2) != "_Z") names.insert("&" + symbol);
+  }
+  input.name_expressions.assign(names.begin(), names.end());
+  return input;
+}
+
+}  // namespace tunefarm::cuda
+
+namespace tunefarm {
+
+absl::StatusOr<std::unique_ptr<CompileBackend>> MakeCudaCompileBackend(const WorkerOptions& options) {
+  ASSIGN_OR_RETURN(auto nvrtc,
+                   cuda::Nvrtc::Open(cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess(options.cuda_path))));
+  return std::make_unique<cuda::CudaCompileBackend>(std::move(nvrtc));
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,376 @@
+#include "server/worker/cuda/cuda_problem.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/worker/verify/fill.h"
+
+namespace tunefarm::cuda {
+namespace {
+
+bool StartsWithData(const BufferPlan& plan) {
+  return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||
+         plan.init == v1::INIT_FILL;
+}
+
+// Read only: its data stand in the buffer itself.
+bool IsInput(const BufferPlan& plan) { return plan.is_constant_symbol || plan.access == v1::ACCESS_IN; }
+
+bool IsOutput(const BufferPlan& plan) {
+  return !plan.is_constant_symbol && (plan.access == v1::ACCESS_OUT || plan.access == v1::ACCESS_INOUT);
+}
+
+bool IsScratch(const BufferPlan& plan) { return !plan.is_constant_symbol && plan.access == v1::ACCESS_SCRATCH; }
+
+bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.init != v1::INIT_ZERO; }
+
+bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsInput(plan); }
+
+uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
+uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
+
+double Mebibytes(double bytes) { return bytes / (1 << 20); }
+
+Failure MachineryFailure(const absl::Status& status) {
+  const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
+  return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
+}
+
+}  // namespace
+
+CudaProblem::CudaProblem(const RunTools& tools, std::shared_ptr<const PreparedKernel> kernel)
+    : tools_(tools),
+      kernel_(std::move(kernel)),
+      default_config_(kernel_->plan->DefaultConfig(kernel_->problem)),
+      tolerance_(kernel_->plan->Tolerance(kernel_->problem)) {}
+
+Failure CudaProblem::Create(const RunTools& tools, std::shared_ptr<const PreparedKernel> kernel,
+                            std::unique_ptr<CudaProblem>* problem) {
+  std::unique_ptr<CudaProblem> created(new CudaProblem(tools, std::move(kernel)));
+  TUNEFARM_RETURN_IF_FAILED(created->Allocate());
+  *problem = std::move(created);
+  return {};
+}
+
+Failure CudaProblem::Allocate() {
+  const absl::StatusOr<std::vector<BufferPlan>> plans =
+      kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
+  if (!plans.ok()) return MachineryFailure(plans.status());
+  const bool has_reference = kernel_->plan->HasSequence(Sequence::kReference);
+  double needed = 0;  // double: sums of hostile lengths must not wrap
+  for (const BufferPlan& plan : *plans) {
+    const double bytes = static_cast<double>(GuardedBuffer::FootprintBytes(BytesOf(plan)));
+    needed += bytes * (1 + (NeedsPristine(plan) ? 1 : 0) + (has_reference && IsOutput(plan) ? 1 : 0));
+  }
+  uint64_t free = 0;
+  TUNEFARM_RETURN_IF_FAILED(tools_.gpu.FreeBytes(&free));
+  if (needed > static_cast<double>(free)) {
+    return {v1::OUTCOME_OUT_OF_MEMORY,
+            fmt::format("The problem needs {:.0f} MiB of device memory, but {:.0f} MiB are free.", Mebibytes(needed),
+                        Mebibytes(static_cast<double>(free)))};
+  }
+  footprint_bytes_ = static_cast<int64_t>(needed);
+  for (const BufferPlan& plan : *plans) {
+    Buffer buffer;
+    buffer.plan = plan;
+    TUNEFARM_RETURN_IF_FAILED(AllocateBuffer(&buffer));
+    if (has_reference && IsOutput(plan)) TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(plan), &buffer.expected));
+    buffers_.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+Failure CudaProblem::AllocateGuarded(uint64_t bytes, GuardedBuffer* buffer) {
+  TUNEFARM_RETURN_IF_FAILED(GuardedBuffer::Allocate(tools_.gpu, bytes, buffer));
+  return tools_.harness.FillGuards(*buffer);
+}
+
+Failure CudaProblem::AllocateBuffer(Buffer* buffer) {
+  TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(buffer->plan), &buffer->memory));
+  return NeedsPristine(buffer->plan) ? AllocateGuarded(BytesOf(buffer->plan), &buffer->pristine) : Failure{};
+}
+
+Failure CudaProblem::SelectInputs(uint64_t seed) {
+  if (seed_ == seed) return {};
+  seed_.reset();
+  TUNEFARM_RETURN_IF_FAILED(BuildInputs(seed));
+  seed_ = seed;
+  return {};
+}
+
+Failure CudaProblem::BuildInputs(uint64_t seed) {
+  sealed_.clear();
+  const absl::StatusOr<std::vector<BufferPlan>> plans =
+      kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
+  if (!plans.ok()) return MachineryFailure(plans.status());
+  seed_ = seed;  // for work space that starts with data
+  Failure failure = ResizeScratch(*plans);
+  seed_.reset();
+  if (failure) return failure;
+  for (Buffer& buffer : buffers_) {
+    if (StartsWithData(buffer.plan)) TUNEFARM_RETURN_IF_FAILED(FillData(&buffer, seed));
+  }
+  std::unique_ptr<LoadedModule> module;
+  if (!kernel_->reference_artifact.empty()) {
+    failure = LoadedModule::Load(tools_.gpu, kernel_->reference_artifact, kernel_->reference_lowered_names, &module);
+    if (!failure) failure = WriteSymbols(module.get());
+    if (failure) {
+      failure.message = "The reference's binary: " + failure.message;
+      return failure;
+    }
+  }
+  TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps(module.get()));
+  if (kernel_->plan->HasSequence(Sequence::kReference)) {
+    TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst, module.get()));
+    bool ambiguous = false;
+    TUNEFARM_RETURN_IF_FAILED(FindAmbiguity(&ambiguous));
+    if (ambiguous) TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kSecond, module.get()));
+  }
+  return Seal();
+}
+
+Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed) {
+  const CUdeviceptr target = buffer->pristine.empty() ? buffer->memory.data() : buffer->pristine.data();
+  if (buffer->plan.fill.kind_case() == v1::Fill::kPrepareStep) {
+    // Its step writes it; until then it reads as unwritten.
+    return tools_.harness.Poison(buffer->plan.type, PoisonPattern::kFirst, target, ElementsOf(buffer->plan));
+  }
+  const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer->plan.fill, buffer->plan.type, buffer->plan.name, seed);
+  if (!fill.ok()) return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
+  return tools_.harness.Fill(*fill, target, ElementsOf(buffer->plan));
+}
+
+Failure CudaProblem::RunPrepareSteps(LoadedModule* module) {
+  if (!kernel_->plan->HasSequence(Sequence::kPreparePerProblem)) return {};
+  TUNEFARM_RETURN_IF_FAILED(Reset(PoisonPattern::kFirst));
+  TUNEFARM_RETURN_IF_FAILED(RunFromReference(Sequence::kPreparePerProblem, module, "A prepare step"));
+  if (Failure damage = FindGuardDamage()) {
+    damage.message = "A prepare step is wrong: " + damage.message;
+    return damage;
+  }
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || buffer.pristine.empty()) continue;
+    TUNEFARM_RETURN_IF_FAILED(Copy(buffer.memory.data(), buffer.pristine.data(), BytesOf(buffer.plan)));
+  }
+  return {};
+}
+
+Failure CudaProblem::RunReference(PoisonPattern pattern, LoadedModule* module) {
+  TUNEFARM_RETURN_IF_FAILED(Seal());
+  TUNEFARM_RETURN_IF_FAILED(Reset(pattern));
+  TUNEFARM_RETURN_IF_FAILED(RunFromReference(Sequence::kReference, module, "The reference"));
+  if (Failure damage = FindDamage()) {
+    damage.message = "The reference itself is wrong: " + damage.message;
+    return damage;
+  }
+  return KeepExpected(pattern);
+}
+
+Failure CudaProblem::KeepExpected(PoisonPattern pattern) {
+  for (Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan)) continue;
+    GuardedBuffer* kept = &buffer.expected;
+    if (pattern == PoisonPattern::kSecond) {
+      kept = &buffer.expected_second;
+      if (kept->empty()) TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(buffer.plan), kept));
+    }
+    TUNEFARM_RETURN_IF_FAILED(Copy(buffer.memory.data(), kept->data(), BytesOf(buffer.plan)));
+  }
+  return {};
+}
+
+// Whether some integer equals the poison: only a second run tells whether the reference wrote it.
+Failure CudaProblem::FindAmbiguity(bool* ambiguous) {
+  for (Buffer& buffer : buffers_) {
+    buffer.expected_second = GuardedBuffer();
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || buffer.plan.type >= v1::DATA_TYPE_F16 || *ambiguous) continue;
+    TUNEFARM_RETURN_IF_FAILED(tools_.harness.HasBits(buffer.plan.type, PoisonBits(buffer.plan.type, PoisonPattern::kFirst),
+                                                     buffer.expected.data(), ElementsOf(buffer.plan), ambiguous));
+  }
+  return {};
+}
+
+Failure CudaProblem::RunFromReference(Sequence sequence, LoadedModule* module, const std::string& what) {
+  const auto run = [&]() -> Failure {
+    std::vector<StepPlan> steps;
+    TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, *kernel_, sequence, default_config_, module, &steps));
+    LaunchSequence launches(tools_.gpu);
+    TUNEFARM_RETURN_IF_FAILED(launches.Build(steps, Views(), module, &tools_.cublas));
+    TUNEFARM_RETURN_IF_FAILED(launches.Enqueue());
+    return tools_.gpu.Synchronize("It crashed");
+  };
+  Failure failure = run();
+  if (failure) failure.message = fmt::format("{} failed: {}", what, failure.message);
+  return failure;
+}
+
+// From here on, these must not change.
+Failure CudaProblem::Seal() {
+  sealed_.clear();
+  for (const Buffer& buffer : buffers_) {
+    const auto seal = [&](const GuardedBuffer& memory, const std::string& what) {
+      if (!memory.empty()) sealed_.push_back({what, {memory.data(), memory.bytes()}, 0});
+    };
+    if (IsInput(buffer.plan)) seal(buffer.memory, fmt::format("Input buffer {} was changed, but its access is IN", buffer.plan.name));
+    if (!IsScratch(buffer.plan)) seal(buffer.pristine, fmt::format("The worker's copy of the data of {} was changed", buffer.plan.name));
+    seal(buffer.expected, fmt::format("The worker's copy of the reference's {} was changed", buffer.plan.name));
+    seal(buffer.expected_second, fmt::format("The worker's copy of the reference's {} was changed", buffer.plan.name));
+  }
+  std::vector<ByteRange> ranges;
+  for (const Sealed& sealed : sealed_) ranges.push_back(sealed.range);
+  std::vector<uint64_t> checksums;
+  TUNEFARM_RETURN_IF_FAILED(tools_.harness.Checksums(ranges, &checksums));
+  for (size_t i = 0; i < sealed_.size(); ++i) sealed_[i].checksum = checksums[i];
+  return {};
+}
+
+Failure CudaProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
+  for (const BufferPlan& plan : plans) {
+    if (!IsScratch(plan)) continue;
+    const auto buffer =
+        std::find_if(buffers_.begin(), buffers_.end(), [&plan](const Buffer& b) { return b.plan.name == plan.name; });
+    if (buffer == buffers_.end() || (BytesOf(buffer->plan) == BytesOf(plan) && !buffer->memory.empty())) continue;
+    buffer->memory = GuardedBuffer();  // first: both may not fit
+    buffer->pristine = GuardedBuffer();
+    buffer->plan = plan;
+    if (Failure failure = AllocateBuffer(&*buffer)) {
+      failure.message = fmt::format("The config needs a work space {} of {:.0f} MiB: {}", plan.name,
+                                    Mebibytes(static_cast<double>(plan.bytes())), failure.message);
+      return failure;
+    }
+    if (StartsWithData(plan)) TUNEFARM_RETURN_IF_FAILED(FillData(&*buffer, seed_.value_or(1)));
+  }
+  return {};
+}
+
+Failure CudaProblem::Copy(CUdeviceptr from, CUdeviceptr to, uint64_t bytes) {
+  const Driver& driver = tools_.gpu.driver();
+  return driver.Check(driver.cuMemcpyDtoDAsync(to, from, bytes, tools_.gpu.stream()), "A copy on the device failed");
+}
+
+Failure CudaProblem::ResetBuffer(const Buffer& buffer, PoisonPattern pattern) {
+  if (!buffer.pristine.empty()) return Copy(buffer.pristine.data(), buffer.memory.data(), BytesOf(buffer.plan));
+  if (IsPoisoned(buffer.plan)) {
+    return tools_.harness.Poison(buffer.plan.type, pattern, buffer.memory.data(), ElementsOf(buffer.plan));
+  }
+  const Driver& driver = tools_.gpu.driver();
+  return driver.Check(driver.cuMemsetD8Async(buffer.memory.data(), 0, BytesOf(buffer.plan), tools_.gpu.stream()),
+                      "A buffer could not be set to zero");
+}
+
+Failure CudaProblem::Reset(PoisonPattern pattern) {
+  for (const Buffer& buffer : buffers_) {
+    // A work space that could not be had leaves its buffer empty.
+    if (IsInput(buffer.plan) || buffer.memory.empty()) continue;
+    TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, pattern));
+  }
+  return {};
+}
+
+bool CudaProblem::has_restores() const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    return buffer.plan.restore == v1::RESTORE_PER_SAMPLE && !IsInput(buffer.plan) && !IsPoisoned(buffer.plan);
+  });
+}
+
+Failure CudaProblem::Restore() {
+  for (const Buffer& buffer : buffers_) {
+    const BufferPlan& plan = buffer.plan;
+    if (plan.restore != v1::RESTORE_PER_SAMPLE || IsInput(plan) || IsPoisoned(plan)) continue;
+    TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kFirst));
+  }
+  return {};
+}
+
+Failure CudaProblem::FindGuardDamage() {
+  std::vector<CUdeviceptr> zones;
+  std::vector<std::pair<const Buffer*, const GuardedBuffer*>> owners;
+  for (const Buffer& buffer : buffers_) {
+    for (const GuardedBuffer* memory : {&buffer.memory, &buffer.pristine, &buffer.expected, &buffer.expected_second}) {
+      if (memory->empty()) continue;
+      zones.push_back(memory->guard_before());
+      zones.push_back(memory->guard_after());
+      owners.emplace_back(&buffer, memory);
+    }
+  }
+  std::vector<std::optional<GuardDamage>> damages;
+  TUNEFARM_RETURN_IF_FAILED(tools_.harness.CheckGuards(zones, &damages));
+  Failure found;
+  for (size_t i = 0; i < damages.size(); ++i) {
+    if (!damages[i]) continue;
+    const auto& [buffer, memory] = owners[i / 2];
+    TUNEFARM_RETURN_IF_FAILED(tools_.harness.FillGuards(*memory));
+    if (found) continue;
+    const std::string place = i % 2 == 0 ? fmt::format("{} bytes before its start", kGuardBytes - damages[i]->last)
+                                         : fmt::format("{} bytes past its end", damages[i]->first);
+    const char* const which = memory == &buffer->memory ? "" : "the worker's copy of ";
+    found = {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("Memory around {}buffer {} was written, {}.", which, buffer->plan.name, place)};
+  }
+  return found;
+}
+
+Failure CudaProblem::FindDamage() {
+  TUNEFARM_RETURN_IF_FAILED(tools_.gpu.Synchronize("The kernel crashed"));
+  const Failure guards = FindGuardDamage();
+  if (guards.sticky || (guards && guards.outcome != v1::OUTCOME_OUT_OF_BOUNDS)) return guards;
+  std::vector<ByteRange> ranges;
+  for (const Sealed& sealed : sealed_) ranges.push_back(sealed.range);
+  std::vector<uint64_t> checksums;
+  TUNEFARM_RETURN_IF_FAILED(tools_.harness.Checksums(ranges, &checksums));
+  for (size_t i = 0; i < sealed_.size(); ++i) {
+    if (checksums[i] == sealed_[i].checksum) continue;
+    seed_.reset();
+    if (!guards) return {v1::OUTCOME_OUT_OF_BOUNDS, sealed_[i].what + "."};
+  }
+  return guards;
+}
+
+Failure CudaProblem::Verify(PoisonPattern pattern, v1::Verification* verification) {
+  std::vector<BufferComparison> comparisons;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || buffer.expected.empty()) continue;
+    const bool second = pattern == PoisonPattern::kSecond && !buffer.expected_second.empty();
+    Harness::CompareInput input;
+    input.buffer = buffer.plan.name;
+    input.type = buffer.plan.type;
+    input.elements = ElementsOf(buffer.plan);
+    input.actual = buffer.memory.data();
+    input.expected = second ? buffer.expected_second.data() : buffer.expected.data();
+    if (IsPoisoned(buffer.plan)) {
+      input.pattern = pattern;
+      input.expected_pattern = second ? PoisonPattern::kSecond : PoisonPattern::kFirst;
+    }
+    BufferComparison comparison;
+    TUNEFARM_RETURN_IF_FAILED(tools_.harness.Compare(input, tolerance_, &comparison));
+    comparisons.push_back(std::move(comparison));
+  }
+  Verdict verdict = Judge(comparisons, tolerance_);
+  *verification = std::move(verdict.verification);
+  if (verdict.passed) return {};
+  return {v1::OUTCOME_WRONG_RESULT, verdict.message};
+}
+
+Failure CudaProblem::WriteSymbols(LoadedModule* module) {
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.plan.is_constant_symbol) continue;
+    CUdeviceptr address = 0;
+    TUNEFARM_RETURN_IF_FAILED(module->Symbol(buffer.plan.symbol, BytesOf(buffer.plan), &address));
+    TUNEFARM_RETURN_IF_FAILED(Copy(buffer.memory.data(), address, BytesOf(buffer.plan)));
+  }
+  return {};
+}
+
+DeviceViews CudaProblem::Views() const {
+  DeviceViews views;
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.plan.is_constant_symbol) {
+      views[buffer.plan.name] = {buffer.memory.data(), buffer.memory.bytes(), buffer.plan.type};
+    }
+  }
+  return views;
+}
+
+}  // namespace tunefarm::cuda

@@ -1,0 +1,99 @@
+// What a CUDA runner keeps of a prepared kernel: buffers between guard zones, the inputs of one seed, the reference's outputs,
+// and the checks on all of them. Everything stays in device memory; checksums prove that inputs and reference are what they
+// were.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/worker/backend.h"
+#include "server/worker/cuda/gpu_context.h"
+#include "server/worker/cuda/harness.h"
+#include "server/worker/cuda/launch_sequence.h"
+#include "server/worker/verify/poison.h"
+
+namespace tunefarm::cuda {
+
+// The parts of a run worker that live as long as it does.
+struct RunTools {
+  const GpuContext& gpu;
+  Harness& harness;
+  Cublas& cublas;
+};
+
+class CudaProblem {
+ public:
+  // Allocates the buffers. OUT_OF_MEMORY when they cannot fit. Nothing is filled yet.
+  static Failure Create(const RunTools& tools, std::shared_ptr<const PreparedKernel> kernel,
+                        std::unique_ptr<CudaProblem>* problem);
+
+  const PreparedKernel& kernel() const { return *kernel_; }
+  int64_t footprint_bytes() const { return footprint_bytes_; }
+
+  // Makes the inputs and reference outputs of a seed current; builds them unless they are and are whole.
+  Failure SelectInputs(uint64_t seed);
+  // Work space whose size depends on the config. OUT_OF_MEMORY if it cannot be had.
+  Failure ResizeScratch(const std::vector<BufferPlan>& plans);
+  // Enqueues what brings every buffer to where it must be before a launch sequence: data, zeros or poison.
+  Failure Reset(PoisonPattern pattern);
+  // Enqueues what sets back the buffers that are restored before each sample.
+  Failure Restore();
+  bool has_restores() const;
+  // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place. Guards are
+  // repaired; damaged data are built anew by the next SelectInputs.
+  Failure FindDamage();
+  // Compares the outputs with what the reference left under the same pattern. WRONG_RESULT, or nothing.
+  Failure Verify(PoisonPattern pattern, tunefarm::v1::Verification* verification);
+  // Copies the constants' data into a module.
+  Failure WriteSymbols(LoadedModule* module);
+
+  DeviceViews Views() const;
+
+ private:
+  struct Buffer {
+    BufferPlan plan;
+    GuardedBuffer memory;           // for a constant symbol: its data
+    GuardedBuffer pristine;         // of buffers that start with data and are written
+    GuardedBuffer expected;         // of outputs, as the reference left them under the first poison
+    GuardedBuffer expected_second;  // only where the first leaves open what the reference wrote
+  };
+  // Memory that no trial may change.
+  struct Sealed {
+    std::string what;  // begins a sentence
+    ByteRange range;
+    uint64_t checksum = 0;
+  };
+
+  CudaProblem(const RunTools& tools, std::shared_ptr<const PreparedKernel> kernel);
+
+  Failure Allocate();
+  Failure AllocateBuffer(Buffer* buffer);
+  Failure AllocateGuarded(uint64_t bytes, GuardedBuffer* buffer);
+  Failure BuildInputs(uint64_t seed);
+  Failure FillData(Buffer* buffer, uint64_t seed);
+  Failure RunPrepareSteps(LoadedModule* module);
+  Failure RunReference(PoisonPattern pattern, LoadedModule* module);
+  Failure KeepExpected(PoisonPattern pattern);
+  Failure FindAmbiguity(bool* ambiguous);
+  Failure RunFromReference(Sequence sequence, LoadedModule* module, const std::string& what);
+  Failure Seal();
+  Failure FindGuardDamage();
+  Failure Copy(CUdeviceptr from, CUdeviceptr to, uint64_t bytes);
+  Failure ResetBuffer(const Buffer& buffer, PoisonPattern pattern);
+
+  const RunTools tools_;
+  const std::shared_ptr<const PreparedKernel> kernel_;
+  const Config default_config_;
+  const TolerancePlan tolerance_;
+  std::vector<Buffer> buffers_;
+  std::vector<Sealed> sealed_;
+  std::optional<uint64_t> seed_;  // of the inputs that are built and whole
+  int64_t footprint_bytes_ = 0;
+};
+
+}  // namespace tunefarm::cuda

@@ -1,0 +1,268 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/base/clock.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/worker/backend.h"
+#include "server/worker/cuda/cuda_problem.h"
+#include "server/worker/cuda/nvml.h"
+#include "server/worker/cuda/sampler.h"
+#include "server/worker/verify/sampling.h"
+
+namespace tunefarm::cuda {
+namespace {
+
+using tunefarm::worker::v1::Prepared;
+using tunefarm::worker::v1::Result;
+
+constexpr double kEventResolutionNs = 500;  // CUDA documents about half a microsecond
+constexpr uint64_t kFlushBytesMin = uint64_t{64} << 20;
+
+double MillisecondsSince(MonotonicTime start) {
+  return std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count();
+}
+
+// One evaluation. Made per Run; the result grows as the phases pass.
+class CudaTrial {
+ public:
+  CudaTrial(const RunTools& tools, CudaProblem* problem, const Nvml* nvml, ByteRange flush, const RunInput& input,
+            PhaseReporter* reporter)
+      : tools_(tools), problem_(problem), nvml_(nvml), flush_(flush), input_(input), reporter_(reporter), launches_(tools.gpu),
+        prepare_(tools.gpu) {}
+
+  Result Run() {
+    Failure failure = RunPhases();
+    // What a refused launch left half done must not run into the next trial.
+    if (failure && !failure.sticky) {
+      if (Failure late = tools_.gpu.Synchronize("The kernel crashed"); late.sticky) failure = std::move(late);
+    }
+    if (failure) {
+      result_.set_outcome(failure.outcome);
+      result_.set_message(failure.message);
+      result_.set_worker_is_damaged(failure.sticky);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Failure RunPhases() {
+    const MonotonicTime load_start = BeginPhase(v1::PHASE_LOAD);
+    Failure failure = Load();
+    result_.set_load_ms(MillisecondsSince(load_start));
+    if (failure) return failure;
+    const MonotonicTime launch_start = BeginPhase(v1::PHASE_FIRST_LAUNCH);
+    failure = Launch(PoisonPattern::kFirst);
+    if (!failure) {
+      BeginPhase(v1::PHASE_VERIFY);
+      failure = Check(PoisonPattern::kFirst);
+    }
+    result_.set_verify_ms(MillisecondsSince(launch_start));
+    if (failure) return failure;
+    result_.set_outcome(v1::OUTCOME_OK);
+    if (input_.verify_only) return {};
+    const MonotonicTime measure_start = BeginPhase(v1::PHASE_MEASURE);
+    failure = Measure();
+    if (!failure) failure = problem_->FindDamage();
+    result_.set_measure_ms(MillisecondsSince(measure_start));
+    if (failure) return failure;
+    const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
+    failure = VerifyAgain();
+    result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
+    if (!failure) result_.set_phase(v1::PHASE_MEASURE);
+    return failure;
+  }
+
+  MonotonicTime BeginPhase(v1::Phase phase) {
+    result_.set_phase(phase);
+    reporter_->Begin(phase);
+    return Clock::Real()->Now();
+  }
+
+  Failure Load() {
+    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_.input_seed));
+    const PreparedKernel& kernel = problem_->kernel();
+    const KernelPlan& plan = *kernel.plan;
+    const Config config = input_.baseline ? plan.DefaultConfig(kernel.problem) : input_.config;
+    const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
+    if (!buffers.ok()) return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(buffers.status())) + "."};
+    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
+    // A baseline's own steps are compiled with the reference's binary unless it came with one.
+    const bool use_reference = input_.baseline && input_.artifact.empty();
+    const std::string& artifact = use_reference ? kernel.reference_artifact : input_.artifact;
+    if (!artifact.empty()) {
+      TUNEFARM_RETURN_IF_FAILED(LoadedModule::Load(
+          tools_.gpu, artifact, use_reference ? kernel.reference_lowered_names : input_.lowered_names, &module_));
+      TUNEFARM_RETURN_IF_FAILED(problem_->WriteSymbols(module_.get()));
+      result_.mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
+    }
+    const bool own_baseline = input_.baseline && plan.HasSequence(Sequence::kBaseline);
+    std::vector<StepPlan> steps;
+    TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, kernel, own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
+                                            module_.get(), &steps, result_.mutable_resources()));
+    TUNEFARM_RETURN_IF_FAILED(launches_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas));
+    if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
+    TUNEFARM_RETURN_IF_FAILED(
+        EvaluateSteps(tools_.gpu, kernel, Sequence::kPreparePerConfig, config, module_.get(), &steps));
+    return prepare_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas);
+  }
+
+  // One launch sequence from pristine buffers; waits.
+  Failure Launch(PoisonPattern pattern) {
+    TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
+    TUNEFARM_RETURN_IF_FAILED(prepare_.Enqueue());
+    TUNEFARM_RETURN_IF_FAILED(launches_.Enqueue());
+    return tools_.gpu.Synchronize("The kernel crashed");
+  }
+
+  // What the kernel left in the buffers. Damage comes first: it explains wrong results, not the other way round.
+  Failure Check(PoisonPattern pattern) {
+    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+    v1::Verification verification;
+    Failure failure = problem_->Verify(pattern, &verification);
+    if (failure || !result_.has_verification()) *result_.mutable_verification() = std::move(verification);
+    return failure;
+  }
+
+  Failure VerifyAgain() {
+    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
+    Failure failure = Check(PoisonPattern::kSecond);
+    if (failure.outcome == v1::OUTCOME_WRONG_RESULT) {
+      failure.message = fmt::format("After timing, {} It was right before: the kernel keeps state between launches.", failure.message);
+    }
+    return failure;
+  }
+
+  Failure Measure() {
+    const v1::MeasurementPolicy& policy = input_.policy;
+    if (launches_.timed_stretches() == 0) return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
+    Sampler sampler(tools_.gpu, problem_, &launches_, policy.warm_cache() ? ByteRange{} : flush_);
+    double launch_ns = 0;
+    TUNEFARM_RETURN_IF_FAILED(sampler.WarmUp(std::max(policy.warmup_launches(), 1), &launch_ns));
+    const bool one_only = problem_->has_restores() || !policy.warm_cache() || launches_.has_untimed_steps();
+    SamplingOptions options;
+    options.policy = policy;
+    options.keep_samples = input_.keep_samples;
+    options.launches_per_sample = LaunchesPerSample(launch_ns, kEventResolutionNs, one_only);
+    Failure failure;
+    const SamplingResult sampled = RunSampling(options, sampler.clock(), [&](int launches) -> std::optional<double> {
+      double nanoseconds = 0;
+      failure = sampler.Next(launches, &nanoseconds);
+      if (failure) return std::nullopt;
+      return nanoseconds;
+    });
+    if (failure) return failure;
+    v1::Measurement* const measurement = result_.mutable_measurement();
+    *measurement = sampled.measurement;
+    measurement->set_method(v1::TIMING_METHOD_CUDA_EVENTS);
+    measurement->set_cold_cache(!policy.warm_cache());
+    if (nvml_ != nullptr) {
+      measurement->set_clock_mhz(nvml_->ClockMhz(tools_.gpu.uuid()));
+      measurement->set_throttled(nvml_->IsThrottled(tools_.gpu.uuid()));
+    }
+    if (sampled.implausible) {
+      result_.set_outcome(v1::OUTCOME_NOISY);
+      result_.set_message("The device's clock reported a time of zero: the launch sequence is too short to be timed.");
+    } else if (!sampled.established) {
+      result_.set_outcome(v1::OUTCOME_NOISY);
+      result_.set_message(fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
+                                      measurement->samples(), policy.time_budget_ms()));
+    }
+    return {};
+  }
+
+  const RunTools tools_;
+  CudaProblem* const problem_;
+  const Nvml* const nvml_;
+  const ByteRange flush_;
+  const RunInput& input_;
+  PhaseReporter* const reporter_;
+  std::unique_ptr<LoadedModule> module_;
+  LaunchSequence launches_, prepare_;
+  Result result_;
+};
+
+class CudaRunBackend final : public RunBackend {
+ public:
+  CudaRunBackend(std::unique_ptr<GpuContext> gpu, std::unique_ptr<Nvrtc> nvrtc, std::unique_ptr<Harness> harness,
+                 std::vector<SearchPlace> places)
+      : gpu_(std::move(gpu)), nvrtc_(std::move(nvrtc)), harness_(std::move(harness)), cublas_(*gpu_, std::move(places)),
+        nvml_(Nvml::Open()) {}
+
+  std::string toolchain() const override {
+    int version = 0;
+    (void)gpu_->driver().cuDriverGetVersion(&version);
+    return fmt::format("CUDA driver API {}.{}, NVRTC {} ({})", version / 1000, version % 1000 / 10, nvrtc_->version(),
+                       nvrtc_->path());
+  }
+
+  Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
+    // The old problem's memory first: both may not fit.
+    problem_.reset();
+    Prepared prepared;
+    const uint64_t seed = kernel->input_seed;
+    std::unique_ptr<CudaProblem> problem;
+    reporter->Begin(v1::PHASE_LOAD);
+    Failure failure = ReserveFlush();
+    if (!failure) failure = CudaProblem::Create(Tools(), std::move(kernel), &problem);
+    if (!failure) failure = problem->SelectInputs(seed);
+    if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
+    prepared.set_ok(!failure);
+    if (failure) {
+      prepared.set_outcome(failure.outcome);
+      prepared.set_message(failure.message);
+      return prepared;
+    }
+    problem_ = std::move(problem);
+    return prepared;
+  }
+
+  Result Run(const RunInput& input, PhaseReporter* reporter) override {
+    if (problem_ == nullptr) {
+      Result result;
+      result.set_outcome(v1::OUTCOME_LOST);
+      result.set_message("The runner has no prepared problem.");
+      return result;
+    }
+    const ByteRange flush{flush_.data(), flush_.bytes()};
+    return CudaTrial(Tools(), problem_.get(), nvml_.get(), flush, input, reporter).Run();
+  }
+
+ private:
+  RunTools Tools() { return {*gpu_, *harness_, cublas_}; }
+
+  // Twice the cache, so that nothing of the last sample stays.
+  Failure ReserveFlush() {
+    if (!flush_.empty()) return {};
+    const uint64_t bytes = std::max(kFlushBytesMin, 2 * static_cast<uint64_t>(std::max<int64_t>(gpu_->l2_bytes(), 0)));
+    return GuardedBuffer::Allocate(*gpu_, bytes, &flush_);
+  }
+
+  const std::unique_ptr<GpuContext> gpu_;
+  const std::unique_ptr<Nvrtc> nvrtc_;
+  const std::unique_ptr<Harness> harness_;
+  Cublas cublas_;
+  const std::unique_ptr<Nvml> nvml_;
+  GuardedBuffer flush_;
+  std::unique_ptr<CudaProblem> problem_;
+};
+
+}  // namespace
+}  // namespace tunefarm::cuda
+
+namespace tunefarm {
+
+absl::StatusOr<std::unique_ptr<RunBackend>> MakeCudaRunBackend(const WorkerOptions& options) {
+  ASSIGN_OR_RETURN(auto gpu, cuda::GpuContext::Open(options.device_uuid));
+  std::vector<cuda::SearchPlace> places = cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess(options.cuda_path));
+  ASSIGN_OR_RETURN(auto nvrtc, cuda::Nvrtc::Open(places));
+  ASSIGN_OR_RETURN(auto harness, cuda::Harness::Create(*gpu, *nvrtc));
+  return std::make_unique<cuda::CudaRunBackend>(std::move(gpu), std::move(nvrtc), std::move(harness), std::move(places));
+}
+
+}  // namespace tunefarm

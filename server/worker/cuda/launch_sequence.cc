@@ -1,0 +1,166 @@
+#include "server/worker/cuda/launch_sequence.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "server/worker/cuda/tensor_map.h"
+
+namespace tunefarm::cuda {
+namespace {
+
+Failure FindView(const DeviceViews& views, const std::string& name, DeviceView* view) {
+  const auto found = views.find(name);
+  if (found == views.end()) return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no buffer '{}'.", name)};
+  *view = found->second;
+  return {};
+}
+
+Failure Dimensions(const std::array<int64_t, 3>& from, const std::string& entry, const char* what, unsigned int to[3]) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (from[i] < 1 || from[i] > std::numeric_limits<int32_t>::max()) {
+      return {v1::OUTCOME_INFEASIBLE_LAUNCH,
+              fmt::format("The {} of {} would be {} x {} x {}.", what, entry, from[0], from[1], from[2])};
+    }
+    to[i] = static_cast<unsigned int>(from[i]);
+  }
+  return {};
+}
+
+}  // namespace
+
+Failure LaunchSequence::Build(const std::vector<StepPlan>& steps, const DeviceViews& views, LoadedModule* module,
+                              Cublas* cublas) {
+  cublas_ = cublas;
+  bool timing = false;
+  for (const StepPlan& plan : steps) {
+    auto step = std::make_unique<Step>();
+    step->plan = plan;
+    switch (plan.kind) {
+      case StepPlan::Kind::kKernel:
+        TUNEFARM_RETURN_IF_FAILED(BuildKernel(views, module, step.get()));
+        break;
+      case StepPlan::Kind::kMemset:
+        TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.memset_buffer, &step->memset_view));
+        break;
+      case StepPlan::Kind::kLibraryOp:
+        if (plan.library_op.op() == v1::LIBRARY_OP_KIND_GEMM) {
+          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.a(), &step->a));
+          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.b(), &step->b));
+          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.c(), &step->c));
+        }
+        TUNEFARM_RETURN_IF_FAILED(cublas->Ready(plan, step->a, step->b, step->c));
+        break;
+    }
+    if (plan.timed && !timing) ++timed_stretches_;
+    timing = plan.timed;
+    has_untimed_steps_ = has_untimed_steps_ || !plan.timed;
+    steps_.push_back(std::move(step));
+  }
+  return {};
+}
+
+Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* module, Step* step) const {
+  const StepPlan& plan = step->plan;
+  TUNEFARM_RETURN_IF_FAILED(module->Function(plan.entry, &step->function));
+  unsigned int grid[3], block[3];
+  TUNEFARM_RETURN_IF_FAILED(Dimensions(plan.grid, plan.entry, "grid", grid));
+  TUNEFARM_RETURN_IF_FAILED(Dimensions(plan.block, plan.entry, "block", block));
+  step->arguments.resize(plan.arguments.size());  // never again: the parameters point into it
+  for (size_t i = 0; i < plan.arguments.size(); ++i) {
+    TUNEFARM_RETURN_IF_FAILED(BuildArgument(views, plan, plan.arguments[i], &step->arguments[i]));
+    step->parameters.push_back(step->arguments[i].bytes);
+  }
+  if (plan.cluster) {
+    unsigned int cluster[3];
+    TUNEFARM_RETURN_IF_FAILED(Dimensions(*plan.cluster, plan.entry, "cluster", cluster));
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = cluster[0];
+    attribute.value.clusterDim.y = cluster[1];
+    attribute.value.clusterDim.z = cluster[2];
+    step->attributes.push_back(attribute);
+  }
+  if (plan.attributes.cooperative()) {
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+    step->attributes.push_back(attribute);
+  }
+  if (plan.attributes.programmatic_stream_serialization()) {
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    step->attributes.push_back(attribute);
+  }
+  CUlaunchConfig& config = step->config;
+  config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
+  config.blockDimX = block[0], config.blockDimY = block[1], config.blockDimZ = block[2];
+  config.sharedMemBytes = static_cast<unsigned int>(plan.dynamic_shared_bytes);
+  config.hStream = gpu_.stream();
+  config.attrs = step->attributes.data();
+  config.numAttrs = static_cast<unsigned int>(step->attributes.size());
+  return {};
+}
+
+Failure LaunchSequence::BuildArgument(const DeviceViews& views, const StepPlan& plan, const std::string& name,
+                                      Argument* argument) const {
+  if (const auto scalar = plan.scalars.find(name); scalar != plan.scalars.end()) {
+    std::memcpy(argument->bytes, scalar->second.bytes.data(), scalar->second.bytes.size());
+    return {};
+  }
+  if (const auto map = plan.tensor_maps.find(name); map != plan.tensor_maps.end()) {
+    static_assert(sizeof(CUtensorMap) <= sizeof(argument->bytes) && alignof(Argument) >= 64);
+    DeviceView view;
+    TUNEFARM_RETURN_IF_FAILED(FindView(views, map->second.buffer, &view));
+    return EncodeTensorMap(gpu_, name, map->second, view.data, reinterpret_cast<CUtensorMap*>(argument->bytes));
+  }
+  DeviceView view;
+  TUNEFARM_RETURN_IF_FAILED(FindView(views, name, &view));
+  std::memcpy(argument->bytes, &view.data, sizeof(view.data));
+  return {};
+}
+
+Failure LaunchSequence::EnqueueStep(Step* step) {
+  const Driver& driver = gpu_.driver();
+  switch (step->plan.kind) {
+    case StepPlan::Kind::kKernel: {
+      const CUresult error = driver.cuLaunchKernelEx(&step->config, step->function, step->parameters.data(), nullptr);
+      if (error == CUDA_SUCCESS) return {};
+      const CUlaunchConfig& config = step->config;
+      return driver.Check(error, CallKind::kLaunch,
+                          fmt::format("The launch of {} with {} x {} x {} blocks of {} x {} x {} threads and {} bytes of "
+                                      "dynamic shared memory was refused",
+                                      step->plan.entry, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
+                                      config.blockDimY, config.blockDimZ, config.sharedMemBytes));
+    }
+    case StepPlan::Kind::kMemset:
+      return driver.Check(driver.cuMemsetD8Async(step->memset_view.data, step->plan.memset_byte, step->memset_view.bytes,
+                                                 gpu_.stream()),
+                          fmt::format("The memset of {} failed", step->plan.memset_buffer));
+    case StepPlan::Kind::kLibraryOp:
+      return cublas_->Enqueue(step->plan, step->a, step->b, step->c);
+  }
+  return {};
+}
+
+Failure LaunchSequence::Enqueue() {
+  for (const std::unique_ptr<Step>& step : steps_) TUNEFARM_RETURN_IF_FAILED(EnqueueStep(step.get()));
+  return {};
+}
+
+Failure LaunchSequence::EnqueueTimed(const CUevent* events) {
+  const Driver& driver = gpu_.driver();
+  const auto record = [&] { return driver.Check(driver.cuEventRecord(*events++, gpu_.stream()), "An event could not be recorded"); };
+  bool timing = false;
+  for (const std::unique_ptr<Step>& step : steps_) {
+    if (step->plan.timed != timing) TUNEFARM_RETURN_IF_FAILED(record());
+    timing = step->plan.timed;
+    TUNEFARM_RETURN_IF_FAILED(EnqueueStep(step.get()));
+  }
+  return timing ? record() : Failure{};
+}
+
+}  // namespace tunefarm::cuda

@@ -1,0 +1,165 @@
+#include "server/worker/cuda/loaded_module.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "server/base/status.h"
+
+namespace tunefarm::cuda {
+namespace {
+
+int Attribute(const GpuContext& gpu, CUfunction function, CUfunction_attribute which) {
+  int value = 0;
+  return gpu.driver().cuFuncGetAttribute(&value, which, function) == CUDA_SUCCESS ? value : 0;
+}
+
+int64_t ThreadsOf(const StepPlan& step) { return step.block[0] * step.block[1] * step.block[2]; }
+
+Failure AllowShared(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
+  const int64_t fixed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  if (step.dynamic_shared_bytes < 0 || step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
+    return {v1::OUTCOME_INFEASIBLE_LAUNCH,
+            fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.", step.entry,
+                        step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes, gpu.shared_bytes_per_block_optin())};
+  }
+  if (step.dynamic_shared_bytes <= Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) return {};
+  return gpu.driver().Check(
+      gpu.driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(step.dynamic_shared_bytes)),
+      CallKind::kLaunch, fmt::format("{} may not have {} bytes of dynamic shared memory", step.entry, step.dynamic_shared_bytes));
+}
+
+Failure MakeReady(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
+  const Driver& driver = gpu.driver();
+  TUNEFARM_RETURN_IF_FAILED(AllowShared(gpu, step, function));
+  if (step.attributes.non_portable_cluster()) {
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                     CallKind::kLaunch, fmt::format("{} may not use clusters above 8 blocks", step.entry)));
+  }
+  if (step.attributes.shared_memory_carveout_percent() != 0) {
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                               step.attributes.shared_memory_carveout_percent()),
+                     CallKind::kLaunch, fmt::format("{} may not choose its shared memory carve-out", step.entry)));
+  }
+  return {};
+}
+
+// Entries that are there. One that is missing matters only if a step launches it.
+std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const KernelPlan& plan, Sequence sequence,
+                                                 LoadedModule* module) {
+  std::map<std::string, LoadedEntry> loaded;
+  for (const std::string& entry : plan.Entries(sequence)) {
+    CUfunction function = nullptr;
+    if (module == nullptr || module->Function(entry, &function)) continue;
+    LoadedEntry& known = loaded[entry];
+    known.max_active_blocks = 1;  // until the launch's shape is known
+    known.registers = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS);
+    known.static_shared_bytes = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  }
+  return loaded;
+}
+
+Failure AddResources(const GpuContext& gpu, const StepPlan& step, CUfunction function, int blocks_per_sm,
+                     v1::ResourceUse* use) {
+  use->set_registers(std::max(use->registers(), Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS)));
+  use->set_local_bytes(std::max(use->local_bytes(), Attribute(gpu, function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)));
+  use->set_static_shared_bytes(
+      std::max(use->static_shared_bytes(), Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)));
+  use->set_dynamic_shared_bytes(std::max(use->dynamic_shared_bytes(), static_cast<int>(step.dynamic_shared_bytes)));
+  use->set_blocks_per_sm(use->blocks_per_sm() == 0 ? blocks_per_sm : std::min(use->blocks_per_sm(), blocks_per_sm));
+  return {};
+}
+
+Failure Refused(const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
+}
+
+}  // namespace
+
+Failure LoadedModule::Load(const GpuContext& gpu, const std::string& artifact,
+                           std::map<std::string, std::string> lowered_names, std::unique_ptr<LoadedModule>* module) {
+  // The driver reads as far as the image says it is: what is no ELF file never gets there.
+  if (artifact.size() < 64 || artifact.compare(0, 4, "\x7f" "ELF") != 0) {
+    return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
+  }
+  std::unique_ptr<LoadedModule> loaded(new LoadedModule(gpu, std::move(lowered_names)));
+  TUNEFARM_RETURN_IF_FAILED(gpu.driver().Check(gpu.driver().cuModuleLoadData(&loaded->module_, artifact.data()),
+                                               CallKind::kLoad, "The driver refuses the binary"));
+  *module = std::move(loaded);
+  return {};
+}
+
+LoadedModule::~LoadedModule() {
+  if (module_ != nullptr) (void)gpu_.driver().cuModuleUnload(module_);
+}
+
+Failure LoadedModule::Function(const std::string& entry, CUfunction* function) {
+  const auto known = functions_.find(entry);
+  if (known != functions_.end()) {
+    *function = known->second;
+    return {};
+  }
+  const auto lowered = lowered_names_.find(entry);
+  const std::string& name = lowered == lowered_names_.end() ? entry : lowered->second;
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetFunction(function, module_, name.c_str()),
+                                                CallKind::kLoad, fmt::format("The binary has no entry '{}'", entry)));
+  functions_[entry] = *function;
+  return {};
+}
+
+Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdeviceptr* address) {
+  const auto lowered = lowered_names_.find("&" + symbol);
+  const std::string& name = lowered == lowered_names_.end() ? symbol : lowered->second;
+  size_t size = 0;
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, module_, name.c_str()),
+                                                CallKind::kLoad, fmt::format("The binary has no constant symbol '{}'", symbol)));
+  if (size >= bytes) return {};
+  return {v1::OUTCOME_LOAD_ERROR,
+          fmt::format("The constant symbol '{}' has {} bytes, but its data have {}.", symbol, size, bytes)};
+}
+
+Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
+                      LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
+  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module);
+  const auto evaluate = [&] {
+    return kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded);
+  };
+  // Twice: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
+  absl::StatusOr<std::vector<StepPlan>> first = evaluate();
+  if (!first.ok()) return Refused(first.status());
+  std::map<std::string, int> blocks_per_sm;
+  for (const StepPlan& step : *first) {
+    if (step.kind != StepPlan::Kind::kKernel) continue;
+    CUfunction function = nullptr;
+    if (module == nullptr) return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
+    TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
+    int blocks = 0;
+    if (gpu.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, function, static_cast<int>(std::clamp<int64_t>(ThreadsOf(step), 1, 1024)),
+            static_cast<size_t>(step.dynamic_shared_bytes)) != CUDA_SUCCESS) {
+      blocks = 0;
+    }
+    const auto known = blocks_per_sm.find(step.entry);
+    blocks_per_sm[step.entry] = known == blocks_per_sm.end() ? blocks : std::min(known->second, blocks);
+    loaded[step.entry].max_active_blocks = std::max(blocks_per_sm[step.entry], 1);
+  }
+  absl::StatusOr<std::vector<StepPlan>> second = evaluate();
+  if (!second.ok()) return Refused(second.status());
+  for (const StepPlan& step : *second) {
+    if (step.kind != StepPlan::Kind::kKernel) continue;
+    CUfunction function = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
+    TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
+    if (resources != nullptr) {
+      TUNEFARM_RETURN_IF_FAILED(AddResources(gpu, step, function, blocks_per_sm[step.entry], resources));
+    }
+  }
+  *steps = *std::move(second);
+  return {};
+}
+
+}  // namespace tunefarm::cuda

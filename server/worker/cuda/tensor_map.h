@@ -1,0 +1,14 @@
+// CUtensorMap of a definition's tensor map.
+#pragma once
+
+#include "server/definition/kernel_plan.h"
+#include "server/worker/cuda/gpu_context.h"
+
+namespace tunefarm::cuda {
+
+// `base` is the buffer's address; the plan's offset is added with 64-bit wrap. INFEASIBLE_LAUNCH with a sentence when the
+// driver refuses the map.
+Failure EncodeTensorMap(const GpuContext& gpu, const std::string& name, const TensorMapPlan& plan, CUdeviceptr base,
+                        CUtensorMap* map);
+
+}  // namespace tunefarm::cuda
