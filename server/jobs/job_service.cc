@@ -70,7 +70,7 @@ struct JobService::Impl {
 };
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
-JobService::~JobService() { Stop(); }
+JobService::~JobService() = default;
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));

@@ -69,7 +69,7 @@ class WatchSubscription {
 class JobService {
  public:
   explicit JobService(const JobServiceOptions& options);
-  // After Stop; callbacks and agents are gone.
+  // Writes nothing and calls nobody: Stop first for an orderly end. Callbacks and agents are gone by then.
   ~JobService();
   JobService(const JobService&) = delete;
   JobService& operator=(const JobService&) = delete;

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/base/executor.h"
+#include "server/base/mutex.h"
+#include "server/exec/evaluator.h"
+
+namespace tunefarm {
+
+// An evaluator that does nothing but follow a script. Results come on the executor after scripted times, or at once with
+// LOST when cancelled. It also notes what ran when, so that tests can check order and overlap. Thread-safe.
+class FakeEvaluator : public Evaluator {
+ public:
+  // What a config does. Asked anew for every compile and run.
+  struct Script {
+    tunefarm::v1::Outcome compile = tunefarm::v1::OUTCOME_OK;
+    tunefarm::v1::Outcome run = tunefarm::v1::OUTCOME_OK;
+    double median_ns = 1000;
+    Duration compile_time = std::chrono::milliseconds(20);
+    Duration run_time = std::chrono::milliseconds(10);
+    std::string message;
+  };
+  // `attempt` counts the runs (compiles for compile) of this config and problem so far, from 0.
+  struct Question {
+    std::string config;   // canonical text; "baseline" for a baseline
+    std::string problem;  // key
+    bool is_run = false;
+    int attempt = 0;
+  };
+  using Scripter = std::function<Script(const Question&)>;
+
+  struct RunRecord {
+    std::string config, problem;
+    uint64_t input_seed = 0;
+    bool had_reference = false;
+    bool had_artifact = false;
+  };
+
+  explicit FakeEvaluator(Executor* executor, int compile_slots = 2) : executor_(executor), compile_slots_(compile_slots) {}
+
+  void set_scripter(Scripter scripter) {
+    MutexLock lock(&mutex_);
+    scripter_ = std::move(scripter);
+  }
+
+  Id Compile(CompileRequest request, std::function<void(CompileResult)> done) override {
+    MutexLock lock(&mutex_);
+    const std::string config = request.config.ToText();
+    const Script script = Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++});
+    compiles_.push_back(config);
+    ++compiling_;
+    most_compiling_ = std::max(most_compiling_, compiling_);
+    overlapped_ = overlapped_ || running_ > 0;
+    CompileResult result;
+    result.outcome = script.compile;
+    result.message = script.message;
+    if (script.compile == tunefarm::v1::OUTCOME_OK) {
+      auto artifact = std::make_shared<Artifact>();
+      artifact->bytes = config;
+      result.artifact = std::move(artifact);
+    }
+    return Schedule(script.compile_time, [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
+      {
+        MutexLock inner(&mutex_);
+        --compiling_;
+      }
+      if (cancelled) result = CompileResult();
+      done(std::move(result));
+    });
+  }
+
+  Id Run(RunRequest request, std::function<void(RunResult)> done) override {
+    MutexLock lock(&mutex_);
+    const std::string config = request.baseline ? "baseline" : request.config.ToText();
+    const Script script = Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++});
+    runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
+                     request.artifact != nullptr});
+    ++running_;
+    most_running_ = std::max(most_running_, running_);
+    overlapped_ = overlapped_ || compiling_ > 0;
+    RunResult result;
+    result.outcome = script.run;
+    result.message = script.message;
+    result.run_ms = 1;
+    if (script.run == tunefarm::v1::OUTCOME_OK || script.run == tunefarm::v1::OUTCOME_NOISY) {
+      auto& measurement = result.measurement;
+      measurement.set_median_ns(script.median_ns);
+      measurement.set_samples(5);
+      measurement.set_converged(true);
+      for (int i = -2; request.keep_samples && i <= 2; ++i) {
+        measurement.add_sample_ns(static_cast<float>(script.median_ns * (1 + 0.0005 * i)));
+      }
+    }
+    return Schedule(script.run_time, [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
+      {
+        MutexLock inner(&mutex_);
+        --running_;
+      }
+      if (cancelled) result = RunResult();
+      done(std::move(result));
+    });
+  }
+
+  void Cancel(Id id) override {
+    MutexLock lock(&mutex_);
+    const auto found = pending_.find(id);
+    if (found == pending_.end() || !executor_->Cancel(found->second.first)) return;
+    ++cancelled_;
+    executor_->Post([finish = std::move(found->second.second)] { (*finish)(true); });
+    pending_.erase(found);
+  }
+
+  int compile_slots() const override { return compile_slots_; }
+
+  std::vector<RunRecord> runs() const { return Read(runs_); }
+  std::vector<std::string> compiles() const { return Read(compiles_); }
+  int most_running() const { return Read(most_running_); }
+  int most_compiling() const { return Read(most_compiling_); }
+  int cancelled() const { return Read(cancelled_); }
+  int in_flight() const {
+    MutexLock lock(&mutex_);
+    return compiling_ + running_;
+  }
+  // Whether a compile and a run were ever under way together.
+  bool overlapped() const { return Read(overlapped_); }
+
+ private:
+  using Finish = std::function<void(bool cancelled)>;
+  using Counts = std::map<std::pair<std::string, std::string>, int>;
+
+  template <typename T>
+  T Read(const T& field) const {
+    MutexLock lock(&mutex_);
+    return field;
+  }
+
+  Script Ask(const Question& question) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return scripter_ ? scripter_(question) : Script();
+  }
+
+  Id Schedule(Duration delay, Finish finish) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Id id = ++last_id_;
+    auto shared = std::make_shared<Finish>(std::move(finish));
+    const TimerId timer = executor_->PostAfter(delay, [this, id, shared] {
+      {
+        MutexLock lock(&mutex_);
+        pending_.erase(id);
+      }
+      (*shared)(false);
+    });
+    pending_[id] = {timer, shared};
+    return id;
+  }
+
+  Executor* const executor_;
+  const int compile_slots_;
+  mutable Mutex mutex_;
+  Scripter scripter_ GUARDED_BY(mutex_);
+  Id last_id_ GUARDED_BY(mutex_) = 0;
+  std::map<Id, std::pair<TimerId, std::shared_ptr<Finish>>> pending_ GUARDED_BY(mutex_);
+  Counts compile_counts_ GUARDED_BY(mutex_), run_counts_ GUARDED_BY(mutex_);
+  std::vector<RunRecord> runs_ GUARDED_BY(mutex_);
+  std::vector<std::string> compiles_ GUARDED_BY(mutex_);
+  int compiling_ GUARDED_BY(mutex_) = 0, running_ GUARDED_BY(mutex_) = 0, cancelled_ GUARDED_BY(mutex_) = 0;
+  int most_compiling_ GUARDED_BY(mutex_) = 0, most_running_ GUARDED_BY(mutex_) = 0;
+  bool overlapped_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tunefarm

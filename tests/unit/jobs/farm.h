@@ -1,0 +1,198 @@
+// A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent, scripted
+// evaluator and a real database. Tests move it by hand.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/agent/agent.h"
+#include "server/agent/serializing_link.h"
+#include "server/base/check.h"
+#include "server/jobs/job_service.h"
+#include "server/store/store.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/fake_evaluator.h"
+#include "tests/fakes/manual_executor.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm {
+
+// N in 64..., two parameters A (4 values) and B (3 values), one constraint that removes (A=8, B=3): 11 configs.
+inline tunefarm::v1::Kernel TestKernel(bool baseline = false, const std::string& name = "scale") {
+  const std::string steps = baseline ? R"pb(baseline { label: "plain loop" steps { kernel { entry: "plain" arguments: ["x", "y"] } } })pb" : "";
+  auto kernel = ParseKernelText(
+      "display_name: \"" + name + "\"" + R"pb(
+      language: LANGUAGE_HOST_CXX
+      sources { path: "scale.cc" }
+      dims { name: "N" default_value { int_value: 1024 } lookup: LOOKUP_RULE_LOG }
+      parameters { name: "A" values { ints: [1, 2, 4, 8] } }
+      parameters { name: "B" values { ints: [1, 2, 3] } }
+      constraints { expression: "not (A == 8 and B == 3)" reason: "too much" }
+      arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+      arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+      launches { kernel { entry: "scale" arguments: ["x", "y"] } }
+      reference { steps { kernel { entry: "plain" arguments: ["x", "y"] } } }
+      )pb" + steps,
+      "kernel.pbtxt");
+  TUNEFARM_CHECK_OK(kernel);
+  kernel->mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) {}");
+  return *kernel;
+}
+
+inline tunefarm::v1::Device HostDevice(const std::string& uuid = "HOST-1") {
+  tunefarm::v1::Device device;
+  device.set_uuid(uuid);
+  auto* device_class = device.mutable_device_class();
+  device_class->set_kind(tunefarm::v1::DEVICE_KIND_HOST);
+  device_class->set_display_name("Test CPU");
+  device_class->set_sm_count(2);
+  device_class->set_memory_gib(1);
+  device_class->set_compiler("g++ 12.2.0");
+  device.set_memory_bytes(int64_t{1} << 30);
+  device.set_toolkit_version("12.2.0");
+  device.set_state(tunefarm::v1::DEVICE_STATE_READY);
+  return device;
+}
+
+inline tunefarm::v1::Problem TestProblem(int64_t n) {
+  tunefarm::v1::Problem problem;
+  (*problem.mutable_dims())["N"].set_int_value(n);
+  return problem;
+}
+
+class Farm {
+ public:
+  explicit Farm(const std::string& directory) : store_path_(directory + "/tunefarm.db"), backups_(directory) { Boot(); }
+  ~Farm() { Crash(); }
+
+  // Everything in memory comes up again over the same database.
+  void Boot() {
+    auto store = OpenSqliteStore({store_path_, backups_});
+    TUNEFARM_CHECK_OK(store);
+    store_ = *std::move(store);
+    control_ = std::make_unique<ManualExecutor>(&clock);
+    agent_executor_ = std::make_unique<ManualExecutor>(&clock);
+    evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
+    JobServiceOptions options;
+    options.store = store_.get();
+    options.control = control_.get();
+    options.entropy = &entropy;
+    service_ = std::make_unique<JobService>(options);
+    TUNEFARM_CHECK_OK(service_->SetDevices({HostDevice()}));
+    TUNEFARM_CHECK_OK(service_->Start());
+    link_ = std::make_unique<SerializingLink>(service_->agent_link());
+    evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get());
+    evaluator_->set_scripter(scripter);
+    agent_ = std::make_unique<Agent>(AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here",
+                                                  service_->ListDevices()});
+    agent_->Start();
+  }
+
+  // Drops everything in memory without a word, as SIGKILL does: tasks that wait are never run, nothing reaches the store.
+  void Crash() {
+    agent_ = nullptr;
+    agent_executor_ = nullptr;
+    evaluator_executor_ = nullptr;
+    control_ = nullptr;
+    evaluator_ = nullptr;
+    link_ = nullptr;
+    service_ = nullptr;
+    store_ = nullptr;
+  }
+
+  // One task of one executor, in turn. False when nothing is ready.
+  bool StepOnce() {
+    for (int i = 0; i < 3; ++i) {
+      ManualExecutor* executor = executors()[static_cast<size_t>(turn_++ % 3)];
+      if (executor->RunOne()) return true;
+    }
+    return false;
+  }
+
+  // Until nothing is ready; then to the next timer. False when a whole `limit` of fake time has passed.
+  template <typename Condition>
+  bool RunUntil(Condition condition, Duration limit = std::chrono::minutes(10)) {
+    const MonotonicTime end = clock.Now() + limit;
+    while (!condition()) {
+      if (StepOnce()) continue;
+      std::optional<MonotonicTime> due;
+      for (ManualExecutor* executor : executors()) {
+        const auto own = executor->NextDue();
+        if (own.has_value() && (!due.has_value() || *own < *due)) due = own;
+      }
+      if (!due.has_value() || *due > end) return false;
+      clock.AdvanceTo(*due);
+    }
+    return true;
+  }
+
+  void RunFor(Duration time) {
+    const MonotonicTime end = clock.Now() + time;
+    RunUntil([] { return false; }, time);
+    clock.AdvanceTo(end);
+  }
+
+  std::string SubmitJob(const std::vector<int64_t>& sizes, const tunefarm::v1::Kernel& kernel = TestKernel(),
+                        tunefarm::v1::Job job = {}) {
+    for (int64_t n : sizes) *job.add_problems() = TestProblem(n);
+    const auto submitted = service_->Submit(job, kernel, "", false);
+    TUNEFARM_CHECK_OK(submitted);
+    return submitted->name();
+  }
+
+  tunefarm::v1::Job Job(const std::string& name) {
+    auto job = service_->GetJob(name);
+    TUNEFARM_CHECK_OK(job);
+    return *job;
+  }
+
+  bool Ended(const std::string& name) {
+    const auto state = Job(name).state();
+    return state == tunefarm::v1::JOB_STATE_SUCCEEDED || state == tunefarm::v1::JOB_STATE_FAILED ||
+           state == tunefarm::v1::JOB_STATE_CANCELLED;
+  }
+
+  bool Finish(const std::string& name) {
+    return RunUntil([&] { return Ended(name); });
+  }
+
+  // All trials of a job, by study and ordinal.
+  std::vector<tunefarm::v1::Trial> Trials(const std::string& name) {
+    tunefarm::v1::ListTrialsRequest request;
+    request.set_parent(name);
+    request.set_page_size(1000);
+    const auto response = service_->ListTrials(request);
+    TUNEFARM_CHECK_OK(response);
+    return {response->trials().begin(), response->trials().end()};
+  }
+
+  JobService& service() { return *service_; }
+  Store& store() { return *store_; }
+  FakeEvaluator& evaluator() { return *evaluator_; }
+  Agent& agent() { return *agent_; }
+
+  FakeClock clock;
+  FakeEntropy entropy;
+  FakeEvaluator::Scripter scripter;
+
+ private:
+  std::vector<ManualExecutor*> executors() const {
+    return {control_.get(), agent_executor_.get(), evaluator_executor_.get()};
+  }
+
+  const std::string store_path_, backups_;
+  uint64_t turn_ = 0;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;
+  std::unique_ptr<JobService> service_;
+  std::unique_ptr<SerializingLink> link_;
+  std::unique_ptr<FakeEvaluator> evaluator_;
+  std::unique_ptr<Agent> agent_;
+};
+
+}  // namespace tunefarm
