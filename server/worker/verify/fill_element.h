@@ -1,22 +1,27 @@
 #pragma once
 
-/* The content of one element of an input buffer, as a pure function of (seed, buffer, index). C without an include, so that
- * the very same text compiles as C++ on the host and as CUDA (NVRTC): paste server/base/philox.h and half.h before it and
- * define TUNEFARM_FILL_FUNCTION to "static __device__ inline". Compile it without contraction of a*b+c (-ffp-contract=off,
- * --fmad=false): then zeros, constant, uniform and iota are the same bits everywhere; normal differs by what the platforms'
- * logf and cosf differ. Stored results depend on these numbers: they must never change.
+/* The content of one element of an input buffer, as a pure function of (seed, buffer, index). C without an include, so
+ * that the very same text compiles as C++ on the host and as CUDA (NVRTC): paste server/base/philox.h and half.h before
+ * it and define TUNEFARM_FILL_FUNCTION to "static __device__ inline". Compile it without contraction of a*b+c
+ * (-ffp-contract=off, --fmad=false): then zeros, constant, uniform and iota are the same bits everywhere; normal
+ * differs by what the platforms' logf and cosf differ. Stored results depend on these numbers: they must never change.
  *
  * Random words: element i takes two words of Philox block i / 2, the first pair if i is even, the second if it is odd.
- *   counter = {low, high of (i / 2), low, high of stream}    key = {low, high of seed}
- * where stream is FNV-1a (64 bits) of the buffer's name. Of the two words w0 and w1,
- *   uniform floats:   u = ((w1 * 2^32 + w0) >> 11) * 2^-53 in double, low + (high - low) * u, each operation rounded, then
- *                     converted to the element type; a result that rounding lifted to `high` is the next value below.
- *   uniform integers: range_low + floor((w1 * 2^32 + w0) * range_span / 2^64), range_span 0 standing for 2^64.
- *   normal:           u1 = ((w0 >> 8) + 1) * 2^-24, u2 = (w1 >> 8) * 2^-24, in float:
- *                     mean + deviation * (sqrt(-2 log(u1)) * cos(2 pi u2)).
- *   iota:             start + i * step in double, then converted.
- * Conversion of a double to an integer type: toward zero, NaN is 0, clamped to 64 bits (signed unless the type is u64), then
- * the low bits. To f16 and bf16: by way of float.
+ * counter = {low, high of (i / 2), low, high of stream}, key = {low, high of seed}, where stream is FNV-1a (64 bits) of
+ * the buffer's name. Of the two words w0 and w1,
+ *
+ * - uniform floats are low + (high - low) * u with u = ((w1 * 2^32 + w0) >> 11) * 2^-53, in double, each operation
+ *   rounded, then converted to the element type; a result that rounding lifted to `high` is the next value below.
+ *
+ * - uniform integers are range_low + floor((w1 * 2^32 + w0) * range_span / 2^64), range_span 0 standing for 2^64.
+ *
+ * - normal is mean + deviation * (sqrt(-2 log(u1)) * cos(2 pi u2)) with u1 = ((w0 >> 8) + 1) * 2^-24 and
+ *   u2 = (w1 >> 8) * 2^-24, in float.
+ *
+ * - iota is start + i * step in double, then converted.
+ *
+ * Conversion of a double to an integer type: toward zero, NaN is 0, clamped to 64 bits (signed unless the type is u64),
+ * then the low bits. To f16 and bf16: by way of float.
  */
 
 #ifndef TUNEFARM_FILL_FUNCTION
@@ -149,7 +154,8 @@ TUNEFARM_FILL_FUNCTION unsigned long long tunefarm_random_element(const struct T
     const double unit = (double)(word >> 11) * 1.1102230246251565e-16;
     const double scaled = (fill->second - fill->first) * unit;
     unsigned long long bits = tunefarm_element_of_double(fill->first + scaled, fill->type);
-    while (tunefarm_double_of_element(bits, fill->type) >= fill->second) bits = tunefarm_element_below(bits, fill->type);
+    while (tunefarm_double_of_element(bits, fill->type) >= fill->second)
+      bits = tunefarm_element_below(bits, fill->type);
     return bits;
   }
 }

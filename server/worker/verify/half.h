@@ -1,9 +1,9 @@
 #pragma once
 
-/* Conversions between float and the 16-bit formats, by bits: round to nearest, ties to even; NaN stays NaN (quiet), with
- * the top bits of its payload. C, integers and unions only and without an include, so that the very same text compiles as C++
- * and CUDA (NVRTC included), whatever instructions a target has: device code defines TUNEFARM_HALF_FUNCTION to
- * "static __device__ inline" first.
+/* Conversions between float and the 16-bit formats, by bits: round to nearest, ties to even; NaN stays NaN (quiet),
+ * with the top bits of its payload. C, integers and unions only and without an include, so that the very same text
+ * compiles as C++ and CUDA (NVRTC included), whatever instructions a target has: device code defines
+ * TUNEFARM_HALF_FUNCTION to "static __device__ inline" first.
  */
 
 #ifndef TUNEFARM_HALF_FUNCTION

@@ -1,4 +1,5 @@
-// What a definition can ask of a host run beyond one kernel call: sequences, typed scalars, state, work space, preparation.
+// What a definition can ask of a host run beyond one kernel call: sequences, typed scalars, state, work space,
+// preparation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +28,8 @@ constexpr char kDefinition[] = R"(
   arguments {
     name: "total"
     buffer {
-      data_type: DATA_TYPE_I64 length: "N" access: ACCESS_INOUT restore: RESTORE_PER_SAMPLE fill { constant { value: 5 } }
+      data_type: DATA_TYPE_I64 length: "N" access: ACCESS_INOUT restore: RESTORE_PER_SAMPLE
+      fill { constant { value: 5 } }
     }
   }
   arguments { name: "bytes" buffer { data_type: DATA_TYPE_U8 length: "N" access: ACCESS_OUT } }
@@ -47,7 +49,12 @@ constexpr char kDefinition[] = R"(
     per: PREPARE_PER_CONFIG
   }
   launches { memset { buffer: "zeroed" byte: 0 } untimed: true }
-  launches { kernel { entry: "run" arguments: ["i8", "x", "u16", "work", "f32", "total", "f64", "bytes", "zeroed", "u64"] } }
+  launches {
+    kernel {
+      entry: "run"
+      arguments: ["i8", "x", "u16", "work", "f32", "total", "f64", "bytes", "zeroed", "u64"]
+    }
+  }
   reference { steps { kernel { entry: "reference" arguments: ["x", "table", "total", "bytes", "zeroed", "u64"] } } }
 )";
 
@@ -147,7 +154,9 @@ constexpr char kSmallDefinition[] = R"(
 )";
 
 TEST(HostReferenceTest, ABrokenReferenceIsOneSentence) {
-  const auto prepare = [](const std::string& does) { return HostKernel(kSmallDefinition, ReferenceThat(does)).Prepare(); };
+  const auto prepare = [](const std::string& does) {
+    return HostKernel(kSmallDefinition, ReferenceThat(does)).Prepare();
+  };
   const worker::v1::Prepared crashed = prepare("__builtin_trap();");
   EXPECT_FALSE(crashed.ok());
   EXPECT_EQ(crashed.outcome(), v1::OUTCOME_RUN_CRASH);
