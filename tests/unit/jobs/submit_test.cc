@@ -1,0 +1,166 @@
+// What a submit refuses, and how it says so; request ids; look-ups and lists by name.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/status.h"
+#include "tests/unit/jobs/farm.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class SubmitTest : public testing::Test {
+ protected:
+  absl::Status Refused(tunefarm::v1::Job job, const std::optional<tunefarm::v1::Kernel>& kernel = TestKernel()) {
+    return farm_.service().Submit(job, kernel, "", false).status();
+  }
+  static std::string Text(const absl::Status& status) { return std::string(MessageOf(status)); }
+  static tunefarm::v1::Job OneProblem(int64_t n = 1024) {
+    tunefarm::v1::Job job;
+    *job.add_problems() = TestProblem(n);
+    return job;
+  }
+
+  TemporaryDirectory directory_;
+  Farm farm_{directory_.path()};
+};
+
+TEST_F(SubmitTest, RefusesAnUnknownKernelWithTheLikelyMeantOne) {
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  auto job = OneProblem();
+  job.set_kernel("scal");
+  const absl::Status status = Refused(job, std::nullopt);
+  EXPECT_EQ(ReasonOf(status), "KERNEL_NOT_FOUND");
+  EXPECT_THAT(Text(status), HasSubstr("did you mean 'scale'"));
+}
+
+TEST_F(SubmitTest, RefusesAnUnknownDimAndNamesTheProblem) {
+  auto job = OneProblem();
+  auto* second = job.add_problems();
+  (*second->mutable_dims())["M"].set_int_value(1);
+  const absl::Status status = Refused(job);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(status), HasSubstr("problems[1]"));
+}
+
+TEST_F(SubmitTest, RefusesAnUnknownDeviceWithTheListOfDevices) {
+  auto job = OneProblem();
+  job.set_device_selector("hosst");
+  const absl::Status status = Refused(job);
+  EXPECT_EQ(ReasonOf(status), "DEVICE_NOT_FOUND");
+  EXPECT_THAT(Text(status), HasSubstr("did you mean 'host'"));
+  EXPECT_THAT(Text(status), HasSubstr("HOST-1"));
+  job.set_device_selector("cuda");
+  EXPECT_EQ(ReasonOf(Refused(job)), "DEVICE_NOT_FOUND");
+}
+
+TEST_F(SubmitTest, RefusesAnEmptySpaceWithWhatEachRuleRemoved) {
+  auto kernel = TestKernel();
+  kernel.add_constraints()->set_expression("A > 100");
+  const absl::Status status = Refused(OneProblem(), kernel);
+  EXPECT_EQ(ReasonOf(status), "SPACE_EMPTY");
+  EXPECT_THAT(Text(status), HasSubstr("A > 100"));
+}
+
+TEST_F(SubmitTest, RefusesAProblemThatDoesNotFitWithBothNumbers) {
+  const absl::Status status = Refused(OneProblem(int64_t{1} << 33));
+  EXPECT_EQ(ReasonOf(status), "PROBLEM_TOO_LARGE");
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("needs 96.0 GiB"), HasSubstr("has 1 GiB")));
+}
+
+TEST_F(SubmitTest, RefusesExhaustiveOverASpaceThatCannotBeListedAndChoosesRandomForIt) {
+  auto kernel = TestKernel();
+  for (int i = 0; i < 10; ++i) {
+    auto* parameter = kernel.add_parameters();
+    parameter->set_name("P" + std::to_string(i));
+    parameter->mutable_range()->set_first(1);
+    parameter->mutable_range()->set_last(16);
+  }
+  auto job = OneProblem();
+  job.mutable_strategy()->set_strategy_name("exhaustive");
+  const absl::Status status = Refused(job, kernel);
+  EXPECT_EQ(ReasonOf(status), "STRATEGY_INVALID");
+  EXPECT_THAT(Text(status), HasSubstr("random"));
+  const auto accepted = farm_.service().Submit(OneProblem(), kernel, "", true);
+  ASSERT_TRUE(accepted.ok()) << accepted.status();
+  EXPECT_EQ(accepted->strategy().strategy_name(), "random");
+  EXPECT_EQ(accepted->budget().max_trials(), 1000);
+  EXPECT_TRUE(accepted->name().empty());
+  job.mutable_strategy()->set_strategy_name("randum");
+  EXPECT_THAT(Text(Refused(job)), HasSubstr("did you mean 'random'"));
+}
+
+TEST_F(SubmitTest, RefusesNumbersOutOfBounds) {
+  EXPECT_EQ(ReasonOf(Refused({})), "PROBLEM_COUNT");
+  auto job = OneProblem();
+  job.set_priority(101);
+  EXPECT_THAT(Text(Refused(job)), HasSubstr("priority is 101, it must be between -100 and 100"));
+  job = OneProblem();
+  job.mutable_policy()->set_finalists(33);
+  EXPECT_EQ(ReasonOf(Refused(job)), "POLICY_INVALID");
+  job = OneProblem();
+  job.mutable_budget()->set_max_trials(-1);
+  EXPECT_EQ(ReasonOf(Refused(job)), "BUDGET_INVALID");
+  job = OneProblem();
+  *job.add_problems() = TestProblem(1024);
+  EXPECT_THAT(Text(Refused(job)), HasSubstr("problems[0] and problems[1] are the same"));
+}
+
+TEST_F(SubmitTest, TheSameRequestIdIsTheSameJobAndAnotherBodyIsRefused) {
+  const auto first = farm_.service().Submit(OneProblem(), TestKernel(), "id-1", false);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->state(), tunefarm::v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(farm_.service().Submit(OneProblem(), TestKernel(), "id-1", false)->name(), first->name());
+  EXPECT_EQ(ReasonOf(farm_.service().Submit(OneProblem(2048), TestKernel(), "id-1", false).status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(farm_.service().ListJobs({}, 0, "")->items.size(), 1u);
+}
+
+TEST_F(SubmitTest, LookupsAnswerWithTheDefaultBeforeAnythingIsTunedAndRespectTheWorstMatch) {
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  tunefarm::v1::LookupConfigRequest request;
+  request.set_kernel("scale");
+  const auto answer = farm_.service().Lookup(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->match(), tunefarm::v1::MATCH_DEFAULT);
+  EXPECT_EQ(answer->best().config().values().at("A").int_value(), 1);
+  request.set_worst_match(tunefarm::v1::MATCH_SAME_ARCH);
+  EXPECT_EQ(farm_.service().Lookup(request)->match(), tunefarm::v1::MATCH_NOT_FOUND);
+
+  tunefarm::v1::BatchLookupConfigsRequest batch;
+  batch.set_kernel("scale");
+  auto* column = batch.add_columns();
+  column->set_dim("N");
+  for (int i = 1; i <= 3; ++i) column->add_ints(1024 * i);
+  const auto answers = farm_.service().BatchLookup(batch);
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_EQ(answers->bests_size(), 1);
+  EXPECT_THAT(answers->best_indexes(), testing::ElementsAre(0, 0, 0));
+}
+
+TEST_F(SubmitTest, CountsASpaceForThisMachineByName) {
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  tunefarm::v1::CountSpaceRequest request;
+  request.set_name("scale");
+  const auto response = farm_.service().CountSpace(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->space().valid(), 11);
+  EXPECT_EQ(response->space().cartesian(), "12");
+  ASSERT_GE(response->space().rules_size(), 1);
+  EXPECT_EQ(response->space().rules(0).removed(), 1);
+  request.set_device_selector("A100");
+  EXPECT_EQ(ReasonOf(farm_.service().CountSpace(request).status()), "DEVICE_KIND");
+}
+
+TEST_F(SubmitTest, NamesThatAreNoneAreRefusedWithTheirShape) {
+  for (const char* name : {"", "jobs", "jobs/", "jobs/x", "jobs/0", "jobs/1/", "job/1", "jobs/99999999999999999999"}) {
+    EXPECT_EQ(ReasonOf(farm_.service().GetJob(name).status()), "NAME_INVALID") << name;
+  }
+  EXPECT_EQ(ReasonOf(farm_.service().GetJob("jobs/7").status()), "JOB_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(farm_.service().GetTrial("jobs/7/studies/1/trials/0").status()), "TRIAL_NOT_FOUND");
+}
+
+}  // namespace
+}  // namespace tunefarm
