@@ -1,0 +1,246 @@
+// The agent against a scripted control and evaluator.
+#include "server/agent/agent.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/agent/trial_report.h"
+#include "server/base/check.h"
+#include "server/base/status.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/fake_evaluator.h"
+#include "tests/fakes/manual_executor.h"
+
+namespace tunefarm {
+namespace {
+
+namespace wire = tunefarm::agent::v1;
+
+tunefarm::v1::Kernel CudaKernel() {
+  auto kernel = ParseKernelText(R"pb(
+      display_name: "scale"
+      language: LANGUAGE_CUDA
+      sources { path: "scale.cu" content: "__global__ void scale(float*) {}" }
+      dims { name: "N" default_value { int_value: 1024 } }
+      parameters { name: "T" range { first: 1 last: 60 } }
+      arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+      launches { kernel { entry: "scale" grid: "1" block: "T * 32" arguments: ["y"] } }
+      reference { steps { kernel { entry: "plain" grid: "1" block: "1" arguments: ["y"] } } })pb",
+      "kernel.pbtxt");
+  TUNEFARM_CHECK_OK(kernel);
+  return *kernel;
+}
+
+// Hands out what `ready` holds and keeps what is reported.
+class ScriptedControl : public AgentLink {
+ public:
+  absl::StatusOr<wire::RegisterResponse> Register(const wire::RegisterRequest&) override {
+    if (away) return Unavailable("away");
+    wire::RegisterResponse response;
+    response.set_epoch(++epoch);
+    return response;
+  }
+  absl::StatusOr<wire::SynchronizeResponse> Synchronize(const wire::SynchronizeRequest& request) override {
+    if (away) return Unavailable("away");
+    wire::SynchronizeResponse response;
+    response.set_epoch_expired(request.epoch() != epoch);
+    for (const auto& unit : request.units()) {
+      if (unit.unit_id() == revoked) response.add_revoked_unit_ids(revoked);
+    }
+    if (request.demands_size() > 0 && !ready.empty() && !response.epoch_expired()) {
+      *response.add_assignments() = ready.front();
+      ready.erase(ready.begin());
+    }
+    in_hand = request.units_size();
+    return response;
+  }
+  absl::StatusOr<wire::ReportTrialsResponse> ReportTrials(const wire::ReportTrialsRequest& request) override {
+    if (away) return Unavailable("away");
+    reports.push_back(request);
+    wire::ReportTrialsResponse response;
+    response.set_verdict(stale ? wire::REPORT_VERDICT_STALE : wire::REPORT_VERDICT_ACCEPTED);
+    return response;
+  }
+  absl::StatusOr<wire::FetchKernelResponse> FetchKernel(const wire::FetchKernelRequest&) override {
+    ++fetches;
+    wire::FetchKernelResponse response;
+    response.set_kernel(CudaKernel().SerializeAsString());
+    return response;
+  }
+  absl::StatusOr<wire::FetchArtifactResponse> FetchArtifact(const wire::FetchArtifactRequest&) override {
+    return Unimplemented("none");
+  }
+  void SetWake(std::function<void()>) override {}
+
+  int reported() const {
+    int count = 0;
+    for (const auto& report : reports) count += report.trials_size();
+    return count;
+  }
+
+  bool away = false, stale = false;
+  int64_t epoch = 0, revoked = 0;
+  int in_hand = 0, fetches = 0;
+  std::vector<wire::Assignment> ready;
+  std::vector<wire::ReportTrialsRequest> reports;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() : agent_executor_(&clock_), evaluator_executor_(&clock_), evaluator_(&evaluator_executor_) {
+    tunefarm::v1::Device device;
+    device.set_uuid("GPU-1");
+    *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
+    device.set_state(tunefarm::v1::DEVICE_STATE_READY);
+    agent_ = std::make_unique<Agent>(
+        AgentOptions{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {device}});
+  }
+
+  void Offer(int64_t unit_id, int first, int count, int rounds = 0, std::vector<uint64_t> seeds = {}) {
+    wire::Assignment assignment;
+    assignment.set_unit_id(unit_id);
+    assignment.set_token(1);
+    assignment.set_device_uuid("GPU-1");
+    assignment.set_kernel_id("kernels/x");
+    assignment.set_interleaved_rounds(rounds);
+    for (uint64_t seed : seeds) assignment.mutable_problem()->add_input_seeds(seed);
+    for (int i = 0; i < count; ++i) {
+      auto* trial = assignment.add_trials();
+      trial->set_ordinal(first + i);
+      trial->set_attempt(1);
+      (*trial->mutable_config()->mutable_values())["T"].set_int_value(first + i + 1);
+    }
+    control_.ready.push_back(assignment);
+  }
+
+  void RunFor(Duration time) {
+    const MonotonicTime end = clock_.Now() + time;
+    while (true) {
+      while (agent_executor_.RunOne() || evaluator_executor_.RunOne()) {
+      }
+      std::optional<MonotonicTime> due = agent_executor_.NextDue();
+      if (const auto other = evaluator_executor_.NextDue(); other.has_value() && (!due.has_value() || *other < *due)) due = other;
+      if (!due.has_value() || *due > end) break;
+      clock_.AdvanceTo(*due);
+    }
+    clock_.AdvanceTo(end);
+  }
+
+  FakeClock clock_;
+  FakeEntropy entropy_;
+  ManualExecutor agent_executor_, evaluator_executor_;
+  FakeEvaluator evaluator_;
+  ScriptedControl control_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, ReportsEachTrialOnceAndTheLastOneEndsTheUnit) {
+  Offer(1, 0, 10);
+  Offer(2, 10, 10);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 20);
+  int done = 0;
+  for (const auto& report : control_.reports) done += report.unit_done();
+  EXPECT_EQ(done, 2);
+  EXPECT_EQ(control_.in_hand, 0);
+  EXPECT_EQ(control_.fetches, 1);
+  // In the order of the units, one at a time, compiling ahead meanwhile but not beyond the bound.
+  ASSERT_EQ(evaluator_.runs().size(), 20u);
+  EXPECT_EQ(evaluator_.runs().front().config, "T=1");
+  EXPECT_EQ(evaluator_.runs().back().config, "T=20");
+  EXPECT_EQ(evaluator_.most_running(), 1);
+  EXPECT_TRUE(evaluator_.overlapped());
+  EXPECT_LE(evaluator_.most_compiling(), evaluator_.compile_slots() * 2 + 2);
+}
+
+TEST_F(AgentTest, ADeviceLimitPrunesBeforeAnythingIsCompiled) {
+  Offer(1, 31, 2);  // 32 * 32 threads fit, 33 * 32 do not
+  agent_->Start();
+  RunFor(std::chrono::seconds(2));
+  ASSERT_EQ(control_.reported(), 2);
+  int pruned = 0;
+  for (const auto& report : control_.reports) {
+    for (const auto& trial : report.trials()) {
+      if (trial.outcome() != tunefarm::v1::OUTCOME_PRUNED) continue;
+      ++pruned;
+      EXPECT_EQ(trial.ordinal(), 32);
+      EXPECT_NE(trial.message(), "");
+    }
+  }
+  EXPECT_EQ(pruned, 1);
+}
+
+TEST_F(AgentTest, InterleavedRoundsRotateAndGoThroughTheInputSets) {
+  Offer(1, 0, 3, 4, {7, 8});
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  std::vector<std::string> order;
+  for (const auto& run : evaluator_.runs()) order.push_back(run.config);
+  EXPECT_EQ(order, (std::vector<std::string>{"T=1", "T=2", "T=3", "T=2", "T=3", "T=1", "T=3", "T=1", "T=2", "T=1", "T=2",
+                                             "T=3"}));
+  for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(evaluator_.runs()[i].input_seed, i / 3 % 2 == 0 ? 7u : 8u);
+  ASSERT_EQ(control_.reported(), 3);
+  EXPECT_EQ(control_.reports[0].trials(0).measurement().samples(), 20);
+  EXPECT_EQ(control_.reports[0].trials(0).measurement().median_ns(), 1000);
+}
+
+TEST_F(AgentTest, AStaleVerdictDropsTheUnitAndKillsItsWork) {
+  Offer(1, 0, 20);
+  control_.stale = true;
+  agent_->Start();
+  RunFor(std::chrono::seconds(3));
+  EXPECT_EQ(control_.reports.size(), 1u);
+  EXPECT_GE(evaluator_.cancelled(), 1);
+  EXPECT_EQ(evaluator_.in_flight(), 0);
+  EXPECT_EQ(control_.in_hand, 0);
+}
+
+TEST_F(AgentTest, ResultsWaitWhileControlIsAway) {
+  Offer(1, 0, 6);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(25));
+  control_.away = true;
+  RunFor(std::chrono::seconds(30));
+  EXPECT_LT(control_.reported(), 6);
+  control_.away = false;
+  RunFor(std::chrono::seconds(10));
+  EXPECT_EQ(control_.reported(), 6);
+  EXPECT_EQ(evaluator_.runs().size(), 6u) << "nothing ran twice";
+}
+
+TEST_F(AgentTest, AnExpiredEpochRegistersAgainWithEmptyHands) {
+  Offer(1, 0, 20);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(50));
+  control_.epoch += 10;
+  RunFor(std::chrono::seconds(3));
+  EXPECT_EQ(control_.epoch, 12);
+  EXPECT_EQ(control_.in_hand, 0);
+  EXPECT_EQ(evaluator_.in_flight(), 0);
+}
+
+TEST_F(AgentTest, StopKillsEverythingAndReportsNothingMore) {
+  Offer(1, 0, 20);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(25));
+  const int before = control_.reported();
+  bool stopped = false;
+  agent_->Stop([&] { stopped = true; });
+  RunFor(std::chrono::seconds(3));
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(control_.reported(), before);
+  EXPECT_EQ(evaluator_.in_flight(), 0);
+}
+
+TEST(TrialReportTest, TextFromWorkersBecomesValidAndBounded) {
+  EXPECT_EQ(CleanText("a\xFF\xC3\xA9", 10), "a?\xC3\xA9");
+  EXPECT_EQ(CleanText("ab\xC3\xA9", 3), "ab");
+  EXPECT_EQ(CleanText("\xE2\x82", 10), "??");
+}
+
+}  // namespace
+}  // namespace tunefarm
