@@ -21,21 +21,26 @@ std::string LowerCase(std::string_view text) {
 int EditDistance(std::string_view a, std::string_view b, int distance_max) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > static_cast<size_t>(distance_max)) return distance_max + 1;
-  // row[j] is the distance between the first i bytes of b and the first j bytes of a.
-  std::vector<int> row(a.size() + 1);
+  // row[j] is the distance between the first i bytes of b and the first j bytes of a; a swap looks two rows back.
+  std::vector<int> row(a.size() + 1), last(a.size() + 1), before_last(a.size() + 1);
   for (size_t j = 0; j <= a.size(); ++j) row[j] = static_cast<int>(j);
+  int smallest_before = 0;
   for (size_t i = 1; i <= b.size(); ++i) {
-    int diagonal = row[0];
+    std::swap(before_last, last);
+    std::swap(last, row);
     row[0] = static_cast<int>(i);
     int smallest = row[0];
     for (size_t j = 1; j <= a.size(); ++j) {
-      const int replaced = diagonal + (a[j - 1] == b[i - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      const int replaced = last[j - 1] + (a[j - 1] == b[i - 1] ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[j - 1] == b[i - 2] && a[j - 2] == b[i - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
       smallest = std::min(smallest, row[j]);
     }
-    // No later row holds a smaller value.
-    if (smallest > distance_max) return distance_max + 1;
+    // A row is made of the two before it, so nothing smaller can follow.
+    if (std::min(smallest, smallest_before) > distance_max) return distance_max + 1;
+    smallest_before = smallest;
   }
   return std::min(row[a.size()], distance_max + 1);
 }

@@ -24,6 +24,13 @@ TEST(EditDistanceTest, Values) {
   EXPECT_EQ(EditDistance("flaw", "lawn", 5), 2);
 }
 
+TEST(EditDistanceTest, SwappedNeighboursAreOneEdit) {
+  EXPECT_EQ(EditDistance("tuen", "tune", 5), 1);
+  EXPECT_EQ(EditDistance("ba", "ab", 1), 1);
+  EXPECT_EQ(EditDistance("badc", "abcd", 5), 2);
+  EXPECT_EQ(EditDistance("ca", "abc", 5), 3);  // Not 2: nothing is put between what was swapped.
+}
+
 TEST(EditDistanceTest, StopsAtTheLimit) {
   EXPECT_EQ(EditDistance("kitten", "sitting", 3), 3);
   EXPECT_EQ(EditDistance("kitten", "sitting", 2), 3);
@@ -35,7 +42,11 @@ TEST(EditDistanceTest, StopsAtTheLimit) {
 int SlowDistance(std::string_view a, std::string_view b) {
   if (a.empty() || b.empty()) return static_cast<int>(a.size() + b.size());
   const int replaced = SlowDistance(a.substr(1), b.substr(1)) + (a[0] == b[0] ? 0 : 1);
-  return std::min({replaced, SlowDistance(a.substr(1), b) + 1, SlowDistance(a, b.substr(1)) + 1});
+  int least = std::min({replaced, SlowDistance(a.substr(1), b) + 1, SlowDistance(a, b.substr(1)) + 1});
+  if (a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0]) {
+    least = std::min(least, SlowDistance(a.substr(2), b.substr(2)) + 1);
+  }
+  return least;
 }
 
 TEST(EditDistanceTest, AgreesWithTheDefinition) {
@@ -57,6 +68,7 @@ TEST(ClosestMatchTest, SuggestsLikelyTypingErrorsOnly) {
   EXPECT_EQ(ClosestMatch("stages", names), "STAGES");
   EXPECT_EQ(ClosestMatch("BLOCK_X", names), "BLOCK_M");  // The first of equals.
   EXPECT_EQ(ClosestMatch("block_n", names), "BLOCK_N");
+  EXPECT_EQ(ClosestMatch("WRAPS", names), "WARPS");
   EXPECT_EQ(ClosestMatch("VECTOR", names), std::nullopt);
   EXPECT_EQ(ClosestMatch("", names), std::nullopt);
   EXPECT_EQ(ClosestMatch("x", {}), std::nullopt);
