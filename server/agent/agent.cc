@@ -78,7 +78,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   PlanCache plans_;
   CompileGate gate_;
   std::vector<Device> devices_;
-  std::map<int64_t, std::unique_ptr<UnitWork>> units_;  // by unit id
+  std::map<int64_t, std::unique_ptr<UnitWork>> units_;                              // by unit id
   std::vector<std::pair<std::string, std::shared_ptr<ReferenceWork>>> references_;  // the one used last at the back
   std::string agent_id_;
   int64_t epoch_ = 0;  // 0: not registered
@@ -116,10 +116,10 @@ void Agent::Session::MakeRunners() {
         if (const auto self = weak.lock()) task();
       });
     };
-    devices_.push_back({std::make_unique<DeviceRunner>(device.uuid(), *device_class, options_.evaluator, &gate_,
-                                                       std::move(hooks)),
-                        device.state() == tunefarm::v1::DEVICE_STATE_READY ||
-                            device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED});
+    devices_.push_back(
+        {std::make_unique<DeviceRunner>(device.uuid(), *device_class, options_.evaluator, &gate_, std::move(hooks)),
+         device.state() == tunefarm::v1::DEVICE_STATE_READY ||
+             device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED});
   }
 }
 
@@ -455,11 +455,13 @@ void Agent::Start() {
 }
 
 void Agent::Drain(std::function<void()> done) {
-  session_->executor()->Post([session = session_, done = std::move(done)]() mutable { session->Drain(std::move(done)); });
+  session_->executor()->Post(
+      [session = session_, done = std::move(done)]() mutable { session->Drain(std::move(done)); });
 }
 
 void Agent::Stop(std::function<void()> done) {
-  session_->executor()->Post([session = session_, done = std::move(done)]() mutable { session->Stop(std::move(done)); });
+  session_->executor()->Post(
+      [session = session_, done = std::move(done)]() mutable { session->Stop(std::move(done)); });
 }
 
 }  // namespace tunefarm

@@ -1,8 +1,8 @@
 // Agent: claims work units from control, compiles and runs their trials, reports each one as it ends.
 //
-// Threads: all methods may be called from any thread; the work happens on the agent's executor, which blocks for as long as
-// control takes to answer. Callbacks come on the executor. The link, the evaluator and the executor outlive the agent, and
-// the link is not used by another agent at the same time.
+// Threads: all methods may be called from any thread; the work happens on the agent's executor, which blocks for as
+// long as control takes to answer. Callbacks come on the executor. The link, the evaluator and the executor outlive the
+// agent, and the link is not used by another agent at the same time.
 #pragma once
 
 #include <functional>
@@ -38,8 +38,9 @@ class Agent {
   // Registers and asks for work. Once.
   void Start();
 
-  // Claims nothing more, kills compiles, finishes the trials that run, reports them, then calls `done`, once. Units that are
-  // not finished stay claimed until control returns them. While control cannot be reached, `done` waits; Stop ends that.
+  // Claims nothing more, kills compiles, finishes the trials that run, reports them, then calls `done`, once. Units
+  // that are not finished stay claimed until control returns them. While control cannot be reached, `done` waits; Stop
+  // ends that.
   void Drain(std::function<void()> done);
 
   // Kills everything in hand and reports nothing more; `done`, which may be empty, is called when every evaluation has

@@ -1,8 +1,9 @@
-// AgentLink: the only way in which control (jobs, studies, store) and agent (claim, compile, run, report) talk. In-process
-// within one daemon; gRPC between machines later.
+// AgentLink: the only way in which control (jobs, studies, store) and agent (claim, compile, run, report) talk.
+// In-process within one daemon; gRPC between machines later.
 //
-// Threads: all methods may be called from any thread; they block until control has answered, which is a few milliseconds in
-// process. Errors: Unavailable when control cannot be reached or cannot write (repeat the call); others are bugs.
+// Threads: all methods may be called from any thread; they block until control has answered, which is a few
+// milliseconds in process. Errors: Unavailable when control cannot be reached or cannot write (repeat the call); others
+// are bugs.
 #pragma once
 
 #include <functional>
@@ -16,15 +17,19 @@ class AgentLink {
  public:
   virtual ~AgentLink() = default;
 
-  virtual absl::StatusOr<tunefarm::agent::v1::RegisterResponse> Register(const tunefarm::agent::v1::RegisterRequest& request) = 0;
-  virtual absl::StatusOr<tunefarm::agent::v1::SynchronizeResponse> Synchronize(const tunefarm::agent::v1::SynchronizeRequest& request) = 0;
-  virtual absl::StatusOr<tunefarm::agent::v1::ReportTrialsResponse> ReportTrials(const tunefarm::agent::v1::ReportTrialsRequest& request) = 0;
-  virtual absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(const tunefarm::agent::v1::FetchKernelRequest& request) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::RegisterResponse> Register(
+      const tunefarm::agent::v1::RegisterRequest& request) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::SynchronizeResponse> Synchronize(
+      const tunefarm::agent::v1::SynchronizeRequest& request) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::ReportTrialsResponse> ReportTrials(
+      const tunefarm::agent::v1::ReportTrialsRequest& request) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
+      const tunefarm::agent::v1::FetchKernelRequest& request) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
       const tunefarm::agent::v1::FetchArtifactRequest& request) = 0;
 
-  // `wake` is called, on any thread, when a Synchronize may bring something new (work, a cancel). It must not block. An empty
-  // function ends it; no call is under way once SetWake returns.
+  // `wake` is called, on any thread, when a Synchronize may bring something new (work, a cancel). It must not block. An
+  // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
 };
 

@@ -1,10 +1,10 @@
 #include "server/agent/device_runner.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "server/agent/trial_report.h"
 #include "server/base/status.h"
@@ -32,7 +32,9 @@ DeviceRunner::~DeviceRunner() { *alive_ = false; }
 
 void DeviceRunner::Add(UnitWork* unit) { units_.push_back(unit); }
 
-void DeviceRunner::Remove(UnitWork* unit) { units_.erase(std::remove(units_.begin(), units_.end(), unit), units_.end()); }
+void DeviceRunner::Remove(UnitWork* unit) {
+  units_.erase(std::remove(units_.begin(), units_.end(), unit), units_.end());
+}
 
 void DeviceRunner::Revoke(UnitWork* unit) {
   unit->revoked = true;
@@ -127,9 +129,9 @@ bool DeviceRunner::ReferenceReady(UnitWork& unit) {
   if (reference.state == ReferenceWork::State::kWaiting) StartReference(unit);
   if (reference.state == ReferenceWork::State::kReady) return true;
   if (reference.state != ReferenceWork::State::kFailed) return false;
-  const std::string message =
-      fmt::format("nothing can be verified: the reference is compiled with the default config ({}), and that failed: {}",
-                  unit.plan->DefaultConfig(*unit.problem).ToText(), reference.result.message);
+  const std::string message = fmt::format(
+      "nothing can be verified: the reference is compiled with the default config ({}), and that failed: {}",
+      unit.plan->DefaultConfig(*unit.problem).ToText(), reference.result.message);
   const auto outcome = IsLost(reference.result.outcome) ? tunefarm::v1::OUTCOME_LOST : reference.result.outcome;
   for (TrialWork& trial : unit.trials) {
     if (trial.state != State::kWaiting && trial.state != State::kCompiled) continue;
@@ -185,13 +187,13 @@ void DeviceRunner::StartTrialCompile(UnitWork& unit, TrialWork& trial) {
   ++compiling_;
   ++gate_->compiles_in_flight;
   const int64_t unit_id = unit.assignment.unit_id(), ordinal = trial.spec.ordinal();
-  trial.evaluation = evaluator_->Compile(
-      {unit.plan, unit.problem, class_, trial.config},
-      [this, alive = alive_, post = hooks_.post, unit_id, ordinal](CompileResult result) {
-        post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
-          if (*alive) OnCompiled(unit_id, ordinal, std::move(result));
-        });
-      });
+  trial.evaluation =
+      evaluator_->Compile({unit.plan, unit.problem, class_, trial.config},
+                          [this, alive = alive_, post = hooks_.post, unit_id, ordinal](CompileResult result) {
+                            post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
+                              if (*alive) OnCompiled(unit_id, ordinal, std::move(result));
+                            });
+                          });
 }
 
 void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult result) {
@@ -214,7 +216,8 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
     trial->state = State::kCompiled;
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {
     const auto outcome = IsLost(compile.outcome) || compile.outcome == tunefarm::v1::OUTCOME_OK
-                             ? tunefarm::v1::OUTCOME_LOST : compile.outcome;
+                             ? tunefarm::v1::OUTCOME_LOST
+                             : compile.outcome;
     End(*unit, *trial,
         TrialWithoutRun(*trial, uuid_, outcome, tunefarm::v1::PHASE_COMPILE, compile.message, compile.log));
   }
@@ -278,12 +281,12 @@ void DeviceRunner::StartRun(Turn turn) {
   trial.state = State::kRunning;
   running_ = true;
   const int64_t unit_id = unit.assignment.unit_id(), ordinal = trial.spec.ordinal();
-  trial.evaluation = evaluator_->Run(
-      std::move(request), [this, alive = alive_, post = hooks_.post, unit_id, ordinal](RunResult result) {
-        post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
-          if (*alive) OnRun(unit_id, ordinal, std::move(result));
-        });
-      });
+  trial.evaluation = evaluator_->Run(std::move(request),
+                                     [this, alive = alive_, post = hooks_.post, unit_id, ordinal](RunResult result) {
+                                       post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
+                                         if (*alive) OnRun(unit_id, ordinal, std::move(result));
+                                       });
+                                     });
 }
 
 void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {

@@ -17,9 +17,11 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanCache::Get(const std::stri
   request.set_kernel_id(kernel_id);
   ASSIGN_OR_RETURN(const tunefarm::agent::v1::FetchKernelResponse response, link_->FetchKernel(request));
   tunefarm::v1::Kernel kernel;
-  if (!kernel.ParseFromString(response.kernel())) return Internal("{} arrived as something else than a kernel", kernel_id);
+  if (!kernel.ParseFromString(response.kernel()))
+    return Internal("{} arrived as something else than a kernel", kernel_id);
   const auto compiled = KernelPlan::Compile(kernel);
-  if (!compiled.ok()) return Internal("{} does not compile to a plan here: {}", kernel_id, MessageOf(compiled.status()));
+  if (!compiled.ok())
+    return Internal("{} does not compile to a plan here: {}", kernel_id, MessageOf(compiled.status()));
   if (plans_.size() >= kPlansMax) {
     plans_.erase(std::min_element(plans_.begin(), plans_.end(),
                                   [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));

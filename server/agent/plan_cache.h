@@ -20,7 +20,8 @@ class PlanCache {
   // `link` outlives the cache.
   explicit PlanCache(AgentLink* link) : link_(link) {}
 
-  // From the cache, or fetched. Unavailable: ask again later; Internal: control answered with something else than the kernel.
+  // From the cache, or fetched. Unavailable: ask again later; Internal: control answered with something else than the
+  // kernel.
   absl::StatusOr<std::shared_ptr<const KernelPlan>> Get(const std::string& kernel_id);
 
  private:

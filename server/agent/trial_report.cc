@@ -77,7 +77,10 @@ size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return 1;
-  const size_t length = first >= 0xC2 && first <= 0xDF ? 2 : first >= 0xE0 && first <= 0xEF ? 3 : first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+  const size_t length = first >= 0xC2 && first <= 0xDF   ? 2
+                        : first >= 0xE0 && first <= 0xEF ? 3
+                        : first >= 0xF0 && first <= 0xF4 ? 4
+                                                         : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;

@@ -15,9 +15,9 @@ inline constexpr size_t kTrialLogBytesMax = 64 * 1024;
 tunefarm::v1::Trial TrialWithoutRun(const TrialWork& work, std::string_view device_uuid, tunefarm::v1::Outcome outcome,
                                     tunefarm::v1::Phase phase, std::string_view message, std::string_view log);
 
-// A trial whose rounds have ended: the last one failed, or all are OK or NOISY. The samples of several rounds become one
-// measurement; with several input sets its median is the mean of the sets' medians. `input_sets` is the number of seeds
-// that the rounds went through in turn.
+// A trial whose rounds have ended: the last one failed, or all are OK or NOISY. The samples of several rounds become
+// one measurement; with several input sets its median is the mean of the sets' medians. `input_sets` is the number of
+// seeds that the rounds went through in turn.
 tunefarm::v1::Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int input_sets);
 
 // Cut at a character boundary of UTF-8, with bytes that are no UTF-8 replaced: protobuf text must be valid.

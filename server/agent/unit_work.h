@@ -31,8 +31,8 @@ struct TrialWork {
   Config config;
   State state = State::kWaiting;
   bool baseline = false;
-  bool delayed = false;       // a retry is waiting for its timer
-  int losses = 0;             // attempts that the machinery lost
+  bool delayed = false;  // a retry is waiting for its timer
+  int losses = 0;        // attempts that the machinery lost
   Evaluator::Id evaluation = 0;
   CompileResult compile;
   std::vector<RunResult> rounds;  // finished runs; one unless interleaved

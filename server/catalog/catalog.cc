@@ -27,7 +27,7 @@ struct Catalog::Entry {
 
 // All bests of one kernel name. Immutable once in a snapshot.
 struct Catalog::KernelIndex {
-  std::vector<std::shared_ptr<const Entry>> entries;                             // by Key()
+  std::vector<std::shared_ptr<const Entry>> entries;                            // by Key()
   std::unordered_multimap<uint64_t, std::shared_ptr<const Entry>> by_key_hash;  // of Key()
 };
 
@@ -47,11 +47,16 @@ uint64_t HashKey(std::string_view program_digest, std::string_view problem_key, 
 
 std::optional<Value> ValueOf(const tunefarm::v1::Value& value) {
   switch (value.kind_case()) {
-    case tunefarm::v1::Value::kIntValue: return Value(static_cast<int64_t>(value.int_value()));
-    case tunefarm::v1::Value::kDoubleValue: return Value(value.double_value());
-    case tunefarm::v1::Value::kBoolValue: return Value(value.bool_value());
-    case tunefarm::v1::Value::kStringValue: return Value(value.string_value());
-    case tunefarm::v1::Value::KIND_NOT_SET: break;
+    case tunefarm::v1::Value::kIntValue:
+      return Value(static_cast<int64_t>(value.int_value()));
+    case tunefarm::v1::Value::kDoubleValue:
+      return Value(value.double_value());
+    case tunefarm::v1::Value::kBoolValue:
+      return Value(value.bool_value());
+    case tunefarm::v1::Value::kStringValue:
+      return Value(value.string_value());
+    case tunefarm::v1::Value::KIND_NOT_SET:
+      break;
   }
   return std::nullopt;
 }
@@ -82,7 +87,8 @@ std::optional<double> Distance(const KernelPlan& plan, const Config& asked, cons
       case tunefarm::v1::LOOKUP_RULE_BUCKET:
         if (BucketOf(*dim, a.int_value()) != BucketOf(*dim, b->int_value())) return std::nullopt;
         break;
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
   }
   return distance;
@@ -290,8 +296,8 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
     };
     std::vector<Candidate> candidates;
     const auto own_class = snapshot->classes.find(query.class_id);
-    const int capability =
-        own_class != snapshot->classes.end() ? own_class->second->compute_capability : query.device_class->compute_capability;
+    const int capability = own_class != snapshot->classes.end() ? own_class->second->compute_capability
+                                                                : query.device_class->compute_capability;
     for (const auto& entry : index.entries) {
       const bool other_program = entry->program_digest != program;
       const bool same_problem = entry->problem_key == key;

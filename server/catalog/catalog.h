@@ -1,8 +1,8 @@
 // Catalog: the best configs, in memory, and the rules by which one of them answers a question.
 //
-// Threads: all methods may be called from any thread. Readers take a snapshot (a shared_ptr copied under a lock held for
-// nanoseconds) and never wait for a promotion; a promotion copies the part of the index it changes. The store is used
-// only by Load.
+// Threads: all methods may be called from any thread. Readers take a snapshot (a shared_ptr copied under a lock held
+// for nanoseconds) and never wait for a promotion; a promotion copies the part of the index it changes. The store is
+// used only by Load.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct CatalogQuery {
   const KernelPlan* plan = nullptr;          // of the newest definition of that name, or the one asked for by id
   const ResolvedProblem* problem = nullptr;  // resolved by that plan
   const DeviceClass* device_class = nullptr;
-  std::string_view class_id;                 // device_class->Id()
+  std::string_view class_id;  // device_class->Id()
   // Of the asked device. Empty: not known, and then nothing is STALE.
   std::string_view driver_version;
   std::string_view toolkit_version;
@@ -39,7 +39,7 @@ struct CatalogQuery {
 struct CatalogAnswer {
   std::shared_ptr<const tunefarm::v1::BestConfig> best;  // null for NOT_FOUND; for DEFAULT only the config is set
   tunefarm::v1::Match match = tunefarm::v1::MATCH_NOT_FOUND;
-  double distance = 0;  // NEAREST_SHAPE: sum over LOG dims of |log2(a / b)|
+  double distance = 0;   // NEAREST_SHAPE: sum over LOG dims of |log2(a / b)|
   int64_t revision = 0;  // of the catalog when the answer was made
 };
 
@@ -53,18 +53,18 @@ class Catalog {
   // Reads all bests and device classes. Once, before the first question. The store's errors.
   absl::Status Load(Store* store);
 
-  // Files a promoted best (with its revision), in place of the one under the same program, problem and class. A row with a
-  // detail that is no BestConfig is DataLoss.
+  // Files a promoted best (with its revision), in place of the one under the same program, problem and class. A row
+  // with a detail that is no BestConfig is DataLoss.
   absl::Status Update(const BestRow& row);
 
   // Makes a class known, so that its bests can answer for others of its compute capability.
   void AddClass(std::string_view class_id, const DeviceClass& device_class);
 
   // Never fails: the match says how good the answer is. In this order, the first that applies: EXACT (same program,
-  // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE (same
-  // name and class, EXACT dims equal, BUCKET dims in the same bucket, nearest by LOG dims, pins obeyed), SAME_ARCH
-  // (another class of the same compute capability; the same problem), DEFAULT, NOT_FOUND. From STALE_SOURCE on, only
-  // configs that the asked definition accepts for the asked problem and class answer.
+  // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE
+  // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, nearest by LOG dims, pins obeyed),
+  // SAME_ARCH (another class of the same compute capability; the same problem), DEFAULT, NOT_FOUND. From STALE_SOURCE
+  // on, only configs that the asked definition accepts for the asked problem and class answer.
   CatalogAnswer Lookup(const CatalogQuery& query) const;
 
   // The best filed under exactly these keys; null if there is none.

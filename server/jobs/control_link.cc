@@ -82,8 +82,8 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     std::set<int64_t> listed;
     for (const wire::UnitInHand& unit : request.units()) {
       const auto claim = claims_.find(unit.unit_id());
-      const bool owned = claim != claims_.end() && claim->second.agent_id == request.agent_id() &&
-                         claim->second.token == unit.token();
+      const bool owned =
+          claim != claims_.end() && claim->second.agent_id == request.agent_id() && claim->second.token == unit.token();
       if (owned) listed.insert(unit.unit_id());
       if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
     }
@@ -138,7 +138,8 @@ absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, cons
     hooks_.claimed(claimed.job_id);
     const absl::Status filtered = FilterPoisoned(&*claim, spec);
     if (!filtered.ok()) {
-      LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id, MessageOf(filtered));
+      LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
+              MessageOf(filtered));
     }
     MutexLock lock(&mutex_);
     claim->mode = claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->kind);
@@ -231,7 +232,8 @@ absl::StatusOr<std::string> ControlLink::ConfigText(const Claim& claim, const Tr
   return config.ToText();
 }
 
-absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials, bool done) {
+absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
+                                                       bool done) {
   ReportRequest report;
   report.agent_id = claim.agent_id;
   report.epoch = claim.epoch;
@@ -275,8 +277,9 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
     trial.set_ended_at_ms(clock_->WallMs());
     ordinals.insert(trial.ordinal());
   }
-  trials.erase(std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
-               trials.end());
+  trials.erase(
+      std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
+      trials.end());
   ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials, request.unit_done()));
   {
     MutexLock lock(&mutex_);
@@ -286,8 +289,9 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
         claims_.erase(found);
       } else {
         auto* open = found->second.assignment.mutable_trials();
-        open->erase(std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
-                    open->end());
+        open->erase(
+            std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
+            open->end());
       }
     }
   }

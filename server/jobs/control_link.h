@@ -1,8 +1,9 @@
-// ControlLink: the control half of AgentLink. It hands out units that the store gives to an agent, takes results in, and
-// takes units back when a job is paused, cancelled or out of time.
+// ControlLink: the control half of AgentLink. It hands out units that the store gives to an agent, takes results in,
+// and takes units back when a job is paused, cancelled or out of time.
 //
-// What an agent holds is kept here as claims. A claim that the agent does not list in its next Synchronize was dropped or
-// never arrived; unless its job was stopped it is handed out again with the same token, so a lost answer loses nothing.
+// What an agent holds is kept here as claims. A claim that the agent does not list in its next Synchronize was dropped
+// or never arrived; unless its job was stopped it is handed out again with the same token, so a lost answer loses
+// nothing.
 //
 // Thread-safe. Hooks are called on the caller's thread with no lock held; they must not block.
 #pragma once
@@ -87,13 +88,14 @@ class ControlLink : public AgentLink {
 
   Mode ModeOf(int64_t job_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Claim> MakeClaim(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
-                                  const ClaimedUnit& claimed);
+  absl::StatusOr<Claim> MakeClaim(const tunefarm::agent::v1::SynchronizeRequest& request,
+                                  const std::string& device_uuid, const ClaimedUnit& claimed);
   // Stores POISONED for the trials of a claim that are known to crash.
   absl::Status FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec);
-  absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid, int units,
-                        tunefarm::agent::v1::SynchronizeResponse* response);
-  absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials, bool done);
+  absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
+                        int units, tunefarm::agent::v1::SynchronizeResponse* response);
+  absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials,
+                                            bool done);
   // Ends dropped claims that no agent has, outside the lock.
   void FinishDropped();
   absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial) const;

@@ -1,10 +1,10 @@
 #include "server/jobs/device_directory.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
@@ -28,7 +28,8 @@ std::string_view LanguageName(tunefarm::v1::Language language) {
 absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devices) {
   auto known = std::make_shared<Devices>();
   for (const tunefarm::v1::Device& device : devices) {
-    if (device.uuid().empty()) return InvalidArgument("a device named '{}' has no uuid", device.device_class().display_name());
+    if (device.uuid().empty())
+      return InvalidArgument("a device named '{}' has no uuid", device.device_class().display_name());
     auto device_class = DeviceClass::FromProto(device.device_class());
     if (!device_class.ok()) return Annotate(device_class.status(), "device {}", device.uuid());
     Known entry{device, *std::move(device_class), {}};
@@ -38,7 +39,8 @@ absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devic
     known->push_back(std::move(entry));
   }
   std::stable_sort(known->begin(), known->end(), [](const Known& a, const Known& b) {
-    return std::make_pair(a.device_class.kind, a.device.ordinal()) < std::make_pair(b.device_class.kind, b.device.ordinal());
+    return std::make_pair(a.device_class.kind, a.device.ordinal()) <
+           std::make_pair(b.device_class.kind, b.device.ordinal());
   });
   MutexLock lock(&mutex_);
   devices_ = std::move(known);
@@ -81,8 +83,12 @@ std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
 }
 
 SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& known, bool by_uuid) {
-  SelectedDevice selected{known.device_class, known.class_id, by_uuid ? known.device.uuid() : std::string(),
-                          known.device.memory_bytes(), known.device.driver_version(), known.device.toolkit_version()};
+  SelectedDevice selected{known.device_class,
+                          known.class_id,
+                          by_uuid ? known.device.uuid() : std::string(),
+                          known.device.memory_bytes(),
+                          known.device.driver_version(),
+                          known.device.toolkit_version()};
   if (by_uuid) return selected;
   for (const Known& other : devices) {
     if (other.class_id == known.class_id && other.ready() && other.device.memory_bytes() > 0) {
@@ -128,16 +134,18 @@ absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selecto
       matches = {&known};
       break;
     }
-    const bool matched = selector.empty()   ? of_kind
+    const bool matched = selector.empty()  ? of_kind
                          : lower == "cuda" ? known.device_class.kind == DeviceKind::kCuda
-                         : lower == "host" ? known.device_class.kind == DeviceKind::kHost
-                                           : known.class_id == selector || Lower(known.device_class.display_name) == lower;
+                         : lower == "host"
+                             ? known.device_class.kind == DeviceKind::kHost
+                             : known.class_id == selector || Lower(known.device_class.display_name) == lower;
     if (matched) matches.push_back(&known);
   }
   if (matches.empty() && known_classes && !selector.empty()) {
     if (const auto known_class = FindKnownClass(selector); known_class.ok()) {
       if (known_class->kind != kind) {
-        return WithReason(InvalidArgument("{} does not run {} kernels", selector, LanguageName(language)), "DEVICE_KIND");
+        return WithReason(InvalidArgument("{} does not run {} kernels", selector, LanguageName(language)),
+                          "DEVICE_KIND");
       }
       return SelectedDevice{*known_class, known_class->Id(), "", int64_t{known_class->memory_gib} << 30, "", ""};
     }
@@ -150,7 +158,8 @@ absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selecto
   }
   if (matches.empty()) return Unknown(*devices, selector, known_classes);
   if (matches[0]->device_class.kind != kind) {
-    return WithReason(InvalidArgument("device '{}' does not run {} kernels", selector, LanguageName(language)), "DEVICE_KIND");
+    return WithReason(InvalidArgument("device '{}' does not run {} kernels", selector, LanguageName(language)),
+                      "DEVICE_KIND");
   }
   for (const Known* known : matches) {
     if (known->ready()) return Selected(*devices, *known, by_uuid);

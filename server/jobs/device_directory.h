@@ -22,8 +22,8 @@ namespace tunefarm {
 struct SelectedDevice {
   DeviceClass device_class;
   std::string class_id;
-  std::string uuid;           // only if the selector named one device; else any of the class will do
-  int64_t memory_bytes = 0;   // of the smallest device that may run it; 0 unknown
+  std::string uuid;                             // only if the selector named one device; else any of the class will do
+  int64_t memory_bytes = 0;                     // of the smallest device that may run it; 0 unknown
   std::string driver_version, toolkit_version;  // empty: not a device of this machine
 };
 
@@ -42,9 +42,9 @@ class DeviceDirectory {
   std::string DriverOf(std::string_view uuid) const;
 
   // A uuid, class id, display name, "host", "cuda", or empty: the first ready device that runs the language. With
-  // `known_classes` also the short name of a class known without hardware ("A100"). NotFound (DEVICE_NOT_FOUND) with "did you
-  // mean" and the list of devices; InvalidArgument (DEVICE_KIND) if it does not run the language; FailedPrecondition
-  // (DEVICE_QUARANTINED) if it takes no work and the question is not only about its class.
+  // `known_classes` also the short name of a class known without hardware ("A100"). NotFound (DEVICE_NOT_FOUND) with
+  // "did you mean" and the list of devices; InvalidArgument (DEVICE_KIND) if it does not run the language;
+  // FailedPrecondition (DEVICE_QUARANTINED) if it takes no work and the question is not only about its class.
   absl::StatusOr<SelectedDevice> Resolve(std::string_view selector, tunefarm::v1::Language language,
                                          bool known_classes) const;
 

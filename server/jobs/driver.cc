@@ -1,10 +1,10 @@
 #include "server/jobs/driver.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -86,7 +86,8 @@ absl::StatusOr<std::unique_ptr<Study>> Driver::ReloadStudy(const Active& job, in
 absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row, bool with_history) {
   auto job = std::make_unique<Active>();
   job->row = row;
-  if (!job->spec.ParseFromString(row.spec)) return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+  if (!job->spec.ParseFromString(row.spec))
+    return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
   for (const StudyRow& study_row : row.studies) {
     ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row, with_history));
   }
@@ -263,7 +264,8 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   }
   Study& study = *slot;
   const StudyContext& context = study.context();
-  const int devices = context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
+  const int devices =
+      context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
   const auto incumbent =
       deps_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
   auto step = study.Next(job.time_up, kOpenTrialsPerDevice * devices, incumbent.get());
@@ -408,7 +410,8 @@ void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
 
 // ---- By request ----
 
-absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb) {
+absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to,
+                                 std::string_view verb) {
   Active* job = FindActive(job_id);
   // A claim may have made it RUNNING a moment ago; the store knows.
   const absl::Status changed = deps_.store->SetJobState(job_id, from, to, "", deps_.executor->clock()->WallMs());
@@ -429,8 +432,8 @@ absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& fr
 absl::Status Driver::Cancel(int64_t job_id) {
   {
     MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused}, JobState::kCancelling,
-                                "cancelled"));
+    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused},
+                                JobState::kCancelling, "cancelled"));
   }
   deps_.link->Cancel(job_id);
   MutexLock lock(&mutex_);
@@ -478,8 +481,8 @@ tunefarm::v1::Progress Driver::ProgressOf(const Active& job) const {
         std::chrono::duration_cast<std::chrono::milliseconds>(deps_.executor->clock()->Now() - job.began).count();
     const int64_t left = std::max<int64_t>(0, progress.total() - progress.done()) +
                          std::max<int64_t>(0, progress.finals_total() - progress.finals_done());
-    progress.set_eta_ms(static_cast<int64_t>(static_cast<double>(elapsed) / static_cast<double>(done_now) *
-                                             static_cast<double>(left)));
+    progress.set_eta_ms(
+        static_cast<int64_t>(static_cast<double>(elapsed) / static_cast<double>(done_now) * static_cast<double>(left)));
   }
   return progress;
 }

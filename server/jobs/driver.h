@@ -1,8 +1,8 @@
 // Driver: moves active jobs on. For each study it tells results to the strategy, records the next proposals, starts the
 // final, promotes the winner; it ends jobs, and takes them up again after a restart.
 //
-// Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs is
-// guarded by one lock, held for the few milliseconds that a step's transaction takes.
+// Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs
+// is guarded by one lock, held for the few milliseconds that a step's transaction takes.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   explicit Driver(const Dependencies& dependencies) : deps_(dependencies) {}
 
-  // Takes up every job that has not ended. A job whose history cannot be read FAILs; the store's own errors are returned.
+  // Takes up every job that has not ended. A job whose history cannot be read FAILs; the store's own errors are
+  // returned.
   absl::Status Recover();
   // Takes up a job that was just stored.
   void Adopt(int64_t job_id);
@@ -88,7 +89,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False: the job's steps must wait for a retry, or the job has failed.
   bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Promote(Active& job, Study& study, const StudyStep::Promotion& promotion) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Promote(Active& job, Study& study, const StudyStep::Promotion& promotion)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::BestConfig BestOf(const Active& job, const Study& study, const StudyStep::Promotion& promotion) const;
   void RetryLater(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failed step: wait and repair, or FAIL.

@@ -122,8 +122,9 @@ std::unique_ptr<WatchSubscription> EventHub::Watch(int64_t job_id, int64_t after
 
 void EventHub::Wake(int64_t, Stream& stream) {
   auto& watchers = stream.watchers;
-  watchers.erase(std::remove_if(watchers.begin(), watchers.end(), [](const auto& watcher) { return watcher.expired(); }),
-                 watchers.end());
+  watchers.erase(
+      std::remove_if(watchers.begin(), watchers.end(), [](const auto& watcher) { return watcher.expired(); }),
+      watchers.end());
   for (const auto& weak : watchers) {
     if (const auto watcher = weak.lock()) PostDelivery(watcher);
   }

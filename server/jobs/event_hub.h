@@ -1,5 +1,5 @@
-// What happened to jobs, for those who watch: a bounded ring of events per job and any number of watchers, each at its own
-// pace. A watcher that falls behind the ring gets a snapshot instead of what it missed.
+// What happened to jobs, for those who watch: a bounded ring of events per job and any number of watchers, each at its
+// own pace. A watcher that falls behind the ring gets a snapshot instead of what it missed.
 //
 // Threads: all methods may be called from any thread. Callbacks run on the executor, one at a time, with no lock of the
 // service held.

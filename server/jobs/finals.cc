@@ -17,9 +17,12 @@ struct PresetValues {
 
 PresetValues ValuesOf(tunefarm::v1::MeasurementPreset preset) {
   switch (preset) {
-    case tunefarm::v1::MEASUREMENT_PRESET_FAST: return {1, 5, 20, 0.02, 100, 3, 3};
-    case tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS: return {10, 30, 1000, 0.003, 3000, 8, 9};
-    default: return {3, 10, 100, 0.01, 500, 5, 5};
+    case tunefarm::v1::MEASUREMENT_PRESET_FAST:
+      return {1, 5, 20, 0.02, 100, 3, 3};
+    case tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS:
+      return {10, 30, 1000, 0.003, 3000, 8, 9};
+    default:
+      return {3, 10, 100, 0.01, 500, 5, 5};
   }
 }
 

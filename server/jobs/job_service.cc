@@ -46,8 +46,8 @@ struct JobService::Impl {
                 driver->Reported(study_id, unit_id, std::move(trials), done);
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
-        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &link})) {}
+        driver(std::make_shared<Driver>(
+            Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog, events.get(), &link})) {}
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -129,7 +129,8 @@ absl::StatusOr<Listing<Kernel>> JobService::ListKernels(int page_size, const std
   return listing;
 }
 
-absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(const tunefarm::v1::CountSpaceRequest& request) {
+absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
+    const tunefarm::v1::CountSpaceRequest& request) {
   if (request.has_kernel() == !request.name().empty()) {
     return WithReason(InvalidArgument("give either the name of a stored kernel or a definition"), "KERNEL_NOT_FOUND");
   }
@@ -159,8 +160,9 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   }
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
-    return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),
-                      "TOO_MANY_JOBS");
+    return WithReason(
+        ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),
+        "TOO_MANY_JOBS");
   }
   if (validate_only) {
     for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.space_summary);
@@ -248,7 +250,8 @@ absl::StatusOr<std::unique_ptr<WatchSubscription>> JobService::Watch(
 
 // ---- Trials ----
 
-absl::StatusOr<tunefarm::v1::ListTrialsResponse> JobService::ListTrials(const tunefarm::v1::ListTrialsRequest& request) {
+absl::StatusOr<tunefarm::v1::ListTrialsResponse> JobService::ListTrials(
+    const tunefarm::v1::ListTrialsRequest& request) {
   ASSIGN_OR_RETURN(const StudyName parent, ParseJobOrStudyName(request.parent()));
   TrialQuery query;
   query.job_id = parent.job_id;
@@ -289,7 +292,8 @@ absl::StatusOr<tunefarm::v1::Trial> JobService::GetTrial(std::string_view name) 
 
 std::vector<tunefarm::v1::Device> JobService::ListDevices() const { return impl_->devices.List(); }
 
-absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(const tunefarm::v1::LookupConfigRequest& request) {
+absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
+    const tunefarm::v1::LookupConfigRequest& request) {
   return LookupConfig(impl_->lookup_context(), request);
 }
 

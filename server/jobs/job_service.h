@@ -1,14 +1,14 @@
-// JobService: everything the public API does, without transport: kernels, spaces, jobs, trials, devices, look-ups. It owns
-// the driver, which moves jobs on, and the control half of the conversation with agents.
+// JobService: everything the public API does, without transport: kernels, spaces, jobs, trials, devices, look-ups. It
+// owns the driver, which moves jobs on, and the control half of the conversation with agents.
 //
 // Threads: all methods may be called from any thread; those that write block until the write is durable. Lookups never
 // wait for tuning. Nothing here may be called from a Watch callback.
 //
 // Errors: InvalidArgument, NotFound, FailedPrecondition, ResourceExhausted with one sentence for the user and a reason
-// (ReasonOf): KERNEL_NOT_FOUND, JOB_NOT_FOUND, TRIAL_NOT_FOUND, DEVICE_NOT_FOUND, NAME_INVALID, JOB_INVALID, BUDGET_INVALID,
-// POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE, REQUEST_ID_REUSED, JOB_STATE,
-// PAGE_TOKEN_INVALID, TOO_MANY_JOBS, and those of the definition. Unavailable when the store cannot be written (nothing was
-// changed, repeat the call).
+// (ReasonOf): KERNEL_NOT_FOUND, JOB_NOT_FOUND, TRIAL_NOT_FOUND, DEVICE_NOT_FOUND, NAME_INVALID, JOB_INVALID,
+// BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE, REQUEST_ID_REUSED,
+// JOB_STATE, PAGE_TOKEN_INVALID, TOO_MANY_JOBS, and those of the definition. Unavailable when the store cannot be
+// written (nothing was changed, repeat the call).
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,12 @@
 namespace tunefarm {
 
 struct JobServiceOptions {
-  Store* store = nullptr;             // outlives the service
-  Executor* control = nullptr;        // the driver's; outlives the service and has stopped or drained before it dies
-  EntropySource* entropy = nullptr;   // outlives the service
-  int active_jobs_max = 10'000;       // more are refused: ResourceExhausted, TOO_MANY_JOBS
-  int events_per_job_max = 4096;      // kept for watchers that resume
-  int jobs_with_events_max = 256;     // ended jobs whose events are still kept
+  Store* store = nullptr;            // outlives the service
+  Executor* control = nullptr;       // the driver's; outlives the service and has stopped or drained before it dies
+  EntropySource* entropy = nullptr;  // outlives the service
+  int active_jobs_max = 10'000;      // more are refused: ResourceExhausted, TOO_MANY_JOBS
+  int events_per_job_max = 4096;     // kept for watchers that resume
+  int jobs_with_events_max = 256;    // ended jobs whose events are still kept
 };
 
 template <typename T>
@@ -59,8 +59,8 @@ struct JobServiceStats {
   int64_t catalog_revision = 0;
 };
 
-// Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of its
-// own callbacks.
+// Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
+// its own callbacks.
 class WatchSubscription {
  public:
   virtual ~WatchSubscription() = default;
@@ -77,14 +77,15 @@ class JobService {
   // The machine's devices, recorded in the store; call it before Start and whenever they change.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
 
-  // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it was.
-  // DataLoss when the store holds what this program cannot read.
+  // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it
+  // was. DataLoss when the store holds what this program cannot read.
   absl::Status Start();
 
   // Ends every Watch with Unavailable and stops driving. Jobs stay as they are in the store. May be called again.
   void Stop();
 
-  // The control half of AgentLink, in process. Lives as long as the service; one agent at a time sets the wake function.
+  // The control half of AgentLink, in process. Lives as long as the service; one agent at a time sets the wake
+  // function.
   AgentLink* agent_link();
 
   // --- kernels ---
@@ -110,9 +111,9 @@ class JobService {
   absl::StatusOr<tunefarm::v1::Job> Resume(std::string_view name);
   absl::Status Delete(std::string_view name);
 
-  // Calls `sink` with a snapshot, then with every event, one call at a time on the control executor, and at last `end` once:
-  // OK when the job has ended, Unavailable when the service stops. after_event_id: last event seen; 0 from now. After a gap a
-  // snapshot comes first. Neither may block. NotFound if there is no such job.
+  // Calls `sink` with a snapshot, then with every event, one call at a time on the control executor, and at last `end`
+  // once: OK when the job has ended, Unavailable when the service stops. after_event_id: last event seen; 0 from now.
+  // After a gap a snapshot comes first. Neither may block. NotFound if there is no such job.
   absl::StatusOr<std::unique_ptr<WatchSubscription>> Watch(std::string_view name, int64_t after_event_id,
                                                            std::function<void(const tunefarm::v1::JobEvent&)> sink,
                                                            std::function<void(absl::Status)> end);

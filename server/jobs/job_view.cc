@@ -73,7 +73,8 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
     *study->mutable_incumbent() = *searched;
   }
   if (baseline.has_value()) *study->mutable_baseline() = *baseline;
-  if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value()) return absl::OkStatus();
+  if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value())
+    return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto best, store->FindBest(plan.program_digest(), row.problem_key, row.class_id));
   if (best.has_value() && best->job_id == job.job_id && study->mutable_best()->ParseFromString(best->detail)) {
     study->mutable_best()->set_revision(best->revision);

@@ -1,10 +1,10 @@
 #include "server/jobs/kernel_registry.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
-
-#include <fmt/core.h>
 
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
@@ -20,7 +20,8 @@ constexpr std::string_view kPrefix = "kernels/";
 
 absl::StatusOr<tunefarm::v1::Kernel> KernelRegistry::KernelOf(const KernelRow& row) {
   tunefarm::v1::Kernel kernel;
-  if (!kernel.ParseFromString(row.definition)) return DataLoss("the stored definition of kernel {} cannot be read", row.kernel_id);
+  if (!kernel.ParseFromString(row.definition))
+    return DataLoss("the stored definition of kernel {} cannot be read", row.kernel_id);
   kernel.set_name(KernelName(row.kernel_id));
   kernel.set_program_digest(row.program_digest);
   return kernel;

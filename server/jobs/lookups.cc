@@ -54,8 +54,8 @@ absl::StatusOr<int> RowsOf(const tunefarm::v1::BatchLookupConfigsRequest& reques
     rows = own;
     for (uint32_t index : column.string_indexes()) {
       if (index >= static_cast<uint32_t>(column.strings_size())) {
-        return WithReason(InvalidArgument("column '{}' has the string index {}, but only {} strings", column.dim(), index,
-                                          column.strings_size()),
+        return WithReason(InvalidArgument("column '{}' has the string index {}, but only {} strings", column.dim(),
+                                          index, column.strings_size()),
                           "BATCH_INVALID");
       }
     }

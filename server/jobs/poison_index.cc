@@ -10,8 +10,10 @@ bool Poisons(tunefarm::v1::Outcome outcome) {
     case tunefarm::v1::OUTCOME_RUN_TIMEOUT:
     case tunefarm::v1::OUTCOME_COMPILE_CRASH:
     case tunefarm::v1::OUTCOME_COMPILE_TIMEOUT:
-    case tunefarm::v1::OUTCOME_SANDBOX_VIOLATION: return true;
-    default: return false;
+    case tunefarm::v1::OUTCOME_SANDBOX_VIOLATION:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -42,7 +44,7 @@ absl::Status PoisonIndex::Record(const PoisonKey& key, const std::string& config
   row.outcome = outcome;
   RETURN_IF_ERROR(store_->RecordPoison(row));
   MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(Crashes* crashes, Load(key));
+  ASSIGN_OR_RETURN(Crashes * crashes, Load(key));
   (*crashes)[{key.toolkit, config}].insert(key.problem_key);
   return absl::OkStatus();
 }

@@ -1,12 +1,12 @@
 #include "server/jobs/resource_names.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
 #include <vector>
-
-#include <fmt/core.h>
 
 #include "server/base/status.h"
 
@@ -73,22 +73,32 @@ absl::StatusOr<TrialName> ParseTrialName(std::string_view name) {
 
 tunefarm::v1::JobState ToProto(JobState state) {
   switch (state) {
-    case JobState::kQueued: return tunefarm::v1::JOB_STATE_QUEUED;
-    case JobState::kRunning: return tunefarm::v1::JOB_STATE_RUNNING;
-    case JobState::kPaused: return tunefarm::v1::JOB_STATE_PAUSED;
-    case JobState::kCancelling: return tunefarm::v1::JOB_STATE_CANCELLING;
-    case JobState::kSucceeded: return tunefarm::v1::JOB_STATE_SUCCEEDED;
-    case JobState::kFailed: return tunefarm::v1::JOB_STATE_FAILED;
-    case JobState::kCancelled: return tunefarm::v1::JOB_STATE_CANCELLED;
+    case JobState::kQueued:
+      return tunefarm::v1::JOB_STATE_QUEUED;
+    case JobState::kRunning:
+      return tunefarm::v1::JOB_STATE_RUNNING;
+    case JobState::kPaused:
+      return tunefarm::v1::JOB_STATE_PAUSED;
+    case JobState::kCancelling:
+      return tunefarm::v1::JOB_STATE_CANCELLING;
+    case JobState::kSucceeded:
+      return tunefarm::v1::JOB_STATE_SUCCEEDED;
+    case JobState::kFailed:
+      return tunefarm::v1::JOB_STATE_FAILED;
+    case JobState::kCancelled:
+      return tunefarm::v1::JOB_STATE_CANCELLED;
   }
   return tunefarm::v1::JOB_STATE_UNSPECIFIED;
 }
 
 tunefarm::v1::StudyState ToProto(StudyState state) {
   switch (state) {
-    case StudyState::kSearching: return tunefarm::v1::STUDY_STATE_SEARCHING;
-    case StudyState::kFinals: return tunefarm::v1::STUDY_STATE_FINALS;
-    case StudyState::kEnded: return tunefarm::v1::STUDY_STATE_ENDED;
+    case StudyState::kSearching:
+      return tunefarm::v1::STUDY_STATE_SEARCHING;
+    case StudyState::kFinals:
+      return tunefarm::v1::STUDY_STATE_FINALS;
+    case StudyState::kEnded:
+      return tunefarm::v1::STUDY_STATE_ENDED;
   }
   return tunefarm::v1::STUDY_STATE_UNSPECIFIED;
 }
@@ -103,13 +113,20 @@ absl::StatusOr<JobState> FromProto(tunefarm::v1::JobState state) {
 
 std::string_view NameOf(JobState state) {
   switch (state) {
-    case JobState::kQueued: return "queued";
-    case JobState::kRunning: return "running";
-    case JobState::kPaused: return "paused";
-    case JobState::kCancelling: return "cancelling";
-    case JobState::kSucceeded: return "succeeded";
-    case JobState::kFailed: return "failed";
-    case JobState::kCancelled: return "cancelled";
+    case JobState::kQueued:
+      return "queued";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kPaused:
+      return "paused";
+    case JobState::kCancelling:
+      return "cancelling";
+    case JobState::kSucceeded:
+      return "succeeded";
+    case JobState::kFailed:
+      return "failed";
+    case JobState::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }

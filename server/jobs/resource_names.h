@@ -1,5 +1,5 @@
-// "jobs/12", "jobs/12/studies/1", "jobs/12/studies/1/trials/7", "kernels/{id}": names to numbers and back, and the public
-// states. Pure.
+// "jobs/12", "jobs/12/studies/1", "jobs/12/studies/1/trials/7", "kernels/{id}": names to numbers and back, and the
+// public states. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 #include "server/jobs/study.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "server/base/format.h"
 #include "server/base/status.h"
@@ -152,9 +152,9 @@ absl::Status Study::Fold(const Unit& unit) {
       leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
     }
     if (strategy_ == nullptr) continue;
-    const ToldOutcome told = Timed(trial)                                      ? ToldOutcome::kOk
+    const ToldOutcome told = Timed(trial)                                    ? ToldOutcome::kOk
                              : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
-                                                                               : ToldOutcome::kFailed;
+                                                                             : ToldOutcome::kFailed;
     strategy_->Tell({static_cast<uint64_t>(ordinal), config, told, Timed(trial) ? trial.measurement().median_ns() : 0});
   }
   return absl::OkStatus();
@@ -163,7 +163,8 @@ absl::Status Study::Fold(const Unit& unit) {
 void Study::Count(UnitKind kind, const Trial& trial) {
   if (kind == UnitKind::kFinals) ++finals_ended_;
   switch (trial.purpose()) {
-    case tunefarm::v1::TRIAL_PURPOSE_FINALIST: break;
+    case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
+      break;
     case tunefarm::v1::TRIAL_PURPOSE_BASELINE:
       if (!baseline_.has_value() || Timed(trial)) {
         baseline_ = trial;
@@ -318,8 +319,8 @@ std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const 
 
 absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
   if (leaderboard_.empty()) {
-    step->messages.push_back(fmt::format("no config was valid: none of the {} that were tried is promoted",
-                                         FormatCount(searched_)));
+    step->messages.push_back(
+        fmt::format("no config was valid: none of the {} that were tried is promoted", FormatCount(searched_)));
     End(step);
     return absl::OkStatus();
   }
@@ -397,8 +398,9 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     promotion.baseline_label = "default config";
   }
   if (!context_.plan->kernel().unverified_reason().empty()) {
-    step->messages.push_back(fmt::format("the promoted config was not verified, since the definition has no reference: {}",
-                                         context_.plan->kernel().unverified_reason()));
+    step->messages.push_back(
+        fmt::format("the promoted config was not verified, since the definition has no reference: {}",
+                    context_.plan->kernel().unverified_reason()));
   }
   incumbent_ = promotion.winner;
   incumbent_->mutable_measurement()->clear_sample_ns();
@@ -424,7 +426,8 @@ void Study::AddProgress(tunefarm::v1::Progress* progress) const {
   progress->set_done(progress->done() + searched_);
   for (const auto& [outcome, count] : search_counts_) {
     auto* counts = progress->mutable_outcomes();
-    const auto at = std::find_if(counts->begin(), counts->end(), [o = outcome](const auto& c) { return c.outcome() == o; });
+    const auto at =
+        std::find_if(counts->begin(), counts->end(), [o = outcome](const auto& c) { return c.outcome() == o; });
     tunefarm::v1::OutcomeCount* slot = at == counts->end() ? counts->Add() : &*at;
     slot->set_outcome(outcome);
     slot->set_count(slot->count() + count);

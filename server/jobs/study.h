@@ -1,6 +1,7 @@
-// Study: one problem of a job on one device class. It holds the strategy, knows what is proposed, what has ended and who is
-// ahead, and says what the next step of the decision log is. It touches no store and no clock: its state is a function of
-// the recorded history, and a study whose step could not be committed is thrown away and made again from that history.
+// Study: one problem of a job on one device class. It holds the strategy, knows what is proposed, what has ended and
+// who is ahead, and says what the next step of the decision log is. It touches no store and no clock: its state is a
+// function of the recorded history, and a study whose step could not be committed is thrown away and made again from
+// that history.
 //
 // Not thread-safe: the driver owns it.
 #pragma once
@@ -66,8 +67,8 @@ class Study {
   // Builds the space and the strategy. Errors of both.
   static absl::StatusOr<std::unique_ptr<Study>> Create(StudyContext context);
 
-  // Before anything else, once: takes up a recorded history. `with_samples` reads a trial of a final again with its samples.
-  // DataLoss when the history cannot be what this program wrote.
+  // Before anything else, once: takes up a recorded history. `with_samples` reads a trial of a final again with its
+  // samples. DataLoss when the history cannot be what this program wrote.
   absl::Status Replay(const StudyHistory& history,
                       const std::function<absl::StatusOr<tunefarm::v1::Trial>(int64_t ordinal)>& with_samples);
 
@@ -76,9 +77,10 @@ class Study {
   // The unit is DONE in the store.
   void UnitDone(int64_t unit_id);
 
-  // The next step. `stop_searching`: the job's time is up. `open_trials_wanted`: how many trials should be proposed and not
-  // ended. `incumbent`: the catalog's best for this study; may be null. The strategy's errors.
-  absl::StatusOr<StudyStep> Next(bool stop_searching, int open_trials_wanted, const tunefarm::v1::BestConfig* incumbent);
+  // The next step. `stop_searching`: the job's time is up. `open_trials_wanted`: how many trials should be proposed and
+  // not ended. `incumbent`: the catalog's best for this study; may be null. The strategy's errors.
+  absl::StatusOr<StudyStep> Next(bool stop_searching, int open_trials_wanted,
+                                 const tunefarm::v1::BestConfig* incumbent);
   void Committed(const StudyStep& step, const DriveResult& result);
   // The promotion of a step as it was filed.
   void SetBest(const tunefarm::v1::BestConfig& best) { best_ = best; }
@@ -130,9 +132,9 @@ class Study {
   int64_t next_ordinal_ = 0;
   int64_t proposed_ = 0;  // configs of the search
   bool first_step_ = true;
-  std::map<int64_t, Unit> units_;   // READY, CLAIMED and DONE, by unit id
-  std::deque<int64_t> done_;        // DONE and not told, in order
-  std::vector<Draft> drafts_;       // of the step that is being committed
+  std::map<int64_t, Unit> units_;  // READY, CLAIMED and DONE, by unit id
+  std::deque<int64_t> done_;       // DONE and not told, in order
+  std::vector<Draft> drafts_;      // of the step that is being committed
   int finals_ = 0;
   int64_t finals_planned_ = 0;
   std::set<std::string> finalists_;  // configs that have been in a final

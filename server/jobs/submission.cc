@@ -1,5 +1,6 @@
 #include "server/jobs/submission.h"
 
+#include <fmt/core.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -7,8 +8,6 @@
 #include <cmath>
 #include <map>
 #include <utility>
-
-#include <fmt/core.h>
 
 #include "server/base/format.h"
 #include "server/base/hash.h"
@@ -57,19 +56,23 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   }
   const double half_width = policy.target_relative_half_width();
   if (!(half_width >= 0 && half_width < 1)) {
-    return WithReason(InvalidArgument("policy.target_relative_half_width is {}, it must be at least 0 and below 1", half_width),
-                      "POLICY_INVALID");
+    return WithReason(
+        InvalidArgument("policy.target_relative_half_width is {}, it must be at least 0 and below 1", half_width),
+        "POLICY_INVALID");
   }
   if (job.label().size() > 256) {
-    return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()), "JOB_INVALID");
+    return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()),
+                      "JOB_INVALID");
   }
   if (job.strategy().options_size() > 32) {
-    return WithReason(InvalidArgument("{} strategy options are given, at most 32 are taken", job.strategy().options_size()),
-                      "STRATEGY_INVALID");
+    return WithReason(
+        InvalidArgument("{} strategy options are given, at most 32 are taken", job.strategy().options_size()),
+        "STRATEGY_INVALID");
   }
   if (job.problems_size() < 1 || job.problems_size() > kProblemsMax) {
-    return WithReason(InvalidArgument("the job names {} problems, it must name 1 to {}", job.problems_size(), kProblemsMax),
-                      "PROBLEM_COUNT");
+    return WithReason(
+        InvalidArgument("the job names {} problems, it must name 1 to {}", job.problems_size(), kProblemsMax),
+        "PROBLEM_COUNT");
   }
   return absl::OkStatus();
 }
@@ -106,10 +109,11 @@ absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, 
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
   if (device.memory_bytes > 0 && footprint > device.memory_bytes) {
-    return WithReason(InvalidArgument("{} needs {} of memory with its reference and guard zones, {} has {}", resolved.key,
-                                      FormatBytes(static_cast<uint64_t>(footprint)), device.device_class.display_name,
-                                      FormatBytes(static_cast<uint64_t>(device.memory_bytes))),
-                      "PROBLEM_TOO_LARGE");
+    return WithReason(
+        InvalidArgument("{} needs {} of memory with its reference and guard zones, {} has {}", resolved.key,
+                        FormatBytes(static_cast<uint64_t>(footprint)), device.device_class.display_name,
+                        FormatBytes(static_cast<uint64_t>(device.memory_bytes))),
+        "PROBLEM_TOO_LARGE");
   }
   ASSIGN_OR_RETURN(Space space, plan.BuildSpace(resolved, device.device_class));
   tunefarm::v1::Study summary;
@@ -196,8 +200,9 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
     }
     const auto [same, inserted] = numbers.emplace(checked->first.problem_key, i);
     if (!inserted) {
-      return WithReason(InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, same->first),
-                        "JOB_INVALID");
+      return WithReason(
+          InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, same->first),
+          "JOB_INVALID");
     }
     if (job.strategy().strategy_name().empty()) {
       const auto valid = checked->second.CountValid(kExhaustiveByDefaultMax);

@@ -1,5 +1,5 @@
-// Checks a request for a job, once and up front, and turns it into what is stored. Uses the caches and the device list, writes
-// nothing.
+// Checks a request for a job, once and up front, and turns it into what is stored. Uses the caches and the device list,
+// writes nothing.
 #pragma once
 
 #include <memory>
@@ -24,10 +24,10 @@ inline constexpr uint64_t kExhaustiveByDefaultMax = 10'000;
 inline constexpr int64_t kDefaultTrials = 1'000;
 
 struct Submission {
-  tunefarm::v1::Job spec;                  // as accepted: client fields, kernel, kernel_name, strategy, budget
+  tunefarm::v1::Job spec;  // as accepted: client fields, kernel, kernel_name, strategy, budget
   std::shared_ptr<const KernelPlan> plan;
-  bool stores_kernel = false;              // the definition came with the request
-  std::vector<StudyRow> studies;           // space_summary is a serialized tunefarm.v1.Study
+  bool stores_kernel = false;     // the definition came with the request
+  std::vector<StudyRow> studies;  // space_summary is a serialized tunefarm.v1.Study
 };
 
 // Errors as JobService says.

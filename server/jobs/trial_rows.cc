@@ -20,7 +20,8 @@ TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm:
   row.device_uuid = trial.device_uuid();
   row.log = trial.log();
   row.ended_at_ms = trial.ended_at_ms();
-  const bool keep = trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != tunefarm::v1::OUTCOME_OK;
+  const bool keep =
+      trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != tunefarm::v1::OUTCOME_OK;
   if (keep && trial.measurement().sample_ns_size() > 0) {
     tunefarm::v1::Measurement samples;
     *samples.mutable_sample_ns() = trial.measurement().sample_ns();

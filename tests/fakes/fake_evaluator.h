@@ -15,8 +15,8 @@
 
 namespace tunefarm {
 
-// An evaluator that does nothing but follow a script. Results come on the executor after scripted times, or at once with
-// LOST when cancelled. It also notes what ran when, so that tests can check order and overlap. Thread-safe.
+// An evaluator that does nothing but follow a script. Results come on the executor after scripted times, or at once
+// with LOST when cancelled. It also notes what ran when, so that tests can check order and overlap. Thread-safe.
 class FakeEvaluator : public Evaluator {
  public:
   // What a config does. Asked anew for every compile and run.
@@ -44,7 +44,8 @@ class FakeEvaluator : public Evaluator {
     bool had_artifact = false;
   };
 
-  explicit FakeEvaluator(Executor* executor, int compile_slots = 2) : executor_(executor), compile_slots_(compile_slots) {}
+  explicit FakeEvaluator(Executor* executor, int compile_slots = 2)
+      : executor_(executor), compile_slots_(compile_slots) {}
 
   void set_scripter(Scripter scripter) {
     MutexLock lock(&mutex_);
@@ -67,14 +68,15 @@ class FakeEvaluator : public Evaluator {
       artifact->bytes = config;
       result.artifact = std::move(artifact);
     }
-    return Schedule(script.compile_time, [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
-      {
-        MutexLock inner(&mutex_);
-        --compiling_;
-      }
-      if (cancelled) result = CompileResult();
-      done(std::move(result));
-    });
+    return Schedule(script.compile_time,
+                    [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
+                      {
+                        MutexLock inner(&mutex_);
+                        --compiling_;
+                      }
+                      if (cancelled) result = CompileResult();
+                      done(std::move(result));
+                    });
   }
 
   Id Run(RunRequest request, std::function<void(RunResult)> done) override {
@@ -99,14 +101,15 @@ class FakeEvaluator : public Evaluator {
         measurement.add_sample_ns(static_cast<float>(script.median_ns * (1 + 0.0005 * i)));
       }
     }
-    return Schedule(script.run_time, [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
-      {
-        MutexLock inner(&mutex_);
-        --running_;
-      }
-      if (cancelled) result = RunResult();
-      done(std::move(result));
-    });
+    return Schedule(script.run_time,
+                    [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
+                      {
+                        MutexLock inner(&mutex_);
+                        --running_;
+                      }
+                      if (cancelled) result = RunResult();
+                      done(std::move(result));
+                    });
   }
 
   void Cancel(Id id) override {

@@ -21,15 +21,40 @@ namespace wire = tunefarm::agent::v1;
 
 tunefarm::v1::Kernel CudaKernel() {
   auto kernel = ParseKernelText(R"pb(
-      display_name: "scale"
-      language: LANGUAGE_CUDA
-      sources { path: "scale.cu" content: "__global__ void scale(float*) {}" }
-      dims { name: "N" default_value { int_value: 1024 } }
-      parameters { name: "T" range { first: 1 last: 60 } }
-      arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-      launches { kernel { entry: "scale" grid: "1" block: "T * 32" arguments: ["y"] } }
-      reference { steps { kernel { entry: "plain" grid: "1" block: "1" arguments: ["y"] } } })pb",
-      "kernel.pbtxt");
+                                  display_name: "scale"
+                                  language: LANGUAGE_CUDA
+                                  sources { path: "scale.cu" content: "__global__ void scale(float*) {}" }
+                                  dims {
+                                    name: "N"
+                                    default_value { int_value: 1024 }
+                                  }
+                                  parameters {
+                                    name: "T"
+                                    range { first: 1 last: 60 }
+                                  }
+                                  arguments {
+                                    name: "y"
+                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+                                  }
+                                  launches {
+                                    kernel {
+                                      entry: "scale"
+                                      grid: "1"
+                                      block: "T * 32"
+                                      arguments: [ "y" ]
+                                    }
+                                  }
+                                  reference {
+                                    steps {
+                                      kernel {
+                                        entry: "plain"
+                                        grid: "1"
+                                        block: "1"
+                                        arguments: [ "y" ]
+                                      }
+                                    }
+                                  })pb",
+                                "kernel.pbtxt");
   TUNEFARM_CHECK_OK(kernel);
   return *kernel;
 }
@@ -95,8 +120,8 @@ class AgentTest : public testing::Test {
     device.set_uuid("GPU-1");
     *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
     device.set_state(tunefarm::v1::DEVICE_STATE_READY);
-    agent_ = std::make_unique<Agent>(
-        AgentOptions{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {device}});
+    agent_ =
+        std::make_unique<Agent>(AgentOptions{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {device}});
   }
 
   void Offer(int64_t unit_id, int first, int count, int rounds = 0, std::vector<uint64_t> seeds = {}) {
@@ -122,7 +147,8 @@ class AgentTest : public testing::Test {
       while (agent_executor_.RunOne() || evaluator_executor_.RunOne()) {
       }
       std::optional<MonotonicTime> due = agent_executor_.NextDue();
-      if (const auto other = evaluator_executor_.NextDue(); other.has_value() && (!due.has_value() || *other < *due)) due = other;
+      if (const auto other = evaluator_executor_.NextDue(); other.has_value() && (!due.has_value() || *other < *due))
+        due = other;
       if (!due.has_value() || *due > end) break;
       clock_.AdvanceTo(*due);
     }
@@ -180,8 +206,8 @@ TEST_F(AgentTest, InterleavedRoundsRotateAndGoThroughTheInputSets) {
   RunFor(std::chrono::seconds(5));
   std::vector<std::string> order;
   for (const auto& run : evaluator_.runs()) order.push_back(run.config);
-  EXPECT_EQ(order, (std::vector<std::string>{"T=1", "T=2", "T=3", "T=2", "T=3", "T=1", "T=3", "T=1", "T=2", "T=1", "T=2",
-                                             "T=3"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"T=1", "T=2", "T=3", "T=2", "T=3", "T=1", "T=3", "T=1", "T=2", "T=1",
+                                             "T=2", "T=3"}));
   for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(evaluator_.runs()[i].input_seed, i / 3 % 2 == 0 ? 7u : 8u);
   ASSERT_EQ(control_.reported(), 3);
   EXPECT_EQ(control_.reports[0].trials(0).measurement().samples(), 20);

@@ -13,18 +13,53 @@ using tunefarm::v1::Match;
 // N by ratio, G by bucket (up to 8, up to 64), FLAG exactly; T must divide N.
 std::shared_ptr<const KernelPlan> Plan(const std::string& options = "") {
   auto kernel = ParseKernelText(R"pb(
-      display_name: "scale"
-      language: LANGUAGE_CUDA
-      sources { path: "scale.cu" }
-      dims { name: "N" default_value { int_value: 1024 } lookup: LOOKUP_RULE_LOG }
-      dims { name: "G" default_value { int_value: 4 } lookup: LOOKUP_RULE_BUCKET bucket_bounds: [8, 64] }
-      dims { name: "E" default_value { int_value: 1 } }
-      parameters { name: "T" values { ints: [32, 64, 96] } }
-      constraints { expression: "N % T == 0" reason: "whole tiles" }
-      arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-      launches { kernel { entry: "scale" grid: "N // T" block: "T" arguments: ["y"] } }
-      reference { steps { kernel { entry: "plain" grid: "1" block: "1" arguments: ["y"] } } })pb" + options,
-      "kernel.pbtxt");
+                                      display_name: "scale"
+                                      language: LANGUAGE_CUDA
+                                      sources { path: "scale.cu" }
+                                      dims {
+                                        name: "N"
+                                        default_value { int_value: 1024 }
+                                        lookup: LOOKUP_RULE_LOG
+                                      }
+                                      dims {
+                                        name: "G"
+                                        default_value { int_value: 4 }
+                                        lookup: LOOKUP_RULE_BUCKET
+                                        bucket_bounds: [ 8, 64 ]
+                                      }
+                                      dims {
+                                        name: "E"
+                                        default_value { int_value: 1 }
+                                      }
+                                      parameters {
+                                        name: "T"
+                                        values { ints: [ 32, 64, 96 ] }
+                                      }
+                                      constraints { expression: "N % T == 0" reason: "whole tiles" }
+                                      arguments {
+                                        name: "y"
+                                        buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+                                      }
+                                      launches {
+                                        kernel {
+                                          entry: "scale"
+                                          grid: "N // T"
+                                          block: "T"
+                                          arguments: [ "y" ]
+                                        }
+                                      }
+                                      reference {
+                                        steps {
+                                          kernel {
+                                            entry: "plain"
+                                            grid: "1"
+                                            block: "1"
+                                            arguments: [ "y" ]
+                                          }
+                                        }
+                                      })pb" +
+                                    options,
+                                "kernel.pbtxt");
   TUNEFARM_CHECK_OK(kernel);
   kernel->mutable_sources(0)->set_content("__global__ void scale(float*) {}");
   auto plan = KernelPlan::Compile(*kernel);

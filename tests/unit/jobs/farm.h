@@ -1,5 +1,5 @@
-// A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent, scripted
-// evaluator and a real database. Tests move it by hand.
+// A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent,
+// scripted evaluator and a real database. Tests move it by hand.
 #pragma once
 
 #include <chrono>
@@ -24,21 +24,58 @@ namespace tunefarm {
 
 // N in 64..., two parameters A (4 values) and B (3 values), one constraint that removes (A=8, B=3): 11 configs.
 inline tunefarm::v1::Kernel TestKernel(bool baseline = false, const std::string& name = "scale") {
-  const std::string steps = baseline ? R"pb(baseline { label: "plain loop" steps { kernel { entry: "plain" arguments: ["x", "y"] } } })pb" : "";
-  auto kernel = ParseKernelText(
-      "display_name: \"" + name + "\"" + R"pb(
-      language: LANGUAGE_HOST_CXX
-      sources { path: "scale.cc" }
-      dims { name: "N" default_value { int_value: 1024 } lookup: LOOKUP_RULE_LOG }
-      parameters { name: "A" values { ints: [1, 2, 4, 8] } }
-      parameters { name: "B" values { ints: [1, 2, 3] } }
-      constraints { expression: "not (A == 8 and B == 3)" reason: "too much" }
-      arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
-      arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-      launches { kernel { entry: "scale" arguments: ["x", "y"] } }
-      reference { steps { kernel { entry: "plain" arguments: ["x", "y"] } } }
-      )pb" + steps,
-      "kernel.pbtxt");
+  const std::string steps = baseline ? R"pb(baseline {
+                                              label: "plain loop"
+                                              steps {
+                                                kernel {
+                                                  entry: "plain"
+                                                  arguments: [ "x", "y" ]
+                                                }
+                                              }
+                                            })pb"
+                                     : "";
+  auto kernel = ParseKernelText("display_name: \"" + name + "\"" + R"pb(
+                                      language: LANGUAGE_HOST_CXX
+                                      sources { path: "scale.cc" }
+                                      dims {
+                                        name: "N"
+                                        default_value { int_value: 1024 }
+                                        lookup: LOOKUP_RULE_LOG
+                                      }
+                                      parameters {
+                                        name: "A"
+                                        values { ints: [ 1, 2, 4, 8 ] }
+                                      }
+                                      parameters {
+                                        name: "B"
+                                        values { ints: [ 1, 2, 3 ] }
+                                      }
+                                      constraints { expression: "not (A == 8 and B == 3)" reason: "too much" }
+                                      arguments {
+                                        name: "x"
+                                        buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN }
+                                      }
+                                      arguments {
+                                        name: "y"
+                                        buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+                                      }
+                                      launches {
+                                        kernel {
+                                          entry: "scale"
+                                          arguments: [ "x", "y" ]
+                                        }
+                                      }
+                                      reference {
+                                        steps {
+                                          kernel {
+                                            entry: "plain"
+                                            arguments: [ "x", "y" ]
+                                          }
+                                        }
+                                      }
+                                    )pb" +
+                                    steps,
+                                "kernel.pbtxt");
   TUNEFARM_CHECK_OK(kernel);
   kernel->mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) {}");
   return *kernel;
@@ -88,12 +125,13 @@ class Farm {
     link_ = std::make_unique<SerializingLink>(service_->agent_link());
     evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get());
     evaluator_->set_scripter(scripter);
-    agent_ = std::make_unique<Agent>(AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here",
-                                                  service_->ListDevices()});
+    agent_ = std::make_unique<Agent>(
+        AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here", service_->ListDevices()});
     agent_->Start();
   }
 
-  // Drops everything in memory without a word, as SIGKILL does: tasks that wait are never run, nothing reaches the store.
+  // Drops everything in memory without a word, as SIGKILL does: tasks that wait are never run, nothing reaches the
+  // store.
   void Crash() {
     agent_ = nullptr;
     agent_executor_ = nullptr;

@@ -1,4 +1,6 @@
 // Jobs through service, driver, serialising link, agent and database, on a scripted evaluator.
+#include "tests/unit/jobs/farm.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,13 +10,12 @@
 #include "gtest/gtest.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
-#include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
 namespace {
 
-using tunefarm::v1::Trial;
 using testing::HasSubstr;
+using tunefarm::v1::Trial;
 
 FakeEvaluator::Script Timed(double ns) {
   FakeEvaluator::Script script;
@@ -30,8 +31,8 @@ FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
 }
 
 std::string TextOf(const tunefarm::v1::Config& config) {
-  return "A=" + std::to_string(config.values().at("A").int_value()) + ",B=" +
-         std::to_string(config.values().at("B").int_value());
+  return "A=" + std::to_string(config.values().at("A").int_value()) +
+         ",B=" + std::to_string(config.values().at("B").int_value());
 }
 
 class FarmTest : public testing::Test {
@@ -88,13 +89,15 @@ TEST_F(FarmTest, EveryFaultGetsItsOwnOutcomeAndNothingElseIsAffected) {
   Farm farm(directory_.path());
   const std::map<std::string, tunefarm::v1::Outcome> compile_faults = {
       {"A=1,B=2", tunefarm::v1::OUTCOME_COMPILE_ERROR}, {"A=1,B=3", tunefarm::v1::OUTCOME_COMPILE_TIMEOUT}};
-  const std::map<std::string, tunefarm::v1::Outcome> run_faults = {
-      {"A=2,B=1", tunefarm::v1::OUTCOME_RUN_CRASH},    {"A=2,B=2", tunefarm::v1::OUTCOME_RUN_TIMEOUT},
-      {"A=2,B=3", tunefarm::v1::OUTCOME_WRONG_RESULT}, {"A=4,B=2", tunefarm::v1::OUTCOME_OUT_OF_BOUNDS},
-      {"A=8,B=1", tunefarm::v1::OUTCOME_NOISY}};
+  const std::map<std::string, tunefarm::v1::Outcome> run_faults = {{"A=2,B=1", tunefarm::v1::OUTCOME_RUN_CRASH},
+                                                                   {"A=2,B=2", tunefarm::v1::OUTCOME_RUN_TIMEOUT},
+                                                                   {"A=2,B=3", tunefarm::v1::OUTCOME_WRONG_RESULT},
+                                                                   {"A=4,B=2", tunefarm::v1::OUTCOME_OUT_OF_BOUNDS},
+                                                                   {"A=8,B=1", tunefarm::v1::OUTCOME_NOISY}};
   farm.evaluator().set_scripter([&](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script = Bowl(question);
-    if (const auto fault = compile_faults.find(question.config); fault != compile_faults.end()) script.compile = fault->second;
+    if (const auto fault = compile_faults.find(question.config); fault != compile_faults.end())
+      script.compile = fault->second;
     if (const auto fault = run_faults.find(question.config); fault != run_faults.end()) script.run = fault->second;
     return script;
   });
@@ -128,8 +131,10 @@ TEST_F(FarmTest, WhatTheMachineryLosesRunsAgainAndIsLostAfterFiveAttempts) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script = Bowl(question);
-    if (question.config == "A=2,B=1" && question.is_run && question.attempt < 3) script.run = tunefarm::v1::OUTCOME_LOST;
-    if (question.config == "A=2,B=2" && !question.is_run && question.attempt < 2) script.compile = tunefarm::v1::OUTCOME_LOST;
+    if (question.config == "A=2,B=1" && question.is_run && question.attempt < 3)
+      script.run = tunefarm::v1::OUTCOME_LOST;
+    if (question.config == "A=2,B=2" && !question.is_run && question.attempt < 2)
+      script.compile = tunefarm::v1::OUTCOME_LOST;
     if (question.config == "A=2,B=3" && question.is_run) script.run = tunefarm::v1::OUTCOME_LOST;
     return script;
   });
@@ -167,7 +172,8 @@ TEST_F(FarmTest, WhenAllFinalistsFailTheNextOnesAreMeasured) {
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script = Bowl(question);
     const std::set<std::string> frail = {"A=4,B=1", "A=4,B=2", "A=4,B=3", "A=1,B=1"};
-    if (frail.count(question.config) && question.is_run && question.attempt >= 1) script.run = tunefarm::v1::OUTCOME_WRONG_RESULT;
+    if (frail.count(question.config) && question.is_run && question.attempt >= 1)
+      script.run = tunefarm::v1::OUTCOME_WRONG_RESULT;
     return script;
   });
   tunefarm::v1::Job job;
@@ -319,8 +325,8 @@ TEST_F(FarmTest, WatchersGetASnapshotThenEveryTrialThenTheEnd) {
   for (const auto& [after, expected] : {std::pair<int64_t, size_t>{events[3].event_id(), events.size() - 4}, {7, 1}}) {
     size_t seen = 0;
     end.reset();
-    const auto resumed =
-        farm.service().Watch(name, after, [&](const auto&) { ++seen; }, [&](absl::Status status) { end = status; });
+    const auto resumed = farm.service().Watch(
+        name, after, [&](const auto&) { ++seen; }, [&](absl::Status status) { end = status; });
     ASSERT_TRUE(farm.RunUntil([&] { return end.has_value(); }));
     EXPECT_EQ(seen, expected);
   }

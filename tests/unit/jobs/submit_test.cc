@@ -114,7 +114,8 @@ TEST_F(SubmitTest, TheSameRequestIdIsTheSameJobAndAnotherBodyIsRefused) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->state(), tunefarm::v1::JOB_STATE_QUEUED);
   EXPECT_EQ(farm_.service().Submit(OneProblem(), TestKernel(), "id-1", false)->name(), first->name());
-  EXPECT_EQ(ReasonOf(farm_.service().Submit(OneProblem(2048), TestKernel(), "id-1", false).status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(ReasonOf(farm_.service().Submit(OneProblem(2048), TestKernel(), "id-1", false).status()),
+            "REQUEST_ID_REUSED");
   EXPECT_EQ(farm_.service().ListJobs({}, 0, "")->items.size(), 1u);
 }
 
