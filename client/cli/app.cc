@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
 #include "server/version.h"
@@ -26,24 +26,30 @@ constexpr char kExitCodes[] =
     "  130  interrupted\n";
 
 constexpr char kIntroduction[] =
-    "tunefarm tunes GPU kernels: it compiles, runs, checks and times every config in processes that may crash.\n"
-    "\n"
+    "tunefarm tunes GPU kernels: it compiles, runs, checks and times every config in processes that may\n"
+    "crash, and remembers the best one for each kernel, problem and device.";
+
+constexpr char kExamples[] =
     "Examples:\n"
-    "  tunefarm tune matmul_host                        tune a kernel in the box on this CPU\n"
-    "  tunefarm tune matmul --dim dtype=bf16            ... on the GPU\n"
-    "  tunefarm best matmul --dim dtype=bf16            ask for the winner\n"
-    "  tunefarm kernels new my.cu                       start a definition of your own\n";
+    "  tunefarm tune matmul_host              tune a kernel in the box on this CPU\n"
+    "  tunefarm tune matmul --dim dtype=bf16  ... on the GPU\n"
+    "  tunefarm best matmul --dim dtype=bf16  ask for the winner\n"
+    "  tunefarm kernels new my.cu             start a definition of your own\n"
+    "\n"
+    "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it leaves when idle.\n"
+    "Options may stand before or after the command. Help on one command: tunefarm COMMAND --help\n"
+    "Exit codes: tunefarm help exit-codes";
 
 std::vector<std::string> VerbsOf(const CLI::App& app) {
   std::vector<std::string> verbs;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!command->get_name().empty()) verbs.push_back(command->get_name());
+    verbs.push_back(command->get_name());
   }
   return verbs;
 }
 
-// CLI11 only says that a subcommand is required; people want to know which word was wrong. Follows the command line into
-// nested verbs; options that take a value before the verb are the global ones.
+// CLI11 only says that a subcommand is required; people want to know which word was wrong. Follows the command line
+// into nested verbs; options that take a value before the verb are the global ones.
 std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<std::string>& arguments) {
   const CLI::App* app = &root;
   std::string path = "tunefarm";
@@ -67,17 +73,62 @@ std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<s
   return std::nullopt;
 }
 
+// CLI11 says that something was not expected; people want to know which option they may have meant.
+std::optional<std::string> UnknownOption(const CLI::App& app, const CLI::App& chosen, const std::string& path) {
+  for (const std::string& word : app.remaining(true)) {
+    if (word.size() < 3 || word.rfind("--", 0) != 0) continue;
+    const std::string name = word.substr(2, word.find('=') - 2);
+    std::vector<std::string> names;
+    for (const CLI::App* one : {&chosen, &app}) {
+      for (const CLI::Option* option : one->get_options()) {
+        names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+      }
+    }
+    const std::optional<std::string> close = ClosestMatch(name, names);
+    return fmt::format("'--{}' is not an option of {}{}; see {} --help", name, path,
+                       close ? fmt::format(" (did you mean '--{}'?)", *close) : "", path);
+  }
+  return std::nullopt;
+}
+
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* chosen = &app;
+  std::string path = "tunefarm";
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
+    path += " " + chosen->get_name();
+  }
+  if (const std::optional<std::string> problem = UnknownOption(app, *chosen, path)) return *problem;
+  const std::vector<std::string> verbs = VerbsOf(*chosen);
+  if (!verbs.empty()) {
+    std::string list;
+    for (const std::string& verb : verbs) list += (list.empty() ? "" : ", ") + verb;
+    return fmt::format("{} needs a command: {}; see {} --help", path, list, path);
+  }
+  return fmt::format("{}; see {} --help", error.what(), path);
+}
+
 void AddGlobalOptions(CLI::App* app, Session* session) {
-  app->add_option("--server", session->connect.server, "Daemon to talk to (TUNEFARM_SERVER); default: a private one, started on demand.");
-  app->add_option("--data-dir", session->connect.data_directory, "Data directory of the private daemon (TUNEFARM_DATA_DIR).");
-  app->add_option("-o,--output", session->output, "table, json or csv.")->check(CLI::IsMember({"table", "json", "csv"}));
-  app->add_flag("-q,--quiet", session->quiet, "No progress and notes.");
+  app->set_help_flag("-h,--help", "Print help and exit.");
+  app->set_version_flag("--version", fmt::format("tunefarm {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
+                        "Print the version and exit.");
+  app->add_option("--server", session->connect.server,
+                  "The daemon to talk to, such as unix:/path or 127.0.0.1:7070 (TUNEFARM_SERVER).")
+      ->type_name("ADDRESS");
+  app->add_option("--data-dir", session->connect.data_directory,
+                  "Data directory of the private daemon (TUNEFARM_DATA_DIR).")
+      ->type_name("DIRECTORY");
+  app->add_option("-o,--output", session->output, "Form of the result: table (default), json or csv.")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"table", "json", "csv"}));
+  app->add_flag("-q,--quiet", session->quiet, "No progress and no notes.");
   app->add_flag("--no-color", session->no_color, "No colour (NO_COLOR).");
 }
 
 void AddHelpTopics(CLI::App* app, Session* session) {
   auto topic = std::make_shared<std::vector<std::string>>();
   CLI::App* help = app->add_subcommand("help", "Help on a command, or on exit-codes.");
+  SetExample(help, "tunefarm help jobs cancel\ntunefarm help exit-codes");
   help->add_option("TOPIC", *topic, "A command, or exit-codes.");
   help->callback([app, session, topic] {
     session->command = [app, session, topic]() -> absl::StatusOr<ExitCode> {
@@ -108,8 +159,11 @@ int ReportError(const absl::Status& status, const Session& session) {
 
 int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
   CLI::App app(kIntroduction, "tunefarm");
-  app.set_version_flag("--version", fmt::format("tunefarm {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
-  app.footer(std::string(kExitCodes) + "\nSet TUNEFARM_SERVER to use a shared daemon; without it a private one is started on demand.");
+  app.footer(kExamples);
+  // What subcommands inherit comes before them.
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.fallthrough();  // global options are also understood after the verb
+  app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);
   AddTune(&app, session);
   AddJobs(&app, session);
@@ -123,12 +177,17 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddCompletion(&app, session);
   AddVersion(&app, session);
   AddHelpTopics(&app, session);
-  app.fallthrough();  // global options are also understood after the verb
   if (arguments.empty()) {
     session->Print(app.help());
     return kExitOk;
   }
-  if (const std::optional<std::string> problem = UnknownVerb(app, arguments)) return ReportError(InvalidArgument("{}", *problem), *session);
+  if (arguments[0] == "__complete") {
+    // Not parsed: the words are of a command line that is being written.
+    return Complete(app, session, {arguments.begin() + 1, arguments.end()}).value_or(kExitFailed);
+  }
+  if (const std::optional<std::string> problem = UnknownVerb(app, arguments)) {
+    return ReportError(InvalidArgument("{}", *problem), *session);
+  }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
@@ -140,18 +199,9 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
     session->Print(app.version() + "\n");
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    const CLI::App* chosen = &app;
-    std::string path = "tunefarm";
-    while (!chosen->get_subcommands().empty()) {
-      chosen = chosen->get_subcommands().front();
-      path += " " + chosen->get_name();
-    }
-    return ReportError(InvalidArgument("{}; see {} --help", error.what(), path), *session);
+    return ReportError(InvalidArgument("{}", UsageError(app, error)), *session);
   }
-  if (!session->command) {
-    session->Print(app.help());
-    return kExitUsage;
-  }
+  if (!session->command) return ReportError(InvalidArgument("tunefarm needs a command; see tunefarm --help"), *session);
   const absl::StatusOr<ExitCode> code = session->command();
   return code.ok() ? *code : ReportError(code.status(), *session);
 }

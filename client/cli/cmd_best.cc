@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/report.h"
@@ -28,7 +29,8 @@ std::string DefinesText(const v1::BestConfig& best) {
   std::string text;
   for (const auto& [name, value] :
        std::map<std::string, v1::Value>(best.config().values().begin(), best.config().values().end())) {
-    const std::string shown = value.kind_case() == v1::Value::kBoolValue ? (value.bool_value() ? "1" : "0") : ValueText(value);
+    const std::string shown =
+        value.kind_case() == v1::Value::kBoolValue ? (value.bool_value() ? "1" : "0") : ValueText(value);
     text += fmt::format("#define {} {}\n", name, shown);
     if (value.kind_case() == v1::Value::kStringValue) text += fmt::format("#define {}_{} 1\n", name, shown);
   }
@@ -57,8 +59,8 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
     session->Print(ToJson(response));
   } else if (format == OutputFormat::kCsv) {
     Table table({{"name", false}, {"value", false}});
-    for (const auto& [name, value] :
-         std::map<std::string, v1::Value>(response.best().config().values().begin(), response.best().config().values().end())) {
+    for (const auto& [name, value] : std::map<std::string, v1::Value>(response.best().config().values().begin(),
+                                                                      response.best().config().values().end())) {
       table.AddRow({name, ValueText(value)});
     }
     session->Print(table.ToCsv());
@@ -80,11 +82,16 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
 void AddBest(CLI::App* app, Session* session) {
   auto options = std::make_shared<BestOptions>();
   CLI::App* best = app->add_subcommand("best", "The best known config for a kernel, problem and device.");
-  best->footer("Example: tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16 --format defines");
+  SetExample(best,
+             "tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
+             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h");
   best->add_option("KERNEL", options->kernel, "A kernel's name or definition.")->required();
   options->problem.AddTo(best, /*many=*/false);
-  best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.");
-  best->add_option("--format", options->format, "text, or defines for #define lines.")->check(CLI::IsMember({"text", "defines"}));
+  best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.")
+      ->type_name("DEVICE");
+  best->add_option("--format", options->format, "text, or defines for #define lines.")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "defines"}));
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
   best->callback([session, options] { session->command = [session, options] { return Best(session, *options); }; });
 }

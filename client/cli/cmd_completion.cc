@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
 #include "client/cli/kernel_argument.h"
 #include "server/base/status.h"
@@ -19,8 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr char kBash[] = R"sh(# bash completion for tunefarm:  source <(tunefarm completion bash)
 _tunefarm() {
-  local IFS=$'\n'
-  COMPREPLY=($(compgen -W "$(tunefarm __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+  local IFS=$'\n' candidates
+  candidates=$(tunefarm __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  COMPREPLY=($(compgen -W "$candidates" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _tunefarm tunefarm
 )sh";
@@ -60,8 +62,10 @@ void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
   for (const v1::Job& job : response->jobs()) candidates->push_back(JobNumber(job.name()));
 }
 
-absl::StatusOr<ExitCode> Complete(const CLI::App* app, Session* session, const std::vector<std::string>& words) {
-  const CLI::App* command = app;
+}  // namespace
+
+absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
       if (sub->get_name() == words[i]) {
@@ -78,7 +82,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App* app, Session* session, const s
     }
   } else {
     for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
-      if (sub->get_name().rfind("__", 0) != 0) candidates.push_back(sub->get_name());
+      candidates.push_back(sub->get_name());
     }
     if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
     if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
@@ -91,23 +95,18 @@ absl::StatusOr<ExitCode> Complete(const CLI::App* app, Session* session, const s
   return kExitOk;
 }
 
-}  // namespace
-
 void AddCompletion(CLI::App* app, Session* session) {
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app->add_subcommand("completion", "Print the completion script of a shell.");
-  completion->add_option("SHELL", *shell, "bash, zsh or fish.")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  SetExample(completion, "source <(tunefarm completion bash)");
+  completion->add_option("SHELL", *shell, "bash, zsh or fish.")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([session, shell] {
     session->command = [session, shell]() -> absl::StatusOr<ExitCode> {
       session->Print(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish);
       return kExitOk;
     };
-  });
-  CLI::App* complete = app->add_subcommand("__complete", "");
-  complete->group("");  // hidden
-  complete->prefix_command();
-  complete->callback([app, complete, session] {
-    session->command = [app, complete, session] { return Complete(app, session, complete->remaining()); };
   });
 }
 

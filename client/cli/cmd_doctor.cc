@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/report.h"
 #include "server/base/file.h"
@@ -20,9 +21,11 @@ namespace {
 
 class Findings {
  public:
+  explicit Findings(const Session& session) : fail_(session.Styled(Style::kRed, "FAIL")) {}
+
   void Good(const std::string& what) { text_ += "ok    " + what + "\n"; }
   void Bad(const std::string& what, const std::string& remedy) {
-    text_ += "FAIL  " + what + "\n        " + remedy + "\n";
+    text_ += fail_ + "  " + what + "\n        " + remedy + "\n";
     ++failures_;
   }
   void Hint(const std::string& what) { text_ += "note  " + what + "\n"; }
@@ -30,6 +33,7 @@ class Findings {
   int failures() const { return failures_; }
 
  private:
+  const std::string fail_;
   std::string text_;
   int failures_ = 0;
 };
@@ -42,12 +46,14 @@ void CheckDataDirectory(const Session& session, Findings* findings) {
   }
   const absl::Status made = MakeDirectories(*directory, 0700);
   if (!made.ok()) {
-    findings->Bad("data directory " + *directory + ": " + std::string(MessageOf(made)), "Choose another with TUNEFARM_DATA_DIR.");
+    findings->Bad("data directory " + *directory + ": " + std::string(MessageOf(made)),
+                  "Choose another with TUNEFARM_DATA_DIR.");
     return;
   }
   const auto network = IsNetworkFileSystem(*directory);
   if (network.ok() && *network) {
-    findings->Bad("data directory " + *directory + " is on a network file system", "SQLite needs a local disk: set TUNEFARM_DATA_DIR.");
+    findings->Bad("data directory " + *directory + " is on a network file system",
+                  "SQLite needs a local disk: set TUNEFARM_DATA_DIR.");
     return;
   }
   const auto free = FreeBytes(*directory);
@@ -55,10 +61,11 @@ void CheckDataDirectory(const Session& session, Findings* findings) {
 }
 
 absl::StatusOr<ExitCode> Doctor(Session* session) {
-  Findings findings;
+  Findings findings(*session);
   utsname system = {};
   uname(&system);
-  findings.Good(fmt::format("tunefarm {} ({}), {} {}", TUNEFARM_VERSION, TUNEFARM_REVISION, system.sysname, system.release));
+  findings.Good(
+      fmt::format("tunefarm {} ({}), {} {}", TUNEFARM_VERSION, TUNEFARM_REVISION, system.sysname, system.release));
   CheckDataDirectory(*session, &findings);
   const std::string box = KernelsInTheBox(session->environment);
   if (box.empty()) {
@@ -68,26 +75,31 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   }
   const absl::StatusOr<Connection*> connection = session->connection();
   if (!connection.ok()) {
-    findings.Bad(std::string(MessageOf(connection.status())), "Start it by hand to see why: tunefarmd --log-level debug");
+    findings.Bad(std::string(MessageOf(connection.status())),
+                 "Start it by hand to see why: tunefarmd --log-level debug");
     session->Print(findings.text());
     return kExitUnreachable;
   }
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
-                   Connection::Call((*connection)->server(), &v1::ServerService::StubInterface::GetServerInfo, v1::GetServerInfoRequest()));
+                   Connection::Call((*connection)->server(), &v1::ServerService::StubInterface::GetServerInfo,
+                                    v1::GetServerInfoRequest()));
   findings.Good(fmt::format("daemon {} answers at {}", info.version(), (*connection)->address()));
   if (info.revision() != TUNEFARM_REVISION) {
     findings.Hint(fmt::format("the daemon is another build ({}); tunefarm stop ends it", info.revision()));
   }
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
-                   Connection::Call((*connection)->devices(), &v1::DeviceService::StubInterface::ListDevices, v1::ListDevicesRequest()));
+                   Connection::Call((*connection)->devices(), &v1::DeviceService::StubInterface::ListDevices,
+                                    v1::ListDevicesRequest()));
   for (const v1::Device& device : devices.devices()) {
     if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
-      findings.Bad(DeviceLine(device) + " is quarantined: " + device.state_reason(), "Restart the daemon once the device is healthy.");
+      findings.Bad(DeviceLine(device) + " is quarantined: " + device.state_reason(),
+                   "Restart the daemon once the device is healthy.");
     } else {
       findings.Good("device " + DeviceLine(device));
     }
   }
-  if (devices.devices().empty()) findings.Bad("no device to tune on", "Install a C++ compiler, or run on a machine with a GPU.");
+  if (devices.devices().empty())
+    findings.Bad("no device to tune on", "Install a C++ compiler, or run on a machine with a GPU.");
   if (!info.sandbox_level().empty()) findings.Good("worker isolation " + info.sandbox_level());
   for (const std::string& line : info.toolchains()) findings.Hint(line);
   session->Print(findings.text());
@@ -98,11 +110,13 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
 
 void AddDoctor(CLI::App* app, Session* session) {
   CLI::App* doctor = app->add_subcommand("doctor", "What works on this machine, what does not, and what to do.");
+  SetExample(doctor, "tunefarm doctor");
   doctor->callback([session] { session->command = [session] { return Doctor(session); }; });
 }
 
 void AddVersion(CLI::App* app, Session* session) {
   CLI::App* version = app->add_subcommand("version", "Version and git revision.");
+  SetExample(version, "tunefarm version");
   version->callback([session] {
     session->command = [session]() -> absl::StatusOr<ExitCode> {
       session->Print(fmt::format("tunefarm {} ({}, {})\n", TUNEFARM_VERSION, TUNEFARM_REVISION, TUNEFARM_BUILD_TYPE));

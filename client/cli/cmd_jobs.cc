@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
@@ -19,7 +20,9 @@ namespace {
 
 using Tuning = v1::TuningService::StubInterface;
 
-std::string StateText(v1::JobState state) { return v1::JobState_Name(state).substr(std::string_view("JOB_STATE_").size()); }
+std::string StateText(v1::JobState state) {
+  return v1::JobState_Name(state).substr(std::string_view("JOB_STATE_").size());
+}
 
 std::string AgeText(int64_t at_ms) {
   if (at_ms <= 0) return "";
@@ -31,17 +34,25 @@ absl::StatusOr<ExitCode> List(Session* session, int limit) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListJobsRequest request;
   request.set_page_size(limit);
-  ASSIGN_OR_RETURN(const v1::ListJobsResponse response, Connection::Call(connection->tuning(), &Tuning::ListJobs, request));
+  ASSIGN_OR_RETURN(const v1::ListJobsResponse response,
+                   Connection::Call(connection->tuning(), &Tuning::ListJobs, request));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
     return kExitOk;
   }
-  Table table({{"job", true}, {"kernel", false}, {"state", false}, {"problems", true}, {"done", true}, {"total", true},
-               {"created", false}, {"label", false}});
+  Table table({{"job", true},
+               {"kernel", false},
+               {"state", false},
+               {"problems", true},
+               {"done", true},
+               {"total", true},
+               {"created", false},
+               {"label", false}});
   for (const v1::Job& job : response.jobs()) {
     table.AddRow({JobNumber(job.name()), job.kernel_name(), StateText(job.state()), std::to_string(job.problems_size()),
                   std::to_string(job.progress().done()), std::to_string(job.progress().total()),
-                  format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()), job.label()});
+                  format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()),
+                  job.label()});
   }
   if (format == OutputFormat::kTable && table.rows() == 0) {
     session->Note("No jobs yet. Try: tunefarm tune matmul_host");
@@ -62,31 +73,25 @@ absl::StatusOr<v1::Job> Get(Session* session, const std::string& text) {
 }
 
 absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Job job, Get(session, text));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(job));
     return kExitOk;
   }
-  std::string out = fmt::format("job        {}\nkernel     {}\nstate      {}\n", JobNumber(job.name()), job.kernel_name(),
-                                StateText(job.state()));
+  std::string out = fmt::format("job        {}\nkernel     {}\nstate      {}\n", JobNumber(job.name()),
+                                job.kernel_name(), StateText(job.state()));
   if (!job.error().empty()) out += "error      " + job.error() + "\n";
   out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
                      AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
-    out += fmt::format("\n{}  on  {}\n  space    {}{} valid of {}\n", study.problem().key(), study.device_class_name(),
-                       study.space().approximate() ? "≈" : "", FormatCount(study.space().valid()), study.space().cartesian());
-    for (const v1::RuleCount& rule : study.space().rules()) {
-      if (rule.removed() == 0) continue;
-      out += fmt::format("           {} removed by {}{}\n", FormatCount(rule.removed()), rule.rule(),
-                         rule.reason().empty() ? "" : " (" + rule.reason() + ")");
-    }
-    out += fmt::format("  trials   {} of {}", progress.done(), progress.total());
-    for (const v1::OutcomeCount& count : progress.outcomes()) {
-      out += fmt::format("  {} {}", FormatCount(count.count()), OutcomeText(count.outcome()));
-    }
-    out += "\n";
+    out += fmt::format("\n{}  on  {}\n  space    {}{} valid configs of {}\n", study.problem().key(),
+                       study.device_class_name(), study.space().approximate() ? "≈" : "",
+                       FormatCount(study.space().valid()), study.space().cartesian());
+    out += RulesText(study.space(), "           ");
+    out += fmt::format("  trials   {} of {}: {}\n", FormatCount(progress.done()), FormatCount(progress.total()),
+                       OutcomesText(progress));
     const double median = study.incumbent().measurement().median_ns();
     if (median > 0) out += fmt::format("  best     {}\n", FormatDuration(median));
   }
@@ -115,8 +120,17 @@ absl::StatusOr<ExitCode> Transition(Session* session, const std::string& text,
   Request request;
   request.set_name(name);
   ASSIGN_OR_RETURN(const Response response, Connection::Call(connection->tuning(), method, request));
-  session->Note(fmt::format("Job {} is now {}", JobNumber(name), StateText(response.job().state())));
+  session->Note(fmt::format("Job {} is now {}.", JobNumber(name), StateText(response.job().state())));
   return kExitOk;
+}
+
+absl::StatusOr<ExitCode> CancelJob(Session* session, const std::string& text, bool yes) {
+  ASSIGN_OR_RETURN(const std::string name, JobName(text));
+  if (!yes && !session->Confirm(fmt::format("Cancel job {}? Its results stay.", JobNumber(name)))) {
+    session->Note("Nothing was cancelled.");
+    return kExitFailed;
+  }
+  return Transition(session, text, &Tuning::CancelJob);
 }
 
 absl::StatusOr<ExitCode> Delete(Session* session, const std::string& text) {
@@ -125,7 +139,7 @@ absl::StatusOr<ExitCode> Delete(Session* session, const std::string& text) {
   v1::DeleteJobRequest request;
   request.set_name(name);
   RETURN_IF_ERROR(Connection::Call(connection->tuning(), &Tuning::DeleteJob, request).status());
-  session->Note(fmt::format("Job {} and its trials are deleted; best configs stay", JobNumber(name)));
+  session->Note(fmt::format("Job {} and its trials are deleted; best configs stay.", JobNumber(name)));
   return kExitOk;
 }
 
@@ -135,6 +149,7 @@ void AddJobVerb(CLI::App* jobs, Session* session, const std::string& verb, const
   auto job = std::make_shared<std::string>();
   CLI::App* command = jobs->add_subcommand(verb, help);
   command->add_option("JOB", *job, "The job's number.")->required();
+  SetExample(command, "tunefarm jobs " + verb + " 17");
   command->callback([=] { session->command = [=] { return action(session, *job); }; });
 }
 
@@ -143,14 +158,21 @@ void AddJobVerb(CLI::App* jobs, Session* session, const std::string& verb, const
 void AddJobs(CLI::App* app, Session* session) {
   CLI::App* jobs = app->add_subcommand("jobs", "List, show, watch, cancel, pause, resume or delete jobs.");
   jobs->require_subcommand(1);
+  SetExample(jobs, "tunefarm jobs list\ntunefarm jobs watch 17");
   auto limit = std::make_shared<int>(50);
   CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
+  SetExample(list, "tunefarm jobs list --limit 5");
   list->add_option("--limit", *limit, "How many.")->check(CLI::Range(1, 1000));
   list->callback([session, limit] { session->command = [session, limit] { return List(session, *limit); }; });
   AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", Show);
   AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", Watch);
-  AddJobVerb(jobs, session, "cancel", "Stop a job; its results stay.",
-             [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::CancelJob); });
+  auto cancelled = std::make_shared<std::string>();
+  auto yes = std::make_shared<bool>(false);
+  CLI::App* cancel = jobs->add_subcommand("cancel", "Stop a job; its results stay.");
+  SetExample(cancel, "tunefarm jobs cancel 17 --yes");
+  cancel->add_option("JOB", *cancelled, "The job's number.")->required();
+  cancel->add_flag("-y,--yes", *yes, "Do not ask. Off a terminal it never asks.");
+  cancel->callback([=] { session->command = [=] { return CancelJob(session, *cancelled, *yes); }; });
   AddJobVerb(jobs, session, "pause", "Hand out no more trials until resumed.",
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::PauseJob); });
   AddJobVerb(jobs, session, "resume", "Go on with a paused job.",
@@ -162,6 +184,7 @@ void AddResults(CLI::App* app, Session* session) {
   auto job = std::make_shared<std::string>();
   auto options = std::make_shared<ReportOptions>();
   CLI::App* results = app->add_subcommand("results", "The ranked configs of a job, or all its trials.");
+  SetExample(results, "tunefarm results 17 --rows 20\ntunefarm results 17 --all --output csv > trials.csv");
   results->add_option("JOB", *job, "The job's number.")->required();
   results->add_option("--rows", options->rows, "Configs shown (0: all).")->check(CLI::NonNegativeNumber);
   results->add_flag("--all", options->all, "Every trial with its outcome, in the order of the search.");

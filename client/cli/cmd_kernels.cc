@@ -7,9 +7,11 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/kernel_template.h"
 #include "client/cli/problem_options.h"
+#include "client/cli/report.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
@@ -32,14 +34,16 @@ absl::StatusOr<ExitCode> List(Session* session) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListKernelsRequest request;
   request.set_page_size(1000);
-  ASSIGN_OR_RETURN(const v1::ListKernelsResponse response, Connection::Call(connection->kernels(), &Kernels::ListKernels, request));
+  ASSIGN_OR_RETURN(const v1::ListKernelsResponse response,
+                   Connection::Call(connection->kernels(), &Kernels::ListKernels, request));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
     return kExitOk;
   }
   Table table({{"kernel", false}, {"language", false}, {"parameters", true}, {"where", false}});
   for (const v1::Kernel& kernel : response.kernels()) {
-    table.AddRow({kernel.display_name(), LanguageText(kernel.language()), std::to_string(kernel.parameters_size()), kernel.name().substr(0, 20)});
+    table.AddRow({kernel.display_name(), LanguageText(kernel.language()), std::to_string(kernel.parameters_size()),
+                  kernel.name().substr(0, 20)});
   }
   std::error_code error;
   const std::string box = KernelsInTheBox(session->environment);
@@ -54,7 +58,8 @@ absl::StatusOr<ExitCode> List(Session* session) {
   for (const fs::path& folder : folders) {
     const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(folder.string(), session->environment);
     if (!kernel.ok()) {
-      table.AddRow({folder.filename().string(), "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
+      table.AddRow(
+          {folder.filename().string(), "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
       continue;
     }
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),
@@ -72,13 +77,15 @@ absl::StatusOr<v1::Kernel> Definition(Session* session, const std::string& text)
   v1::GetKernelRequest request;
   request.set_name(kernel.name);
   request.set_include_sources(true);
-  ASSIGN_OR_RETURN(v1::GetKernelResponse response, Connection::Call(connection->kernels(), &Kernels::GetKernel, request));
+  ASSIGN_OR_RETURN(v1::GetKernelResponse response,
+                   Connection::Call(connection->kernels(), &Kernels::GetKernel, request));
   return response.kernel();
 }
 
 std::string DomainText(const v1::Parameter& parameter) {
   if (parameter.has_range()) {
-    return fmt::format("{}..{} step {}", parameter.range().first(), parameter.range().last(), std::max<int64_t>(1, parameter.range().step()));
+    return fmt::format("{}..{} step {}", parameter.range().first(), parameter.range().last(),
+                       std::max<int64_t>(1, parameter.range().step()));
   }
   if (parameter.has_powers_of_two()) {
     return fmt::format("powers of two {}..{}", parameter.powers_of_two().first(), parameter.powers_of_two().last());
@@ -93,7 +100,7 @@ std::string DomainText(const v1::Parameter& parameter) {
 }
 
 absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(v1::Kernel kernel, Definition(session, text));
   for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
   if (format == OutputFormat::kJson) {
@@ -104,13 +111,15 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   if (!kernel.description().empty()) out += kernel.description() + "\n";
   Table dims({{"dim", false}, {"default", false}, {"description", false}});
   for (const v1::Dim& dim : kernel.dims()) {
-    dims.AddRow({dim.name(), dim.has_default_value() ? ValueText(dim.default_value()) : "(required)", dim.description()});
+    dims.AddRow(
+        {dim.name(), dim.has_default_value() ? ValueText(dim.default_value()) : "(required)", dim.description()});
   }
   if (dims.rows() > 0) out += "\n" + dims.ToText();
   Table parameters({{"parameter", false}, {"values", false}, {"default", false}, {"description", false}});
   for (const v1::Parameter& parameter : kernel.parameters()) {
     parameters.AddRow({parameter.name(), DomainText(parameter),
-                       parameter.has_default_value() ? ValueText(parameter.default_value()) : "", parameter.description()});
+                       parameter.has_default_value() ? ValueText(parameter.default_value()) : "",
+                       parameter.description()});
   }
   if (parameters.rows() > 0) out += "\n" + parameters.ToText();
   if (kernel.constraints_size() > 0) out += "\nconstraints\n";
@@ -125,23 +134,24 @@ absl::StatusOr<ExitCode> Check(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
   if (!kernel.definition) return NotFound("there is no kernel definition at {}", text);
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*kernel.definition));
-  session->Print(fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(), plan->program_digest()));
+  session->Print(fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(),
+                             plan->program_digest()));
   return kExitOk;
 }
 
 std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
   const std::string about = space.approximate() ? "≈" : "";
-  Table table({{"configs", true}, {"", false}});
-  table.AddRow({space.cartesian(), "in the Cartesian product"});
-  for (const v1::RuleCount& rule : space.rules()) {
-    table.AddRow({"-" + about + FormatCount(rule.removed()), rule.rule() + (rule.reason().empty() ? "" : "   # " + rule.reason())});
-  }
-  table.AddRow({about + FormatCount(space.valid()), "valid"});
-  return title + "\n" + table.ToText();
+  std::string all = space.cartesian();
+  // Group the digits where they fit; a Cartesian product need not.
+  if (all.size() <= 18) all = FormatCount(std::stoll(all));
+  std::string text = fmt::format("{}\n{:>12}  configs: every combination of the parameters' values\n", title, all);
+  text += RulesText(space, "");
+  return text + fmt::format("{:>12}  valid\n", about + FormatCount(space.valid()));
 }
 
 // Known device classes need no daemon, and neither does a definition on them: everything is computed here.
-absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const v1::Problem& problem, const DeviceClass& device) {
+absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const v1::Problem& problem,
+                                                 const DeviceClass& device) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
   ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(resolved, device));
@@ -154,7 +164,7 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
   size->set_approximate(!report.exact);
   for (const RuleCount& rule : report.rules) {
     v1::RuleCount* added = size->add_rules();
-    added->set_rule(rule.is_device_rule ? "device limit" : rule.text);
+    added->set_rule(rule.text);
     added->set_reason(rule.reason);
     added->set_removed(static_cast<int64_t>(rule.rejected));
   }
@@ -163,7 +173,7 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
 
 absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, const ProblemOptions& options,
                                     const std::string& device) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(text, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options));
   v1::CountSpaceResponse response;
@@ -216,26 +226,34 @@ absl::StatusOr<ExitCode> New(Session* session, const std::string& file) {
 void AddKernels(CLI::App* app, Session* session) {
   CLI::App* kernels = app->add_subcommand("kernels", "List, show, check, count or start kernel definitions.");
   kernels->require_subcommand(1);
+  SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored kernels and those in the box.");
+  SetExample(list, "tunefarm kernels list");
   list->callback([session] { session->command = [session] { return List(session); }; });
-  const auto add = [&](const std::string& verb, const std::string& help, auto action) {
+  constexpr char kKernelHelp[] = "A kernel.pbtxt, a folder with one, or a name.";
+  const auto add = [&](const std::string& verb, const std::string& help, const std::string& example,
+                       const std::string& argument, const std::string& argument_help, auto action) {
     auto kernel = std::make_shared<std::string>();
     CLI::App* command = kernels->add_subcommand(verb, help);
-    command->add_option(verb == "new" ? "FILE" : "KERNEL", *kernel, verb == "new" ? "The source: FILE.cu or FILE.cc." : "A kernel.pbtxt, a folder with one, or a name.")->required();
+    SetExample(command, example);
+    command->add_option(argument, *kernel, argument_help)->required();
     command->callback([=] { session->command = [=] { return action(session, *kernel); }; });
   };
-  add("show", "Dims, parameters and constraints.", Show);
-  add("check", "Check a definition; errors say file, line and column.", Check);
-  add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", New);
+  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, Show);
+  add("check", "Check a definition; errors say file, line and column.", "tunefarm kernels check .", "KERNEL",
+      kKernelHelp, Check);
+  add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
+      "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", New);
 
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();
   auto device = std::make_shared<std::string>();
   CLI::App* space = kernels->add_subcommand("space", "How large the space is, and what each rule removes.");
-  space->footer("Example: tunefarm kernels space matmul --device A100");
-  space->add_option("KERNEL", *kernel, "A kernel.pbtxt, a folder with one, or a name.")->required();
+  SetExample(space, "tunefarm kernels space matmul --device A100");
+  space->add_option("KERNEL", *kernel, kKernelHelp)->required();
   problem->AddTo(space, /*many=*/false);
-  space->add_option("--device", *device, "A device, or a known class such as A100 (needs no hardware).");
+  space->add_option("--device", *device, "A device, or a known class such as A100 (needs no hardware).")
+      ->type_name("DEVICE");
   space->callback([=] { session->command = [=] { return CountSpace(session, *kernel, *problem, *device); }; });
 }
 

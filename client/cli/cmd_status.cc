@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "server/base/format.h"
 #include "server/base/socket_paths.h"
 #include "server/base/status.h"
@@ -21,23 +22,26 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Session* session) {
 }
 
 absl::StatusOr<ExitCode> Status(Session* session) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   session->connect.start_if_absent = false;
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, Info(session));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(info));
     return kExitOk;
   }
-  std::string text = fmt::format("daemon     tunefarmd {} ({}), pid {}, up {}\n", info.version(), info.revision(), info.pid(),
-                                 FormatDuration(static_cast<double>(Clock::Real()->WallMs() - info.started_at_ms()) * 1e6));
+  std::string text =
+      fmt::format("daemon     tunefarmd {} ({}), pid {}, up {}\n", info.version(), info.revision(), info.pid(),
+                  FormatDuration(static_cast<double>(Clock::Real()->WallMs() - info.started_at_ms()) * 1e6));
   text += "data       " + info.data_directory() + "\n";
   for (const std::string& address : info.addresses()) text += "listens    " + address + "\n";
-  text += fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
-                      info.schema_version(), FormatCount(info.stored_trials()));
+  text +=
+      fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
+                  info.schema_version(), FormatCount(info.stored_trials()));
   text += fmt::format("jobs       {} active\n", info.active_jobs());
   text += fmt::format("workers    {} processes, isolation {}\n", info.workers(),
                       info.sandbox_level().empty() ? "not known yet (no worker has run)" : info.sandbox_level());
-  text += fmt::format("memory     {}, {} open files\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())), info.open_files());
+  text += fmt::format("memory     {}, {} open files\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())),
+                      info.open_files());
   if (info.idle_exit_seconds() > 0) {
     text += fmt::format("idle exit  after {} without work: it was started on demand\n",
                         FormatDuration(info.idle_exit_seconds() * 1e9));
@@ -52,19 +56,22 @@ absl::StatusOr<ExitCode> Stop(Session* session, bool now) {
   v1::ShutdownRequest request;
   request.set_immediately(now);
   RETURN_IF_ERROR(Connection::Call(connection->server(), &Server::Shutdown, request).status());
-  session->Note(now ? "The daemon is stopping." : "The daemon finishes the trial in hand and stops; unfinished jobs go on when it is started again.");
+  session->Note(
+      now ? "The daemon is stopping."
+          : "The daemon finishes the trial in hand and stops; unfinished jobs go on when it is started again.");
   return kExitOk;
 }
 
 absl::StatusOr<ExitCode> DbStatus(Session* session) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info, Info(session));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(info));
     return kExitOk;
   }
-  session->Print(fmt::format("database  {}/tunefarm.db\nschema    {}\nsize      {}\ntrials    {}\n", info.data_directory(),
-                             info.schema_version(), FormatBytes(static_cast<uint64_t>(info.database_bytes())),
+  session->Print(fmt::format("database  {}/tunefarm.db\nschema    {}\nsize      {}\ntrials    {}\n",
+                             info.data_directory(), info.schema_version(),
+                             FormatBytes(static_cast<uint64_t>(info.database_bytes())),
                              FormatCount(info.stored_trials())));
   return kExitOk;
 }
@@ -84,6 +91,7 @@ absl::StatusOr<ExitCode> Backup(Session* session, const std::string& file_name) 
 
 void AddStatus(CLI::App* app, Session* session) {
   CLI::App* status = app->add_subcommand("status", "Whether a daemon runs, and how it is.");
+  SetExample(status, "tunefarm status");
   status->callback([session] { session->command = [session] { return Status(session); }; });
   auto now = std::make_shared<bool>(false);
   CLI::App* stop = app->add_subcommand("stop", "Stop the daemon; unfinished jobs go on when it is started again.");
@@ -92,14 +100,18 @@ void AddStatus(CLI::App* app, Session* session) {
 }
 
 void AddDb(CLI::App* app, Session* session) {
-  CLI::App* db = app->add_subcommand("db", "The database: status, backup.");
+  CLI::App* db = app->add_subcommand("db", "The database: its state, and backups.");
+  SetExample(db, "tunefarm db backup before-upgrade.db");
   db->require_subcommand(1);
   CLI::App* status = db->add_subcommand("status", "Schema, size and number of trials.");
+  SetExample(status, "tunefarm db status");
   status->callback([session] { session->command = [session] { return DbStatus(session); }; });
   auto file_name = std::make_shared<std::string>();
   CLI::App* backup = db->add_subcommand("backup", "A consistent copy, while everything goes on.");
+  SetExample(backup, "tunefarm db backup before-upgrade.db");
   backup->add_option("NAME", *file_name, "File name in the data directory's backups folder (default: a time stamp).");
-  backup->callback([session, file_name] { session->command = [session, file_name] { return Backup(session, *file_name); }; });
+  backup->callback(
+      [session, file_name] { session->command = [session, file_name] { return Backup(session, *file_name); }; });
 }
 
 }  // namespace tunefarm::cli

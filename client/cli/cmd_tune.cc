@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/problem_options.h"
@@ -40,14 +41,19 @@ struct SubmitOptions {
 };
 
 void AddKernelOption(CLI::App* command, SubmitOptions* options) {
-  command->add_option("KERNEL", options->kernel,
-                      "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
+  command
+      ->add_option("KERNEL", options->kernel,
+                   "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
       ->required();
 }
 
 void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
-  command->add_option("--device", options->device, "Device UUID, class, name, 'cuda' or 'host' (default: the first ready).");
+  command
+      ->add_option("--device", options->device,
+                   "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one).")
+      ->type_name("DEVICE");
   command->add_option("--policy", options->policy, "How to measure: fast, default or rigorous.")
+      ->type_name("POLICY")
       ->check(CLI::IsMember({"fast", "default", "rigorous"}));
   command->add_option("--min-samples", options->min_samples, "Fewest samples of a config.")->check(CLI::Range(1, 4096));
   command->add_option("--max-samples", options->max_samples, "Most samples of a config.")->check(CLI::Range(1, 4096));
@@ -57,13 +63,18 @@ void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
 }
 
 void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
-  command->add_option("--strategy", options->strategy,
-                      "exhaustive or random (default: exhaustive up to 10,000 configs, else random).");
-  command->add_option("--strategy-option", options->strategy_options, "An option of the strategy.")->type_name("NAME=VALUE");
+  command
+      ->add_option("--strategy", options->strategy,
+                   "exhaustive or random (default: exhaustive up to 10,000 configs, else random).")
+      ->type_name("STRATEGY");
+  AddListOption(command, "--strategy-option", &options->strategy_options,
+                "An option of the strategy. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
-  command->add_option("--max-trials", options->max_trials, "Stop after this many configs per problem.")->check(CLI::PositiveNumber);
+  command->add_option("--max-trials", options->max_trials, "Stop after this many configs per problem.")
+      ->check(CLI::PositiveNumber);
   command->add_option("--max-seconds", options->max_seconds, "Stop after this much time.")->check(CLI::PositiveNumber);
-  command->add_option("--priority", options->priority, "Higher runs first.")->check(CLI::Range(-100, 100));
+  command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
+      ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
   command->add_option("--label", options->label, "Free text shown in lists.");
 }
@@ -132,8 +143,9 @@ std::string QueuedText(const v1::Job& job) {
 absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
-    session->Note(fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                              JobNumber(job.name())));
+    session->Note(
+        fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+                    JobNumber(job.name())));
     return kExitInterrupted;
   }
   *ended = outcome.job;
@@ -149,7 +161,8 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
-    std::string next = "Ask again: tunefarm best " + (options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name());
+    std::string next = "Ask again: tunefarm best " +
+                       (options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name());
     for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
     session->Note(next);
   }
@@ -157,7 +170,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
 }
 
 absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   session->Note(QueuedText(job));
   session->Print(format == OutputFormat::kJson ? ToJson(job) : JobNumber(job.name()) + "\n");
@@ -167,18 +180,21 @@ absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& optio
 
 std::string TrialText(const v1::Trial& trial) {
   std::string phase = v1::Phase_Name(trial.phase());
-  std::string text = fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
+  std::string text =
+      fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
   if (!trial.message().empty()) text += fmt::format("why        {} (in {})\n", trial.message(), phase.substr(6));
   const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {
-    text += fmt::format("binary     {}, compiled in {:.0f} ms{}\n", FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
-                        trial.compile_ms(), trial.cached_binary() ? " (cached)" : "");
+    text +=
+        fmt::format("binary     {}, compiled in {:.0f} ms{}\n", FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
+                    trial.compile_ms(), trial.cached_binary() ? " (cached)" : "");
   }
   if (use.registers() > 0) {
-    text += fmt::format("resources  {} registers/thread, {} spilled, {} static + {} dynamic shared/block, {} blocks/SM\n",
-                        use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
-                        FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
-                        FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())), use.blocks_per_sm());
+    text +=
+        fmt::format("resources  {} registers/thread, {} spilled, {} static + {} dynamic shared/block, {} blocks/SM\n",
+                    use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())), use.blocks_per_sm());
   }
   const v1::Verification& check = trial.verification();
   if (check.elements() > 0) {
@@ -202,14 +218,17 @@ std::string TrialText(const v1::Trial& trial) {
 }
 
 absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
   options.max_trials = 1;
   options.retry_poisoned = true;
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   v1::Job ended;
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) return kExitInterrupted;
+  if (outcome.detached) {
+    session->Note("Detached; the trial goes on as job " + JobNumber(job.name()) + ".");
+    return kExitInterrupted;
+  }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListTrialsRequest list;
   list.set_parent(job.name());
@@ -236,7 +255,9 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
 void AddTune(CLI::App* app, Session* session) {
   auto options = std::make_shared<SubmitOptions>();
   CLI::App* tune = app->add_subcommand("tune", "Tune a kernel: submit, follow, show the ranked configs.");
-  tune->footer("Example: tunefarm tune matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16");
+  SetExample(tune,
+             "tunefarm tune matmul_host\n"
+             "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16");
   AddKernelOption(tune, options.get());
   options->problem.AddTo(tune, /*many=*/true);
   AddSearchOptions(tune, options.get());
@@ -246,21 +267,24 @@ void AddTune(CLI::App* app, Session* session) {
 
   auto submit_options = std::make_shared<SubmitOptions>();
   CLI::App* submit = app->add_subcommand("submit", "Queue a tuning job and print its number.");
+  SetExample(submit, "tunefarm submit matmul --dim dtype=bf16 --max-trials 500");
   AddKernelOption(submit, submit_options.get());
   submit_options->problem.AddTo(submit, /*many=*/true);
   AddSearchOptions(submit, submit_options.get());
   AddMeasureOptions(submit, submit_options.get());
-  submit->callback(
-      [session, submit_options] { session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); }; });
+  submit->callback([session, submit_options] {
+    session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); };
+  });
 
   auto run_options = std::make_shared<SubmitOptions>();
   auto settings = std::make_shared<std::vector<std::string>>();
   CLI::App* run = app->add_subcommand("run", "Run one config: compile log, resources, check, time.");
-  run->footer("Example: tunefarm run matmul_host --dim M=256 TILE_M=64 MR=4\nParameters left out take any value that makes a "
-              "valid config, the default first.");
+  SetExample(run, "tunefarm run matmul_host --dim M=256 TILE_M=64 MR=4");
   AddKernelOption(run, run_options.get());
-  run->add_option("SETTING", *settings, "Parameters of the config, NAME=VALUE.")->type_name("NAME=VALUE");
-  run->add_option("-d,--dim", run_options->problem.dims, "A dim of the problem, NAME=VALUE.")->type_name("NAME=VALUE");
+  run->add_option("SETTING", *settings,
+                  "Parameters of the config, NAME=VALUE each. Those left out take any value that makes a valid config, "
+                  "the default first.");
+  AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
   AddMeasureOptions(run, run_options.get());
   run->callback([session, run_options, settings] {
     session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };

@@ -7,16 +7,19 @@
 
 namespace tunefarm::cli {
 
-void AddTune(CLI::App* app, Session* session);     // cmd_tune.cc: tune, run, submit
+void AddTune(CLI::App* app, Session* session);  // cmd_tune.cc: tune, run, submit
 void AddJobs(CLI::App* app, Session* session);
 void AddResults(CLI::App* app, Session* session);
 void AddBest(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);
-void AddStatus(CLI::App* app, Session* session);   // status, stop
+void AddStatus(CLI::App* app, Session* session);  // status, stop
 void AddDoctor(CLI::App* app, Session* session);
 void AddCompletion(CLI::App* app, Session* session);
+// What the scripts of `completion` ask with "tunefarm __complete WORDS...": prints what the last of the words may
+// become.
+absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const std::vector<std::string>& words);
 void AddVersion(CLI::App* app, Session* session);
 
 }  // namespace tunefarm::cli

@@ -44,7 +44,8 @@ absl::StatusOr<std::string> DaemonProgram() {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path beside = self.parent_path() / "tunefarmd";
   if (!error && std::filesystem::exists(beside, error)) return beside.string();
-  return Unavailable("the daemon program tunefarmd is not beside {}; install it there or set TUNEFARM_SERVER", self.string());
+  return Unavailable("the daemon program tunefarmd is not beside {}; install it there or set TUNEFARM_SERVER",
+                     self.string());
 }
 
 // Starts the daemon in a session of its own, logging into the data directory. Returns a pidfd to see it fail.
@@ -90,7 +91,8 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
   RETURN_IF_ERROR(MakeDirectories(data_directory + "/log", 0700));
   const std::string log_path = data_directory + "/log/tunefarmd.log";
   std::error_code ignored;
-  const uint64_t log_bytes = std::filesystem::exists(log_path, ignored) ? std::filesystem::file_size(log_path, ignored) : 0;
+  const uint64_t log_bytes =
+      std::filesystem::exists(log_path, ignored) ? std::filesystem::file_size(log_path, ignored) : 0;
   ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path));
   Clock* clock = Clock::Real();
   const MonotonicTime give_up = clock->Now() + kStartTimeout;
@@ -102,14 +104,16 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
       if (daemon.Reap().ok()) {
         const std::string reason = LastError(log_path, log_bytes);
         // Another command may have started a daemon at the same moment: then that one is ours too.
-        if (reason.find("another daemon") == std::string::npos) return Unavailable("the daemon could not start: {}", reason);
+        if (reason.find("another daemon") == std::string::npos)
+          return Unavailable("the daemon could not start: {}", reason);
         is_running = false;
       }
     }
     // There is no event to wait for before the socket exists.
     Notification().WaitFor(std::chrono::milliseconds(5));
   }
-  return Unavailable("the daemon did not answer within {} s; see {}", kStartTimeout / std::chrono::seconds(1), log_path);
+  return Unavailable("the daemon did not answer within {} s; see {}", kStartTimeout / std::chrono::seconds(1),
+                     log_path);
 }
 
 }  // namespace
@@ -130,9 +134,13 @@ gpr_timespec Connection::Deadline(Duration timeout) {
 }
 
 Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> channel, bool started_daemon)
-    : address_(std::move(address)), started_daemon_(started_daemon), kernels_(v1::KernelService::NewStub(channel)),
-      tuning_(v1::TuningService::NewStub(channel)), lookup_(v1::LookupService::NewStub(channel)),
-      devices_(v1::DeviceService::NewStub(channel)), server_(v1::ServerService::NewStub(channel)) {}
+    : address_(std::move(address)),
+      started_daemon_(started_daemon),
+      kernels_(v1::KernelService::NewStub(channel)),
+      tuning_(v1::TuningService::NewStub(channel)),
+      lookup_(v1::LookupService::NewStub(channel)),
+      devices_(v1::DeviceService::NewStub(channel)),
+      server_(v1::ServerService::NewStub(channel)) {}
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOptions& options,
                                                              const EnvironmentGetter& environment) {
@@ -151,14 +159,15 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
     }
     address = "unix:" + sockets.admin;
   }
+  const absl::Status nobody = Unavailable(
+      "no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one", address);
+  // A socket that nobody listens on is known at once; gRPC would go on trying.
+  if (address.rfind("unix:", 0) == 0 && !Accepts(address.substr(5))) return nobody;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) {
-    return Unavailable("no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one",
-                       address);
-  }
+  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) return nobody;
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

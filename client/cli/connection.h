@@ -1,5 +1,5 @@
-// The CLI's connection to a daemon: the one that TUNEFARM_SERVER names, or the private daemon of the data directory, which is
-// started on demand and leaves when idle.
+// The CLI's connection to a daemon: the one that TUNEFARM_SERVER names, or the private daemon of the data directory,
+// which is started on demand and leaves when idle.
 //
 // Single-threaded but for Watch readers: grpc stubs are thread-safe.
 #pragma once
@@ -22,9 +22,9 @@
 namespace tunefarm::cli {
 
 struct ConnectOptions {
-  std::string server;          // --server or TUNEFARM_SERVER: "unix:/path" or "host:port"; empty: the data directory's daemon
-  std::string data_directory;  // --data-dir or TUNEFARM_DATA_DIR; empty: the default one
-  bool start_if_absent = true; // start the private daemon; never with `server`
+  std::string server;  // --server or TUNEFARM_SERVER: "unix:/path" or "host:port"; empty: the data directory's daemon
+  std::string data_directory;   // --data-dir or TUNEFARM_DATA_DIR; empty: the default one
+  bool start_if_absent = true;  // start the private daemon; never with `server`
 };
 
 // Turns a grpc::Status into an absl::Status with our message and reason.
@@ -33,7 +33,8 @@ absl::Status FromGrpc(const grpc::Status& status);
 class Connection {
  public:
   // Unavailable with one sentence and what to do when no daemon can be reached or started.
-  static absl::StatusOr<std::unique_ptr<Connection>> Open(const ConnectOptions& options, const EnvironmentGetter& environment);
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const ConnectOptions& options,
+                                                          const EnvironmentGetter& environment);
 
   v1::KernelService::StubInterface* kernels() { return kernels_.get(); }
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # demo.sh BIN_DIRECTORY KERNELS_DIRECTORY
 #
-# Tunes a real kernel through the daemon: CUDA where there is a GPU, else C++ on the CPU. Then restarts the daemon and asks
-# it for the winner. Uses a data directory of its own, so that it can be run again and again.
+# Tunes a real kernel through the daemon: CUDA where there is a GPU, else C++ on the CPU. Then restarts the daemon and
+# asks it for the winner. Uses a data directory of its own, so that it can be run again and again.
 set -euo pipefail
 
 bin=$1

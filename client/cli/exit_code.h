@@ -18,12 +18,18 @@ enum ExitCode {
 // Invalid input is a usage error whether we or the daemon found it.
 inline ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk: return kExitOk;
-    case absl::StatusCode::kInvalidArgument: return kExitUsage;
-    case absl::StatusCode::kNotFound: return kExitNotFound;
-    case absl::StatusCode::kUnavailable: return kExitUnreachable;
-    case absl::StatusCode::kCancelled: return kExitInterrupted;
-    default: return kExitFailed;
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kNotFound:
+      return kExitNotFound;
+    case absl::StatusCode::kUnavailable:
+      return kExitUnreachable;
+    case absl::StatusCode::kCancelled:
+      return kExitInterrupted;
+    default:
+      return kExitFailed;
   }
 }
 

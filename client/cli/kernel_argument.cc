@@ -46,15 +46,18 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
   std::error_code error;
   if (fs::is_directory(text, error)) {
     const fs::path file = fs::path(text) / "kernel.pbtxt";
-    if (!fs::exists(file, error)) return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
+    if (!fs::exists(file, error))
+      return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
     return LoadFile(file);
   }
   if (fs::exists(text, error)) return LoadFile(text);
   const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;
-  if (looks_like_path || fs::path(text).extension() == ".pbtxt") return NotFound("there is no kernel definition at {}", text);
+  if (looks_like_path || fs::path(text).extension() == ".pbtxt")
+    return NotFound("there is no kernel definition at {}", text);
   if (const std::string box = KernelsInTheBox(environment); !box.empty()) {
     const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
-    for (const fs::path& file : {fs::path(box) / name / "kernel.pbtxt", fs::path(box) / "examples" / name / "kernel.pbtxt"}) {
+    for (const fs::path& file :
+         {fs::path(box) / name / "kernel.pbtxt", fs::path(box) / "examples" / name / "kernel.pbtxt"}) {
       if (fs::exists(file, error)) return LoadFile(file);
     }
   }

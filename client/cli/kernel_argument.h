@@ -1,4 +1,5 @@
-// The KERNEL argument of commands: a definition file, a folder with one, the name of a kernel in the box, or of a stored one.
+// The KERNEL argument of commands: a definition file, a folder with one, the name of a kernel in the box, or of a
+// stored one.
 #pragma once
 
 #include <optional>
@@ -11,17 +12,17 @@
 namespace tunefarm::cli {
 
 struct KernelArgument {
-  std::string name;                          // display name, or "kernels/{id}"
-  std::optional<v1::Kernel> definition;      // with sources, when it came from a file
-  std::string file;                          // the definition file, if any
+  std::string name;                      // display name, or "kernels/{id}"
+  std::optional<v1::Kernel> definition;  // with sources, when it came from a file
+  std::string file;                      // the definition file, if any
 };
 
-// Errors in the definition are located: "kernel.pbtxt:12:7: ...". NotFound for a path that does not exist; a bare name that is
-// neither a file nor in the box is taken for a stored kernel.
+// Errors in the definition are located: "kernel.pbtxt:12:7: ...". NotFound for a path that does not exist; a bare name
+// that is neither a file nor in the box is taken for a stored kernel.
 absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment);
 
-// The folder of the kernels in the box: TUNEFARM_KERNELS, else ../share/tunefarm/kernels beside the program, else the source
-// tree that it was built in. Empty when there is none.
+// The folder of the kernels in the box: TUNEFARM_KERNELS, else ../share/tunefarm/kernels beside the program, else the
+// source tree that it was built in. Empty when there is none.
 std::string KernelsInTheBox(const EnvironmentGetter& environment);
 
 }  // namespace tunefarm::cli

@@ -6,11 +6,13 @@ namespace tunefarm::cli {
 namespace {
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 
-constexpr char kDefinition[] = R"(# A kernel that tunefarm can tune. Everything here is data: names, values and expressions.
+constexpr char kDefinition[] =
+    R"(# A kernel that tunefarm can tune. Everything here is data: names, values and expressions.
 # Check it with:  tunefarm kernels check .        Tune it with:  tunefarm tune .
 
 display_name: "@NAME@"
@@ -93,7 +95,8 @@ extern "C" void @NAME@_reference(const float* x, float* y, int n) {
 
 std::string KernelNameFrom(const std::string& stem) {
   std::string name;
-  for (const char c : stem) name += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : '_';
+  for (const char c : stem)
+    name += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(c)) : '_';
   if (name.empty() || !std::isalpha(static_cast<unsigned char>(name[0]))) name = "kernel_" + name;
   return name.substr(0, 50);
 }
@@ -102,13 +105,16 @@ std::string KernelTemplate(const std::string& name, const std::string& source_fi
   std::string text = kDefinition;
   text = Replaced(text, "@LANGUAGE@", is_cuda ? "LANGUAGE_CUDA" : "LANGUAGE_HOST_CXX");
   text = Replaced(text, "@PARAMETERS@",
-                  is_cuda ? "parameters { name: \"BLOCK_SIZE\" powers_of_two { first: 32 last: 1024 } default_value { int_value: 256 } }\n"
+                  is_cuda ? "parameters { name: \"BLOCK_SIZE\" powers_of_two { first: 32 last: 1024 } default_value { "
+                            "int_value: 256 } }\n"
                             "parameters { name: \"ELEMENTS\" values { ints: 1 ints: 2 ints: 4 ints: 8 } }\n"
-                          : "parameters { name: \"CHUNK\" powers_of_two { first: 256 last: 65536 } default_value { int_value: 4096 } }\n"
+                          : "parameters { name: \"CHUNK\" powers_of_two { first: 256 last: 65536 } default_value { "
+                            "int_value: 4096 } }\n"
                             "parameters { name: \"UNROLL\" values { ints: 1 ints: 2 ints: 4 ints: 8 } }\n");
   text = Replaced(text, "@CONSTRAINT@", is_cuda ? "BLOCK_SIZE * ELEMENTS <= 4096" : "CHUNK % UNROLL == 0");
   text = Replaced(text, "@REASON@", is_cuda ? "enough blocks to fill the device" : "whole unrolled steps");
-  text = Replaced(text, "@GRID@", is_cuda ? "    grid: \"ceil_div(N, BLOCK_SIZE * ELEMENTS)\"\n    block: \"BLOCK_SIZE\"\n" : "");
+  text = Replaced(text, "@GRID@",
+                  is_cuda ? "    grid: \"ceil_div(N, BLOCK_SIZE * ELEMENTS)\"\n    block: \"BLOCK_SIZE\"\n" : "");
   text = Replaced(text, "@REFERENCE_GRID@", is_cuda ? "      grid: \"ceil_div(N, 256)\"\n      block: \"256\"\n" : "");
   text = Replaced(text, "@SOURCE@", source_file);
   return Replaced(text, "@NAME@", name);

@@ -8,7 +8,10 @@ int main(int argc, char** argv) {
   // A closed pipe (tunefarm results | head) ends the program quietly instead of failing a write.
   signal(SIGPIPE, SIG_DFL);
   tunefarm::cli::Session session;
-  session.err_is_terminal = isatty(STDERR_FILENO) != 0 && session.environment("TERM").value_or("") != "dumb";
-  session.use_color = session.err_is_terminal && !session.environment("NO_COLOR").has_value();
+  const bool is_dumb = session.environment("TERM").value_or("") == "dumb";
+  session.in_is_terminal = isatty(STDIN_FILENO) != 0;
+  session.err_is_terminal = isatty(STDERR_FILENO) != 0 && !is_dumb;
+  // An empty NO_COLOR counts as unset, as no-color.org has it.
+  session.use_color = isatty(STDOUT_FILENO) != 0 && !is_dumb && session.environment("NO_COLOR").value_or("").empty();
   return tunefarm::cli::RunCommandLine({argv + 1, argv + argc}, &session);
 }

@@ -37,12 +37,18 @@ absl::StatusOr<OutputFormat> ParseOutputFormat(std::string_view text) {
   return InvalidArgument("--output {} is unknown; choose table, json or csv", text);
 }
 
-void Table::AddRow(std::vector<std::string> cells) {
-  TUNEFARM_CHECK(cells.size() == columns_.size());
-  rows_.push_back(std::move(cells));
+std::string Styled(Style style, const std::string& text) {
+  if (style == Style::kPlain || text.empty()) return text;
+  return (style == Style::kBold ? "\x1b[1m" : "\x1b[31m") + text + "\x1b[0m";
 }
 
-std::string Table::ToText() const {
+void Table::AddRow(std::vector<std::string> cells, Style style) {
+  TUNEFARM_CHECK(cells.size() == columns_.size());
+  rows_.push_back(std::move(cells));
+  styles_.push_back(style);
+}
+
+std::string Table::ToText(bool with_styles) const {
   std::vector<size_t> widths;
   for (size_t c = 0; c < columns_.size(); ++c) {
     size_t width = Width(columns_[c].name);
@@ -50,7 +56,7 @@ std::string Table::ToText() const {
     widths.push_back(width);
   }
   std::string text;
-  const auto append = [&](auto cell_of) {
+  const auto append = [&](Style style, auto cell_of) {
     std::string line;
     for (size_t c = 0; c < columns_.size(); ++c) {
       const std::string& cell = cell_of(c);
@@ -59,10 +65,12 @@ std::string Table::ToText() const {
       line += columns_[c].right ? padding + cell : cell + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    text += Styled(with_styles ? style : Style::kPlain, line) + "\n";
   };
-  append([&](size_t c) -> const std::string& { return columns_[c].name; });
-  for (const std::vector<std::string>& row : rows_) append([&](size_t c) -> const std::string& { return row[c]; });
+  append(Style::kPlain, [&](size_t c) -> const std::string& { return columns_[c].name; });
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    append(styles_[r], [&](size_t c) -> const std::string& { return rows_[r][c]; });
+  }
   return text;
 }
 

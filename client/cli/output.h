@@ -14,6 +14,11 @@ namespace tunefarm::cli {
 enum class OutputFormat { kTable, kJson, kCsv };
 absl::StatusOr<OutputFormat> ParseOutputFormat(std::string_view text);
 
+// Few, and never the only carrier of a meaning.
+enum class Style { kPlain, kBold, kRed };
+// The text between terminal control codes; kPlain and empty texts stay as they are.
+std::string Styled(Style style, const std::string& text);
+
 // Rows of cells with a header. Numbers stand right, text left.
 class Table {
  public:
@@ -23,18 +28,19 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // One cell per column.
-  void AddRow(std::vector<std::string> cells);
+  // One cell per column. The style is that of the whole line and only of ToText.
+  void AddRow(std::vector<std::string> cells, Style style = Style::kPlain);
   size_t rows() const { return rows_.size(); }
 
   // Columns padded to their widest cell (by code points), two spaces between, no trailing space.
-  std::string ToText() const;
+  std::string ToText(bool with_styles = false) const;
   // RFC 4180, with a header line.
   std::string ToCsv() const;
 
  private:
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
+  std::vector<Style> styles_;  // one per row
 };
 
 // Canonical proto JSON, indented, fields with default values left out, with a newline at the end.

@@ -30,12 +30,19 @@ std::vector<std::string> SplitList(const std::string& text) {
 
 }  // namespace
 
+CLI::Option* AddListOption(CLI::App* command, const std::string& flag, std::vector<std::string>* values,
+                           const std::string& help) {
+  // One value each time: "--dim M=64 KERNEL" must not take the kernel for another value.
+  return command->add_option(flag, *values, help)->type_name("NAME=VALUE")->allow_extra_args(false);
+}
+
 void ProblemOptions::AddTo(CLI::App* command, bool many) {
-  command->add_option("-d,--dim", dims, many ? "A dim of the problem, NAME=VALUE; NAME=V1,V2 makes a problem of each."
-                                             : "A dim of the problem, NAME=VALUE.")
-      ->type_name("NAME=VALUE");
-  command->add_option("--pin", pins, "Hold a parameter at one value, NAME=VALUE.")->type_name("NAME=VALUE");
-  command->add_option("--input-seed", seeds, "Seed of the input data; several for several input sets.");
+  AddListOption(command, "-d,--dim", &dims,
+                many ? "A dim of the problem; NAME=V1,V2 makes a problem of each. May be repeated."
+                     : "A dim of the problem. May be repeated.");
+  AddListOption(command, "--pin", &pins, "Hold a parameter at one value. May be repeated.");
+  command->add_option("--input-seed", seeds, "Seed of the input data; repeat it for several input sets.")
+      ->allow_extra_args(false);
 }
 
 v1::Value InferValue(std::string_view text) {
@@ -55,11 +62,16 @@ v1::Value InferValue(std::string_view text) {
 
 std::string ValueText(const v1::Value& value) {
   switch (value.kind_case()) {
-    case v1::Value::kIntValue: return Value(value.int_value()).ToText();
-    case v1::Value::kDoubleValue: return Value(value.double_value()).ToText();
-    case v1::Value::kBoolValue: return Value(value.bool_value()).ToText();
-    case v1::Value::kStringValue: return value.string_value();
-    case v1::Value::KIND_NOT_SET: break;
+    case v1::Value::kIntValue:
+      return Value(value.int_value()).ToText();
+    case v1::Value::kDoubleValue:
+      return Value(value.double_value()).ToText();
+    case v1::Value::kBoolValue:
+      return Value(value.bool_value()).ToText();
+    case v1::Value::kStringValue:
+      return value.string_value();
+    case v1::Value::KIND_NOT_SET:
+      break;
   }
   return "";
 }
@@ -92,7 +104,8 @@ absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& opti
         if (value.empty()) return InvalidArgument("--dim {}: an empty value", dim);
         grid.push_back(problem);
         (*grid.back().mutable_dims())[setting.first] = InferValue(value);
-        if (grid.size() > kProblemsMax) return InvalidArgument("--dim: more than {} problems; make several jobs", kProblemsMax);
+        if (grid.size() > kProblemsMax)
+          return InvalidArgument("--dim: more than {} problems; make several jobs", kProblemsMax);
       }
     }
     problems = std::move(grid);

@@ -2,11 +2,10 @@
 // combinations, the last --dim varying fastest.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "absl/status/statusor.h"
 #include "tunefarm/v1/problem.pb.h"
@@ -22,6 +21,10 @@ struct ProblemOptions {
 
   void AddTo(CLI::App* command, bool many);
 };
+
+// A NAME=VALUE option that may be repeated and takes one value each time.
+CLI::Option* AddListOption(CLI::App* command, const std::string& flag, std::vector<std::string>* values,
+                           const std::string& help);
 
 // InvalidArgument for text without '=', a repeated name, or more than 256 problems.
 absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options);

@@ -12,7 +12,8 @@ namespace tunefarm::cli {
 std::string OutcomeText(v1::Outcome outcome) {
   const std::string name = v1::Outcome_Name(outcome);
   constexpr std::string_view kPrefix = "OUTCOME_";
-  return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : fmt::format("OUTCOME {}", static_cast<int>(outcome));
+  return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size())
+                                     : fmt::format("OUTCOME {}", static_cast<int>(outcome));
 }
 
 std::string FailureText(const v1::Progress& progress) {
@@ -27,6 +28,17 @@ std::string FailureText(const v1::Progress& progress) {
     text += fmt::format("{} {}", FormatCount(count.count()), OutcomeText(count.outcome()));
   }
   return text;
+}
+
+std::string OutcomesText(const v1::Progress& progress) {
+  std::string text;
+  for (const v1::OutcomeCount& count : progress.outcomes()) {
+    if (count.outcome() == v1::OUTCOME_OK && count.count() > 0) text = FormatCount(count.count()) + " OK";
+  }
+  const std::string failures = FailureText(progress);
+  if (!text.empty() && !failures.empty()) text += ", ";
+  text += failures;
+  return text.empty() ? "none" : text;
 }
 
 void Progress::Track(const v1::Study& study) {
@@ -81,13 +93,16 @@ std::string Progress::Line() const {
   if (studies_total_ <= 1 && !studies_.empty()) {
     const Best& best = studies_.begin()->second;
     if (best.median_ns > 0) line += "  best " + FormatDuration(best.median_ns);
-    if (best.median_ns > 0 && best.baseline_ns > 0) line += fmt::format(" ({:.2f}x baseline)", best.baseline_ns / best.median_ns);
+    if (best.median_ns > 0 && best.baseline_ns > 0)
+      line += fmt::format(" ({:.2f}x baseline)", best.baseline_ns / best.median_ns);
   } else if (studies_total_ > 1) {
-    const auto with_best = std::count_if(studies_.begin(), studies_.end(), [](const auto& s) { return s.second.median_ns > 0; });
+    const auto with_best =
+        std::count_if(studies_.begin(), studies_.end(), [](const auto& s) { return s.second.median_ns > 0; });
     line += fmt::format("  {} of {} problems have a best", with_best, studies_total_);
   }
   if (const std::string failures = FailureText(progress_); !failures.empty()) line += "  " + failures;
-  if (progress_.finals_total() > 0) line += fmt::format("  final {}/{}", progress_.finals_done(), progress_.finals_total());
+  if (progress_.finals_total() > 0)
+    line += fmt::format("  final {}/{}", progress_.finals_done(), progress_.finals_total());
   if (progress_.eta_ms() > 0) line += "  eta " + FormatDuration(static_cast<double>(progress_.eta_ms()) * 1e6);
   return line;
 }

@@ -42,6 +42,9 @@ class Progress {
 // "3 WRONG_RESULT, 1 RUN_CRASH": all but OK, most frequent first; empty if there are none.
 std::string FailureText(const v1::Progress& progress);
 
+// "198 OK, 3 WRONG_RESULT": OK first; "none" if there are none.
+std::string OutcomesText(const v1::Progress& progress);
+
 // "RUN_CRASH" for OUTCOME_RUN_CRASH.
 std::string OutcomeText(v1::Outcome outcome);
 

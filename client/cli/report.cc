@@ -55,41 +55,43 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   columns.push_back({"config", false});
   Table table(columns);
   const double baseline_ns = study.baseline().measurement().median_ns();
-  const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config) {
-    std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m), RatioText(baseline_ns, m.median_ns())};
+  const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config, Style style) {
+    std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m),
+                                      RatioText(baseline_ns, m.median_ns())};
     if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), 1e12));
     if (study.bytes() > 0) cells.push_back(RateText(study.bytes(), m.median_ns(), 1e9));
     if (study.floor_ns() > 0) cells.push_back(FloorText(study.floor_ns(), m.median_ns()));
     cells.push_back(config);
-    table.AddRow(std::move(cells));
+    table.AddRow(std::move(cells), style);
   };
   int rank = 0;
   for (const v1::Trial& trial : trials) {
     if (rows > 0 && rank == rows) break;
-    add(std::to_string(++rank), trial.measurement(), ConfigText(trial.config()));
+    ++rank;
+    add(std::to_string(rank), trial.measurement(), ConfigText(trial.config()),
+        rank == 1 ? Style::kBold : Style::kPlain);
   }
   if (baseline_ns > 0) {
     const std::string label = study.best().baseline_label();
     const std::string config = ConfigText(study.baseline().config());
     add("", study.baseline().measurement(),
-        "baseline: " + (config.empty() ? (label.empty() ? "library" : label) : "default config"));
+        "baseline: " + (config.empty() ? (label.empty() ? "library" : label) : "default config"), Style::kPlain);
   }
   return table;
 }
 
-std::string StudyText(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
+std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
   const std::vector<v1::Trial> ranked = Ranked(trials);
   if (ranked.empty()) {
-    text += "no valid config\n";
+    text += session.Styled(Style::kRed, "no valid config") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText();
+    text += RankTable(study, ranked, rows).ToText(session.has_color());
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
   }
-  const std::string failures = FailureText(study.progress());
-  text += fmt::format("{} trials{}\n", FormatCount(study.progress().done()), failures.empty() ? ", all OK" : ": " + failures);
+  text += fmt::format("{} trials: {}\n", FormatCount(study.progress().done()), OutcomesText(study.progress()));
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
       text += "warning: the device throttled or was shared while finalists were measured\n";
@@ -99,23 +101,61 @@ std::string StudyText(const v1::Study& study, const std::vector<v1::Trial>& tria
   return text;
 }
 
+// "2" for "jobs/17/studies/2/trials/5".
+std::string StudyNumber(const std::string& trial_name) {
+  constexpr std::string_view kStudies = "/studies/";
+  const size_t studies = trial_name.find(kStudies);
+  if (studies == std::string::npos) return "";
+  const size_t start = studies + kStudies.size();
+  return trial_name.substr(start, trial_name.find('/', start) - start);
+}
+
+std::string PurposeText(v1::TrialPurpose purpose) {
+  const std::string name = v1::TrialPurpose_Name(purpose);
+  return name.substr(std::min(name.size(), std::string_view("TRIAL_PURPOSE_").size()));
+}
+
 Table TrialTable(const std::vector<v1::Trial>& trials) {
-  Table table({{"study", false}, {"ordinal", true}, {"purpose", false}, {"outcome", false}, {"median_ns", true},
-               {"ci_low_ns", true}, {"ci_high_ns", true}, {"samples", true}, {"registers", true}, {"spill_bytes", true},
-               {"config", false}, {"message", false}});
+  Table table({{"study", false},
+               {"ordinal", true},
+               {"purpose", false},
+               {"outcome", false},
+               {"median_ns", true},
+               {"ci_low_ns", true},
+               {"ci_high_ns", true},
+               {"samples", true},
+               {"registers", true},
+               {"spill_bytes", true},
+               {"config", false},
+               {"message", false}});
   for (const v1::Trial& trial : trials) {
     const v1::Measurement& m = trial.measurement();
-    const std::string name = trial.name();
-    const size_t studies = name.find("/studies/");
-    const size_t end = name.find('/', studies == std::string::npos ? 0 : studies + 9);
-    const std::string study = studies == std::string::npos ? "" : name.substr(studies + 9, end - studies - 9);
-    std::string purpose = v1::TrialPurpose_Name(trial.purpose());
-    purpose = purpose.substr(std::min(purpose.size(), std::string_view("TRIAL_PURPOSE_").size()));
     const auto number = [&](double value) { return m.median_ns() > 0 ? fmt::format("{:.1f}", value) : std::string(); };
-    table.AddRow({study, std::to_string(trial.ordinal()), purpose, OutcomeText(trial.outcome()), number(m.median_ns()),
-                  number(m.ci_low_ns()), number(m.ci_high_ns()), std::to_string(m.samples()),
-                  std::to_string(trial.resources().registers()), std::to_string(trial.resources().spill_bytes()),
-                  ConfigText(trial.config()), trial.message()});
+    table.AddRow({StudyNumber(trial.name()), std::to_string(trial.ordinal()), PurposeText(trial.purpose()),
+                  OutcomeText(trial.outcome()), number(m.median_ns()), number(m.ci_low_ns()), number(m.ci_high_ns()),
+                  std::to_string(m.samples()), std::to_string(trial.resources().registers()),
+                  std::to_string(trial.resources().spill_bytes()), ConfigText(trial.config()), trial.message()});
+  }
+  return table;
+}
+
+// For people: what fits a screen. All there is goes to CSV and JSON.
+Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
+  std::vector<Table::Column> columns = {{"ordinal", true}, {"purpose", false}, {"outcome", false}, {"time", true},
+                                        {"spread", true},  {"config", false},  {"why", false}};
+  if (has_studies) columns.insert(columns.begin(), {"study", true});
+  Table table(std::move(columns));
+  for (const v1::Trial& trial : trials) {
+    const v1::Measurement& m = trial.measurement();
+    std::vector<std::string> cells = {std::to_string(trial.ordinal()),
+                                      PurposeText(trial.purpose()),
+                                      OutcomeText(trial.outcome()),
+                                      m.median_ns() > 0 ? FormatDuration(m.median_ns()) : "",
+                                      SpreadText(m),
+                                      ConfigText(trial.config()),
+                                      trial.message().substr(0, trial.message().find('\n'))};
+    if (has_studies) cells.insert(cells.begin(), StudyNumber(trial.name()));
+    table.AddRow(std::move(cells), trial.outcome() == v1::OUTCOME_OK ? Style::kPlain : Style::kRed);
   }
   return table;
 }
@@ -135,6 +175,23 @@ std::string DeviceLine(const v1::Device& device) {
                         FormatBytes(static_cast<uint64_t>(c.l2_bytes())), c.memory_gib(), c.compiler());
   }
   return line;
+}
+
+std::string RulesText(const v1::SpaceSize& space, std::string_view indent) {
+  const std::string about = space.approximate() ? "≈" : "";
+  std::string text;
+  int idle = 0;
+  for (const v1::RuleCount& rule : space.rules()) {
+    if (rule.removed() == 0) {
+      ++idle;
+      continue;
+    }
+    const std::string removed = "-" + about + FormatCount(rule.removed());
+    text += fmt::format("{}{:>12}  {}\n", indent, removed, rule.reason().empty() ? rule.rule() : rule.reason());
+    if (!rule.reason().empty()) text += fmt::format("{}{:>12}  {}\n", indent, "", "  " + rule.rule());
+  }
+  if (idle > 0) text += fmt::format("{}{:>12}  {} other rules removed nothing\n", indent, "", idle);
+  return text;
 }
 
 absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
@@ -176,13 +233,15 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   ASSIGN_OR_RETURN(const v1::GetJobResponse job,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, get));
   if (options.all) {
-    session->Print(TrialTable(trials).ToText());
+    session->Print(ShortTrialTable(trials, job.job().studies_size() > 1).ToText(session->has_color()));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
-                   Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ListDevices, v1::ListDevicesRequest()));
+                   Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ListDevices,
+                                    v1::ListDevicesRequest()));
   std::map<std::string, std::vector<v1::Trial>> by_study;
-  for (const v1::Trial& trial : trials) by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
+  for (const v1::Trial& trial : trials)
+    by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
   std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), job.job().kernel_name());
   std::vector<std::string> shown;
   for (const v1::Study& study : job.job().studies()) {
@@ -193,7 +252,8 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
       shown.push_back(id);
     }
   }
-  for (const v1::Study& study : job.job().studies()) text += StudyText(study, by_study[study.name()], options.rows);
+  for (const v1::Study& study : job.job().studies())
+    text += StudyText(*session, study, by_study[study.name()], options.rows);
   session->Print(text);
   return absl::OkStatus();
 }
@@ -211,7 +271,8 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
     }
     if (best.flops() > 0) text += fmt::format("  {} TFLOP/s", RateText(best.flops(), m.median_ns(), 1e12));
     if (best.bytes() > 0) text += fmt::format("  {} GB/s", RateText(best.bytes(), m.median_ns(), 1e9));
-    if (best.floor_ns() > 0) text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
+    if (best.floor_ns() > 0)
+      text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
     text += "\n";
   }
   text += "match    " + match;

@@ -25,18 +25,28 @@ struct Session {
   EnvironmentGetter environment = RealEnvironment();
   std::FILE* out = stdout;  // results
   std::FILE* err = stderr;  // everything else
+  std::FILE* in = stdin;    // answers to questions
+  bool in_is_terminal = false;
   bool err_is_terminal = false;
-  bool use_color = false;
+  bool use_color = false;  // of what goes to `out`; --no-color wins
 
   // The chosen command's body; set by CLI11 when the command line is parsed.
   std::function<absl::StatusOr<ExitCode>()> command;
 
   absl::StatusOr<Connection*> connection();
   absl::StatusOr<OutputFormat> format() const { return ParseOutputFormat(output); }
+  // For commands whose result is no table: InvalidArgument for csv.
+  absl::StatusOr<OutputFormat> format_without_csv() const;
+  bool has_color() const { return use_color && !no_color; }
+  // The text in a style where colour is wanted, else as it is.
+  std::string Styled(Style style, const std::string& text) const;
 
   void Print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
   // A line for people; silent with --quiet.
   void Note(std::string_view text) const;
+  // Asks on stderr; true for an answer that begins with y or Y. Only where both ends are a terminal: true elsewhere,
+  // since scripts mean what they say.
+  bool Confirm(std::string_view question) const;
 
  private:
   std::unique_ptr<Connection> connection_;

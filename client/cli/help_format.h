@@ -1,0 +1,25 @@
+// How --help looks: the same layout for every command, wrapped, with an example at the end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+namespace tunefarm::cli {
+
+// Lines of help are never longer than this many columns.
+inline constexpr size_t kHelpColumns = 100;
+
+// Set on the root before any subcommand is added, so that all of them inherit it.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+};
+
+// "  name   text", the text wrapped and aligned in a column of its own. For texts without line breaks.
+std::string HelpEntry(std::string_view name, std::string_view text);
+
+// What the help of a command ends with. `lines` are whole command lines, one each.
+void SetExample(CLI::App* command, std::string_view lines);
+
+}  // namespace tunefarm::cli

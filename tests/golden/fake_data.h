@@ -1,0 +1,27 @@
+// The fixed answers of the fake daemon.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tunefarm/v1/best_config.pb.h"
+#include "tunefarm/v1/device.pb.h"
+#include "tunefarm/v1/job.pb.h"
+#include "tunefarm/v1/kernel.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm::golden {
+
+// Of jobs 17 to 22. Times lie 90 minutes in the past, half a minute off the next change of the shown age.
+v1::Job JobNumbered(int number);
+std::vector<v1::Trial> TrialsOf(int number);
+// What a watcher of job 17 or 19 sees, in order.
+std::vector<v1::JobEvent> EventsOf(int number);
+std::vector<v1::Device> Devices();
+v1::BestConfig Best();
+v1::Kernel StoredKernel();
+// Now less the given seconds, in milliseconds since 1970.
+int64_t MillisecondsAgo(int64_t seconds);
+
+}  // namespace tunefarm::golden

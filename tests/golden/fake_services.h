@@ -1,0 +1,40 @@
+// A daemon that answers every call with the same few jobs, devices and bests, so that the CLI's output depends on the
+// CLI alone. Served on a Unix socket by real gRPC.
+//
+// Jobs:  17 succeeded, one problem      18 running, two problems     19 ended without a valid config
+//        20 failed                      21 its watch blocks          22 its first watch breaks off
+// A definition with the display name "faulty" becomes job 19, the label "endless" makes job 21, all others job 17.
+// LookupConfig answers by the value of the dim N: the number of the Match.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "server/base/mutex.h"
+#include "server/base/thread.h"
+#include "tunefarm/v1/tuning_service.pb.h"
+
+namespace tunefarm::golden {
+
+class FakeDaemon {
+ public:
+  // Serves until destroyed. `socket_path` must not exist.
+  explicit FakeDaemon(const std::string& socket_path);
+  ~FakeDaemon();
+
+  // "unix:/path".
+  const std::string& address() const;
+  // What the last CreateJob asked for.
+  v1::CreateJobRequest last_create_job() const;
+  // Happens when job 21 is being watched.
+  Notification* watch_is_blocked();
+
+ private:
+  struct Services;
+  std::unique_ptr<Services> services_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace tunefarm::golden

@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "server/base/thread.h"
+#include "tests/golden/command_line.h"
+
+namespace tunefarm::golden {
+namespace {
+
+TEST(TuneTest, OffATerminal) {
+  CommandLine cli;
+  EXPECT_EQ(cli.Record({"tune", "scale_host", "--dim", "N=1048576"}).code, 0);
+  cli.Record({"tune", "scale_host", "--quiet", "--rows", "1"});
+  cli.Record({"--output", "csv", "tune", "scale_host", "-q"});
+  cli.ExpectMatches("tune");
+}
+
+TEST(TuneTest, OnATerminal) {
+  CommandLine cli;
+  cli.Record({"tune", "scale_host"}, {.err = true, .color = true});
+  cli.Comment("--no-color wins over the terminal");
+  cli.Record({"tune", "scale_host", "--no-color", "--quiet"}, {.err = true, .color = true});
+  cli.ExpectMatches("tune_on_a_terminal");
+}
+
+TEST(TuneTest, NoValidConfig) {
+  CommandLine cli;
+  EXPECT_EQ(cli.Record({"tune", "faulty"}).code, 5);
+  cli.ExpectMatches("tune_without_a_valid_config");
+}
+
+TEST(TuneTest, SendsWhatTheCommandLineSays) {
+  CommandLine cli;
+  cli.Run({"submit",
+           "--dim",
+           "N=64,128",
+           "scale_host",
+           "--pin",
+           "UNROLL=4",
+           "--device",
+           "host",
+           "--strategy",
+           "random",
+           "--seed",
+           "7",
+           "--max-trials",
+           "9",
+           "--policy",
+           "fast",
+           "--label",
+           "x",
+           "--strategy-option",
+           "a=b"});
+  const v1::CreateJobRequest request = cli.daemon()->last_create_job();
+  EXPECT_EQ(request.kernel_definition().display_name(), "scale_host");
+  EXPECT_FALSE(request.kernel_definition().sources(0).content().empty());
+  ASSERT_EQ(request.job().problems_size(), 2);
+  EXPECT_EQ(request.job().problems(1).dims().at("N").int_value(), 128);
+  EXPECT_EQ(request.job().problems(1).pinned().at("UNROLL").int_value(), 4);
+  EXPECT_EQ(request.job().device_selector(), "host");
+  EXPECT_EQ(request.job().strategy().strategy_name(), "random");
+  EXPECT_EQ(request.job().strategy().seed(), 7u);
+  EXPECT_EQ(request.job().strategy().options().at("a"), "b");
+  EXPECT_EQ(request.job().budget().max_trials(), 9);
+  EXPECT_EQ(request.job().policy().preset(), v1::MEASUREMENT_PRESET_FAST);
+  EXPECT_EQ(request.job().label(), "x");
+  EXPECT_EQ(request.request_id().size(), 36u);
+}
+
+TEST(TuneTest, SubmitAndRun) {
+  CommandLine cli;
+  cli.Record({"submit", "scale_host"});
+  cli.Record({"submit", "scale_host", "--dim", "N=1048576,4096", "--quiet"});
+  cli.Record({"run", "scale_host", "--dim", "N=1048576", "CHUNK=256", "UNROLL=1"});
+  EXPECT_EQ(cli.daemon()->last_create_job().job().problems(0).pinned().at("CHUNK").int_value(), 256);
+  EXPECT_EQ(cli.daemon()->last_create_job().job().budget().max_trials(), 1);
+  cli.Comment("A config that fails explains itself.");
+  EXPECT_EQ(cli.Record({"run", "faulty"}).code, 5);
+  cli.ExpectMatches("submit_and_run");
+}
+
+TEST(JobsTest, ListAndShow) {
+  CommandLine cli;
+  cli.Record({"jobs", "list"});
+  cli.Record({"jobs", "list", "--limit", "2"});
+  cli.Record({"jobs", "list", "--output", "csv"});
+  cli.Record({"jobs", "list", "--output", "json", "--limit", "1"});
+  for (const char* job : {"17", "jobs/18", "19", "20"}) cli.Record({"jobs", "show", job});
+  cli.Record({"jobs", "show", "404"});
+  cli.Record({"jobs", "show", "seventeen"});
+  cli.ExpectMatches("jobs");
+}
+
+TEST(JobsTest, Changes) {
+  CommandLine cli;
+  cli.Record({"jobs", "pause", "18"});
+  cli.Record({"jobs", "resume", "18"});
+  cli.Record({"jobs", "cancel", "18"});
+  cli.Comment("On a terminal it asks.");
+  cli.Record({"jobs", "cancel", "18"}, {.in = true, .err = true, .answer = "n\n"});
+  cli.Record({"jobs", "cancel", "18"}, {.in = true, .err = true, .answer = "yes\n"});
+  cli.Record({"jobs", "cancel", "18", "--yes"}, {.in = true, .err = true, .answer = "n\n"});
+  cli.Record({"jobs", "delete", "17"});
+  cli.ExpectMatches("jobs_changes");
+}
+
+TEST(JobsTest, Watch) {
+  CommandLine cli;
+  cli.Record({"jobs", "watch", "17"});
+  cli.Record({"jobs", "watch", "19"});
+  cli.Record({"jobs", "watch", "20"});
+  cli.Record({"jobs", "watch", "404"});
+  cli.Comment("The stream breaks off after its first event, and goes on.");
+  cli.Record({"jobs", "watch", "22"});
+  cli.ExpectMatches("jobs_watch");
+}
+
+TEST(JobsTest, InterruptDetaches) {
+  CommandLine cli;
+  Thread interrupter("interrupter", [&cli] {
+    cli.daemon()->watch_is_blocked()->WaitForNotification();
+    kill(getpid(), SIGINT);
+  });
+  EXPECT_EQ(cli.Record({"tune", "scale_host", "--label", "endless"}).code, 130);
+  cli.ExpectMatches("tune_interrupted");
+}
+
+TEST(ResultsTest, Formats) {
+  CommandLine cli;
+  cli.Record({"results", "17"});
+  cli.Record({"results", "17", "--rows", "1"});
+  cli.Record({"results", "17", "--all"});
+  cli.Record({"results", "17", "--all", "--output", "csv"});
+  cli.Record({"results", "18"});
+  cli.Record({"results", "18", "--all"});
+  cli.Record({"results", "19"});
+  cli.Record({"results", "19", "--all"}, {.color = true});
+  cli.Record({"results", "19", "--output", "json"});
+  cli.Record({"results", "404"});
+  cli.ExpectMatches("results");
+}
+
+}  // namespace
+}  // namespace tunefarm::golden

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "server/base/file.h"
+#include "tests/golden/command_line.h"
+
+namespace tunefarm::golden {
+namespace {
+
+TEST(BestTest, EveryMatch) {
+  CommandLine cli;
+  for (int match = 1; match <= 7; ++match) cli.Record({"best", "scale_host", "--dim", "N=" + std::to_string(match)});
+  cli.Comment("--exact refuses what is only near.");
+  cli.Record({"best", "scale_host", "--exact", "--dim", "N=1"});
+  EXPECT_EQ(cli.Record({"best", "scale_host", "--exact", "--dim", "N=4"}).code, 3);
+  cli.ExpectMatches("best");
+}
+
+TEST(BestTest, Formats) {
+  CommandLine cli;
+  cli.Record({"best", "stored", "--format", "defines"});
+  cli.Record({"best", "stored", "--output", "csv"});
+  cli.Record({"best", "stored", "--output", "json"});
+  cli.Record({"best", "stored", "--dim", "N=1,2"});
+  cli.ExpectMatches("best_formats");
+}
+
+TEST(KernelsTest, ListShowAndSpace) {
+  CommandLine cli;
+  cli.Record({"kernels", "list"});
+  cli.Record({"kernels", "list", "--output", "csv"});
+  cli.Record({"kernels", "show", "scale_host"});
+  cli.Record({"kernels", "show", "stored"});
+  cli.Record({"kernels", "show", "missing"});
+  cli.Comment("Counted here: a known device class needs neither hardware nor a daemon.");
+  (*cli.environment())["TUNEFARM_SERVER"] = "unix:/nowhere";
+  cli.Record({"kernels", "space", "scale_cuda", "--device", "A100"});
+  (*cli.environment())["TUNEFARM_SERVER"] = cli.daemon()->address();
+  cli.Record({"kernels", "space", "scale_cuda", "--device", "A100", "--output", "json"});
+  cli.Comment("Counted by the daemon, by sampling.");
+  cli.Record({"kernels", "space", "stored"});
+  cli.ExpectMatches("kernels");
+}
+
+TEST(KernelsTest, CheckSaysWhere) {
+  CommandLine cli;
+  cli.Record({"kernels", "check", "scale_host"});
+  const std::string good = *ReadFile(
+      std::string(std::getenv("TUNEFARM_SOURCE_DIR")) + "/tests/golden/kernels/scale_host/kernel.pbtxt", 1 << 20);
+  const auto write = [&cli](const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(cli.directory().File("kernel.pbtxt"), text).ok());
+    ASSERT_TRUE(WriteFileAtomically(cli.directory().File("scale.cc"), "").ok());
+  };
+  write(good + "constraints { expression: \"CHUNK < LIMIT\" }\n");
+  cli.Record({"kernels", "check", cli.directory().path()});
+  write(good + "paramters { name: \"X\" }\n");
+  cli.Record({"kernels", "check", cli.directory().File("kernel.pbtxt")});
+  cli.Record({"kernels", "check", cli.directory().File("missing.pbtxt")});
+  cli.Record({"kernels", "check", "no_such_kernel"});
+  cli.ExpectMatches("kernels_check");
+}
+
+TEST(KernelsTest, NewWritesADefinitionThatPassesTheCheck) {
+  CommandLine cli;
+  for (const char* folder : {"cuda", "host"}) {
+    ASSERT_TRUE(MakeDirectories(cli.directory().File(folder), 0700).ok());
+    const std::string file = cli.directory().File(folder) + (folder[0] == 'c' ? "/my-kernel.cu" : "/my-kernel.cc");
+    EXPECT_EQ(cli.Record({"kernels", "new", file}).code, 0);
+    EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File(folder)}).code, 0);
+    EXPECT_TRUE(ReadFile(file, 1 << 20).ok());
+  }
+  cli.Record({"kernels", "space", cli.directory().File("cuda"), "--device", "T4"});
+  cli.Comment("What is there is never overwritten.");
+  cli.Record({"kernels", "new", cli.directory().File("cuda/my-kernel.cu")});
+  cli.Record({"kernels", "new", cli.directory().File("cuda/my-kernel.py")});
+  cli.ExpectMatches("kernels_new");
+}
+
+}  // namespace
+}  // namespace tunefarm::golden

@@ -1,0 +1,131 @@
+#include "client/cli/kernel_argument.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "client/cli/app.h"
+#include "client/cli/kernel_template.h"
+#include "server/base/check.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/definition/kernel_plan.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class KernelArgumentTest : public testing::Test {
+ protected:
+  KernelArgumentTest() {
+    Write("box/alpha", "alpha");
+    Write("box/examples/beta", "beta");
+    Write("mine", "gamma");
+  }
+  void Write(const std::string& folder, const std::string& name) {
+    TUNEFARM_CHECK_OK(MakeDirectories(directory_.File(folder), 0700));
+    TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File(folder + "/kernel.pbtxt"),
+                                          KernelTemplate(name, name + ".cc", /*is_cuda=*/false)));
+    TUNEFARM_CHECK_OK(
+        WriteFileAtomically(directory_.File(folder + "/" + name + ".cc"), SourceTemplate(name, /*is_cuda=*/false)));
+  }
+  EnvironmentGetter Environment() {
+    return [this](const char* name) -> std::optional<std::string> {
+      if (std::string(name) == "TUNEFARM_KERNELS") return directory_.File("box");
+      return std::nullopt;
+    };
+  }
+  absl::StatusOr<KernelArgument> Resolve(const std::string& text) { return ResolveKernelArgument(text, Environment()); }
+  std::string Complete(std::vector<std::string> words) {
+    char* text = nullptr;
+    size_t size = 0;
+    std::string printed;
+    {
+      Session session;
+      session.out = open_memstream(&text, &size);
+      session.environment = Environment();
+      // Nothing answers there, so that jobs have no candidates.
+      session.connect.server = "unix:" + directory_.File("nobody");
+      words.insert(words.begin(), "__complete");
+      EXPECT_EQ(RunCommandLine(words, &session), kExitOk);
+      std::fclose(session.out);
+      printed.assign(text, size);
+    }
+    std::free(text);
+    return printed;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(KernelArgumentTest, FilesFoldersAndTheBox) {
+  for (const std::string& text :
+       {directory_.File("mine"), directory_.File("mine/"), directory_.File("mine/kernel.pbtxt")}) {
+    const auto argument = Resolve(text);
+    ASSERT_TRUE(argument.ok()) << argument.status().ToString();
+    EXPECT_EQ(argument->name, "gamma");
+    EXPECT_THAT(argument->definition->sources(0).content(), HasSubstr("extern"));
+  }
+  EXPECT_EQ(Resolve("alpha")->file, directory_.File("box/alpha/kernel.pbtxt"));
+  EXPECT_EQ(Resolve("beta")->file, directory_.File("box/examples/beta/kernel.pbtxt"));
+}
+
+TEST_F(KernelArgumentTest, AnyOtherBareNameIsAStoredKernel) {
+  for (const char* text : {"delta", "kernels/0123abcd"}) {
+    const auto argument = Resolve(text);
+    ASSERT_TRUE(argument.ok());
+    EXPECT_EQ(argument->name, text);
+    EXPECT_FALSE(argument->definition.has_value());
+    EXPECT_EQ(argument->file, "");
+  }
+}
+
+TEST_F(KernelArgumentTest, PathsThatDoNotExist) {
+  EXPECT_EQ(Resolve("./missing").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Resolve("missing.pbtxt").status().code(), absl::StatusCode::kNotFound);
+  const auto empty = Resolve(directory_.path());
+  EXPECT_EQ(empty.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(MessageOf(empty.status())), HasSubstr("has no kernel.pbtxt"));
+}
+
+TEST_F(KernelArgumentTest, ErrorsSayTheFile) {
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("mine/kernel.pbtxt"), "display_name: \"x\"\nnonsense: 1\n"));
+  const auto broken = Resolve(directory_.File("mine"));
+  EXPECT_EQ(broken.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(MessageOf(broken.status())), HasSubstr("mine/kernel.pbtxt:2:"));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("mine/kernel.pbtxt"),
+                                        KernelTemplate("gamma", "absent.cc", /*is_cuda=*/false)));
+  EXPECT_THAT(std::string(MessageOf(Resolve(directory_.File("mine")).status())), HasSubstr("absent.cc"));
+}
+
+TEST_F(KernelArgumentTest, TemplatesCompileUnderAnyName) {
+  for (const char* stem : {"a", "9lives", "Mixed-Case name", "", "été"}) {
+    for (const bool is_cuda : {false, true}) {
+      const std::string name = KernelNameFrom(stem);
+      const auto kernel = LoadKernelText(KernelTemplate(name, "source", is_cuda), "kernel.pbtxt",
+                                         [&](const std::string&) { return SourceTemplate(name, is_cuda); });
+      ASSERT_TRUE(kernel.ok()) << kernel.status().ToString();
+      const auto plan = KernelPlan::Compile(*kernel);
+      EXPECT_TRUE(plan.ok()) << plan.status().ToString();
+    }
+  }
+  EXPECT_EQ(KernelNameFrom(std::string(300, 'x')).size(), 50u);
+}
+
+TEST_F(KernelArgumentTest, CompletesVerbsOptionsAndKernels) {
+  EXPECT_EQ(Complete({"re"}), "results\n");
+  EXPECT_EQ(Complete({"jobs", "re"}), "resume\n");
+  EXPECT_THAT(Complete({""}), HasSubstr("tune\n"));
+  EXPECT_THAT(Complete({""}), testing::Not(HasSubstr("__complete")));
+  EXPECT_EQ(Complete({"tune", ""}), "alpha\nbeta\n");
+  EXPECT_EQ(Complete({"tune", "al"}), "alpha\n");
+  EXPECT_EQ(Complete({"tune", "alpha", "--max-t"}), "--max-trials\n");
+  EXPECT_EQ(Complete({"jobs", "show", ""}), "");
+  EXPECT_EQ(Complete({"tune", "--device", "x", "be"}), "beta\n");
+}
+
+}  // namespace
+}  // namespace tunefarm::cli

@@ -1,0 +1,117 @@
+#include "client/cli/problem_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/cli/job_names.h"
+#include "server/base/status.h"
+
+namespace tunefarm::cli {
+namespace {
+
+using testing::HasSubstr;
+
+ProblemOptions Dims(std::vector<std::string> dims) {
+  ProblemOptions options;
+  options.dims = std::move(dims);
+  return options;
+}
+
+std::string ErrorOf(const ProblemOptions& options) {
+  const auto problems = MakeProblems(options);
+  EXPECT_EQ(problems.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(MessageOf(problems.status()));
+}
+
+TEST(ProblemOptionsTest, NoOptionsAreTheDefaultProblem) {
+  const auto problems = MakeProblems({});
+  ASSERT_TRUE(problems.ok());
+  ASSERT_EQ(problems->size(), 1u);
+  EXPECT_TRUE((*problems)[0].dims().empty());
+}
+
+TEST(ProblemOptionsTest, TheGridVariesTheLastDimFastest) {
+  ProblemOptions options = Dims({"M=1,2", "N=10,20", "dtype=bf16"});
+  options.pins = {"BLOCK=64"};
+  options.seeds = {3, 4};
+  const auto problems = MakeProblems(options);
+  ASSERT_TRUE(problems.ok());
+  std::vector<std::pair<int64_t, int64_t>> shapes;
+  for (const v1::Problem& problem : *problems) {
+    shapes.emplace_back(problem.dims().at("M").int_value(), problem.dims().at("N").int_value());
+    EXPECT_EQ(problem.dims().at("dtype").string_value(), "bf16");
+    EXPECT_EQ(problem.pinned().at("BLOCK").int_value(), 64);
+    EXPECT_THAT(problem.input_seeds(), testing::ElementsAre(3, 4));
+  }
+  EXPECT_THAT(shapes, testing::ElementsAre(std::pair(1, 10), std::pair(1, 20), std::pair(2, 10), std::pair(2, 20)));
+}
+
+TEST(ProblemOptionsTest, Errors) {
+  EXPECT_THAT(ErrorOf(Dims({"M"})), HasSubstr("--dim M: write --dim NAME=VALUE"));
+  EXPECT_THAT(ErrorOf(Dims({"=4"})), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(ErrorOf(Dims({"M="})), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(ErrorOf(Dims({"M=1,,2"})), HasSubstr("an empty value"));
+  EXPECT_THAT(ErrorOf(Dims({"M=1", "M=2"})), HasSubstr("--dim M is given twice"));
+  ProblemOptions pins;
+  pins.pins = {"A=1", "A=1"};
+  EXPECT_THAT(ErrorOf(pins), HasSubstr("--pin A is given twice"));
+  pins.pins = {"A"};
+  EXPECT_THAT(ErrorOf(pins), HasSubstr("--pin A: write --pin NAME=VALUE"));
+}
+
+TEST(ProblemOptionsTest, AtMost256Problems) {
+  std::string values = "0";
+  for (int i = 1; i < 16; ++i) values += "," + std::to_string(i);
+  EXPECT_EQ(MakeProblems(Dims({"A=" + values, "B=" + values}))->size(), 256u);
+  EXPECT_THAT(ErrorOf(Dims({"A=" + values, "B=" + values + ",16"})), HasSubstr("more than 256 problems"));
+}
+
+TEST(ProblemOptionsTest, OneProblemWhereOneIsMeant) {
+  EXPECT_EQ(MakeProblem(Dims({"M=1"}))->dims().at("M").int_value(), 1);
+  EXPECT_EQ(MakeProblem(Dims({"M=1,2"})).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ProblemOptionsTest, AnOptionTakesOneValueAndLeavesTheNextWord) {
+  CLI::App app;
+  ProblemOptions options;
+  std::string kernel;
+  options.AddTo(&app, /*many=*/true);
+  app.add_option("KERNEL", kernel);
+  app.parse("--dim M=1 --input-seed 5 --pin A=2 kernel --dim N=2");
+  EXPECT_EQ(kernel, "kernel");
+  EXPECT_THAT(options.dims, testing::ElementsAre("M=1", "N=2"));
+  EXPECT_THAT(options.pins, testing::ElementsAre("A=2"));
+  EXPECT_THAT(options.seeds, testing::ElementsAre(5));
+}
+
+TEST(ValueTest, KindsAreInferred) {
+  EXPECT_EQ(InferValue("64").int_value(), 64);
+  EXPECT_EQ(InferValue("-3").int_value(), -3);
+  EXPECT_EQ(InferValue("true").kind_case(), v1::Value::kBoolValue);
+  EXPECT_EQ(InferValue("0.5").double_value(), 0.5);
+  EXPECT_EQ(InferValue("bf16").string_value(), "bf16");
+  for (const char* text : {"64", "-3", "true", "false", "0.5", "bf16", "a b"}) {
+    EXPECT_EQ(ValueText(InferValue(text)), text);
+  }
+  EXPECT_EQ(ValueText(v1::Value()), "");
+}
+
+TEST(ValueTest, ConfigsAreSortedByName) {
+  v1::Config config;
+  for (const char* name : {"B", "A", "Z10", "Z2"}) (*config.mutable_values())[name] = InferValue("1");
+  EXPECT_EQ(ConfigText(config), "A=1 B=1 Z10=1 Z2=1");
+  EXPECT_EQ(ConfigText(v1::Config()), "");
+}
+
+TEST(JobNamesTest, NumbersAndNames) {
+  EXPECT_EQ(*JobName("17"), "jobs/17");
+  EXPECT_EQ(*JobName("jobs/17"), "jobs/17");
+  EXPECT_EQ(JobNumber("jobs/17"), "17");
+  EXPECT_EQ(JobNumber("17"), "17");
+  for (const char* bad : {"", "x", "17a", "-1", "jobs/", "jobs/x", "jobs/1/studies/2", " 17", "1234567890123456789"}) {
+    EXPECT_EQ(JobName(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace tunefarm::cli

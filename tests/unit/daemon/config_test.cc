@@ -1,0 +1,210 @@
+#include "server/daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "server/base/check.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class DaemonConfigTest : public testing::Test {
+ protected:
+  DaemonConfigTest() {
+    environment_["HOME"] = directory_.path();
+    environment_["XDG_CONFIG_HOME"] = directory_.File("config");
+    environment_["XDG_DATA_HOME"] = directory_.File("data");
+  }
+  absl::StatusOr<DaemonConfig> Parse(const std::vector<std::string>& arguments) {
+    return ParseDaemonConfig(arguments, [this](const char* name) -> std::optional<std::string> {
+      const auto found = environment_.find(name);
+      if (found == environment_.end()) return std::nullopt;
+      return found->second;
+    });
+  }
+  std::string ErrorOf(const std::vector<std::string>& arguments) {
+    const auto config = Parse(arguments);
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(MessageOf(config.status()));
+  }
+  // Writes a configuration file and returns its path.
+  std::string File(const std::string& text) {
+    const std::string path = directory_.File("tunefarmd.toml");
+    TUNEFARM_CHECK_OK(WriteFileAtomically(path, text));
+    return path;
+  }
+  std::string FileError(const std::string& text) { return ErrorOf({"--config", File(text)}); }
+
+  TemporaryDirectory directory_;
+  std::map<std::string, std::string> environment_;
+};
+
+TEST_F(DaemonConfigTest, Defaults) {
+  const auto config = Parse({});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->data_directory, directory_.File("data/tunefarm"));
+  EXPECT_EQ(config->listen, "");
+  EXPECT_EQ(config->log_level, "info");
+  EXPECT_EQ(config->idle_exit_seconds, 0);
+  EXPECT_TRUE(config->use_gpu);
+  EXPECT_EQ(config->host_compiler, "c++");
+}
+
+TEST_F(DaemonConfigTest, TheFileYieldsToTheEnvironmentAndThatToFlags) {
+  const std::string file = File("compile_workers = 1\nlaunch_timeout_ms = 100\nhost_compiler = \"from-file\"\n");
+  environment_["TUNEFARM_COMPILE_WORKERS"] = "2";
+  environment_["TUNEFARM_LAUNCH_TIMEOUT_MS"] = "200";
+  const auto config = Parse({"--config", file, "--compile-workers", "3"});
+  ASSERT_TRUE(config.ok()) << config.status().ToString();
+  EXPECT_EQ(config->compile_workers, 3);
+  EXPECT_EQ(config->launch_timeout_ms, 200);
+  EXPECT_EQ(config->host_compiler, "from-file");
+}
+
+TEST_F(DaemonConfigTest, AFlagWinsEvenWithItsDefault) {
+  const std::string file = File("use_gpu = false\ncompile_workers = 4\nlog_json = true\n");
+  const auto config = Parse({"--config", file, "--gpu", "--compile-workers", "0"});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->use_gpu);
+  EXPECT_EQ(config->compile_workers, 0);
+  EXPECT_TRUE(config->log_json);
+  EXPECT_FALSE(Parse({"--no-gpu"})->use_gpu);
+}
+
+TEST_F(DaemonConfigTest, TheUsersFileIsFoundAndOneThatIsNamedMustExist) {
+  TUNEFARM_CHECK_OK(MakeDirectories(directory_.File("config/tunefarm"), 0700));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("config/tunefarm/tunefarmd.toml"), "idle_exit_seconds = 9\n"));
+  EXPECT_EQ(Parse({})->idle_exit_seconds, 9);
+  const auto missing = Parse({"--config", directory_.File("missing.toml")});
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(MessageOf(missing.status())), HasSubstr("missing.toml"));
+}
+
+TEST_F(DaemonConfigTest, AnEmptyVariableCountsAsUnset) {
+  environment_["TUNEFARM_COMPILE_WORKERS"] = "";
+  environment_["TUNEFARM_DATA_DIR"] = "";
+  EXPECT_EQ(Parse({})->compile_workers, 0);
+  EXPECT_EQ(Parse({})->data_directory, directory_.File("data/tunefarm"));
+}
+
+TEST_F(DaemonConfigTest, DataDirectory) {
+  EXPECT_EQ(Parse({"--data-dir", "/a/b/"})->data_directory, "/a/b");
+  environment_["TUNEFARM_DATA_DIR"] = "/from/environment";
+  EXPECT_EQ(Parse({})->data_directory, "/from/environment");
+  EXPECT_EQ(Parse({"--data-dir", "/a"})->data_directory, "/a");
+  EXPECT_EQ(Parse({"--config", File("data_dir = \"/from/file\"\n")})->data_directory, "/from/environment");
+  environment_.erase("TUNEFARM_DATA_DIR");
+  EXPECT_EQ(Parse({"--config", File("data_dir = \"/from/file\"\n")})->data_directory, "/from/file");
+}
+
+TEST_F(DaemonConfigTest, FileErrorsHaveAPlace) {
+  EXPECT_THAT(FileError("log_level = \"info\"\nlisten_on = \"x\"\n"),
+              AllOf(HasSubstr("tunefarmd.toml:2:1: unknown key 'listen_on'"), HasSubstr("did you mean 'listen'")));
+  EXPECT_THAT(FileError("zzz = 1\n"), AllOf(HasSubstr("unknown key 'zzz'"), Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(FileError("\ncompile_workers = \"many\"\n"),
+              HasSubstr("tunefarmd.toml:2:1: compile_workers must be a whole number"));
+  EXPECT_THAT(FileError("compile_workers = 1.5\n"), HasSubstr("must be a whole number"));
+  EXPECT_THAT(FileError("use_gpu = 1\n"), HasSubstr("tunefarmd.toml:1:1: use_gpu must be true or false"));
+  EXPECT_THAT(FileError("listen = true\n"), HasSubstr("listen must be a string"));
+  EXPECT_THAT(FileError("compile_workers = 1025\n"), HasSubstr("is 1025, but must be from 0 to 1024"));
+  EXPECT_THAT(FileError("launch_timeout_ms = 9\n"), HasSubstr("is 9, but must be from 10 to 3600000"));
+  EXPECT_THAT(FileError("worker_uid_base = 0\n"), HasSubstr("from 1 to 4000000000"));
+  EXPECT_THAT(FileError("log_level = \n"), HasSubstr("tunefarmd.toml:1:"));
+  EXPECT_THAT(FileError("log_level = \"info\"\nlog_level = \"info\"\n"), HasSubstr("tunefarmd.toml:2:"));
+}
+
+TEST_F(DaemonConfigTest, EnvironmentErrorsNameTheVariable) {
+  environment_["TUNEFARM_COMPILE_WORKERS"] = "two";
+  EXPECT_THAT(ErrorOf({}), HasSubstr("environment variable TUNEFARM_COMPILE_WORKERS: 'two' is not a whole number"));
+  environment_.clear();
+  environment_["HOME"] = directory_.path();
+  environment_["TUNEFARM_USE_GPU"] = "maybe";
+  EXPECT_THAT(ErrorOf({}), HasSubstr("TUNEFARM_USE_GPU: 'maybe' is not true or false"));
+  for (const char* text : {"0", "false", "no", "off"}) {
+    environment_["TUNEFARM_USE_GPU"] = text;
+    EXPECT_FALSE(Parse({})->use_gpu) << text;
+  }
+  for (const char* text : {"1", "true", "yes", "on"}) {
+    environment_["TUNEFARM_USE_GPU"] = text;
+    EXPECT_TRUE(Parse({})->use_gpu) << text;
+  }
+}
+
+TEST_F(DaemonConfigTest, FlagErrorsNameTheFlag) {
+  EXPECT_THAT(ErrorOf({"--compile-workers", "-1"}), StartsWith("--compile-workers: "));
+  EXPECT_THAT(ErrorOf({"--compile-workers", "1x"}), HasSubstr("'1x' is not a whole number"));
+  EXPECT_THAT(ErrorOf({"--idle-exit", "99999999999999999999"}), HasSubstr("is not a whole number"));
+  EXPECT_THAT(ErrorOf({"--no-such-flag"}), AllOf(HasSubstr("--no-such-flag"), HasSubstr("tunefarmd --help")));
+  EXPECT_THAT(ErrorOf({"word"}), HasSubstr("word"));
+}
+
+TEST_F(DaemonConfigTest, OnlyLoopbackIsServedInPlainText) {
+  for (const char* good : {"127.0.0.1:7070", "localhost:0", "[::1]:7070"}) {
+    EXPECT_EQ(Parse({"--listen", good})->listen, good);
+  }
+  for (const char* bad : {"0.0.0.0:7070", "192.168.1.2:7070", "[::]:7070", "127.0.0.1.evil.example:1", ":7070"}) {
+    const auto config = Parse({"--listen", bad});
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(ReasonOf(config.status()), "PLAINTEXT_REFUSED") << bad;
+    EXPECT_THAT(std::string(MessageOf(config.status())), AllOf(HasSubstr(bad), HasSubstr("loopback")));
+  }
+  for (const char* bad : {"127.0.0.1", "127.0.0.1:", "7070"})
+    EXPECT_THAT(ErrorOf({"--listen", bad}), HasSubstr("port"));
+}
+
+TEST_F(DaemonConfigTest, TheExampleIsTheDefaults) {
+  const std::string example = ExampleDaemonConfig();
+  EXPECT_EQ(MessageOf(Parse({"--print-example-config"}).status()), example);
+  // As it is: only comments.
+  EXPECT_TRUE(Parse({"--config", File(example)}).ok());
+  // With every key uncommented.
+  std::string active;
+  size_t keys = 0;
+  size_t start = 0;
+  while (start < example.size()) {
+    const size_t end = example.find('\n', start);
+    std::string line = example.substr(start, end - start);
+    if (line.size() > 1 && line[0] == '#' && line[1] != ' ') {
+      line.erase(0, 1);
+      ++keys;
+    }
+    active += line + "\n";
+    start = end + 1;
+  }
+  EXPECT_EQ(keys, 13u);
+  const auto parsed = Parse({"--config", File(active)});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  const auto defaults = Parse({});
+  EXPECT_EQ(parsed->data_directory, defaults->data_directory);
+  EXPECT_EQ(parsed->worker_path, defaults->worker_path);
+  EXPECT_EQ(parsed->listen, defaults->listen);
+  EXPECT_EQ(parsed->log_level, defaults->log_level);
+  EXPECT_EQ(parsed->log_json, defaults->log_json);
+  EXPECT_EQ(parsed->idle_exit_seconds, defaults->idle_exit_seconds);
+  EXPECT_EQ(parsed->cuda_path, defaults->cuda_path);
+  EXPECT_EQ(parsed->host_compiler, defaults->host_compiler);
+  EXPECT_EQ(parsed->use_gpu, defaults->use_gpu);
+  EXPECT_EQ(parsed->compile_workers, defaults->compile_workers);
+  EXPECT_EQ(parsed->compile_timeout_ms, defaults->compile_timeout_ms);
+  EXPECT_EQ(parsed->launch_timeout_ms, defaults->launch_timeout_ms);
+  EXPECT_EQ(parsed->worker_uid_base, defaults->worker_uid_base);
+}
+
+TEST_F(DaemonConfigTest, HelpAndVersionAreTextToPrint) {
+  const auto help = Parse({"--help"});
+  EXPECT_EQ(help.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(MessageOf(help.status())), AllOf(HasSubstr("--data-dir"), HasSubstr("--idle-exit")));
+  EXPECT_THAT(std::string(MessageOf(Parse({"--version"}).status())), StartsWith("tunefarmd "));
+}
+
+}  // namespace
+}  // namespace tunefarm
