@@ -12,10 +12,10 @@ VALID = '''
 display_name: "tiny"
 language: LANGUAGE_HOST_CXX
 sources { path: "tiny.cc" }
-dims { name: "N" default_value { int_value: 64 } }
-parameters { name: "P" values { ints: 1 ints: 2 } }
-arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
+dims { name: "SIZE" default_value { int_value: 64 } }
+parameters { name: "WIDTH" values { ints: 1 ints: 2 } }
+arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "SIZE" access: ACCESS_OUT } }
+arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "SIZE" } }
 launches { kernel { entry: "tiny" arguments: "y" arguments: "n" } }
 reference { steps { kernel { entry: "tiny" arguments: "y" arguments: "n" } } }
 '''
@@ -54,19 +54,19 @@ class BadInput(unittest.TestCase):
         self.refused(2, "kernel.pbtxt:6:", "valeus", command=["tune", folder])
 
     def test_bad_expression_shows_a_caret(self):
-        folder = self.definition(VALID + 'constraints { expression: "P * Q < 3" }\n')
+        folder = self.definition(VALID + 'constraints { expression: "WIDTH * Q < 3" }\n')
         text = self.refused(2, "kernel.pbtxt:", "unknown name 'Q'", command=["kernels", "check", folder])
         self.assertIn("^", text)
 
     def test_unknown_parameter_and_dim(self):
         folder = self.definition(VALID)
-        self.refused(2, "'PP'", "did you mean 'P'", command=["tune", folder, "--pin", "PP=1"])
-        self.refused(2, "'NN'", "did you mean 'N'", command=["tune", folder, "--dim", "NN=1"])
-        self.refused(2, "PP", command=["run", folder, "PP=1"])
+        self.refused(2, "'WIDTHS'", "did you mean 'WIDTH'", command=["tune", folder, "--pin", "WIDTHS=1"])
+        self.refused(2, "'SIZES'", "did you mean 'SIZE'", command=["tune", folder, "--dim", "SIZES=1"])
+        self.refused(2, "WIDTHS", command=["run", folder, "WIDTHS=1"])
 
     def test_empty_space_says_which_rule(self):
-        folder = self.definition(VALID + 'constraints { expression: "P > 5" reason: "five is the least" }\n')
-        self.refused(2, "P > 5", command=["tune", folder])
+        folder = self.definition(VALID + 'constraints { expression: "WIDTH > 5" reason: "five is the least" }\n')
+        self.refused(2, "WIDTH > 5", command=["tune", folder])
 
     def test_a_huge_space_is_not_listed(self):
         parameters = "".join(f'parameters {{ name: "Q{i}" range {{ first: 1 last: 100 }} }}\n' for i in range(6))
@@ -76,7 +76,7 @@ class BadInput(unittest.TestCase):
 
     def test_a_problem_that_does_not_fit(self):
         folder = self.definition(VALID)
-        self.refused(2, "memory", command=["tune", folder, "--dim", f"N={1 << 39}"])
+        self.refused(2, "memory", command=["tune", folder, "--dim", f"SIZE={1 << 39}"])
 
     def test_unknown_device_kernel_and_job(self):
         folder = self.definition(VALID)
@@ -87,7 +87,7 @@ class BadInput(unittest.TestCase):
         self.refused(3, "tiny2", command=["best", "tiny2"])
 
     def test_a_gpu_kernel_without_a_gpu(self):
-        self.refused(3, "cuda", command=["tune", "matmul"])
+        self.refused(3, "CUDA", command=["tune", "matmul"])
 
     def test_usage(self):
         self.refused(2, "did you mean 'tune'", command=["tunee"])
