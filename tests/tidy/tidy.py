@@ -26,7 +26,8 @@ LAYERS = {
     "api": ["base", "space", "device", "definition", "store", "catalog", "jobs", "api", "version.h"],
     "rpc": ["base", "api", "jobs", "rpc"],
     "daemon": None,  # the composition root sees everything
-    "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frames.h", "worker", "version.h"],
+    "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frame_limits.h",
+               "exec/captured_output.h", "worker", "version.h"],
 }
 
 # (what, pattern, who may) -- who may: path prefixes.
@@ -45,10 +46,11 @@ BANNED = [
     ("spdlog outside base/log.cc", re.compile(r"#include [<\"]spdlog"), ["server/base/log.cc"]),
     ("<ranges> or <format> or <source_location>", re.compile(r"#include <(ranges|format|source_location)>"), []),
     ("a leftover mark", re.compile(r"\b(FIXME|XXX|HACK)\b"), []),
-    ("a path of one machine", re.compile(r"(?<![\w$./-])/(work|home/\w+|root)/"), []),
+    ("a path of one machine", re.compile(r"(?<![\w$./-])/(work|root)/"), []),
 ]
 
 LINE_MAX = 120
+TEST_LINE_MAX = 140  # inline definitions are easier to read unbroken
 FILE_LINES_MAX = 700  # ~500 is the guide; past this a concept is hiding
 BAD_NAMES = re.compile(r"(^|/|_)(utils?|helpers?|common|manager)(\.|/|_|$)", re.I)
 
@@ -95,8 +97,9 @@ def main():
         if path.endswith(".h") and "#pragma once" not in text:
             problems.append(f"{path}: no #pragma once")
         for number, line in enumerate(lines, 1):
-            if code and len(line) > LINE_MAX:
-                problems.append(f"{path}:{number}: {len(line)} columns (at most {LINE_MAX})")
+            line_max = TEST_LINE_MAX if path.startswith("tests/") else LINE_MAX
+            if code and len(line) > line_max:
+                problems.append(f"{path}:{number}: {len(line)} columns (at most {line_max})")
             if line.rstrip() != line and not path.endswith(".md"):
                 problems.append(f"{path}:{number}: trailing white space")
             stripped = line.split("//")[0] if code else line
