@@ -42,7 +42,10 @@ void MoveInto(Listing<T> listing, Repeated* repeated, std::string* next_page_tok
 }  // namespace
 
 Api::Api(JobService* jobs, ServerHooks hooks, Clock* clock)
-    : jobs_(jobs), hooks_(std::move(hooks)), clock_(clock), last_call_ended_ns_(clock->Now().time_since_epoch().count()) {}
+    : jobs_(jobs),
+      hooks_(std::move(hooks)),
+      clock_(clock),
+      last_call_ended_ns_(clock->Now().time_since_epoch().count()) {}
 
 Api::OpenCall::~OpenCall() {
   api_->last_call_ended_ns_.store(api_->clock_->Now().time_since_epoch().count());

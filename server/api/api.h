@@ -30,8 +30,8 @@ struct CallContext {
   bool is_admin = false;
 };
 
-// What of the daemon itself the API can ask for; the composition root fills it in. All functions are set, callable from any
-// thread, and outlive the Api.
+// What of the daemon itself the API can ask for; the composition root fills it in. All functions are set, callable from
+// any thread, and outlive the Api.
 struct ServerHooks {
   std::function<tunefarm::v1::GetServerInfoResponse()> info;
   std::function<absl::StatusOr<tunefarm::v1::CreateBackupResponse>(const std::string& file_name)> backup;
@@ -82,8 +82,8 @@ class Api {
   absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const CallContext&, const v1::CreateBackupRequest&);
   absl::StatusOr<v1::ShutdownResponse> Shutdown(const CallContext&, const v1::ShutdownRequest&);
 
-  // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that asking
-  // whether the daemon is idle does not keep it busy.
+  // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that
+  // asking whether the daemon is idle does not keep it busy.
   int open_calls() const { return open_calls_.load(); }
   MonotonicTime last_call_ended() const;
 

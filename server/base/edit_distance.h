@@ -9,9 +9,9 @@
 
 namespace tunefarm {
 
-// Edits between two texts in bytes: insert, delete, replace and swap of neighbours count 1 each, and what was swapped is
-// not edited again (optimal string alignment). distance_max + 1 as soon as it must exceed distance_max (≥ 0), which bounds
-// the work.
+// Edits between two texts in bytes: insert, delete, replace and swap of neighbours count 1 each, and what was swapped
+// is not edited again (optimal string alignment). distance_max + 1 as soon as it must exceed distance_max (≥ 0), which
+// bounds the work.
 int EditDistance(std::string_view a, std::string_view b, int distance_max);
 
 // The candidate closest to `name`, ignoring ASCII case, if it is close enough to be a likely typing error (a third of

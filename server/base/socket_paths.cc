@@ -36,8 +36,10 @@ absl::StatusOr<SocketPaths> SocketPathsFor(const std::string& data_directory, co
   paths.client = paths.directory + "/client.sock";
   constexpr size_t kPathMax = sizeof(sockaddr_un::sun_path) - 1;
   if (paths.client.size() > kPathMax) {
-    return FailedPrecondition("the socket path '{}' has {} bytes, but a Unix socket may have {}; choose a shorter data "
-                              "directory", paths.client, paths.client.size(), kPathMax);
+    return FailedPrecondition(
+        "the socket path '{}' has {} bytes, but a Unix socket may have {}; choose a shorter data "
+        "directory",
+        paths.client, paths.client.size(), kPathMax);
   }
   return paths;
 }

@@ -1,15 +1,14 @@
 #include "server/daemon/config.h"
 
 #include <fmt/core.h>
+#include <toml++/toml.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <functional>
 #include <variant>
-
-#include <CLI/CLI.hpp>
-#include <toml++/toml.h>
 
 #include "server/base/edit_distance.h"
 #include "server/base/file.h"
@@ -21,15 +20,16 @@
 namespace tunefarm {
 namespace {
 
-using Target = std::variant<std::string DaemonConfig::*, bool DaemonConfig::*, int DaemonConfig::*, int64_t DaemonConfig::*>;
+using Target =
+    std::variant<std::string DaemonConfig::*, bool DaemonConfig::*, int DaemonConfig::*, int64_t DaemonConfig::*>;
 
 // One setting under its three names. The table is the only place that knows them.
 struct Setting {
-  const char* key;       // in the file; TUNEFARM_<UPPER> in the environment
+  const char* key;  // in the file; TUNEFARM_<UPPER> in the environment
   const char* flag;
   Target target;
   const char* help;
-  int64_t min = 0;       // of numbers
+  int64_t min = 0;  // of numbers
   int64_t max = 0;
 };
 
@@ -79,7 +79,7 @@ absl::Status SetNumber(const Setting& setting, int64_t value, DaemonConfig* conf
     return InvalidArgument("{} is {}, but must be from {} to {}", setting.key, value, setting.min, setting.max);
   }
   if (const auto* narrow = std::get_if<int DaemonConfig::*>(&setting.target)) {
-    config->**narrow = static_cast<int>(value);
+    config->** narrow = static_cast<int>(value);
   } else {
     config->*std::get<int64_t DaemonConfig::*>(setting.target) = value;
   }
@@ -88,7 +88,7 @@ absl::Status SetNumber(const Setting& setting, int64_t value, DaemonConfig* conf
 
 absl::Status SetFromText(const Setting& setting, const std::string& text, DaemonConfig* config) {
   if (const auto* string = std::get_if<std::string DaemonConfig::*>(&setting.target)) {
-    config->**string = text;
+    config->** string = text;
     return absl::OkStatus();
   }
   if (const auto* boolean = std::get_if<bool DaemonConfig::*>(&setting.target)) {
@@ -106,13 +106,13 @@ absl::Status SetFromToml(const Setting& setting, const toml::node& node, DaemonC
   if (const auto* string = std::get_if<std::string DaemonConfig::*>(&setting.target)) {
     const std::optional<std::string> value = node.value_exact<std::string>();
     if (!value) return InvalidArgument("{} must be a string", setting.key);
-    config->**string = *value;
+    config->** string = *value;
     return absl::OkStatus();
   }
   if (const auto* boolean = std::get_if<bool DaemonConfig::*>(&setting.target)) {
     const std::optional<bool> value = node.value_exact<bool>();
     if (!value) return InvalidArgument("{} must be true or false", setting.key);
-    config->**boolean = *value;
+    config->** boolean = *value;
     return absl::OkStatus();
   }
   const std::optional<int64_t> value = node.value_exact<int64_t>();
@@ -132,7 +132,8 @@ absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const toml::source_position at = key.source().begin;
-    const auto setting = std::find_if(Settings().begin(), Settings().end(), [&](const Setting& s) { return name == s.key; });
+    const auto setting =
+        std::find_if(Settings().begin(), Settings().end(), [&](const Setting& s) { return name == s.key; });
     if (setting == Settings().end()) {
       std::vector<std::string> names;
       for (const Setting& known : Settings()) names.push_back(known.key);
@@ -154,15 +155,19 @@ absl::Status CheckListen(const std::string& listen) {
     return InvalidArgument("listen address '{}' has no port; write 127.0.0.1:7070", listen);
   }
   if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
-    return WithReason(InvalidArgument("listen address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or "
-                                      "[::1] only", listen), "PLAINTEXT_REFUSED");
+    return WithReason(
+        InvalidArgument("listen address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or "
+                        "[::1] only",
+                        listen),
+        "PLAINTEXT_REFUSED");
   }
   return absl::OkStatus();
 }
 
 // Adds the table's flags. Each callback writes into `flags` at once and records the key.
 void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
-  app->add_option("--config", flags->config_file, "Configuration file (default: tunefarmd.toml in $XDG_CONFIG_HOME/tunefarm).");
+  app->add_option("--config", flags->config_file,
+                  "Configuration file (default: tunefarmd.toml in $XDG_CONFIG_HOME/tunefarm).");
   for (const Setting& setting : Settings()) {
     const auto record = [flags, error, &setting](const std::string& text) {
       const absl::Status status = SetFromText(setting, text, &flags->values);
@@ -170,7 +175,8 @@ void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
       flags->given.push_back(setting.key);
     };
     if (std::holds_alternative<bool DaemonConfig::*>(setting.target)) {
-      app->add_flag_function(setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help);
+      app->add_flag_function(
+          setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help);
     } else {
       app->add_option_function<std::string>(setting.flag, record, setting.help);
     }
@@ -209,17 +215,20 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   if (file.empty()) {
     const absl::StatusOr<std::string> directory = ConfigDir(environment);
     std::error_code ignored;
-    if (directory.ok() && std::filesystem::exists(*directory + "/tunefarmd.toml", ignored)) file = *directory + "/tunefarmd.toml";
+    if (directory.ok() && std::filesystem::exists(*directory + "/tunefarmd.toml", ignored))
+      file = *directory + "/tunefarmd.toml";
   }
   if (!file.empty()) RETURN_IF_ERROR(ApplyFile(file, &config));
   for (const Setting& setting : Settings()) {
-    if (const std::optional<std::string> value = environment(EnvironmentName(setting).c_str()); value && !value->empty()) {
+    if (const std::optional<std::string> value = environment(EnvironmentName(setting).c_str());
+        value && !value->empty()) {
       const absl::Status status = SetFromText(setting, *value, &config);
       if (!status.ok()) return Annotate(status, "environment variable {}", EnvironmentName(setting));
     }
   }
   for (const Setting& setting : Settings()) {
-    if (std::find(flags.given.begin(), flags.given.end(), setting.key) != flags.given.end()) Copy(setting, flags.values, &config);
+    if (std::find(flags.given.begin(), flags.given.end(), setting.key) != flags.given.end())
+      Copy(setting, flags.values, &config);
   }
   ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
   RETURN_IF_ERROR(CheckListen(config.listen));
@@ -228,8 +237,9 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
 
 std::string ExampleDaemonConfig() {
   const DaemonConfig defaults;
-  std::string text = "# tunefarmd.toml: every key, commented out with its default. Flags win over TUNEFARM_<KEY>\n"
-                     "# variables, which win over this file.\n";
+  std::string text =
+      "# tunefarmd.toml: every key, commented out with its default. Flags win over TUNEFARM_<KEY>\n"
+      "# variables, which win over this file.\n";
   for (const Setting& setting : Settings()) {
     const std::string value = std::visit(
         [&](auto member) -> std::string {

@@ -85,7 +85,8 @@ bool HasLockHeld(const absl::Status& status) { return ReasonOf(status) == "LOCK_
 Daemon::Daemon(const DaemonConfig& config, const EnvironmentGetter& environment)
     : config_(config), environment_(environment) {}
 
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonConfig& config, const EnvironmentGetter& environment) {
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonConfig& config,
+                                                      const EnvironmentGetter& environment) {
   std::unique_ptr<Daemon> daemon(new Daemon(config, environment));
   RETURN_IF_ERROR(daemon->Open());
   return daemon;
@@ -99,8 +100,10 @@ absl::Status Daemon::OpenDirectories() {
   }
   ASSIGN_OR_RETURN(const bool is_network, IsNetworkFileSystem(data));
   if (is_network) {
-    return FailedPrecondition("the data directory {} is on a network file system, where SQLite would lose data; choose a local "
-                              "disk with --data-dir", data);
+    return FailedPrecondition(
+        "the data directory {} is on a network file system, where SQLite would lose data; choose a local "
+        "disk with --data-dir",
+        data);
   }
   absl::StatusOr<FileLock> lock = FileLock::TryLock(data + "/tunefarmd.lock");
   if (!lock.ok()) {
@@ -188,7 +191,8 @@ absl::Status Daemon::Open() {
   started_at_ms_ = clock->WallMs();
   active_last_ = clock->Now();
   RETURN_IF_ERROR(OpenDirectories());
-  ASSIGN_OR_RETURN(store_, OpenSqliteStore({config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups"}));
+  ASSIGN_OR_RETURN(store_,
+                   OpenSqliteStore({config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups"}));
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   JobServiceOptions service;
@@ -213,7 +217,8 @@ absl::Status Daemon::Open() {
 }
 
 Daemon::~Daemon() {
-  // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports to.
+  // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports
+  // to.
   for (const auto& server : servers_) server->SetNotServing();
   if (jobs_) jobs_->Stop();
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));

@@ -1,5 +1,5 @@
-// Daemon: the composition root. Makes every part, connects them, and takes them down in an order in which nothing acknowledged
-// is lost.
+// Daemon: the composition root. Makes every part, connects them, and takes them down in an order in which nothing
+// acknowledged is lost.
 //
 // Threads: Start, and all methods but the callbacks it hands out, from the main thread.
 #pragma once
@@ -26,15 +26,16 @@ namespace tunefarm {
 
 class Daemon {
  public:
-  // Locks the data directory, opens the store, probes the devices, takes unfinished jobs up, listens. One clear sentence for
-  // every refusal: another daemon, a read-only or network directory, a newer database, an address in use.
-  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonConfig& config, const EnvironmentGetter& environment);
+  // Locks the data directory, opens the store, probes the devices, takes unfinished jobs up, listens. One clear
+  // sentence for every refusal: another daemon, a read-only or network directory, a newer database, an address in use.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonConfig& config,
+                                                       const EnvironmentGetter& environment);
 
   // Kills what is in hand. After Drain it has nothing left to kill.
   ~Daemon();
 
-  // Finishes and reports the trials in hand; new claims and calls are refused meanwhile. Returns at once; `done` comes on
-  // another thread.
+  // Finishes and reports the trials in hand; new claims and calls are refused meanwhile. Returns at once; `done` comes
+  // on another thread.
   void Drain(std::function<void()> done);
 
   // No jobs, no calls, for as long as the configuration allows.
@@ -58,7 +59,7 @@ class Daemon {
   const EnvironmentGetter environment_;
   int64_t started_at_ms_ = 0;
   SocketPaths sockets_;
-  std::vector<std::string> notes_;      // of the probe: toolchains and what is missing
+  std::vector<std::string> notes_;  // of the probe: toolchains and what is missing
   std::string sandbox_level_;
   std::vector<v1::Device> devices_;
   std::vector<std::string> addresses_;

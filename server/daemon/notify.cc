@@ -25,8 +25,8 @@ void NotifyServiceManager(std::string_view state, const EnvironmentGetter& envir
   if (address.sun_path[0] == '@') address.sun_path[0] = 0;
   const UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path->size());
-  if (!fd.valid() || sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&address),
-                            length) < 0) {
+  if (!fd.valid() ||
+      sendto(fd.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&address), length) < 0) {
     LogWarn("daemon", "the service manager could not be told '{}': {}", state, std::strerror(errno));
   }
 }

@@ -1,7 +1,8 @@
-// KernelPlan: a kernel definition, checked and compiled once into the one immutable form that everybody uses: the daemon to
-// build spaces, the agent to prune, the workers to compile, launch and verify.
+// KernelPlan: a kernel definition, checked and compiled once into the one immutable form that everybody uses: the
+// daemon to build spaces, the agent to prune, the workers to compile, launch and verify.
 //
-// Pure: no files, no threads, no devices. Threads: a plan never changes; const use from any thread; shared by shared_ptr.
+// Pure: no files, no threads, no devices. Threads: a plan never changes; const use from any thread; shared by
+// shared_ptr.
 #pragma once
 
 #include <array>
@@ -27,9 +28,9 @@ namespace tunefarm {
 
 // A problem with defaults filled in and every value checked.
 struct ResolvedProblem {
-  Config dims;                         // every dim of the kernel, flags too
-  std::vector<uint64_t> input_seeds;   // at least one
-  Config pinned;                       // parameters held at one value
+  Config dims;                        // every dim of the kernel, flags too
+  std::vector<uint64_t> input_seeds;  // at least one
+  Config pinned;                      // parameters held at one value
   // Canonical text; what results are filed under: the dims ("K=64,M=64,dtype=bf16"), then, only where they are not the
   // default, "|seeds=1,2" and "|pinned:SPLIT_K=1".
   std::string key;
@@ -44,8 +45,8 @@ struct LoadedEntry {
   int64_t static_shared_bytes = 0;
 };
 
-size_t SizeOf(tunefarm::v1::DataType type);                              // bytes of an element
-std::string_view NameOf(tunefarm::v1::DataType type);                    // "f32"
+size_t SizeOf(tunefarm::v1::DataType type);            // bytes of an element
+std::string_view NameOf(tunefarm::v1::DataType type);  // "f32"
 std::optional<tunefarm::v1::DataType> DataTypeNamed(std::string_view name);
 
 // A buffer of a problem and config.
@@ -55,10 +56,10 @@ struct BufferPlan {
   int64_t length = 0;  // elements
   int64_t bytes() const { return length * static_cast<int64_t>(SizeOf(type)); }
   tunefarm::v1::Access access;
-  tunefarm::v1::Init init;         // never UNSPECIFIED
-  tunefarm::v1::Restore restore;   // never UNSPECIFIED
-  tunefarm::v1::Fill fill;         // kind always set for IN, INOUT and init FILL
-  bool is_constant_symbol = false; // then `symbol` names the __constant__ variable
+  tunefarm::v1::Init init;          // never UNSPECIFIED
+  tunefarm::v1::Restore restore;    // never UNSPECIFIED
+  tunefarm::v1::Fill fill;          // kind always set for IN, INOUT and init FILL
+  bool is_constant_symbol = false;  // then `symbol` names the __constant__ variable
   std::string symbol;
 };
 
@@ -94,8 +95,8 @@ struct StepPlan {
   int64_t dynamic_shared_bytes = 0;
   std::vector<std::string> arguments;
   tunefarm::v1::LaunchAttributes attributes;
-  std::map<std::string, ScalarPlan> scalars;          // of `arguments`
-  std::map<std::string, TensorMapPlan> tensor_maps;   // of `arguments`
+  std::map<std::string, ScalarPlan> scalars;         // of `arguments`
+  std::map<std::string, TensorMapPlan> tensor_maps;  // of `arguments`
   // kMemset
   std::string memset_buffer;
   uint8_t memset_byte = 0;
@@ -114,14 +115,15 @@ enum class Sequence { kLaunches, kPreparePerProblem, kPreparePerConfig, kReferen
 
 class KernelPlan {
  public:
-  // Checks everything that can be checked without a problem. InvalidArgument with the field path ("launches[0].kernel.grid[1]")
-  // and, for expressions, the column and a caret; reason UPPER_SNAKE (WithReason). Sources must carry their content.
+  // Checks everything that can be checked without a problem. InvalidArgument with the field path
+  // ("launches[0].kernel.grid[1]") and, for expressions, the column and a caret; reason UPPER_SNAKE (WithReason).
+  // Sources must carry their content.
   static absl::StatusOr<std::shared_ptr<const KernelPlan>> Compile(const tunefarm::v1::Kernel& kernel);
 
   // The definition, canonical: defaults written out, output-only fields set.
   const tunefarm::v1::Kernel& kernel() const;
-  const std::string& kernel_id() const;        // hex
-  const std::string& program_digest() const;   // hex
+  const std::string& kernel_id() const;       // hex
+  const std::string& program_digest() const;  // hex
   const std::string& display_name() const;
   tunefarm::v1::Language language() const;
   DeviceKind device_kind() const;
@@ -141,21 +143,22 @@ class KernelPlan {
   // From Config::ToText.
   absl::StatusOr<Config> ConfigFromText(std::string_view text) const;
 
-  // The macros that are baked into the binary, sorted by name: COMPILE-bound dims, parameters and derived values. Two configs
-  // with equal constants share one binary.
+  // The macros that are baked into the binary, sorted by name: COMPILE-bound dims, parameters and derived values. Two
+  // configs with equal constants share one binary.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Constants(const ResolvedProblem& problem,
-                                                                            const Config& config,
-                                                                            const DeviceClass& device) const;
+                                                                             const Config& config,
+                                                                             const DeviceClass& device) const;
 
   // Buffers and constant symbols, in declared order.
   absl::StatusOr<std::vector<BufferPlan>> Buffers(const ResolvedProblem& problem, const Config& config,
                                                   const DeviceClass& device) const;
-  // Device memory that the problem needs with the given config: buffers, their reference copies and guard zones, in bytes.
+  // Device memory that the problem needs with the given config: buffers, their reference copies and guard zones, in
+  // bytes.
   absl::StatusOr<int64_t> FootprintBytes(const ResolvedProblem& problem, const Config& config,
                                          const DeviceClass& device) const;
 
-  // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that use
-  // kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
+  // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that
+  // use kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
   absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
                                               const DeviceClass& device,
                                               const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
@@ -183,8 +186,8 @@ class KernelPlan {
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);
 
-// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax (the first error), with "did you mean" for
-// misspelt fields and enum values. Checks nothing else; sources keep only their paths.
+// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax (the first error), with "did you mean"
+// for misspelt fields and enum values. Checks nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
 // Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...".

@@ -1,5 +1,5 @@
-// DeviceClass: the properties of a device that results are filed under. They cannot change while the device stays the same
-// product; clocks, drivers and toolkits are conditions of a result instead. Sizes in bytes.
+// DeviceClass: the properties of a device that results are filed under. They cannot change while the device stays the
+// same product; clocks, drivers and toolkits are conditions of a result instead. Sizes in bytes.
 //
 // A plain value type: copyable, const use from any thread. Pure: knows nothing of drivers.
 #pragma once
@@ -20,10 +20,10 @@ enum class DeviceKind { kCuda, kHost };
 
 struct DeviceClass {
   DeviceKind kind = DeviceKind::kCuda;
-  std::string display_name;            // "NVIDIA H200", or the CPU's model name
-  int compute_capability = 0;          // times ten: 90 for 9.0; 0 for a CPU
-  int sm_count = 0;                    // multiprocessors, or the CPU cores that kernels may use
-  int registers_per_sm = 0;            // 32-bit
+  std::string display_name;    // "NVIDIA H200", or the CPU's model name
+  int compute_capability = 0;  // times ten: 90 for 9.0; 0 for a CPU
+  int sm_count = 0;            // multiprocessors, or the CPU cores that kernels may use
+  int registers_per_sm = 0;    // 32-bit
   int registers_per_block = 0;
   int shared_bytes_per_sm = 0;
   int shared_bytes_per_block = 0;        // without opting in
@@ -45,8 +45,8 @@ struct DeviceClass {
   // ("nvidia_h200-sm90-132x-141g-1a2b3c4d"). Equal properties give equal ids in every build.
   std::string Id() const;
 
-  // The names an expression may use: device.sm_count, device.compute_capability, device.shared_bytes_per_block_optin, ...
-  // one per numeric field above, and device.kind ("cuda" or "host"). Int and string values.
+  // The names an expression may use: device.sm_count, device.compute_capability, device.shared_bytes_per_block_optin,
+  // ... one per numeric field above, and device.kind ("cuda" or "host"). Int and string values.
   ValueMap Constants() const;
 
   tunefarm::v1::DeviceClass ToProto() const;
@@ -68,16 +68,16 @@ absl::StatusOr<DeviceClass> FindKnownClass(std::string_view short_name);
 struct LaunchShape {
   std::array<int64_t, 3> grid{1, 1, 1};
   std::array<int64_t, 3> block{1, 1, 1};
-  int64_t shared_bytes = 0;         // static + dynamic, per block
+  int64_t shared_bytes = 0;          // static + dynamic, per block
   int64_t registers_per_thread = 0;  // 0: unknown
 };
 
-// The first limit that the launch breaks, in one sentence with both numbers ("shared memory per block: 240 KiB exceed the
-// 227 KiB of NVIDIA H200"); empty if it fits.
+// The first limit that the launch breaks, in one sentence with both numbers ("shared memory per block: 240 KiB exceed
+// the 227 KiB of NVIDIA H200"); empty if it fits.
 std::string FirstBrokenLimit(const DeviceClass& device, const LaunchShape& launch);
 
-// Resident blocks per multiprocessor by registers, shared memory, threads and blocks (CUDA C++ Programming Guide, occupancy;
-// allocation granularities by compute capability). 0 when not even one fits.
+// Resident blocks per multiprocessor by registers, shared memory, threads and blocks (CUDA C++ Programming Guide,
+// occupancy; allocation granularities by compute capability). 0 when not even one fits.
 int MaxActiveBlocks(const DeviceClass& device, const LaunchShape& launch);
 
 }  // namespace tunefarm

@@ -1,8 +1,8 @@
-// Evaluator: compiles and runs configs in worker processes that may crash, hang or lie, and always answers with an Outcome.
-// The seam between deciding (agent) and doing (processes); tests put a scripted one in its place.
+// Evaluator: compiles and runs configs in worker processes that may crash, hang or lie, and always answers with an
+// Outcome. The seam between deciding (agent) and doing (processes); tests put a scripted one in its place.
 //
-// Threads: all methods may be called from any thread and return at once. Callbacks come on the evaluator's own thread, one at
-// a time, exactly once per call (also after Cancel, with LOST), and must not block.
+// Threads: all methods may be called from any thread and return at once. Callbacks come on the evaluator's own thread,
+// one at a time, exactly once per call (also after Cancel, with LOST), and must not block.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,10 @@ struct CompileRequest {
   Config config;
 };
 struct CompileResult {
-  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;  // OK, COMPILE_*, PRUNED, OUT_OF_MEMORY, SANDBOX_VIOLATION, LOST
-  std::string message;  // one sentence
-  std::string log;      // at most 64 KiB
+  tunefarm::v1::Outcome outcome =
+      tunefarm::v1::OUTCOME_LOST;            // OK, COMPILE_*, PRUNED, OUT_OF_MEMORY, SANDBOX_VIOLATION, LOST
+  std::string message;                       // one sentence
+  std::string log;                           // at most 64 KiB
   std::shared_ptr<const Artifact> artifact;  // only with OK
   tunefarm::v1::ResourceUse resources;
   double compile_ms = 0;
@@ -70,8 +71,8 @@ struct RunResult {
 
 // Longest times of the phases, in milliseconds. The clock of a phase starts when the worker announces it.
 struct PhaseDeadlines {
-  int start_ms = 30'000;        // process start to Hello (a context may have to be made)
-  int prepare_ms = 120'000;     // inputs and reference
+  int start_ms = 30'000;     // process start to Hello (a context may have to be made)
+  int prepare_ms = 120'000;  // inputs and reference
   int compile_ms = 60'000;
   int load_ms = 10'000;
   int first_launch_ms = 10'000;
@@ -86,7 +87,8 @@ class Evaluator {
   using Id = uint64_t;
   virtual Id Compile(CompileRequest request, std::function<void(CompileResult)> done) = 0;
   virtual Id Run(RunRequest request, std::function<void(RunResult)> done) = 0;
-  // Kills the work if it has begun. Its callback comes with LOST, or with its result if that was faster. Unknown ids are ignored.
+  // Kills the work if it has begun. Its callback comes with LOST, or with its result if that was faster. Unknown ids
+  // are ignored.
   virtual void Cancel(Id id) = 0;
 
   // How many compiles run at once, and so how far ahead it pays to ask.

@@ -90,10 +90,10 @@ class Dispatcher {
 };
 
 // The generated signatures are alike, so one line per call says all there is to say.
-#define TUNEFARM_CALL(NAME, LANE)                                                                           \
-  grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request,       \
-                                 v1::NAME##Response* response) override {                                   \
-    return dispatcher_->LANE(call, request, response, &Api::NAME);                                          \
+#define TUNEFARM_CALL(NAME, LANE)                                                                     \
+  grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request, \
+                                 v1::NAME##Response* response) override {                             \
+    return dispatcher_->LANE(call, request, response, &Api::NAME);                                    \
   }
 
 class KernelServiceAdapter : public v1::KernelService::CallbackService {
@@ -180,8 +180,12 @@ void EnableServerExtensions() {
 
 struct RpcServer::Impl {
   Impl(Api* api, Clock* clock, bool is_admin)
-      : dispatcher(api, clock, is_admin), kernels(&dispatcher), tuning(&dispatcher), lookup(&dispatcher),
-        devices(&dispatcher), server_service(&dispatcher) {}
+      : dispatcher(api, clock, is_admin),
+        kernels(&dispatcher),
+        tuning(&dispatcher),
+        lookup(&dispatcher),
+        devices(&dispatcher),
+        server_service(&dispatcher) {}
 
   Dispatcher dispatcher;
   KernelServiceAdapter kernels;
@@ -226,9 +230,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
     const std::string& address = options.addresses[i];
     const bool is_unix = !UnixPath(address).empty();
     if (!impl->server || ports[i] == 0) {
-      return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address), "LISTEN_FAILED");
+      return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address),
+                        "LISTEN_FAILED");
     }
-    impl->addresses.push_back(is_unix ? address : fmt::format("{}:{}", address.substr(0, address.rfind(':')), ports[i]));
+    impl->addresses.push_back(is_unix ? address
+                                      : fmt::format("{}:{}", address.substr(0, address.rfind(':')), ports[i]));
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }

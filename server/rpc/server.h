@@ -23,8 +23,9 @@ struct RpcServerOptions {
 
 class RpcServer {
  public:
-  // Binds and serves. Unix sockets get mode 0600 (admin) or 0660; a stale socket file is replaced, which is safe because the
-  // caller holds the data directory's lock. Unavailable with the address when one cannot be bound. `api` outlives the server.
+  // Binds and serves. Unix sockets get mode 0600 (admin) or 0660; a stale socket file is replaced, which is safe
+  // because the caller holds the data directory's lock. Unavailable with the address when one cannot be bound. `api`
+  // outlives the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Api* api, Clock* clock, const RpcServerOptions& options);
 
   // Shutdown.

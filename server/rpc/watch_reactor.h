@@ -14,7 +14,8 @@
 
 namespace tunefarm {
 
-// A reader that is further behind than this is cut off with ABORTED, reason SLOW_READER; it resumes after its last event.
+// A reader that is further behind than this is cut off with ABORTED, reason SLOW_READER; it resumes after its last
+// event.
 inline constexpr size_t kWatchPendingMax = 2048;
 
 class WatchReactor : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
@@ -64,8 +65,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
     if (ended_) return;
     if (pending_.size() >= kWatchPendingMax) {
       ended_ = true;
-      end_status_ = WithReason(Aborted("the reader is {} events behind; watch again after its last event",
-                                       kWatchPendingMax), "SLOW_READER");
+      end_status_ = WithReason(
+          Aborted("the reader is {} events behind; watch again after its last event", kWatchPendingMax), "SLOW_READER");
       return;
     }
     pending_.emplace_back();

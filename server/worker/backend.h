@@ -1,5 +1,5 @@
-// What a worker process does in its role, per backend (cuda, host). main.cc owns the channel to the daemon and the sandbox;
-// a backend only computes. One thread: every method is called from the worker's main thread.
+// What a worker process does in its role, per backend (cuda, host). main.cc owns the channel to the daemon and the
+// sandbox; a backend only computes. One thread: every method is called from the worker's main thread.
 //
 // A method may crash or never return: that is what the process is for. What it returns is hostile to the daemon anyway.
 #pragma once
@@ -19,7 +19,8 @@
 
 namespace tunefarm {
 
-// How a backend tells the daemon what it is about to do; implemented by main.cc over the channel. Deadlines start with it.
+// How a backend tells the daemon what it is about to do; implemented by main.cc over the channel. Deadlines start with
+// it.
 class PhaseReporter {
  public:
   virtual ~PhaseReporter() = default;
@@ -33,7 +34,7 @@ struct PreparedKernel {
   ResolvedProblem problem;
   DeviceClass device_class;
   uint64_t input_seed = 1;
-  std::string reference_artifact;                             // bytes; empty: none
+  std::string reference_artifact;  // bytes; empty: none
   std::map<std::string, std::string> reference_lowered_names;
   std::vector<std::string> compile_options;
 };
