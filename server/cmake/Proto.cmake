@@ -26,6 +26,7 @@ function(tunefarm_proto name)
   if(ARG_GRPC)
     target_link_libraries(tunefarm_${name} PUBLIC gRPC::grpc++)
   endif()
+  target_compile_options(tunefarm_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(TUNEFARM_SANITIZE)
     # Containers cross this boundary: annotated and plain code in one program would report false overflows.
     target_compile_options(tunefarm_${name} PRIVATE -fsanitize=${TUNEFARM_SANITIZE} -O1)

@@ -32,9 +32,18 @@ function(tunefarm_test name)
     set(ARG_TIMEOUT 60)
   endif()
   tunefarm_executable(${name}_test SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  # Tests are built far more often than run: what -O2 costs there it never gives back.
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "TUNEFARM_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};TUNEFARM_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
+  if(ARG_LABEL MATCHES "^(unit|store|exec)$")
+    # What the sanitizer lanes build and run: no more than these tests need.
+    if(NOT TARGET sanitized_tests)
+      add_custom_target(sanitized_tests)
+    endif()
+    add_dependencies(sanitized_tests ${name}_test)
+  endif()
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()

@@ -258,6 +258,7 @@ absl::Status Checker::CheckResources() {
   v1::Kernel& kernel = impl_->kernel;
   ASSIGN_OR_RETURN(impl_->flops, CompileOptional("flops", kernel.flops(), kConfigContext, Result::kNumber));
   ASSIGN_OR_RETURN(impl_->bytes, CompileOptional("bytes", kernel.bytes(), kConfigContext, Result::kNumber));
+  ASSIGN_OR_RETURN(impl_->flops_unit, CompileOptional("flops_unit", kernel.flops_unit(), kDimsOnly, Result::kString));
   if (!kernel.has_resources()) return absl::OkStatus();
   v1::ResourceEstimate* resources = kernel.mutable_resources();
   if (!is_cuda() && resources->ByteSizeLong() > 0) {

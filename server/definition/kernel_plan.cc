@@ -163,6 +163,12 @@ double KernelPlan::Flops(const ResolvedProblem& problem, const Config& config, c
   return definition::EvaluateFloat(*impl_->flops, impl_->Slots(problem, &config, &device, nullptr)).value_or(0);
 }
 
+std::string KernelPlan::FlopsUnit(const ResolvedProblem& problem) const {
+  if (!impl_->flops_unit.has_value()) return "fp32";
+  return definition::EvaluateString(*impl_->flops_unit, impl_->Slots(problem, nullptr, nullptr, nullptr))
+      .value_or("fp32");
+}
+
 double KernelPlan::Bytes(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const {
   if (!impl_->bytes.has_value()) return 0;
   return definition::EvaluateFloat(*impl_->bytes, impl_->Slots(problem, &config, &device, nullptr)).value_or(0);

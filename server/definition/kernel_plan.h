@@ -175,6 +175,8 @@ class KernelPlan {
   // Work of one launch sequence with the given config; 0 if not declared.
   double Flops(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const;
   double Bytes(const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const;
+  // The arithmetic unit that bounds `flops`, as Kernel.flops_unit names them: "fp32", "tensor_bf16", ...
+  std::string FlopsUnit(const ResolvedProblem& problem) const;
 
  private:
   friend struct KernelPlanAccess;  // of this library's own files

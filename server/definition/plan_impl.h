@@ -146,7 +146,7 @@ struct KernelPlan::Impl {
   std::map<std::string, definition::TensorMapFormula, std::less<>> tensor_maps;
   std::map<Sequence, std::vector<definition::StepFormula>> sequences;
   std::vector<definition::ToleranceFormula> tolerances;  // conditional ones first, the general one last
-  std::optional<definition::Formula> flops, bytes, registers_per_thread, static_shared_bytes;
+  std::optional<definition::Formula> flops, bytes, flops_unit, registers_per_thread, static_shared_bytes;
   std::vector<definition::DeviceRule> device_rules;
 
   // The index of a dim or parameter, -1 if there is none.

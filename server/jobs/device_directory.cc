@@ -88,7 +88,9 @@ SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& kn
                           by_uuid ? known.device.uuid() : std::string(),
                           known.device.memory_bytes(),
                           known.device.driver_version(),
-                          known.device.toolkit_version()};
+                          known.device.toolkit_version(),
+                          known.device.peak_bytes_per_second(),
+                          {known.device.peak_flops_by_unit().begin(), known.device.peak_flops_by_unit().end()}};
   if (by_uuid) return selected;
   for (const Known& other : devices) {
     if (other.class_id == known.class_id && other.ready() && other.device.memory_bytes() > 0) {

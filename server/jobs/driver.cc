@@ -51,6 +51,9 @@ absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, cons
   ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
   context.problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
   context.size = summary.space();
+  context.flops = summary.flops();
+  context.bytes = summary.bytes();
+  context.floor_ns = summary.floor_ns();
   context.row = row;
   ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, deps_.store->ListDeviceClasses());
   const auto found =
@@ -347,6 +350,7 @@ tunefarm::v1::BestConfig Driver::BestOf(const Active& job, const Study& study,
     best.set_flops(plan.Flops(*context.problem, *config, context.device_class));
     best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
   }
+  best.set_floor_ns(context.floor_ns);
   return best;
 }
 

@@ -62,11 +62,38 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const J
   return trial;
 }
 
+// The default config in the final: what speedups are measured against where the definition declares no baseline.
+absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store, const KernelPlan& plan,
+                                                                   const JobRow& job, const StudyRow& row) {
+  tunefarm::v1::Problem problem;
+  if (!problem.ParseFromString(row.problem)) return DataLoss("the problem {} cannot be read", row.problem_key);
+  ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  const std::string config = plan.DefaultConfig(resolved).ToText();
+  TrialQuery query;
+  query.job_id = job.job_id;
+  query.study_number = row.number;
+  query.outcomes = {tunefarm::v1::OUTCOME_OK};
+  query.purpose = tunefarm::v1::TRIAL_PURPOSE_FINALIST;
+  query.page.page_size = 1000;
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->ListTrials(query));
+  for (const TrialRow& trial : page.rows) {
+    if (trial.config != config) continue;
+    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(trial));
+    found.set_name(TrialNameOf(job.job_id, row.number, found.ordinal()));
+    return found;
+  }
+  return std::nullopt;
+}
+
 absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, const StudyRow& row,
                        tunefarm::v1::Study* study) {
   ASSIGN_OR_RETURN(const auto searched, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
   ASSIGN_OR_RETURN(const auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
-  ASSIGN_OR_RETURN(const auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
+  ASSIGN_OR_RETURN(auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
+  const bool has_library_baseline = baseline.has_value();
+  if (!has_library_baseline) {
+    ASSIGN_OR_RETURN(baseline, DefaultFinalist(store, plan, job, row));
+  }
   if (finalist.has_value()) {
     *study->mutable_incumbent() = *finalist;
   } else if (searched.has_value()) {
@@ -95,7 +122,7 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
   own->set_promoted_at_ms(finalist->ended_at_ms());
   if (baseline.has_value()) {
     own->set_baseline_ns(baseline->measurement().median_ns());
-    own->set_baseline_label(plan.kernel().baseline().label());
+    own->set_baseline_label(has_library_baseline ? plan.kernel().baseline().label() : "default config");
   }
   return absl::OkStatus();
 }

@@ -394,6 +394,8 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     promotion.baseline = std::move(baseline);
     promotion.baseline_label = declared.label();
   } else if (by_default.has_value()) {
+    baseline_ = by_default;
+    baseline_->mutable_measurement()->clear_sample_ns();
     promotion.baseline = std::move(by_default);
     promotion.baseline_label = "default config";
   }
@@ -443,6 +445,9 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_device_class_id(context_.row.class_id);
   study.set_device_class_name(context_.device_class.display_name);
   *study.mutable_space() = context_.size;
+  study.set_flops(context_.flops);
+  study.set_bytes(context_.bytes);
+  study.set_floor_ns(context_.floor_ns);
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;

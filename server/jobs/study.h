@@ -39,6 +39,7 @@ struct StudyContext {
   DeviceClass device_class;
   StudyRow row;
   tunefarm::v1::SpaceSize size;
+  double flops = 0, bytes = 0, floor_ns = 0;  // of one launch sequence; 0 unknown
 };
 
 // What is to be committed: first the promotion, if any, then the drive step.

@@ -15,6 +15,7 @@
 #include "server/base/status_macros.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/study.h"
+#include "server/measure/roofline.h"
 
 namespace tunefarm {
 namespace {
@@ -102,6 +103,21 @@ std::string Deterministic(const google::protobuf::Message& message) {
   return bytes;
 }
 
+// Work of one launch sequence with the default config, and the least time that it can take on the device.
+void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const SelectedDevice& device,
+             tunefarm::v1::Study* study) {
+  const Config config = plan.DefaultConfig(problem);
+  RooflineInput input;
+  input.flops = plan.Flops(problem, config, device.device_class);
+  input.bytes = plan.Bytes(problem, config, device.device_class);
+  const auto peak = device.peak_flops_by_unit.find(plan.FlopsUnit(problem));
+  if (peak != device.peak_flops_by_unit.end()) input.flops_per_second = peak->second;
+  input.bytes_per_second = device.peak_bytes_per_second;
+  study->set_flops(input.flops);
+  study->set_bytes(input.bytes);
+  study->set_floor_ns(ComputeRoofline(input).floor_ns);
+}
+
 // One problem's study and the size of its space.
 absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
                                                         const SelectedDevice& device, int number) {
@@ -124,6 +140,7 @@ absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, 
   *summary.mutable_problem() = resolved.ToProto();
   summary.set_device_class_id(device.class_id);
   summary.set_device_class_name(device.device_class.display_name);
+  AddWork(plan, resolved, device, &summary);
   StudyRow row;
   row.number = number;
   row.problem_key = resolved.key;
