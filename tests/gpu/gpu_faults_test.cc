@@ -20,18 +20,40 @@ constexpr const char* kDefinition = R"pb(
   display_name: "tiny"
   language: LANGUAGE_CUDA
   sources { path: "tiny.cu" }
-  dims { name: "N" default_value { int_value: 100001 } }
+  dims {
+    name: "N"
+    default_value { int_value: 100001 }
+  }
   parameters {
     name: "MODE"
     values {
       strings: [
-        "good", "wrong", "oob", "oob_before", "input_write", "unwritten", "nan", "stateful", "too_much_shared",
-        "too_many_threads", "compile_error", "huge_scratch", "illegal_address", "misaligned", "trap"
+        "good",
+        "wrong",
+        "oob",
+        "oob_before",
+        "input_write",
+        "unwritten",
+        "nan_output",
+        "stateful",
+        "too_much_shared",
+        "too_many_threads",
+        "compile_error",
+        "huge_scratch",
+        "illegal_address",
+        "misaligned",
+        "trap"
       ]
     }
   }
-  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
-  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments {
+    name: "x"
+    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN }
+  }
+  arguments {
+    name: "y"
+    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+  }
   arguments {
     name: "state"
     buffer {
@@ -41,8 +63,14 @@ constexpr const char* kDefinition = R"pb(
       init: INIT_ZERO
     }
   }
-  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
-  arguments { name: "zero" scalar { data_type: DATA_TYPE_I32 value: "0" } }
+  arguments {
+    name: "n"
+    scalar { data_type: DATA_TYPE_I64 value: "N" }
+  }
+  arguments {
+    name: "zero"
+    scalar { data_type: DATA_TYPE_I32 value: "0" }
+  }
   launches {
     kernel {
       entry: "tiny"
@@ -53,7 +81,14 @@ constexpr const char* kDefinition = R"pb(
     }
   }
   reference {
-    steps { kernel { entry: "reference" grid: "ceil_div(N, 128)" block: "128" arguments: [ "x", "y", "n" ] } }
+    steps {
+      kernel {
+        entry: "reference"
+        grid: "ceil_div(N, 128)"
+        block: "128"
+        arguments: [ "x", "y", "n" ]
+      }
+    }
   }
   tolerance { atol: 0 rtol: 0 }
   bytes: "8 * N"
@@ -79,7 +114,7 @@ extern "C" __global__ void tiny(const float* x, float* y, int* state, long long 
   y[-1 - zero] = 1.0f;
 #elif defined(MODE_input_write)
   const_cast<float*>(x)[i] += 1.0f;
-#elif defined(MODE_nan)
+#elif defined(MODE_nan_output)
   y[i] = __int_as_float(0x7fc00000);
 #elif defined(MODE_stateful)
   static __device__ int launches;
@@ -152,7 +187,7 @@ TEST_F(Faults, VerifyOnlyMeasuresNothing) {
 
 TEST_F(Faults, WrongResults) {
   Expect("wrong", v1::OUTCOME_WRONG_RESULT, "y[50000]");
-  Expect("nan", v1::OUTCOME_WRONG_RESULT, "y[50000] is nan");
+  Expect("nan_output", v1::OUTCOME_WRONG_RESULT, "y[50000] is nan");
   Expect("unwritten", v1::OUTCOME_WRONG_RESULT, "y[100000] was never written");
 }
 
@@ -178,7 +213,10 @@ TEST_F(Faults, CompileErrorsAndBadBinaries) {
   QuietReporter reporter;
   Result result = TheGpu(nullptr)->run->Run(bench_.input, &reporter);
   EXPECT_EQ(v1::Outcome_Name(result.outcome()), "OUTCOME_LOAD_ERROR") << result.message();
-  bench_.input.artifact = "\x7f" "ELF" + std::string(4096, 'x');
+  bench_.input.artifact =
+      "\x7f"
+      "ELF" +
+      std::string(4096, 'x');
   result = TheGpu(nullptr)->run->Run(bench_.input, &reporter);
   EXPECT_EQ(v1::Outcome_Name(result.outcome()), "OUTCOME_LOAD_ERROR") << result.message();
   (void)bench_.Run();

@@ -22,24 +22,72 @@ constexpr const char* kSteps = R"pb(
   display_name: "steps"
   language: LANGUAGE_CUDA
   sources { path: "steps.cu" }
-  dims { name: "N" default_value { int_value: 65536 } }
-  parameters { name: "MODE" values { strings: [ "good", "no_memset" ] } }
-  arguments {
-    name: "x" buffer { data_type: DATA_TYPE_I32 length: "N" access: ACCESS_INOUT restore: RESTORE_PER_SAMPLE fill { iota {} } }
+  dims {
+    name: "N"
+    default_value { int_value: 65536 }
   }
-  arguments { name: "sum" buffer { data_type: DATA_TYPE_U64 length: "2" access: ACCESS_OUT } }
-  arguments { name: "picked" buffer { data_type: DATA_TYPE_I32 length: "N" access: ACCESS_OUT } }
-  arguments { name: "scaled" buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT } }
+  parameters {
+    name: "MODE"
+    values { strings: [ "good", "no_memset" ] }
+  }
+  arguments {
+    name: "x"
+    buffer {
+      data_type: DATA_TYPE_I32
+      length: "N"
+      access: ACCESS_INOUT
+      restore: RESTORE_PER_SAMPLE
+      fill { iota {} }
+    }
+  }
+  arguments {
+    name: "sum"
+    buffer { data_type: DATA_TYPE_U64 length: "2" access: ACCESS_OUT }
+  }
+  arguments {
+    name: "picked"
+    buffer { data_type: DATA_TYPE_I32 length: "N" access: ACCESS_OUT }
+  }
+  arguments {
+    name: "scaled"
+    buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT }
+  }
   arguments {
     name: "weights"
-    constant_symbol { symbol: "weights" data_type: DATA_TYPE_F32 length: "16" fill { iota { start: 1 step: 0.5 } } }
+    constant_symbol {
+      symbol: "weights"
+      data_type: DATA_TYPE_F32
+      length: "16"
+      fill { iota { start: 1 step: 0.5 } }
+    }
   }
-  arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
-  launches { memset { buffer: "sum" } when: "MODE != 'no_memset'" untimed: true }
-  launches { kernel { entry: "steps<int>" grid: "ceil_div(N, 256)" block: "256" arguments: [ "x", "sum", "picked", "scaled", "n" ] } }
+  arguments {
+    name: "n"
+    scalar { data_type: DATA_TYPE_I32 value: "N" }
+  }
+  launches {
+    memset { buffer: "sum" }
+    when: "MODE != 'no_memset'"
+    untimed: true
+  }
+  launches {
+    kernel {
+      entry: "steps<int>"
+      grid: "ceil_div(N, 256)"
+      block: "256"
+      arguments: [ "x", "sum", "picked", "scaled", "n" ]
+    }
+  }
   reference {
     steps { memset { buffer: "sum" } }
-    steps { kernel { entry: "reference" grid: "1" block: "1" arguments: [ "x", "sum", "picked", "scaled", "n" ] } }
+    steps {
+      kernel {
+        entry: "reference"
+        grid: "1"
+        block: "1"
+        arguments: [ "x", "sum", "picked", "scaled", "n" ]
+      }
+    }
   }
   tolerance { atol: 0 rtol: 0 }
 )pb";
@@ -82,28 +130,107 @@ TEST(Features, MemsetInOutConstantsTemplatesAndUntouchedElements) {
   EXPECT_OK_RESULT(bench.Run());
 }
 
+// Work between two timed steps is not timed.
+TEST(Features, UntimedStepsAreLeftOut) {
+  const auto median_ns = [](const std::string& untimed) {
+    const std::string definition = R"(
+      display_name: "stretches" language: LANGUAGE_CUDA sources { path: "s.cu" }
+      parameters { name: "P" values { ints: [1] } }
+      arguments { name: "y" buffer { data_type: DATA_TYPE_I32 length: "32" access: ACCESS_OUT } }
+      launches { kernel { entry: "quick" grid: "1" block: "32" arguments: ["y"] } }
+      launches { kernel { entry: "slow" grid: "1" block: "32" arguments: ["y"] } )" +
+                                   untimed + R"( }
+      launches { kernel { entry: "quick" grid: "1" block: "32" arguments: ["y"] } }
+      reference { steps { kernel { entry: "quick" grid: "1" block: "32" arguments: ["y"] } } }
+      tolerance { atol: 0 rtol: 0 })";
+    KernelBench bench(definition, {{"s.cu", R"cu(
+      extern "C" __global__ void quick(int* y) { y[threadIdx.x] = threadIdx.x; }
+      extern "C" __global__ void slow(int* y) { for (int i = 0; i < 400; ++i) __nanosleep(1000); }
+    )cu"}});
+    const Result result = bench.Run();
+    EXPECT_OK_RESULT(result);
+    return result.measurement().median_ns();
+  };
+  EXPECT_GT(median_ns(""), 200e3);
+  EXPECT_LT(median_ns("untimed: true"), 100e3);
+}
+
 constexpr const char* kPrepare = R"pb(
   display_name: "prepared"
   language: LANGUAGE_CUDA
   sources { path: "prepared.cu" }
-  dims { name: "N" default_value { int_value: 4096 } }
-  parameters { name: "WIDTH" values { ints: [ 1, 2 ] } }
-  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN fill { prepare_step: "make" } } }
-  arguments { name: "copy" buffer { data_type: DATA_TYPE_F32 length: "N * WIDTH" access: ACCESS_SCRATCH } }
-  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-  arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
-  prepare { step { name: "make" kernel { entry: "make" grid: "ceil_div(N, 128)" block: "128" arguments: [ "x", "n" ] } } per: PREPARE_PER_PROBLEM }
+  dims {
+    name: "N"
+    default_value { int_value: 4096 }
+  }
+  parameters {
+    name: "WIDTH"
+    values { ints: [ 1, 2 ] }
+  }
+  arguments {
+    name: "x"
+    buffer {
+      data_type: DATA_TYPE_F32
+      length: "N"
+      access: ACCESS_IN
+      fill { prepare_step: "make" }
+    }
+  }
+  arguments {
+    name: "copy"
+    buffer { data_type: DATA_TYPE_F32 length: "N * WIDTH" access: ACCESS_SCRATCH }
+  }
+  arguments {
+    name: "y"
+    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+  }
+  arguments {
+    name: "n"
+    scalar { data_type: DATA_TYPE_I32 value: "N" }
+  }
   prepare {
-    step { name: "layout" kernel { entry: "layout" grid: "ceil_div(N, 128)" block: "128" arguments: [ "x", "copy", "n" ] } }
+    step {
+      name: "make"
+      kernel {
+        entry: "make"
+        grid: "ceil_div(N, 128)"
+        block: "128"
+        arguments: [ "x", "n" ]
+      }
+    }
+    per: PREPARE_PER_PROBLEM
+  }
+  prepare {
+    step {
+      name: "layout"
+      kernel {
+        entry: "layout"
+        grid: "ceil_div(N, 128)"
+        block: "128"
+        arguments: [ "x", "copy", "n" ]
+      }
+    }
     per: PREPARE_PER_CONFIG
   }
   launches {
     kernel {
-      entry: "doubled" grid: "min(device.sm_count * kernel.max_active_blocks, ceil_div(N, 128))" block: "128"
-      arguments: [ "copy", "y", "n" ] attributes { cooperative: true }
+      entry: "doubled"
+      grid: "min(device.sm_count * kernel.max_active_blocks, ceil_div(N, 128))"
+      block: "128"
+      arguments: [ "copy", "y", "n" ]
+      attributes { cooperative: true }
     }
   }
-  reference { steps { kernel { entry: "reference" grid: "ceil_div(N, 128)" block: "128" arguments: [ "x", "y", "n" ] } } }
+  reference {
+    steps {
+      kernel {
+        entry: "reference"
+        grid: "ceil_div(N, 128)"
+        block: "128"
+        arguments: [ "x", "y", "n" ]
+      }
+    }
+  }
   tolerance { atol: 0 rtol: 0 row_norm_bound: 0.001 row_length: "64" }
 )pb";
 
@@ -137,28 +264,76 @@ constexpr const char* kHopper = R"pb(
   display_name: "hopper"
   language: LANGUAGE_CUDA
   sources { path: "hopper.cu" }
-  parameters { name: "CLUSTER" values { ints: [ 2, 4, 8, 16, 3, 64 ] } }
-  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "64 * 64" access: ACCESS_IN } }
-  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "64 * 64" access: ACCESS_OUT } }
-  arguments { name: "ranks" buffer { data_type: DATA_TYPE_I32 length: "192" access: ACCESS_OUT } }
+  parameters {
+    name: "CLUSTER"
+    values { ints: [ 2, 4, 8, 16, 3, 64 ] }
+  }
+  arguments {
+    name: "x"
+    buffer { data_type: DATA_TYPE_F32 length: "64 * 64" access: ACCESS_IN }
+  }
+  arguments {
+    name: "y"
+    buffer { data_type: DATA_TYPE_F32 length: "64 * 64" access: ACCESS_OUT }
+  }
+  arguments {
+    name: "ranks"
+    buffer { data_type: DATA_TYPE_I32 length: "192" access: ACCESS_OUT }
+  }
   arguments {
     name: "map"
-    tensor_map { buffer: "x" dims: [ "64", "64" ] byte_strides: "256" box: [ "32", "32" ] }
+    tensor_map {
+      buffer: "x"
+      dims: [ "64", "64" ]
+      byte_strides: "256"
+      box: [ "32", "32" ]
+    }
   }
   arguments {
     name: "shifted"
-    tensor_map { buffer: "x" dims: [ "64", "32" ] byte_strides: "256" box: [ "32", "32" ] base_offset_bytes: "32 * 256" }
+    tensor_map {
+      buffer: "x"
+      dims: [ "64", "32" ]
+      byte_strides: "256"
+      box: [ "32", "32" ]
+      base_offset_bytes: "32 * 256"
+    }
   }
-  launches { kernel { entry: "copy" grid: [ "2", "2" ] block: "128" arguments: [ "map", "shifted", "y" ] } }
   launches {
     kernel {
-      entry: "ranks" grid: "192" block: "32" cluster: "CLUSTER" arguments: [ "ranks" ]
+      entry: "copy"
+      grid: [ "2", "2" ]
+      block: "128"
+      arguments: [ "map", "shifted", "y" ]
+    }
+  }
+  launches {
+    kernel {
+      entry: "ranks"
+      grid: "192"
+      block: "32"
+      cluster: "CLUSTER"
+      arguments: [ "ranks" ]
       attributes { non_portable_cluster: true programmatic_stream_serialization: true }
     }
   }
   reference {
-    steps { kernel { entry: "plain_copy" grid: "64" block: "64" arguments: [ "x", "y" ] } }
-    steps { kernel { entry: "plain_ranks" grid: "1" block: "192" arguments: [ "ranks" ] } }
+    steps {
+      kernel {
+        entry: "plain_copy"
+        grid: "64"
+        block: "64"
+        arguments: [ "x", "y" ]
+      }
+    }
+    steps {
+      kernel {
+        entry: "plain_ranks"
+        grid: "1"
+        block: "192"
+        arguments: [ "ranks" ]
+      }
+    }
   }
   tolerance { atol: 0 rtol: 0 }
   resources { exact_compute_capability: 90 }
@@ -231,7 +406,8 @@ TEST(Features, MatmulAgainstItsReferenceAndCublas) {
   const std::string definition = ReadSource("matmul/kernel.pbtxt");
   if (definition.empty()) GTEST_SKIP() << "kernels/ is not here";
   std::vector<std::pair<std::string, std::string>> sources;
-  for (const char* name : {"matmul.cu", "element.cuh", "tile.cuh", "matmul_f32.cuh", "matmul_bf16.cuh", "reference.cuh"}) {
+  for (const char* name :
+       {"matmul.cu", "element.cuh", "tile.cuh", "matmul_f32.cuh", "matmul_bf16.cuh", "reference.cuh"}) {
     sources.emplace_back(name, ReadSource(std::string("matmul/") + name));
   }
   for (const char* dtype : {"f32", "bf16"}) {
@@ -248,11 +424,12 @@ TEST(Features, MatmulAgainstItsReferenceAndCublas) {
     }
     EXPECT_OK_RESULT(baseline);
     for (const Result* result : {&own, &baseline}) {
-      std::printf("matmul %s 4096 %s: %.3f ms (%.3f to %.3f, %d samples, %d MHz), load %.0f verify %.0f measure %.0f ms\n", dtype,
-                  result == &own ? "default" : "cuBLAS", result->measurement().median_ns() / 1e6,
-                  result->measurement().ci_low_ns() / 1e6, result->measurement().ci_high_ns() / 1e6,
-                  result->measurement().samples(), result->measurement().clock_mhz(), result->load_ms(), result->verify_ms(),
-                  result->measure_ms());
+      std::printf(
+          "matmul %s 4096 %s: %.3f ms (%.3f to %.3f, %d samples, %d MHz), load %.0f verify %.0f measure %.0f ms\n",
+          dtype, result == &own ? "default" : "cuBLAS", result->measurement().median_ns() / 1e6,
+          result->measurement().ci_low_ns() / 1e6, result->measurement().ci_high_ns() / 1e6,
+          result->measurement().samples(), result->measurement().clock_mhz(), result->load_ms(), result->verify_ms(),
+          result->measure_ms());
     }
   }
 }
@@ -317,7 +494,8 @@ class DeviceHarness : public testing::Test {
 
   void Upload(const std::vector<std::byte>& bytes, cuda::GuardedBuffer* buffer) {
     ASSERT_FALSE(cuda::GuardedBuffer::Allocate(*gpu_, bytes.size(), buffer));
-    ASSERT_EQ(gpu_->driver().cuMemcpyHtoDAsync(buffer->data(), bytes.data(), bytes.size(), gpu_->stream()), CUDA_SUCCESS);
+    ASSERT_EQ(gpu_->driver().cuMemcpyHtoDAsync(buffer->data(), bytes.data(), bytes.size(), gpu_->stream()),
+              CUDA_SUCCESS);
     ASSERT_FALSE(gpu_->Synchronize("upload"));
   }
 
@@ -375,17 +553,24 @@ TEST_F(DeviceHarness, ComparesAsTheHostDoes) {
       const auto set = [&](std::vector<std::byte>* bytes, uint64_t index, uint64_t bits) {
         std::memcpy(bytes->data() + index * size, &bits, size);
       };
-      const auto copy = [&](uint64_t to, uint64_t from) { std::memcpy(&actual[to * size], &expected[from * size], size); };
+      const auto copy = [&](uint64_t to, uint64_t from) {
+        std::memcpy(&actual[to * size], &expected[from * size], size);
+      };
       copy(70'000, 70'001), copy(131'072, 5), copy(199'999, 17), copy(65'535, 65'537), copy(150'000, 150'001);
       set(&expected, 10, poison), set(&actual, 10, poison);  // untouched by both
-      set(&expected, 11, poison);                             // overwritten
-      set(&actual, 140'000, poison);                          // unwritten
+      set(&expected, 11, poison);                            // overwritten
+      set(&actual, 140'000, poison);                         // unwritten
       const BufferComparison host = Compare("x", type, actual, expected, PoisonPattern::kFirst, tolerance);
       cuda::GuardedBuffer device_actual, device_expected;
       Upload(actual, &device_actual);
       Upload(expected, &device_expected);
-      cuda::Harness::CompareInput input{"x", type, kElements, device_actual.data(), device_expected.data(),
-                                        PoisonPattern::kFirst, PoisonPattern::kFirst};
+      cuda::Harness::CompareInput input{"x",
+                                        type,
+                                        kElements,
+                                        device_actual.data(),
+                                        device_expected.data(),
+                                        PoisonPattern::kFirst,
+                                        PoisonPattern::kFirst};
       BufferComparison device;
       const cuda::Failure failure = harness_->Compare(input, tolerance, &device);
       ASSERT_FALSE(failure) << failure.message;

@@ -59,7 +59,8 @@ Failure Cublas::Open() {
   }
   functions_->library = *std::move(library);
   const SharedLibrary& found = functions_->library;
-  if (!found.Resolve("cublasCreate_v2", &functions_->create) || !found.Resolve("cublasSetStream_v2", &functions_->set_stream) ||
+  if (!found.Resolve("cublasCreate_v2", &functions_->create) ||
+      !found.Resolve("cublasSetStream_v2", &functions_->set_stream) ||
       !found.Resolve("cublasGemmEx", &functions_->gemm)) {
     unavailable_ = Refuse(fmt::format("{} lacks functions of cuBLAS 12.", found.path()));
     return unavailable_;
@@ -69,7 +70,8 @@ Failure Cublas::Open() {
     error = functions_->set_stream(functions_->handle, reinterpret_cast<cudaStream_t>(gpu_.stream()));
   }
   if (error != CUBLAS_STATUS_SUCCESS) {
-    unavailable_ = Refuse(fmt::format("cuBLAS ({}) could not be started: status {}.", found.path(), static_cast<int>(error)));
+    unavailable_ =
+        Refuse(fmt::format("cuBLAS ({}) could not be started: status {}.", found.path(), static_cast<int>(error)));
     return unavailable_;
   }
   is_open_ = true;
@@ -78,14 +80,16 @@ Failure Cublas::Open() {
 
 Failure Cublas::Ready(const StepPlan& step, const DeviceView& a, const DeviceView& b, const DeviceView& c) {
   if (step.library_op.op() != v1::LIBRARY_OP_KIND_GEMM) {
-    return Refuse(fmt::format("The library operation {} is not supported yet.", v1::LibraryOpKind_Name(step.library_op.op())));
+    return Refuse(
+        fmt::format("The library operation {} is not supported yet.", v1::LibraryOpKind_Name(step.library_op.op())));
   }
   const std::optional<cudaDataType> type = TypeOf(a.type);
   if (!type || a.type != b.type || (c.type != a.type && c.type != v1::DATA_TYPE_F32)) {
     return Refuse("cuBLAS products are of f16, bf16, f32 or f64 matrices of one type.");
   }
   if (!Fits(step.m) || !Fits(step.n) || !Fits(step.k)) {
-    return Refuse(fmt::format("cuBLAS takes sizes from 1 to 2^31-1, but the product is {} x {} x {}.", step.m, step.n, step.k));
+    return Refuse(
+        fmt::format("cuBLAS takes sizes from 1 to 2^31-1, but the product is {} x {} x {}.", step.m, step.n, step.k));
   }
   const auto holds = [](const DeviceView& view, int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns) <=
@@ -109,10 +113,10 @@ Failure Cublas::Enqueue(const StepPlan& step, const DeviceView& a, const DeviceV
   const void* const alpha = is_double ? static_cast<const void*>(&double_one) : &one;
   const void* const beta = is_double ? static_cast<const void*>(&double_zero) : &zero;
   const cublasStatus_t error = functions_->gemm(
-      functions_->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, alpha,
-      reinterpret_cast<const void*>(b.data), *TypeOf(b.type), transpose_b ? k : n, reinterpret_cast<const void*>(a.data),
-      *TypeOf(a.type), transpose_a ? m : k, beta, reinterpret_cast<void*>(c.data), *TypeOf(c.type), n, compute,
-      CUBLAS_GEMM_DEFAULT);
+      functions_->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
+      alpha, reinterpret_cast<const void*>(b.data), *TypeOf(b.type), transpose_b ? k : n,
+      reinterpret_cast<const void*>(a.data), *TypeOf(a.type), transpose_a ? m : k, beta,
+      reinterpret_cast<void*>(c.data), *TypeOf(c.type), n, compute, CUBLAS_GEMM_DEFAULT);
   if (error == CUBLAS_STATUS_SUCCESS) return {};
   return Refuse(fmt::format("cuBLAS refused the product {} x {} x {}: status {}.", m, n, k, static_cast<int>(error)));
 }

@@ -1,4 +1,5 @@
-// cuBLAS, opened at run time, for references and baselines. A missing cuBLAS is no fault: its operations answer LOAD_ERROR.
+// cuBLAS, opened at run time, for references and baselines. A missing cuBLAS is no fault: its operations answer
+// LOAD_ERROR.
 //
 // One thread.
 #pragma once

@@ -18,6 +18,7 @@ namespace {
 using tunefarm::worker::v1::Result;
 
 constexpr size_t kLogBytesMax = 32 * 1024;
+constexpr const char* kDetails = "--ptxas-options=-v";
 
 constexpr Sequence kSequences[] = {Sequence::kLaunches, Sequence::kPreparePerProblem, Sequence::kPreparePerConfig,
                                    Sequence::kReference, Sequence::kBaseline};
@@ -74,6 +75,12 @@ class CudaCompileBackend final : public CompileBackend {
       return result;
     }
     NvrtcOutput output = nvrtc_->Compile(*input);
+    if (output.outcome == v1::OUTCOME_COMPILE_ERROR && FirstErrorLine(output.log).empty()) {
+      // Asked for details, the assembler keeps its errors to itself.
+      NvrtcInput terse = *input;
+      terse.options.erase(std::remove(terse.options.begin(), terse.options.end(), kDetails), terse.options.end());
+      output = nvrtc_->Compile(terse);
+    }
     result.set_outcome(output.outcome);
     result.set_message(output.message);
     if (output.outcome == v1::OUTCOME_OK) {
@@ -116,7 +123,7 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
   options.assign(plan.kernel().compile_options().begin(), plan.kernel().compile_options().end());
   options.insert(options.end(), kernel.compile_options.begin(), kernel.compile_options.end());
   options.push_back("--gpu-architecture=" + ArchitectureOf(kernel));
-  options.push_back("--ptxas-options=-v");
+  options.push_back(kDetails);
   AddIfMissing(&options, "std=", "--std=c++20");
   AddIfMissing(&options, "default-device", "--device-as-default-execution-space");
   // Binaries are cached by content elsewhere, and a worker may write nowhere.

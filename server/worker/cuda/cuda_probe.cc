@@ -95,7 +95,8 @@ class CudaProbeBackend final : public ProbeBackend {
     const Driver& driver = **opened;
     int count = 0;
     if (const CUresult error = driver.cuInit(0); error != CUDA_SUCCESS) {
-      return report->add_notes(fmt::format("No CUDA device: the NVIDIA driver does not start: {}.", driver.ErrorName(error)));
+      return report->add_notes(
+          fmt::format("No CUDA device: the NVIDIA driver does not start: {}.", driver.ErrorName(error)));
     }
     if (const CUresult error = driver.cuDeviceGetCount(&count); error != CUDA_SUCCESS || count == 0) {
       return report->add_notes("No CUDA device: the NVIDIA driver shows none.");
@@ -122,8 +123,8 @@ class CudaProbeBackend final : public ProbeBackend {
       report->add_notes(fmt::format("No NVRTC: {}.", MessageOf(nvrtc.status())));
     }
     // Only where it lies: opening cuBLAS takes hundreds of megabytes of address space.
-    const absl::StatusOr<FoundLibrary> cublas =
-        FindLibrary(places_, {"libcublas.so.13", "libcublas.so.12"}, [](const std::string& path) { return path[0] == '/'; });
+    const absl::StatusOr<FoundLibrary> cublas = FindLibrary(places_, {"libcublas.so.13", "libcublas.so.12"},
+                                                            [](const std::string& path) { return path[0] == '/'; });
     report->add_notes(cublas.ok() ? fmt::format("cuBLAS: {}.", cublas->path)
                                   : std::string("cuBLAS was not found beside a toolkit or in pip's packages."));
   }
@@ -150,9 +151,10 @@ class CudaProbeBackend final : public ProbeBackend {
     if (clock_mhz == 0 && nvml != nullptr) clock_mhz = nvml->MaxClockMhz(out->uuid());
     out->set_clock_mhz(clock_mhz);
     out->set_memory_clock_mhz(reader.Attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
-    out->set_peak_bytes_per_second(PeakBytesPerSecond(
-        out->memory_clock_mhz(), reader.Attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)));
-    for (const auto& [unit, peak] : PeakFlopsByUnit(device_class.compute_capability, device_class.sm_count, clock_mhz)) {
+    out->set_peak_bytes_per_second(
+        PeakBytesPerSecond(out->memory_clock_mhz(), reader.Attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)));
+    for (const auto& [unit, peak] :
+         PeakFlopsByUnit(device_class.compute_capability, device_class.sm_count, clock_mhz)) {
       (*out->mutable_peak_flops_by_unit())[unit] = peak;
     }
     out->set_state(v1::DEVICE_STATE_READY);

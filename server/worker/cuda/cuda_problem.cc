@@ -186,8 +186,10 @@ Failure CudaProblem::KeepExpected(PoisonPattern pattern) {
 Failure CudaProblem::FindAmbiguity(bool* ambiguous) {
   for (Buffer& buffer : buffers_) {
     buffer.expected_second = GuardedBuffer();
-    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || buffer.plan.type >= v1::DATA_TYPE_F16 || *ambiguous) continue;
-    TUNEFARM_RETURN_IF_FAILED(tools_.harness.HasBits(buffer.plan.type, PoisonBits(buffer.plan.type, PoisonPattern::kFirst),
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || buffer.plan.type >= v1::DATA_TYPE_F16 || *ambiguous)
+      continue;
+    TUNEFARM_RETURN_IF_FAILED(tools_.harness.HasBits(buffer.plan.type,
+                                                     PoisonBits(buffer.plan.type, PoisonPattern::kFirst),
                                                      buffer.expected.data(), ElementsOf(buffer.plan), ambiguous));
   }
   return {};
@@ -214,8 +216,10 @@ Failure CudaProblem::Seal() {
     const auto seal = [&](const GuardedBuffer& memory, const std::string& what) {
       if (!memory.empty()) sealed_.push_back({what, {memory.data(), memory.bytes()}, 0});
     };
-    if (IsInput(buffer.plan)) seal(buffer.memory, fmt::format("Input buffer {} was changed, but its access is IN", buffer.plan.name));
-    if (!IsScratch(buffer.plan)) seal(buffer.pristine, fmt::format("The worker's copy of the data of {} was changed", buffer.plan.name));
+    if (IsInput(buffer.plan))
+      seal(buffer.memory, fmt::format("Input buffer {} was changed, but its access is IN", buffer.plan.name));
+    if (!IsScratch(buffer.plan))
+      seal(buffer.pristine, fmt::format("The worker's copy of the data of {} was changed", buffer.plan.name));
     seal(buffer.expected, fmt::format("The worker's copy of the reference's {} was changed", buffer.plan.name));
     seal(buffer.expected_second, fmt::format("The worker's copy of the reference's {} was changed", buffer.plan.name));
   }
@@ -307,7 +311,8 @@ Failure CudaProblem::FindGuardDamage() {
     const std::string place = i % 2 == 0 ? fmt::format("{} bytes before its start", kGuardBytes - damages[i]->last)
                                          : fmt::format("{} bytes past its end", damages[i]->first);
     const char* const which = memory == &buffer->memory ? "" : "the worker's copy of ";
-    found = {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("Memory around {}buffer {} was written, {}.", which, buffer->plan.name, place)};
+    found = {v1::OUTCOME_OUT_OF_BOUNDS,
+             fmt::format("Memory around {}buffer {} was written, {}.", which, buffer->plan.name, place)};
   }
   return found;
 }

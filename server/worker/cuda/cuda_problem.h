@@ -1,6 +1,6 @@
-// What a CUDA runner keeps of a prepared kernel: buffers between guard zones, the inputs of one seed, the reference's outputs,
-// and the checks on all of them. Everything stays in device memory; checksums prove that inputs and reference are what they
-// were.
+// What a CUDA runner keeps of a prepared kernel: buffers between guard zones, the inputs of one seed, the reference's
+// outputs, and the checks on all of them. Everything stays in device memory; checksums prove that inputs and reference
+// are what they were.
 //
 // One thread.
 #pragma once
@@ -44,8 +44,8 @@ class CudaProblem {
   // Enqueues what sets back the buffers that are restored before each sample.
   Failure Restore();
   bool has_restores() const;
-  // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place. Guards are
-  // repaired; damaged data are built anew by the next SelectInputs.
+  // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place.
+  // Guards are repaired; damaged data are built anew by the next SelectInputs.
   Failure FindDamage();
   // Compares the outputs with what the reference left under the same pattern. WRONG_RESULT, or nothing.
   Failure Verify(PoisonPattern pattern, tunefarm::v1::Verification* verification);

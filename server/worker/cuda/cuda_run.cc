@@ -33,7 +33,13 @@ class CudaTrial {
  public:
   CudaTrial(const RunTools& tools, CudaProblem* problem, const Nvml* nvml, ByteRange flush, const RunInput& input,
             PhaseReporter* reporter)
-      : tools_(tools), problem_(problem), nvml_(nvml), flush_(flush), input_(input), reporter_(reporter), launches_(tools.gpu),
+      : tools_(tools),
+        problem_(problem),
+        nvml_(nvml),
+        flush_(flush),
+        input_(input),
+        reporter_(reporter),
+        launches_(tools.gpu),
         prepare_(tools.gpu) {}
 
   Result Run() {
@@ -103,7 +109,8 @@ class CudaTrial {
     }
     const bool own_baseline = input_.baseline && plan.HasSequence(Sequence::kBaseline);
     std::vector<StepPlan> steps;
-    TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, kernel, own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
+    TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, kernel,
+                                            own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
                                             module_.get(), &steps, result_.mutable_resources()));
     TUNEFARM_RETURN_IF_FAILED(launches_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas));
     if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
@@ -133,14 +140,16 @@ class CudaTrial {
     TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
     Failure failure = Check(PoisonPattern::kSecond);
     if (failure.outcome == v1::OUTCOME_WRONG_RESULT) {
-      failure.message = fmt::format("After timing, {} It was right before: the kernel keeps state between launches.", failure.message);
+      failure.message = fmt::format("After timing, {} It was right before: the kernel keeps state between launches.",
+                                    failure.message);
     }
     return failure;
   }
 
   Failure Measure() {
     const v1::MeasurementPolicy& policy = input_.policy;
-    if (launches_.timed_stretches() == 0) return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
+    if (launches_.timed_stretches() == 0)
+      return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     Sampler sampler(tools_.gpu, problem_, &launches_, policy.warm_cache() ? ByteRange{} : flush_);
     double launch_ns = 0;
     TUNEFARM_RETURN_IF_FAILED(sampler.WarmUp(std::max(policy.warmup_launches(), 1), &launch_ns));
@@ -170,8 +179,9 @@ class CudaTrial {
       result_.set_message("The device's clock reported a time of zero: the launch sequence is too short to be timed.");
     } else if (!sampled.established) {
       result_.set_outcome(v1::OUTCOME_NOISY);
-      result_.set_message(fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
-                                      measurement->samples(), policy.time_budget_ms()));
+      result_.set_message(
+          fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
+                      measurement->samples(), policy.time_budget_ms()));
     }
     return {};
   }
@@ -191,7 +201,10 @@ class CudaRunBackend final : public RunBackend {
  public:
   CudaRunBackend(std::unique_ptr<GpuContext> gpu, std::unique_ptr<Nvrtc> nvrtc, std::unique_ptr<Harness> harness,
                  std::vector<SearchPlace> places)
-      : gpu_(std::move(gpu)), nvrtc_(std::move(nvrtc)), harness_(std::move(harness)), cublas_(*gpu_, std::move(places)),
+      : gpu_(std::move(gpu)),
+        nvrtc_(std::move(nvrtc)),
+        harness_(std::move(harness)),
+        cublas_(*gpu_, std::move(places)),
         nvml_(Nvml::Open()) {}
 
   std::string toolchain() const override {
@@ -208,12 +221,14 @@ class CudaRunBackend final : public RunBackend {
     const uint64_t seed = kernel->input_seed;
     std::unique_ptr<CudaProblem> problem;
     reporter->Begin(v1::PHASE_LOAD);
-    Failure failure = ReserveFlush();
+    Failure failure = damage_;
+    if (!failure) failure = ReserveFlush();
     if (!failure) failure = CudaProblem::Create(Tools(), std::move(kernel), &problem);
     if (!failure) failure = problem->SelectInputs(seed);
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
     prepared.set_ok(!failure);
     if (failure) {
+      if (failure.sticky) damage_ = {v1::OUTCOME_LOST, "The runner's GPU context was lost: " + failure.message, false};
       prepared.set_outcome(failure.outcome);
       prepared.set_message(failure.message);
       return prepared;
@@ -226,7 +241,8 @@ class CudaRunBackend final : public RunBackend {
     if (problem_ == nullptr) {
       Result result;
       result.set_outcome(v1::OUTCOME_LOST);
-      result.set_message("The runner has no prepared problem.");
+      result.set_message(damage_ ? damage_.message : "The runner has no prepared problem.");
+      result.set_worker_is_damaged(static_cast<bool>(damage_));
       return result;
     }
     const ByteRange flush{flush_.data(), flush_.bytes()};
@@ -249,6 +265,7 @@ class CudaRunBackend final : public RunBackend {
   Cublas cublas_;
   const std::unique_ptr<Nvml> nvml_;
   GuardedBuffer flush_;
+  Failure damage_;  // set once a reference or prepare step broke the context: the process is of no more use
   std::unique_ptr<CudaProblem> problem_;
 };
 
@@ -262,7 +279,8 @@ absl::StatusOr<std::unique_ptr<RunBackend>> MakeCudaRunBackend(const WorkerOptio
   std::vector<cuda::SearchPlace> places = cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess(options.cuda_path));
   ASSIGN_OR_RETURN(auto nvrtc, cuda::Nvrtc::Open(places));
   ASSIGN_OR_RETURN(auto harness, cuda::Harness::Create(*gpu, *nvrtc));
-  return std::make_unique<cuda::CudaRunBackend>(std::move(gpu), std::move(nvrtc), std::move(harness), std::move(places));
+  return std::make_unique<cuda::CudaRunBackend>(std::move(gpu), std::move(nvrtc), std::move(harness),
+                                                std::move(places));
 }
 
 }  // namespace tunefarm

@@ -10,7 +10,8 @@ namespace tunefarm::cuda {
 namespace {
 
 // The last two are where containers and WSL mount the driver without telling ldconfig.
-constexpr const char* kLibraryNames[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+constexpr const char* kLibraryNames[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+                                         "/usr/lib/wsl/lib/libcuda.so.1"};
 
 using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
 
@@ -28,8 +29,8 @@ absl::Status Resolve(GetProcAddress get, const char* name, void** function) {
   CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   const CUresult error = get(name, function, kApiVersion, CU_GET_PROC_ADDRESS_DEFAULT, &found);
   if (error == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS && *function != nullptr) return absl::OkStatus();
-  return FailedPrecondition("the NVIDIA driver is too old: it has no {} of CUDA {}.{}; install driver 550 or newer", name,
-                            kApiVersion / 1000, kApiVersion % 1000 / 10);
+  return FailedPrecondition("the NVIDIA driver is too old: it has no {} of CUDA {}.{}; install driver 550 or newer",
+                            name, kApiVersion / 1000, kApiVersion % 1000 / 10);
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ absl::StatusOr<std::unique_ptr<Driver>> Driver::Open() {
   if (library == nullptr) return FailedPrecondition("there is no NVIDIA driver: {}", error);
   const auto get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   if (get == nullptr) {
-    return FailedPrecondition("the NVIDIA driver is too old: it has no cuGetProcAddress_v2; install driver 550 or newer");
+    return FailedPrecondition(
+        "the NVIDIA driver is too old: it has no cuGetProcAddress_v2; install driver 550 or newer");
   }
   std::unique_ptr<Driver> driver(new Driver);
 #define TUNEFARM_RESOLVE(function, parameters) \

@@ -1,6 +1,6 @@
 // libcuda, opened at run time: one binary serves machines with and without a GPU. Every function is resolved by
-// cuGetProcAddress for the API version below and has the type that it had there; the names in cuda.h may be macros for newer
-// ones, which older drivers lack.
+// cuGetProcAddress for the API version below and has the type that it had there; the names in cuda.h may be macros for
+// newer ones, which older drivers lack.
 //
 // One thread. Driver is copied around by pointer and lives as long as its process: libcuda is never unloaded.
 #pragma once
@@ -19,42 +19,42 @@ namespace tunefarm::cuda {
 inline constexpr int kApiVersion = 12040;
 
 // X(function, parameters). Each is a member of Driver, called as in cuda.h.
-#define TUNEFARM_CUDA_FUNCTIONS(X)                                                                                       \
-  X(cuInit, (unsigned int))                                                                                              \
-  X(cuDriverGetVersion, (int*))                                                                                          \
-  X(cuGetErrorName, (CUresult, const char**))                                                                            \
-  X(cuDeviceGetCount, (int*))                                                                                            \
-  X(cuDeviceGet, (CUdevice*, int))                                                                                       \
-  X(cuDeviceGetName, (char*, int, CUdevice))                                                                             \
-  X(cuDeviceGetUuid, (CUuuid*, CUdevice))                                                                                \
-  X(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))                                                          \
-  X(cuDeviceTotalMem, (size_t*, CUdevice))                                                                               \
-  X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                                                    \
-  X(cuDevicePrimaryCtxRelease, (CUdevice))                                                                               \
-  X(cuCtxSetCurrent, (CUcontext))                                                                                        \
-  X(cuMemGetInfo, (size_t*, size_t*))                                                                                    \
-  X(cuMemAlloc, (CUdeviceptr*, size_t))                                                                                  \
-  X(cuMemFree, (CUdeviceptr))                                                                                            \
-  X(cuMemcpyHtoDAsync, (CUdeviceptr, const void*, size_t, CUstream))                                                     \
-  X(cuMemcpyDtoHAsync, (void*, CUdeviceptr, size_t, CUstream))                                                           \
-  X(cuMemcpyDtoDAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                                     \
-  X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                                     \
-  X(cuModuleLoadData, (CUmodule*, const void*))                                                                          \
-  X(cuModuleUnload, (CUmodule))                                                                                          \
-  X(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                                                           \
-  X(cuModuleGetGlobal, (CUdeviceptr*, size_t*, CUmodule, const char*))                                                   \
-  X(cuFuncGetAttribute, (int*, CUfunction_attribute, CUfunction))                                                        \
-  X(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                                         \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, size_t))                                        \
-  X(cuLaunchKernelEx, (const CUlaunchConfig*, CUfunction, void**, void**))                                               \
-  X(cuStreamCreate, (CUstream*, unsigned int))                                                                           \
-  X(cuStreamSynchronize, (CUstream))                                                                                     \
-  X(cuEventCreate, (CUevent*, unsigned int))                                                                             \
-  X(cuEventDestroy, (CUevent))                                                                                           \
-  X(cuEventRecord, (CUevent, CUstream))                                                                                  \
-  X(cuEventElapsedTime, (float*, CUevent, CUevent))                                                                      \
-  X(cuTensorMapEncodeTiled,                                                                                              \
-    (CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,      \
+#define TUNEFARM_CUDA_FUNCTIONS(X)                                                                                  \
+  X(cuInit, (unsigned int))                                                                                         \
+  X(cuDriverGetVersion, (int*))                                                                                     \
+  X(cuGetErrorName, (CUresult, const char**))                                                                       \
+  X(cuDeviceGetCount, (int*))                                                                                       \
+  X(cuDeviceGet, (CUdevice*, int))                                                                                  \
+  X(cuDeviceGetName, (char*, int, CUdevice))                                                                        \
+  X(cuDeviceGetUuid, (CUuuid*, CUdevice))                                                                           \
+  X(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))                                                     \
+  X(cuDeviceTotalMem, (size_t*, CUdevice))                                                                          \
+  X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                                               \
+  X(cuDevicePrimaryCtxRelease, (CUdevice))                                                                          \
+  X(cuCtxSetCurrent, (CUcontext))                                                                                   \
+  X(cuMemGetInfo, (size_t*, size_t*))                                                                               \
+  X(cuMemAlloc, (CUdeviceptr*, size_t))                                                                             \
+  X(cuMemFree, (CUdeviceptr))                                                                                       \
+  X(cuMemcpyHtoDAsync, (CUdeviceptr, const void*, size_t, CUstream))                                                \
+  X(cuMemcpyDtoHAsync, (void*, CUdeviceptr, size_t, CUstream))                                                      \
+  X(cuMemcpyDtoDAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                                \
+  X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                                \
+  X(cuModuleLoadData, (CUmodule*, const void*))                                                                     \
+  X(cuModuleUnload, (CUmodule))                                                                                     \
+  X(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                                                      \
+  X(cuModuleGetGlobal, (CUdeviceptr*, size_t*, CUmodule, const char*))                                              \
+  X(cuFuncGetAttribute, (int*, CUfunction_attribute, CUfunction))                                                   \
+  X(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                                    \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, size_t))                                   \
+  X(cuLaunchKernelEx, (const CUlaunchConfig*, CUfunction, void**, void**))                                          \
+  X(cuStreamCreate, (CUstream*, unsigned int))                                                                      \
+  X(cuStreamSynchronize, (CUstream))                                                                                \
+  X(cuEventCreate, (CUevent*, unsigned int))                                                                        \
+  X(cuEventDestroy, (CUevent))                                                                                      \
+  X(cuEventRecord, (CUevent, CUstream))                                                                             \
+  X(cuEventElapsedTime, (float*, CUevent, CUevent))                                                                 \
+  X(cuTensorMapEncodeTiled,                                                                                         \
+    (CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*, \
      const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill))
 
 // cuda.h defines some of these names as macros; the members must have the plain ones.
@@ -77,8 +77,8 @@ inline constexpr int kApiVersion = 12040;
 
 class Driver {
  public:
-  // Opens libcuda and resolves the table. Does not call cuInit. FailedPrecondition with one sentence when there is no driver or
-  // it is older than the API version.
+  // Opens libcuda and resolves the table. Does not call cuInit. FailedPrecondition with one sentence when there is no
+  // driver or it is older than the API version.
   static absl::StatusOr<std::unique_ptr<Driver>> Open();
 
 #define TUNEFARM_DECLARE(function, parameters) CUresult(*function) parameters = nullptr;

@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<GpuContext>> GpuContext::Open(const std::string& 
   RETURN_IF_ERROR(ToStatus(
       driver.Check(driver.cuDevicePrimaryCtxRetain(&gpu->context_, device), "The GPU's context could not be made")));
   RETURN_IF_ERROR(ToStatus(driver.Check(driver.cuCtxSetCurrent(gpu->context_), "The GPU's context could not be used")));
-  RETURN_IF_ERROR(ToStatus(driver.Check(driver.cuStreamCreate(&gpu->stream_, CU_STREAM_NON_BLOCKING),
-                                        "A stream could not be made")));
+  RETURN_IF_ERROR(ToStatus(
+      driver.Check(driver.cuStreamCreate(&gpu->stream_, CU_STREAM_NON_BLOCKING), "A stream could not be made")));
   const auto attribute = [&](CUdevice_attribute which) {
     int value = 0;
     return driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;

@@ -1,7 +1,7 @@
 // The GPU that a run worker owns: driver, primary context, one stream, and what the device is.
 //
-// One thread; the context is current on it. The context lives until the process ends: tearing it down could hang after a
-// kernel's fault, and the driver does it anyway.
+// One thread; the context is current on it. The context lives until the process ends: tearing it down could hang after
+// a kernel's fault, and the driver does it anyway.
 #pragma once
 
 #include <cstdint>

@@ -26,9 +26,9 @@ constexpr uint64_t kBlocksPerSm = 8;
 constexpr uint64_t kRowOfOneBlockMax = uint64_t{1} << 20;
 constexpr const char* kFailed = "A check on the device failed";
 
-constexpr const char* kKernels[] = {"tunefarm_fill",     "tunefarm_poison",  "tunefarm_fill_guard", "tunefarm_check_guard",
-                                    "tunefarm_checksum", "tunefarm_compare", "tunefarm_largest",    "tunefarm_rows",
-                                    "tunefarm_row_sums", "tunefarm_find_bits"};
+constexpr const char* kKernels[] = {
+    "tunefarm_fill",    "tunefarm_poison",  "tunefarm_fill_guard", "tunefarm_check_guard", "tunefarm_checksum",
+    "tunefarm_compare", "tunefarm_largest", "tunefarm_rows",       "tunefarm_row_sums",    "tunefarm_find_bits"};
 
 uint64_t MaskOf(size_t size) { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
 
@@ -148,8 +148,7 @@ Failure Harness::Checksums(const std::vector<ByteRange>& ranges, std::vector<uin
   const uint64_t bytes = ranges.size() * sizeof(uint64_t);
   TUNEFARM_RETURN_IF_FAILED(ReserveResults(bytes));
   const Driver& driver = gpu_.driver();
-  TUNEFARM_RETURN_IF_FAILED(
-      driver.Check(driver.cuMemsetD8Async(results_.data(), 0, bytes, gpu_.stream()), kFailed));
+  TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuMemsetD8Async(results_.data(), 0, bytes, gpu_.stream()), kFailed));
   for (size_t i = 0; i < ranges.size(); ++i) {
     ByteRange range = ranges[i];
     CUdeviceptr sum = results_.data() + i * sizeof(uint64_t);
@@ -250,13 +249,14 @@ Failure Harness::ReadFirstMismatches(const CompareInput& input, const ToleranceP
 
 Failure Harness::CompareRows(const TunefarmComparison& input, const TolerancePlan& tolerance, BufferComparison* found) {
   TunefarmComparison pair = input;
-  uint64_t row_length = tolerance.row_length > 0 ? static_cast<uint64_t>(tolerance.row_length)
-                                                 : std::max<uint64_t>(pair.elements, 1);
+  uint64_t row_length =
+      tolerance.row_length > 0 ? static_cast<uint64_t>(tolerance.row_length) : std::max<uint64_t>(pair.elements, 1);
   double bound = tolerance.row_norm_bound, error = 0, reference = 0;
   const auto exceeds = [&] { return error > 0 && !(std::sqrt(error) <= bound * std::sqrt(reference)); };
   if (row_length > kRowOfOneBlockMax) {
     for (uint64_t begin = 0; begin < pair.elements && !found->bad_row; begin += row_length) {
-      TUNEFARM_RETURN_IF_FAILED(RowNorm(pair, begin, std::min<uint64_t>(begin + row_length, pair.elements), &error, &reference));
+      TUNEFARM_RETURN_IF_FAILED(
+          RowNorm(pair, begin, std::min<uint64_t>(begin + row_length, pair.elements), &error, &reference));
       if (exceeds()) found->bad_row = begin / row_length;
     }
   } else {
@@ -280,7 +280,8 @@ Failure Harness::CompareRows(const TunefarmComparison& input, const TolerancePla
   return {};
 }
 
-Failure Harness::RowNorm(const TunefarmComparison& input, uint64_t begin, uint64_t end, double* error, double* reference) {
+Failure Harness::RowNorm(const TunefarmComparison& input, uint64_t begin, uint64_t end, double* error,
+                         double* reference) {
   constexpr size_t kBlocks = 256;
   TunefarmComparison pair = input;
   CUdeviceptr device_sums = results_.data();

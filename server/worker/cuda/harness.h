@@ -46,8 +46,8 @@ class Harness {
   Failure Checksums(const std::vector<ByteRange>& ranges, std::vector<uint64_t>* checksums);
   Failure HasBits(tunefarm::v1::DataType type, uint64_t bits, CUdeviceptr data, uint64_t elements, bool* found);
 
-  // Compare of server/worker/verify/compare.h, on the device. `pattern` is what `actual` held before its launch sequence and
-  // `expected_pattern` what `expected` held; nothing for buffers that held data.
+  // Compare of server/worker/verify/compare.h, on the device. `pattern` is what `actual` held before its launch
+  // sequence and `expected_pattern` what `expected` held; nothing for buffers that held data.
   struct CompareInput {
     std::string buffer;
     tunefarm::v1::DataType type;

@@ -1,6 +1,7 @@
 #pragma once
 
-/* What the host passes by value to the kernels of harness.cu. C without an include: the same text compiles as C++ and CUDA. */
+/* What the host passes by value to the kernels of harness.cu. C without an include: the same text compiles as C++ and
+ * CUDA. */
 
 /* Two buffers to be compared by the rules of server/worker/verify/compare.h. */
 struct TunefarmComparison {

@@ -130,15 +130,16 @@ Failure LaunchSequence::EnqueueStep(Step* step) {
       const CUresult error = driver.cuLaunchKernelEx(&step->config, step->function, step->parameters.data(), nullptr);
       if (error == CUDA_SUCCESS) return {};
       const CUlaunchConfig& config = step->config;
-      return driver.Check(error, CallKind::kLaunch,
-                          fmt::format("The launch of {} with {} x {} x {} blocks of {} x {} x {} threads and {} bytes of "
-                                      "dynamic shared memory was refused",
-                                      step->plan.entry, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
-                                      config.blockDimY, config.blockDimZ, config.sharedMemBytes));
+      return driver.Check(
+          error, CallKind::kLaunch,
+          fmt::format("The launch of {} with {} x {} x {} blocks of {} x {} x {} threads and {} bytes of "
+                      "dynamic shared memory was refused",
+                      step->plan.entry, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
+                      config.blockDimY, config.blockDimZ, config.sharedMemBytes));
     }
     case StepPlan::Kind::kMemset:
-      return driver.Check(driver.cuMemsetD8Async(step->memset_view.data, step->plan.memset_byte, step->memset_view.bytes,
-                                                 gpu_.stream()),
+      return driver.Check(driver.cuMemsetD8Async(step->memset_view.data, step->plan.memset_byte,
+                                                 step->memset_view.bytes, gpu_.stream()),
                           fmt::format("The memset of {} failed", step->plan.memset_buffer));
     case StepPlan::Kind::kLibraryOp:
       return cublas_->Enqueue(step->plan, step->a, step->b, step->c);
@@ -153,7 +154,9 @@ Failure LaunchSequence::Enqueue() {
 
 Failure LaunchSequence::EnqueueTimed(const CUevent* events) {
   const Driver& driver = gpu_.driver();
-  const auto record = [&] { return driver.Check(driver.cuEventRecord(*events++, gpu_.stream()), "An event could not be recorded"); };
+  const auto record = [&] {
+    return driver.Check(driver.cuEventRecord(*events++, gpu_.stream()), "An event could not be recorded");
+  };
   bool timing = false;
   for (const std::unique_ptr<Step>& step : steps_) {
     if (step->plan.timed != timing) TUNEFARM_RETURN_IF_FAILED(record());

@@ -48,7 +48,8 @@ class LaunchSequence {
   };
 
   Failure BuildKernel(const DeviceViews& views, LoadedModule* module, Step* step) const;
-  Failure BuildArgument(const DeviceViews& views, const StepPlan& plan, const std::string& name, Argument* argument) const;
+  Failure BuildArgument(const DeviceViews& views, const StepPlan& plan, const std::string& name,
+                        Argument* argument) const;
   Failure EnqueueStep(Step* step);
 
   const GpuContext& gpu_;

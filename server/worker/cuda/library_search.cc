@@ -39,9 +39,8 @@ std::vector<std::string> Glob(const std::string& pattern) {
   }
   globfree(&found);
   // The newest version first; the unversioned link before all.
-  std::sort(paths.begin(), paths.end(), [](const std::string& a, const std::string& b) {
-    return strverscmp(a.c_str(), b.c_str()) > 0;
-  });
+  std::sort(paths.begin(), paths.end(),
+            [](const std::string& a, const std::string& b) { return strverscmp(a.c_str(), b.c_str()) > 0; });
   return paths;
 }
 
@@ -129,13 +128,14 @@ std::vector<SearchPlace> SearchPlaces(const SearchEnvironment& environment) {
   for (const std::string& toolkit : Glob(root + "/usr/local/cuda")) places.AddToolkit(toolkit, toolkit);
   for (const std::string& toolkit : Glob(root + "/usr/local/cuda-*")) places.AddToolkit(toolkit, toolkit);
   std::vector<std::string> patterns;
-  if (!environment.virtual_env.empty()) patterns.push_back(Escaped(environment.virtual_env) + "/lib/python3*/site-packages");
+  if (!environment.virtual_env.empty())
+    patterns.push_back(Escaped(environment.virtual_env) + "/lib/python3*/site-packages");
   for (const std::string& packages : PythonPackages(environment.path)) patterns.push_back(Escaped(packages));
   if (!environment.home.empty()) patterns.push_back(Escaped(environment.home) + "/.local/lib/python3*/site-packages");
-  for (const char* pattern :
-       {"/usr/local/lib/python3*/dist-packages", "/usr/local/lib/python3*/site-packages", "/usr/lib/python3*/dist-packages",
-        "/opt/*/lib/python3*/site-packages", "/opt/*/.venv/lib/python3*/site-packages",
-        "/opt/*/venv/lib/python3*/site-packages", "/opt/*/*/.venv/lib/python3*/site-packages"}) {
+  for (const char* pattern : {"/usr/local/lib/python3*/dist-packages", "/usr/local/lib/python3*/site-packages",
+                              "/usr/lib/python3*/dist-packages", "/opt/*/lib/python3*/site-packages",
+                              "/opt/*/.venv/lib/python3*/site-packages", "/opt/*/venv/lib/python3*/site-packages",
+                              "/opt/*/*/.venv/lib/python3*/site-packages"}) {
     patterns.push_back(root + pattern);
   }
   for (const std::string& pattern : patterns) {

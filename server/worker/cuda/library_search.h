@@ -18,7 +18,7 @@ struct SearchEnvironment {
   std::string cuda_home;  // CUDA_HOME or CUDA_PATH
   std::string home;       // HOME
   std::string virtual_env;
-  std::string path;       // PATH, for the python3 in it
+  std::string path;  // PATH, for the python3 in it
   // Put before every absolute path that is built in ("/usr/local/cuda"); for tests.
   std::string root;
 
@@ -27,9 +27,9 @@ struct SearchEnvironment {
 
 // One place where libraries may lie.
 struct SearchPlace {
-  std::string directory;                   // of the libraries; empty: the loader's own paths
+  std::string directory;                         // of the libraries; empty: the loader's own paths
   std::vector<std::string> include_directories;  // what belongs to it, existing ones only
-  std::string why;                         // "CUDA_HOME", "pip", ...
+  std::string why;                               // "CUDA_HOME", "pip", ...
 };
 
 // Existing directories only, each once, in order of preference.
@@ -40,7 +40,8 @@ struct FoundLibrary {
   SearchPlace place;
 };
 
-// The first of `names` (in order of preference) in the first place that has one that `opens` accepts. `names` are file names
+// The first of `names` (in order of preference) in the first place that has one that `opens` accepts. `names` are file
+// names
 // ("libnvrtc.so.13"); `opens` tries to load a path. NotFound with one sentence that says where it looked.
 absl::StatusOr<FoundLibrary> FindLibrary(const std::vector<SearchPlace>& places, const std::vector<std::string>& names,
                                          const std::function<bool(const std::string& path)>& opens);

@@ -20,14 +20,16 @@ Failure AllowShared(const GpuContext& gpu, const StepPlan& step, CUfunction func
   const int64_t fixed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   if (step.dynamic_shared_bytes < 0 || step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
     return {v1::OUTCOME_INFEASIBLE_LAUNCH,
-            fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.", step.entry,
-                        step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes, gpu.shared_bytes_per_block_optin())};
+            fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.",
+                        step.entry, step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes,
+                        gpu.shared_bytes_per_block_optin())};
   }
   if (step.dynamic_shared_bytes <= Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) return {};
   return gpu.driver().Check(
       gpu.driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       static_cast<int>(step.dynamic_shared_bytes)),
-      CallKind::kLaunch, fmt::format("{} may not have {} bytes of dynamic shared memory", step.entry, step.dynamic_shared_bytes));
+      CallKind::kLaunch,
+      fmt::format("{} may not have {} bytes of dynamic shared memory", step.entry, step.dynamic_shared_bytes));
 }
 
 Failure MakeReady(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
@@ -47,13 +49,17 @@ Failure MakeReady(const GpuContext& gpu, const StepPlan& step, CUfunction functi
   return {};
 }
 
-// Entries that are there. One that is missing matters only if a step launches it.
+// Entries that are there. One that is missing matters only if a step launches it or speaks of it: *missing is then why.
 std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const KernelPlan& plan, Sequence sequence,
-                                                 LoadedModule* module) {
+                                                 LoadedModule* module, Failure* missing) {
   std::map<std::string, LoadedEntry> loaded;
   for (const std::string& entry : plan.Entries(sequence)) {
     CUfunction function = nullptr;
-    if (module == nullptr || module->Function(entry, &function)) continue;
+    if (module == nullptr) continue;
+    if (Failure failure = module->Function(entry, &function)) {
+      if (!*missing) *missing = std::move(failure);
+      continue;
+    }
     LoadedEntry& known = loaded[entry];
     known.max_active_blocks = 1;  // until the launch's shape is known
     known.registers = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS);
@@ -82,7 +88,9 @@ Failure Refused(const absl::Status& status) {
 Failure LoadedModule::Load(const GpuContext& gpu, const std::string& artifact,
                            std::map<std::string, std::string> lowered_names, std::unique_ptr<LoadedModule>* module) {
   // The driver reads as far as the image says it is: what is no ELF file never gets there.
-  if (artifact.size() < 64 || artifact.compare(0, 4, "\x7f" "ELF") != 0) {
+  if (artifact.size() < 64 || artifact.compare(0, 4,
+                                               "\x7f"
+                                               "ELF") != 0) {
     return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
   }
   std::unique_ptr<LoadedModule> loaded(new LoadedModule(gpu, std::move(lowered_names)));
@@ -115,7 +123,8 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
   const std::string& name = lowered == lowered_names_.end() ? symbol : lowered->second;
   size_t size = 0;
   TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, module_, name.c_str()),
-                                                CallKind::kLoad, fmt::format("The binary has no constant symbol '{}'", symbol)));
+                                                CallKind::kLoad,
+                                                fmt::format("The binary has no constant symbol '{}'", symbol)));
   if (size >= bytes) return {};
   return {v1::OUTCOME_LOAD_ERROR,
           fmt::format("The constant symbol '{}' has {} bytes, but its data have {}.", symbol, size, bytes)};
@@ -123,18 +132,20 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
-  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module);
+  Failure missing;
+  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
   const auto evaluate = [&] {
     return kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded);
   };
   // Twice: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
   absl::StatusOr<std::vector<StepPlan>> first = evaluate();
-  if (!first.ok()) return Refused(first.status());
+  if (!first.ok()) return missing ? missing : Refused(first.status());
   std::map<std::string, int> blocks_per_sm;
   for (const StepPlan& step : *first) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
     CUfunction function = nullptr;
-    if (module == nullptr) return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    if (module == nullptr)
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
     TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
     TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
     int blocks = 0;

@@ -16,8 +16,8 @@ namespace tunefarm::cuda {
 class LoadedModule {
  public:
   // LOAD_ERROR when the driver refuses the binary.
-  static Failure Load(const GpuContext& gpu, const std::string& artifact, std::map<std::string, std::string> lowered_names,
-                      std::unique_ptr<LoadedModule>* module);
+  static Failure Load(const GpuContext& gpu, const std::string& artifact,
+                      std::map<std::string, std::string> lowered_names, std::unique_ptr<LoadedModule>* module);
   ~LoadedModule();
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
@@ -42,6 +42,7 @@ class LoadedModule {
 // The steps of a sequence with kernel.* known, and every function made ready for its launches (shared memory, clusters,
 // carve-out). `module` may be null when no step launches a kernel. Adds what the loader says to *resources if given.
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
-                      LoadedModule* module, std::vector<StepPlan>* steps, tunefarm::v1::ResourceUse* resources = nullptr);
+                      LoadedModule* module, std::vector<StepPlan>* steps,
+                      tunefarm::v1::ResourceUse* resources = nullptr);
 
 }  // namespace tunefarm::cuda

@@ -37,7 +37,8 @@ Nvml::~Nvml() { (void)functions_->shutdown(); }
 
 std::unique_ptr<Nvml> Nvml::Open() {
   void* library = nullptr;
-  for (const char* name : {"libnvidia-ml.so.1", "/usr/local/nvidia/lib64/libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}) {
+  for (const char* name :
+       {"libnvidia-ml.so.1", "/usr/local/nvidia/lib64/libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}) {
     if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) return nullptr;

@@ -67,8 +67,8 @@ absl::StatusOr<std::unique_ptr<Nvrtc>> Nvrtc::Open(const std::vector<SearchPlace
                           {"libnvrtc-builtins.so", "libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.12.4"});
   if (!library.ok()) return FailedPrecondition("NVRTC is needed to compile CUDA: {}", MessageOf(library.status()));
   nvrtc->library_ = *std::move(library);
-#define TUNEFARM_RESOLVE(function)                                                                          \
-  if (!nvrtc->library_.Resolve(#function, &nvrtc->functions_->function)) {                                  \
+#define TUNEFARM_RESOLVE(function)                                                                      \
+  if (!nvrtc->library_.Resolve(#function, &nvrtc->functions_->function)) {                              \
     return FailedPrecondition("{} has no {}: NVRTC 12.0 or newer is needed", nvrtc->path(), #function); \
   }
   TUNEFARM_NVRTC_FUNCTIONS(TUNEFARM_RESOLVE)

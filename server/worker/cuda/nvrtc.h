@@ -17,7 +17,7 @@
 namespace tunefarm::cuda {
 
 struct NvrtcInput {
-  std::string name;    // of the translation unit, for messages
+  std::string name;  // of the translation unit, for messages
   std::string source;
   std::vector<std::pair<std::string, std::string>> headers;  // path in #include, content
   std::vector<std::string> options;
@@ -41,7 +41,7 @@ class Nvrtc {
   NvrtcOutput Compile(const NvrtcInput& input) const;
 
   int major() const { return major_; }
-  std::string version() const;     // "13.0"
+  std::string version() const;  // "13.0"
   const std::string& path() const;
   // Directories with the toolkit's headers; empty if they were not found.
   const std::vector<std::string>& include_directories() const { return include_directories_; }

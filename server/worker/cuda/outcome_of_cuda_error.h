@@ -7,8 +7,8 @@
 
 namespace tunefarm::cuda {
 
-// What was asked of the driver when it answered with an error: the same error means a bad config in one place and a fault of
-// our own in another.
+// What was asked of the driver when it answered with an error: the same error means a bad config in one place and a
+// fault of our own in another.
 enum class CallKind { kMachinery, kLoad, kLaunch };
 
 struct ErrorMeaning {

@@ -3,18 +3,19 @@
 namespace tunefarm::cuda {
 namespace {
 
-// FLOP per clock and multiprocessor, dense, with f32 sums where there is a choice; from the vendor's architecture papers.
+// FLOP per clock and multiprocessor, dense, with f32 sums where there is a choice; from the vendor's architecture
+// papers.
 struct Rates {
   int compute_capability;
   double fp32, fp64, tensor_tf32, tensor_f16, tensor_fp8, tensor_i8;
 };
 
 constexpr Rates kRates[] = {
-    {75, 128, 4, 0, 1024, 0, 2048},         // T4
-    {80, 128, 64, 1024, 2048, 0, 4096},     // A100
-    {86, 256, 4, 512, 1024, 0, 2048},       // A10, A40
-    {89, 256, 4, 512, 1024, 2048, 2048},    // L40S
-    {90, 256, 128, 2048, 4096, 8192, 8192},  // H100, H200
+    {75, 128, 4, 0, 1024, 0, 2048},             // T4
+    {80, 128, 64, 1024, 2048, 0, 4096},         // A100
+    {86, 256, 4, 512, 1024, 0, 2048},           // A10, A40
+    {89, 256, 4, 512, 1024, 2048, 2048},        // L40S
+    {90, 256, 128, 2048, 4096, 8192, 8192},     // H100, H200
     {100, 256, 128, 4096, 8192, 16384, 16384},  // B200
 };
 

@@ -6,8 +6,9 @@
 
 namespace tunefarm::cuda {
 
-// Dense FLOP/s (or integer operations) by unit, named as Kernel.flops_unit names them: operations per clock and multiprocessor
-// of the compute capability (times ten), times multiprocessors and clock. Empty for capabilities that nobody has listed.
+// Dense FLOP/s (or integer operations) by unit, named as Kernel.flops_unit names them: operations per clock and
+// multiprocessor of the compute capability (times ten), times multiprocessors and clock. Empty for capabilities that
+// nobody has listed.
 std::map<std::string, double> PeakFlopsByUnit(int compute_capability, int sm_count, int clock_mhz);
 
 // Bytes per second of the memory interface: both edges of its clock.

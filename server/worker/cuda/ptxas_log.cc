@@ -74,7 +74,8 @@ std::map<std::string, PtxasUse> ParsePtxasLog(std::string_view log) {
 std::string WithoutResourceLines(std::string_view log) {
   std::string kept;
   ForEachLine(log, [&kept](std::string_view line) {
-    const bool info = line.substr(0, 10) == "ptxas info" || (line.substr(0, 6) == "ptxas " && Contains(line, "bytes stack frame"));
+    const bool info =
+        line.substr(0, 10) == "ptxas info" || (line.substr(0, 6) == "ptxas " && Contains(line, "bytes stack frame"));
     if (info && !Contains(line, "(C7") && !Contains(line, "arning")) return;
     kept.append(line).append("\n");
   });
@@ -85,8 +86,8 @@ std::string FirstErrorLine(std::string_view log) {
   std::string first;
   ForEachLine(log, [&first](std::string_view line) {
     if (!first.empty()) return;
-    const bool error = Contains(line, "error:") || Contains(line, "error   :") || Contains(line, "fatal") ||
-                       Contains(line, "error :");
+    const bool error =
+        Contains(line, "error:") || Contains(line, "error   :") || Contains(line, "fatal") || Contains(line, "error :");
     if (error) first = line.substr(0, kLineBytesMax);
   });
   return first;

@@ -23,7 +23,8 @@ Failure Sampler::EnqueueBefore() {
   if (problem_->has_restores()) TUNEFARM_RETURN_IF_FAILED(problem_->Restore());
   if (flush_.bytes == 0) return {};
   const Driver& driver = gpu_.driver();
-  return driver.Check(driver.cuMemsetD8Async(flush_.data, 0, flush_.bytes, gpu_.stream()), "The cache could not be flushed");
+  return driver.Check(driver.cuMemsetD8Async(flush_.data, 0, flush_.bytes, gpu_.stream()),
+                      "The cache could not be flushed");
 }
 
 Failure Sampler::WarmUp(int count, double* nanoseconds) {
@@ -74,9 +75,11 @@ Failure Sampler::TakeBatch(int launches) {
     }
     // The first warms up what the host's pause between batches let go cold.
     TUNEFARM_RETURN_IF_FAILED(launches_->Enqueue());
-    TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventRecord(events[0], gpu_.stream()), "An event could not be recorded"));
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuEventRecord(events[0], gpu_.stream()), "An event could not be recorded"));
     for (int launch = 0; launch < launches; ++launch) TUNEFARM_RETURN_IF_FAILED(launches_->Enqueue());
-    TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventRecord(events[1], gpu_.stream()), "An event could not be recorded"));
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuEventRecord(events[1], gpu_.stream()), "An event could not be recorded"));
   }
   TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
   const double wall = NanosecondsSince(start);

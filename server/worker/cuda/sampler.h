@@ -1,5 +1,5 @@
-// Times a launch sequence with events: batches of samples are enqueued at once, so that the device never waits for the host
-// within one, and handed out one by one.
+// Times a launch sequence with events: batches of samples are enqueued at once, so that the device never waits for the
+// host within one, and handed out one by one.
 //
 // One thread.
 #pragma once

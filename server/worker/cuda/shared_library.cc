@@ -13,7 +13,8 @@ absl::StatusOr<SharedLibrary> SharedLibrary::Find(const std::vector<SearchPlace>
   const auto open = [&](const std::string& path) {
     const size_t slash = path.rfind('/');
     if (slash != std::string::npos) {
-      for (const std::string& sibling : siblings) (void)dlopen((path.substr(0, slash + 1) + sibling).c_str(), RTLD_LAZY | RTLD_GLOBAL);
+      for (const std::string& sibling : siblings)
+        (void)dlopen((path.substr(0, slash + 1) + sibling).c_str(), RTLD_LAZY | RTLD_GLOBAL);
     }
     library.handle_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     return library.handle_ != nullptr;

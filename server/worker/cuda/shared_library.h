@@ -13,9 +13,10 @@ namespace tunefarm::cuda {
 
 class SharedLibrary {
  public:
-  // Opens the first of `names` that a place has. `siblings` lie beside it and are opened before it where they exist, because
-  // the library looks for them by name alone. NotFound with one sentence.
-  static absl::StatusOr<SharedLibrary> Find(const std::vector<SearchPlace>& places, const std::vector<std::string>& names,
+  // Opens the first of `names` that a place has. `siblings` lie beside it and are opened before it where they exist,
+  // because the library looks for them by name alone. NotFound with one sentence.
+  static absl::StatusOr<SharedLibrary> Find(const std::vector<SearchPlace>& places,
+                                            const std::vector<std::string>& names,
                                             const std::vector<std::string>& siblings);
 
   const FoundLibrary& found() const { return found_; }

@@ -75,8 +75,8 @@ Failure EncodeTensorMap(const GpuContext& gpu, const std::string& name, const Te
   const CUdeviceptr address = base + static_cast<uint64_t>(plan.base_offset_bytes);
   const CUresult error = gpu.driver().cuTensorMapEncodeTiled(
       map, *type, static_cast<cuuint32_t>(rank), reinterpret_cast<void*>(address), dims.data(),
-      strides.empty() ? &no_stride : strides.data(), plan.box.data(), element_strides.data(), InterleaveOf(plan.interleave),
-      SwizzleOf(plan.swizzle), PromotionOf(plan.l2_promotion),
+      strides.empty() ? &no_stride : strides.data(), plan.box.data(), element_strides.data(),
+      InterleaveOf(plan.interleave), SwizzleOf(plan.swizzle), PromotionOf(plan.l2_promotion),
       plan.oob_fill_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return gpu.driver().Check(error, CallKind::kLaunch, fmt::format("The driver refuses the tensor map {}", name));
 }

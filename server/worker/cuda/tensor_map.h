@@ -6,8 +6,8 @@
 
 namespace tunefarm::cuda {
 
-// `base` is the buffer's address; the plan's offset is added with 64-bit wrap. INFEASIBLE_LAUNCH with a sentence when the
-// driver refuses the map.
+// `base` is the buffer's address; the plan's offset is added with 64-bit wrap. INFEASIBLE_LAUNCH with a sentence when
+// the driver refuses the map.
 Failure EncodeTensorMap(const GpuContext& gpu, const std::string& name, const TensorMapPlan& plan, CUdeviceptr base,
                         CUtensorMap* map);
 

@@ -5,7 +5,8 @@
 namespace tunefarm {
 namespace {
 
-constexpr const char* kWhy = "this tunefarm-worker was built without a CUDA Toolkit; build it with CUDA Toolkit 12.4 or newer";
+constexpr const char* kWhy =
+    "this tunefarm-worker was built without a CUDA Toolkit; build it with CUDA Toolkit 12.4 or newer";
 
 class NoProbeBackend final : public ProbeBackend {
  public:
