@@ -103,7 +103,7 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   if (!verbs.empty()) {
     std::string list;
     for (const std::string& verb : verbs) list += (list.empty() ? "" : ", ") + verb;
-    return fmt::format("{} needs a command: {}; see {} --help", path, list, path);
+    return fmt::format("choose a command: {}; see {} --help", list, path);
   }
   return fmt::format("{}; see {} --help", error.what(), path);
 }
@@ -201,7 +201,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   } catch (const CLI::ParseError& error) {
     return ReportError(InvalidArgument("{}", UsageError(app, error)), *session);
   }
-  if (!session->command) return ReportError(InvalidArgument("tunefarm needs a command; see tunefarm --help"), *session);
+  if (!session->command) return ReportError(InvalidArgument("no command is given; see tunefarm --help"), *session);
   const absl::StatusOr<ExitCode> code = session->command();
   return code.ok() ? *code : ReportError(code.status(), *session);
 }

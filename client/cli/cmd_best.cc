@@ -49,9 +49,11 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
   ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
                    Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
+  std::string tune = "tunefarm tune " + options.kernel;
+  for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
   if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {
-    return NotFound("nothing is known of {} for this problem and device{}; run: tunefarm tune {}", kernel.name,
-                    options.exact ? " exactly" : "", options.kernel);
+    return NotFound("{} is known of {} for this problem and device; run: {}",
+                    options.exact ? "nothing exact" : "nothing", kernel.name, tune);
   }
   if (options.format == "defines") {
     session->Print(DefinesText(response.best()));
@@ -68,11 +70,12 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
     std::string question = kernel.name;
     const std::string key = response.best().problem().key();
     if (!key.empty() && response.match() != v1::MATCH_NEAREST_SHAPE) question += "  " + key;
-    if (!response.best().device_class_name().empty()) question += "  on  " + response.best().device_class_name();
+    if (!response.best().device_class_name().empty() && response.match() != v1::MATCH_SAME_ARCH)
+      question += "  on  " + response.best().device_class_name();
     session->Print(BestText(response, question));
   }
   if (response.match() == v1::MATCH_DEFAULT) {
-    session->Note("Not tuned yet: this is the default config. Run: tunefarm tune " + options.kernel);
+    session->Note("Not tuned yet: this is the default config. Run: " + tune);
   }
   return kExitOk;
 }

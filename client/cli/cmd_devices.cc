@@ -15,9 +15,11 @@ namespace tunefarm::cli {
 namespace {
 
 void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::string& last, Table* table) {
-  table->AddRow({name, c.kind() == v1::DEVICE_KIND_CUDA ? fmt::format("sm_{}", c.compute_capability()) : "host",
-                 std::to_string(c.sm_count()), FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())),
-                 FormatBytes(static_cast<uint64_t>(c.l2_bytes())), fmt::format("{} GiB", c.memory_gib()), last});
+  table->AddRow(
+      {name, c.kind() == v1::DEVICE_KIND_CUDA ? fmt::format("sm_{}", c.compute_capability()) : "host",
+       std::to_string(c.sm_count()),
+       c.shared_bytes_per_block_optin() > 0 ? FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())) : "",
+       FormatBytes(static_cast<uint64_t>(c.l2_bytes())), fmt::format("{} GiB", c.memory_gib()), last});
 }
 
 absl::StatusOr<ExitCode> Devices(Session* session, bool known) {

@@ -75,8 +75,10 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   }
   const absl::StatusOr<Connection*> connection = session->connection();
   if (!connection.ok()) {
+    const bool is_private = session->connect.server.empty() && !session->environment("TUNEFARM_SERVER").has_value();
     findings.Bad(std::string(MessageOf(connection.status())),
-                 "Start it by hand to see why: tunefarmd --log-level debug");
+                 is_private ? "Start it by hand to see why: tunefarmd --log-level debug"
+                            : "The address comes from --server or TUNEFARM_SERVER.");
     session->Print(findings.text());
     return kExitUnreachable;
   }
@@ -92,7 +94,7 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
                                     v1::ListDevicesRequest()));
   for (const v1::Device& device : devices.devices()) {
     if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
-      findings.Bad(DeviceLine(device) + " is quarantined: " + device.state_reason(),
+      findings.Bad("device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
                    "Restart the daemon once the device is healthy.");
     } else {
       findings.Good("device " + DeviceLine(device));

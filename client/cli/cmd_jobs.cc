@@ -89,9 +89,10 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
     out += fmt::format("\n{}  on  {}\n  space    {}{} valid configs of {}\n", study.problem().key(),
                        study.device_class_name(), study.space().approximate() ? "≈" : "",
                        FormatCount(study.space().valid()), study.space().cartesian());
-    out += RulesText(study.space(), "           ");
-    out += fmt::format("  trials   {} of {}: {}\n", FormatCount(progress.done()), FormatCount(progress.total()),
-                       OutcomesText(progress));
+    out += RulesText(study.space(), "  ");
+    out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
+    if (progress.done() > 0) out += ": " + OutcomesText(progress);
+    out += "\n";
     const double median = study.incumbent().measurement().median_ns();
     if (median > 0) out += fmt::format("  best     {}\n", FormatDuration(median));
   }
@@ -162,7 +163,7 @@ void AddJobs(CLI::App* app, Session* session) {
   auto limit = std::make_shared<int>(50);
   CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
   SetExample(list, "tunefarm jobs list --limit 5");
-  list->add_option("--limit", *limit, "How many.")->check(CLI::Range(1, 1000));
+  list->add_option("--limit", *limit, "How many (default 50).")->check(CLI::Range(1, 1000));
   list->callback([session, limit] { session->command = [session, limit] { return List(session, *limit); }; });
   AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", Show);
   AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", Watch);
@@ -186,7 +187,7 @@ void AddResults(CLI::App* app, Session* session) {
   CLI::App* results = app->add_subcommand("results", "The ranked configs of a job, or all its trials.");
   SetExample(results, "tunefarm results 17 --rows 20\ntunefarm results 17 --all --output csv > trials.csv");
   results->add_option("JOB", *job, "The job's number.")->required();
-  results->add_option("--rows", options->rows, "Configs shown (0: all).")->check(CLI::NonNegativeNumber);
+  results->add_option("--rows", options->rows, "Configs shown (default 10; 0: all).")->check(CLI::Range(0, 1'000'000));
   results->add_flag("--all", options->all, "Every trial with its outcome, in the order of the search.");
   results->callback([=] {
     session->command = [=]() -> absl::StatusOr<ExitCode> {

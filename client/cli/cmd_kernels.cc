@@ -54,7 +54,8 @@ absl::StatusOr<ExitCode> List(Session* session) {
       if (fs::exists(entry.path() / "kernel.pbtxt", error)) folders.push_back(entry.path());
     }
   }
-  std::sort(folders.begin(), folders.end());
+  std::sort(folders.begin(), folders.end(),
+            [](const fs::path& a, const fs::path& b) { return a.filename() < b.filename(); });
   for (const fs::path& folder : folders) {
     const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(folder.string(), session->environment);
     if (!kernel.ok()) {

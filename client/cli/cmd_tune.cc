@@ -71,8 +71,9 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
                 "An option of the strategy. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
   command->add_option("--max-trials", options->max_trials, "Stop after this many configs per problem.")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--max-seconds", options->max_seconds, "Stop after this much time.")->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
+  command->add_option("--max-seconds", options->max_seconds, "Stop after this much time.")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
@@ -262,7 +263,8 @@ void AddTune(CLI::App* app, Session* session) {
   options->problem.AddTo(tune, /*many=*/true);
   AddSearchOptions(tune, options.get());
   AddMeasureOptions(tune, options.get());
-  tune->add_option("--rows", options->rows, "Configs shown at the end (0: all).")->check(CLI::NonNegativeNumber);
+  tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
+      ->check(CLI::Range(0, 1'000'000));
   tune->callback([session, options] { session->command = [session, options] { return Tune(session, *options); }; });
 
   auto submit_options = std::make_shared<SubmitOptions>();

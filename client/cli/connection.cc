@@ -152,7 +152,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
     ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
     if (!Accepts(sockets.admin)) {
       if (!options.start_if_absent) {
-        return Unavailable("no daemon is running for {}", data_directory);
+        return Unavailable("no daemon is running for {}; a command that needs one, such as tunefarm devices, starts it",
+                           data_directory);
       }
       RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin));
       started = true;

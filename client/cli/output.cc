@@ -1,8 +1,12 @@
 #include "client/cli/output.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/type_resolver_util.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "server/base/check.h"
 #include "server/base/status.h"
@@ -92,11 +96,23 @@ std::string Table::ToCsv() const {
 }
 
 std::string ToJson(const google::protobuf::Message& message) {
+  // By way of a deterministic serialization, which sorts maps: the same message is the same text, always.
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    TUNEFARM_CHECK(message.SerializeToCodedStream(&coded));
+  }
+  const std::string prefix = "type.googleapis.com";
+  const std::unique_ptr<google::protobuf::util::TypeResolver> resolver(
+      google::protobuf::util::NewTypeResolverForDescriptorPool(prefix, message.GetDescriptor()->file()->pool()));
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;
   std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  const auto status = google::protobuf::util::BinaryToJsonString(
+      resolver.get(), prefix + "/" + message.GetDescriptor()->full_name(), bytes, &text, options);
   TUNEFARM_CHECK(status.ok());
   return text;
 }

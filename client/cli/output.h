@@ -43,7 +43,7 @@ class Table {
   std::vector<Style> styles_;  // one per row
 };
 
-// Canonical proto JSON, indented, fields with default values left out, with a newline at the end.
+// Canonical proto JSON, indented, maps sorted by key, fields with default values left out, with a newline at the end.
 std::string ToJson(const google::protobuf::Message& message);
 
 }  // namespace tunefarm::cli

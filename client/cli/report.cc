@@ -84,14 +84,17 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
   const std::vector<v1::Trial> ranked = Ranked(trials);
   if (ranked.empty()) {
-    text += session.Styled(Style::kRed, "no valid config") + "\n";
+    const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
+    text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
     text += RankTable(study, ranked, rows).ToText(session.has_color());
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
   }
-  text += fmt::format("{} trials: {}\n", FormatCount(study.progress().done()), OutcomesText(study.progress()));
+  const int64_t done = study.progress().done();
+  text +=
+      done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
       text += "warning: the device throttled or was shared while finalists were measured\n";
@@ -160,6 +163,25 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
   return table;
 }
 
+// What keeps the match from being exact, in brackets.
+std::string MatchReason(const v1::LookupConfigResponse& response) {
+  const v1::BestConfig& best = response.best();
+  switch (response.match()) {
+    case v1::MATCH_STALE:
+      return " (measured with another driver or toolkit)";
+    case v1::MATCH_STALE_SOURCE:
+      return " (measured with an older version of the kernel)";
+    case v1::MATCH_NEAREST_SHAPE:
+      return fmt::format(" (tuned for {}, distance {:.2f})", best.problem().key(), response.distance());
+    case v1::MATCH_SAME_ARCH:
+      return fmt::format(" (tuned on {}, of the same architecture)", best.device_class_name());
+    case v1::MATCH_DEFAULT:
+      return " (nothing was measured)";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string DeviceLine(const v1::Device& device) {
@@ -190,7 +212,8 @@ std::string RulesText(const v1::SpaceSize& space, std::string_view indent) {
     text += fmt::format("{}{:>12}  {}\n", indent, removed, rule.reason().empty() ? rule.rule() : rule.reason());
     if (!rule.reason().empty()) text += fmt::format("{}{:>12}  {}\n", indent, "", "  " + rule.rule());
   }
-  if (idle > 0) text += fmt::format("{}{:>12}  {} other rules removed nothing\n", indent, "", idle);
+  if (idle > 0)
+    text += fmt::format("{}{:>12}  {} other rule{} removed nothing\n", indent, "", idle, idle == 1 ? "" : "s");
   return text;
 }
 
@@ -275,15 +298,12 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
       text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
     text += "\n";
   }
-  text += "match    " + match;
-  if (response.match() == v1::MATCH_NEAREST_SHAPE) {
-    text += fmt::format(" (tuned for {}, distance {:.2f})", best.problem().key(), response.distance());
-  }
+  text += "match    " + match + MatchReason(response) + "\n";
   if (!best.job().empty()) {
-    text += fmt::format("  from job {}, {} ago, revision {}", JobNumber(best.job()),
+    text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());
   }
-  return text + "\n";
+  return text;
 }
 
 }  // namespace tunefarm::cli

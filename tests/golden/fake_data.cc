@@ -135,7 +135,7 @@ v1::Job JobNumbered(int number) {
   job.set_kernel_name("scale_host");
   job.mutable_strategy()->set_strategy_name("exhaustive");
   job.mutable_strategy()->set_seed(1);
-  job.set_created_at_ms(MillisecondsAgo(90 * 60 + 30));
+  job.set_created_at_ms(MillisecondsAgo(90 * 60));
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   v1::Study* study = job.add_studies();
   *study = Parse<v1::Study>(kStudyOfScale);

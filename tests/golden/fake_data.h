@@ -13,7 +13,7 @@
 
 namespace tunefarm::golden {
 
-// Of jobs 17 to 22. Times lie 90 minutes in the past, half a minute off the next change of the shown age.
+// Of jobs 17 to 22. Times lie 90 minutes in the past: half a minute from the next change of the shown age.
 v1::Job JobNumbered(int number);
 std::vector<v1::Trial> TrialsOf(int number);
 // What a watcher of job 17 or 19 sees, in order.

@@ -221,7 +221,7 @@ class FakeServer final : public v1::ServerService::Service {
     response->set_version(TUNEFARM_VERSION);
     response->set_revision(TUNEFARM_REVISION);
     response->set_pid(4711);
-    response->set_started_at_ms(MillisecondsAgo(3 * 3600 + 20 * 60 + 30));
+    response->set_started_at_ms(MillisecondsAgo(3 * 3600 + 20 * 60));
     response->set_data_directory("/home/user/.local/share/tunefarm");
     response->add_addresses("unix:/run/user/1000/tunefarm/client.sock");
     response->add_addresses("unix:/run/user/1000/tunefarm/admin.sock");

@@ -48,7 +48,7 @@ TEST(KernelsTest, CheckSaysWhere) {
       std::string(std::getenv("TUNEFARM_SOURCE_DIR")) + "/tests/golden/kernels/scale_host/kernel.pbtxt", 1 << 20);
   const auto write = [&cli](const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(cli.directory().File("kernel.pbtxt"), text).ok());
-    ASSERT_TRUE(WriteFileAtomically(cli.directory().File("scale.cc"), "").ok());
+    ASSERT_TRUE(WriteFileAtomically(cli.directory().File("scale.cc"), "// empty\n").ok());
   };
   write(good + "constraints { expression: \"CHUNK < LIMIT\" }\n");
   cli.Record({"kernels", "check", cli.directory().path()});

@@ -58,6 +58,9 @@ TEST(JsonTest, IsCanonicalProtoJsonWithFieldNames) {
   event.set_message("a \"quoted\" line");
   EXPECT_EQ(ToJson(event), "{\n \"event_id\": \"7\",\n \"message\": \"a \\\"quoted\\\" line\"\n}\n");
   EXPECT_EQ(ToJson(v1::JobEvent()), "{}\n");
+  v1::Strategy strategy;
+  for (const char* name : {"c", "a", "b"}) (*strategy.mutable_options())[name] = "1";
+  EXPECT_EQ(ToJson(strategy), "{\n \"options\": {\n  \"a\": \"1\",\n  \"b\": \"1\",\n  \"c\": \"1\"\n }\n}\n");
 }
 
 TEST(HelpEntryTest, AlignsAndWraps) {
