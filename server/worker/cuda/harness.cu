@@ -1,6 +1,6 @@
-// Kernels of the run worker itself: fill, poison, guards, checksums and comparison on the device. Compiled by NVRTC when a
-// worker starts, after philox.h, half.h, fill_element.h and harness_types.h, without contraction of a*b+c and without any
-// header of the toolkit. Every kernel accepts any grid.
+// Kernels of the run worker itself: fill, poison, guards, checksums and comparison on the device. Compiled by NVRTC
+// when a worker starts, after philox.h, half.h, fill_element.h and harness_types.h, without contraction of a*b+c and
+// without any header of the toolkit. Every kernel accepts any grid.
 
 typedef unsigned long long U64;
 
@@ -8,15 +8,21 @@ __device__ inline U64 ThreadIndex() { return (U64)blockIdx.x * blockDim.x + thre
 __device__ inline U64 ThreadCount() { return (U64)gridDim.x * blockDim.x; }
 
 __device__ inline int SizeOfType(int type) {
-  return type <= kTunefarmU8 ? 1 : type <= kTunefarmU16 || type == kTunefarmF16 || type == kTunefarmBf16 ? 2
-         : type <= kTunefarmU32 || type == kTunefarmF32 ? 4 : 8;
+  return type <= kTunefarmU8                                                     ? 1
+         : type <= kTunefarmU16 || type == kTunefarmF16 || type == kTunefarmBf16 ? 2
+         : type <= kTunefarmU32 || type == kTunefarmF32                          ? 4
+                                                                                 : 8;
 }
 
 __device__ inline void Store(unsigned char* output, U64 index, int size, U64 bits) {
-  if (size == 8) ((U64*)output)[index] = bits;
-  else if (size == 4) ((unsigned int*)output)[index] = (unsigned int)bits;
-  else if (size == 2) ((unsigned short*)output)[index] = (unsigned short)bits;
-  else output[index] = (unsigned char)bits;
+  if (size == 8)
+    ((U64*)output)[index] = bits;
+  else if (size == 4)
+    ((unsigned int*)output)[index] = (unsigned int)bits;
+  else if (size == 2)
+    ((unsigned short*)output)[index] = (unsigned short)bits;
+  else
+    output[index] = (unsigned char)bits;
 }
 
 __device__ inline U64 Load(const unsigned char* input, U64 index, int size) {
@@ -50,7 +56,8 @@ extern "C" __global__ void tunefarm_fill_guard(unsigned char* zone, U64 bytes, u
 }
 
 // The smallest and the largest damaged offset; the host sets *first to ~0 and *last to 0 before.
-extern "C" __global__ void tunefarm_check_guard(const unsigned char* zone, U64 bytes, unsigned int word, U64* first, U64* last) {
+extern "C" __global__ void tunefarm_check_guard(const unsigned char* zone, U64 bytes, unsigned int word, U64* first,
+                                                U64* last) {
   for (U64 i = ThreadIndex(); i < bytes; i += ThreadCount()) {
     if (zone[i] == GuardByte(word, i)) continue;
     atomicMin(first, i);
@@ -132,8 +139,8 @@ __device__ inline Element Judge(const TunefarmComparison& pair, U64 index) {
     return element;
   }
   element.counts = fabs(reference) != infinity;
-  element.error = integer ? IntegerDistance(actual, expected, pair.type, size)
-                          : (out == reference ? 0.0 : fabs(out - reference));
+  element.error =
+      integer ? IntegerDistance(actual, expected, pair.type, size) : (out == reference ? 0.0 : fabs(out - reference));
   if (element.error == 0.0) return element;
   const double allowed = pair.atol + (integer ? 0.0 : pair.rtol * fabs(reference));
   const bool catastrophic = pair.has_catastrophic && element.error > pair.catastrophic_error;
@@ -196,10 +203,10 @@ extern "C" __global__ void tunefarm_largest(TunefarmComparison pair, U64* larges
   if (largest > 0.0) atomicMax(largest_bits, BitsOf(largest));
 }
 
-// Sums of squares of error and reference over [begin, end); the whole block returns the same. A fixed order, so that the same
-// buffers give the same bits.
-__device__ inline void SumSquares(const TunefarmComparison& pair, U64 begin, U64 end, U64 first, U64 step, double* error,
-                                  double* reference) {
+// Sums of squares of error and reference over [begin, end); the whole block returns the same. A fixed order, so that
+// the same buffers give the same bits.
+__device__ inline void SumSquares(const TunefarmComparison& pair, U64 begin, U64 end, U64 first, U64 step,
+                                  double* error, double* reference) {
   __shared__ double errors[256], references[256];
   double my_error = 0.0, my_reference = 0.0;
   for (U64 i = begin + first; i < end; i += step) {
@@ -249,7 +256,8 @@ extern "C" __global__ void tunefarm_row_sums(TunefarmComparison pair, U64 begin,
 }
 
 // Whether any element has these bits: then *found is not 0.
-extern "C" __global__ void tunefarm_find_bits(const unsigned char* input, U64 bits, int size, U64 elements, U64* found) {
+extern "C" __global__ void tunefarm_find_bits(const unsigned char* input, U64 bits, int size, U64 elements,
+                                              U64* found) {
   bool mine = false;
   for (U64 i = ThreadIndex(); i < elements; i += ThreadCount()) mine = mine || Load(input, i, size) == bits;
   if (mine) *found = 1;
