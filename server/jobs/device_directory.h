@@ -27,7 +27,7 @@ struct SelectedDevice {
   int64_t memory_bytes = 0;                     // of the smallest device that may run it; 0 unknown
   std::string driver_version, toolkit_version;  // empty: not a device of this machine
   double peak_bytes_per_second = 0;             // 0 unknown
-  std::map<std::string, double> peak_flops_by_unit;  // as Kernel.flops_unit names them
+  std::map<std::string, double> peak_flops_by_unit = {};  // as Kernel.flops_unit names them
 };
 
 class DeviceDirectory {
