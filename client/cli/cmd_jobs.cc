@@ -88,7 +88,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
     const v1::Progress& progress = study.progress();
     out += fmt::format("\n{}  on  {}\n  space    {}{} valid configs of {}\n", study.problem().key(),
                        study.device_class_name(), study.space().approximate() ? "≈" : "",
-                       FormatCount(study.space().valid()), study.space().cartesian());
+                       FormatCount(study.space().valid()), CartesianText(study.space()));
     out += RulesText(study.space(), "  ");
     out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
     if (progress.done() > 0) out += ": " + OutcomesText(progress);

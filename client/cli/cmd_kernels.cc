@@ -142,10 +142,8 @@ absl::StatusOr<ExitCode> Check(Session* session, const std::string& text) {
 
 std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
   const std::string about = space.approximate() ? "≈" : "";
-  std::string all = space.cartesian();
-  // Group the digits where they fit; a Cartesian product need not.
-  if (all.size() <= 18) all = FormatCount(std::stoll(all));
-  std::string text = fmt::format("{}\n{:>12}  configs: every combination of the parameters' values\n", title, all);
+  std::string text =
+      fmt::format("{}\n{:>12}  configs: every combination of the parameters' values\n", title, CartesianText(space));
   text += RulesText(space, "");
   return text + fmt::format("{:>12}  valid\n", about + FormatCount(space.valid()));
 }

@@ -132,7 +132,8 @@ std::string QueuedText(const v1::Job& job) {
     const std::string about = space.approximate() ? "≈" : "";
     text += fmt::format("\n  {} on {}: {}{} configs", study.problem().key(), study.device_class_name(), about,
                         FormatCount(space.valid()));
-    if (space.cartesian() != std::to_string(space.valid())) text += fmt::format(" of {}", space.cartesian());
+    const std::string all = CartesianText(space);
+    if (all != FormatCount(space.valid())) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
       text += fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
       break;

@@ -199,6 +199,13 @@ std::string DeviceLine(const v1::Device& device) {
   return line;
 }
 
+std::string CartesianText(const v1::SpaceSize& space) {
+  const std::string& text = space.cartesian();
+  const bool is_number =
+      !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? FormatCount(std::stoll(text)) : text;
+}
+
 std::string RulesText(const v1::SpaceSize& space, std::string_view indent) {
   const std::string about = space.approximate() ? "≈" : "";
   std::string text;

@@ -18,6 +18,9 @@ namespace tunefarm::cli {
 // "NVIDIA H200  sm_90  132 SMs  ..." one line.
 std::string DeviceLine(const v1::Device& device);
 
+// The number of all combinations with its digits grouped, whether or not they came grouped.
+std::string CartesianText(const v1::SpaceSize& space);
+
 // What the rules of a space removed, a line or two for each that removed something, behind `indent`. Rules that removed
 // nothing (most device limits) are only counted.
 std::string RulesText(const v1::SpaceSize& space, std::string_view indent);

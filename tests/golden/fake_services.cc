@@ -195,7 +195,7 @@ class FakeKernels final : public v1::KernelService::Service {
                           v1::CountSpaceResponse* response) override {
     response->set_device_class_name("Example CPU");
     v1::SpaceSize* space = response->mutable_space();
-    space->set_cartesian("806215680000000000000");
+    space->set_cartesian("806,215,680");
     space->set_valid(1234567);
     space->set_approximate(true);
     v1::RuleCount* rule = space->add_rules();
