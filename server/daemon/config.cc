@@ -151,8 +151,10 @@ absl::Status CheckListen(const std::string& listen) {
   if (listen.empty()) return absl::OkStatus();
   const size_t colon = listen.rfind(':');
   const std::string host = colon == std::string::npos ? listen : listen.substr(0, colon);
-  if (colon == std::string::npos || colon + 1 == listen.size()) {
-    return InvalidArgument("listen address '{}' has no port; write 127.0.0.1:7070", listen);
+  const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos ||
+      std::stoi(port) > 65'535) {
+    return InvalidArgument("listen address '{}' has no port from 0 to 65535; write 127.0.0.1:7070", listen);
   }
   if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
     return WithReason(
