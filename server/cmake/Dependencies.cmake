@@ -21,11 +21,22 @@ if(TUNEFARM_BUILD_BENCH)
 endif()
 
 # The CUDA parts need only headers: libcuda, NVRTC, cuBLAS and NVML are opened with dlopen at run time.
+# CMake 3.25's FindCUDAToolkit is not used: it fails on toolkits from 13.0 on, which have no nvToolsExt library.
 set(TUNEFARM_HAVE_CUDA OFF)
 if(NOT TUNEFARM_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit 12.4 QUIET)
-  if(CUDAToolkit_FOUND)
+  find_path(TUNEFARM_CUDA_INCLUDE_DIR nvrtc.h
+    HINTS ${CUDAToolkit_ROOT} ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /usr/lib/cuda
+    PATH_SUFFIXES include targets/x86_64-linux/include)
+  set(version 0)
+  if(EXISTS ${TUNEFARM_CUDA_INCLUDE_DIR}/cuda.h AND EXISTS ${TUNEFARM_CUDA_INCLUDE_DIR}/cublas_v2.h)
+    file(STRINGS ${TUNEFARM_CUDA_INCLUDE_DIR}/cuda.h line REGEX "^#define CUDA_VERSION [0-9]+")
+    string(REGEX REPLACE "[^0-9]" "" version "${line}")
+  endif()
+  if(version GREATER_EQUAL 12040)
     set(TUNEFARM_HAVE_CUDA ON)
+    message(STATUS "CUDA Toolkit headers: ${TUNEFARM_CUDA_INCLUDE_DIR} (CUDA_VERSION ${version})")
+    add_library(tunefarm_cuda_headers INTERFACE)
+    target_include_directories(tunefarm_cuda_headers SYSTEM INTERFACE ${TUNEFARM_CUDA_INCLUDE_DIR})
   elseif(TUNEFARM_CUDA STREQUAL "ON")
     message(FATAL_ERROR "TUNEFARM_CUDA=ON, but no CUDA Toolkit 12.4 or newer was found; set CUDAToolkit_ROOT.")
   else()
