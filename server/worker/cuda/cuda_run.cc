@@ -1,12 +1,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
@@ -14,6 +12,7 @@
 #include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
 #include "server/worker/verify/sampling.h"
+#include "server/worker/verify/trial_phases.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -24,94 +23,41 @@ using tunefarm::worker::v1::Result;
 constexpr double kEventResolutionNs = 500;  // CUDA documents about half a microsecond
 constexpr uint64_t kFlushBytesMin = uint64_t{64} << 20;
 
-double MillisecondsSince(MonotonicTime start) {
-  return std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count();
-}
-
-// One evaluation. Made per Run; the result grows as the phases pass.
-class CudaTrial {
+class CudaTrial final : public TrialPhases {
  public:
   CudaTrial(const RunTools& tools, CudaProblem* problem, const Nvml* nvml, ByteRange flush, const RunInput& input,
             PhaseReporter* reporter)
-      : tools_(tools),
+      : TrialPhases(input, reporter),
+        tools_(tools),
         problem_(problem),
         nvml_(nvml),
         flush_(flush),
-        input_(input),
-        reporter_(reporter),
         launches_(tools.gpu),
         prepare_(tools.gpu) {}
 
-  Result Run() {
-    Failure failure = RunPhases();
-    // What a refused launch left half done must not run into the next trial.
-    if (failure && !failure.sticky) {
-      if (Failure late = tools_.gpu.Synchronize("The kernel crashed"); late.sticky) failure = std::move(late);
-    }
-    if (failure) {
-      result_.set_outcome(failure.outcome);
-      result_.set_message(failure.message);
-      result_.set_worker_is_damaged(failure.sticky);
-    }
-    return std::move(result_);
-  }
-
  private:
-  Failure RunPhases() {
-    const MonotonicTime load_start = BeginPhase(v1::PHASE_LOAD);
-    Failure failure = Load();
-    result_.set_load_ms(MillisecondsSince(load_start));
-    if (failure) return failure;
-    const MonotonicTime launch_start = BeginPhase(v1::PHASE_FIRST_LAUNCH);
-    failure = Launch(PoisonPattern::kFirst);
-    if (!failure) {
-      BeginPhase(v1::PHASE_VERIFY);
-      failure = Check(PoisonPattern::kFirst);
-    }
-    result_.set_verify_ms(MillisecondsSince(launch_start));
-    if (failure) return failure;
-    result_.set_outcome(v1::OUTCOME_OK);
-    if (input_.verify_only) return {};
-    const MonotonicTime measure_start = BeginPhase(v1::PHASE_MEASURE);
-    failure = Measure();
-    if (!failure) failure = problem_->FindDamage();
-    result_.set_measure_ms(MillisecondsSince(measure_start));
-    if (failure) return failure;
-    const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
-    failure = VerifyAgain();
-    result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
-    if (!failure) result_.set_phase(v1::PHASE_MEASURE);
-    return failure;
-  }
-
-  MonotonicTime BeginPhase(v1::Phase phase) {
-    result_.set_phase(phase);
-    reporter_->Begin(phase);
-    return Clock::Real()->Now();
-  }
-
-  Failure Load() {
-    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_.input_seed));
+  Failure Load() override {
+    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
-    const Config config = input_.baseline ? plan.DefaultConfig(kernel.problem) : input_.config;
+    const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
     const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
     if (!buffers.ok()) return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(buffers.status())) + "."};
     TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
     // A baseline's own steps are compiled with the reference's binary unless it came with one.
-    const bool use_reference = input_.baseline && input_.artifact.empty();
-    const std::string& artifact = use_reference ? kernel.reference_artifact : input_.artifact;
+    const bool use_reference = input().baseline && input().artifact.empty();
+    const std::string& artifact = use_reference ? kernel.reference_artifact : input().artifact;
     if (!artifact.empty()) {
       TUNEFARM_RETURN_IF_FAILED(LoadedModule::Load(
-          tools_.gpu, artifact, use_reference ? kernel.reference_lowered_names : input_.lowered_names, &module_));
+          tools_.gpu, artifact, use_reference ? kernel.reference_lowered_names : input().lowered_names, &module_));
       TUNEFARM_RETURN_IF_FAILED(problem_->WriteSymbols(module_.get()));
-      result_.mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
+      result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
     }
-    const bool own_baseline = input_.baseline && plan.HasSequence(Sequence::kBaseline);
+    const bool own_baseline = input().baseline && plan.HasSequence(Sequence::kBaseline);
     std::vector<StepPlan> steps;
     TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, kernel,
                                             own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
-                                            module_.get(), &steps, result_.mutable_resources()));
+                                            module_.get(), &steps, result().mutable_resources()));
     TUNEFARM_RETURN_IF_FAILED(launches_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas));
     if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
     TUNEFARM_RETURN_IF_FAILED(
@@ -119,26 +65,20 @@ class CudaTrial {
     return prepare_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas);
   }
 
-  // One launch sequence from pristine buffers; waits.
-  Failure Launch(PoisonPattern pattern) {
+  Failure Launch(PoisonPattern pattern) override {
     TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
     TUNEFARM_RETURN_IF_FAILED(prepare_.Enqueue());
     TUNEFARM_RETURN_IF_FAILED(launches_.Enqueue());
     return tools_.gpu.Synchronize("The kernel crashed");
   }
 
-  // What the kernel left in the buffers. Damage comes first: it explains wrong results, not the other way round.
-  Failure Check(PoisonPattern pattern) {
-    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
-    v1::Verification verification;
-    Failure failure = problem_->Verify(pattern, &verification);
-    if (failure || !result_.has_verification()) *result_.mutable_verification() = std::move(verification);
-    return failure;
+  Failure FindDamage() override { return problem_->FindDamage(); }
+
+  Failure Verify(PoisonPattern pattern, v1::Verification* verification) override {
+    return problem_->Verify(pattern, verification);
   }
 
-  Failure VerifyAgain() {
-    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
-    Failure failure = Check(PoisonPattern::kSecond);
+  Failure AfterTiming(Failure failure) override {
     if (failure.outcome == v1::OUTCOME_WRONG_RESULT) {
       failure.message = fmt::format("After timing, {} It was right before: the kernel keeps state between launches.",
                                     failure.message);
@@ -146,8 +86,16 @@ class CudaTrial {
     return failure;
   }
 
-  Failure Measure() {
-    const v1::MeasurementPolicy& policy = input_.policy;
+  // What a refused launch left half done must not run into the next trial.
+  Failure Settle(Failure failure) override {
+    if (failure.sticky) return failure;
+    Failure late = tools_.gpu.Synchronize("The kernel crashed");
+    if (late.sticky) return late;
+    return failure;
+  }
+
+  Failure Measure() override {
+    const v1::MeasurementPolicy& policy = input().policy;
     if (launches_.timed_stretches() == 0)
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     Sampler sampler(tools_.gpu, problem_, &launches_, policy.warm_cache() ? ByteRange{} : flush_);
@@ -156,7 +104,7 @@ class CudaTrial {
     const bool one_only = problem_->has_restores() || !policy.warm_cache() || launches_.has_untimed_steps();
     SamplingOptions options;
     options.policy = policy;
-    options.keep_samples = input_.keep_samples;
+    options.keep_samples = input().keep_samples;
     options.launches_per_sample = LaunchesPerSample(launch_ns, kEventResolutionNs, one_only);
     Failure failure;
     const SamplingResult sampled = RunSampling(options, sampler.clock(), [&](int launches) -> std::optional<double> {
@@ -166,7 +114,7 @@ class CudaTrial {
       return nanoseconds;
     });
     if (failure) return failure;
-    v1::Measurement* const measurement = result_.mutable_measurement();
+    v1::Measurement* const measurement = result().mutable_measurement();
     *measurement = sampled.measurement;
     measurement->set_method(v1::TIMING_METHOD_CUDA_EVENTS);
     measurement->set_cold_cache(!policy.warm_cache());
@@ -175,11 +123,11 @@ class CudaTrial {
       measurement->set_throttled(nvml_->IsThrottled(tools_.gpu.uuid()));
     }
     if (sampled.implausible) {
-      result_.set_outcome(v1::OUTCOME_NOISY);
-      result_.set_message("The device's clock reported a time of zero: the launch sequence is too short to be timed.");
+      result().set_outcome(v1::OUTCOME_NOISY);
+      result().set_message("The device's clock reported a time of zero: the launch sequence is too short to be timed.");
     } else if (!sampled.established) {
-      result_.set_outcome(v1::OUTCOME_NOISY);
-      result_.set_message(
+      result().set_outcome(v1::OUTCOME_NOISY);
+      result().set_message(
           fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
                       measurement->samples(), policy.time_budget_ms()));
     }
@@ -190,11 +138,8 @@ class CudaTrial {
   CudaProblem* const problem_;
   const Nvml* const nvml_;
   const ByteRange flush_;
-  const RunInput& input_;
-  PhaseReporter* const reporter_;
   std::unique_ptr<LoadedModule> module_;
   LaunchSequence launches_, prepare_;
-  Result result_;
 };
 
 class CudaRunBackend final : public RunBackend {

@@ -13,8 +13,11 @@
 
 #include "absl/status/statusor.h"
 #include "server/worker/cuda/outcome_of_cuda_error.h"
+#include "server/worker/verify/failure.h"
 
 namespace tunefarm::cuda {
+
+using tunefarm::Failure;
 
 inline constexpr int kApiVersion = 12040;
 
@@ -98,11 +101,5 @@ class Driver {
 
 // As drivers print it: "GPU-01234567-89ab-...".
 std::string UuidText(const CUuuid& uuid, bool is_mig);
-
-// Returns early with a Failure.
-#define TUNEFARM_RETURN_IF_FAILED(...)                                   \
-  do {                                                                   \
-    if (::tunefarm::cuda::Failure failed = (__VA_ARGS__)) return failed; \
-  } while (false)
 
 }  // namespace tunefarm::cuda

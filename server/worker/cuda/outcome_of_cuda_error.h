@@ -1,8 +1,6 @@
 // THE table: what an error of the CUDA driver says about the config that was at work. Pure.
 #pragma once
 
-#include <string>
-
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm::cuda {
@@ -19,14 +17,5 @@ struct ErrorMeaning {
 
 // `error` is a CUresult other than CUDA_SUCCESS. Errors that nobody has listed are OUTCOME_LOST.
 ErrorMeaning MeaningOf(int error, CallKind kind);
-
-// Why something failed, as results say it. Unset outcome: it did not.
-struct Failure {
-  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;
-  std::string message;
-  bool sticky = false;
-
-  explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
-};
 
 }  // namespace tunefarm::cuda

@@ -136,16 +136,16 @@ Failure HostProblem::SelectInputs(uint64_t seed) {
 
 Failure HostProblem::BuildInputs(uint64_t seed) {
   current_->seed = seed;
-  if (Failure failure = FillData(seed)) return failure;
+  TUNEFARM_RETURN_IF_FAILED(FillData(seed));
   // The last trial's config may have had a work space of another size.
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
   if (!plans.ok()) return MachineryFailure(plans.status());
-  if (Failure failure = ResizeScratch(*plans)) return failure;
-  if (Failure failure = RunPrepareSteps()) return failure;
+  TUNEFARM_RETURN_IF_FAILED(ResizeScratch(*plans));
+  TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps());
   if (kernel_->plan->HasSequence(Sequence::kReference)) {
-    if (Failure failure = RunReference(PoisonPattern::kFirst)) return failure;
-    if (Failure failure = KeepExpected()) return failure;
+    TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst));
+    TUNEFARM_RETURN_IF_FAILED(KeepExpected());
   }
   for (const auto& [name, bytes] : current_->data) current_->bytes += bytes.size();
   for (const auto& [name, bytes] : current_->expected_first) current_->bytes += bytes.size();
@@ -175,7 +175,7 @@ Failure HostProblem::FillData(uint64_t seed) {
 Failure HostProblem::RunPrepareSteps() {
   if (!kernel_->plan->HasSequence(Sequence::kPreparePerProblem)) return {};
   Reset(PoisonPattern::kFirst);
-  if (Failure failure = RunFromReference(Sequence::kPreparePerProblem, "A prepare step")) return failure;
+  TUNEFARM_RETURN_IF_FAILED(RunFromReference(Sequence::kPreparePerProblem, "A prepare step"));
   for (Buffer& buffer : buffers_) {
     if (buffer.plan.is_constant_symbol) continue;
     if (const std::optional<std::string> place = buffer.memory.FindDamage()) {
@@ -190,7 +190,7 @@ Failure HostProblem::RunPrepareSteps() {
 
 Failure HostProblem::RunReference(PoisonPattern pattern) {
   Reset(pattern);
-  if (Failure failure = RunFromReference(Sequence::kReference, "The reference")) return failure;
+  TUNEFARM_RETURN_IF_FAILED(RunFromReference(Sequence::kReference, "The reference"));
   if (Failure damage = FindDamage()) {
     return {damage.outcome, "The reference itself is wrong: " + damage.message};
   }
@@ -232,7 +232,7 @@ Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what
   program.steps = *std::move(steps);
   absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
   if (!process.ok()) return MachineryFailure(process.status());
-  if (Failure failure = FailureOf((*process)->Await(), what, *this)) return failure;
+  TUNEFARM_RETURN_IF_FAILED(FailureOf((*process)->Await(), what, *this));
   TrialCommand launch;
   launch.kind = TrialCommand::kLaunch;
   (*process)->Send(launch);
@@ -246,7 +246,7 @@ Failure HostProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
         std::find_if(buffers_.begin(), buffers_.end(), [&plan](const Buffer& b) { return b.plan.name == plan.name; });
     if (buffer == buffers_.end()) continue;
     const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
-    if (Failure failure = FillScratch(plan)) return failure;
+    TUNEFARM_RETURN_IF_FAILED(FillScratch(plan));
     if (buffer->memory.bytes() == bytes) continue;
     buffer->memory = MappedBuffer();
     buffer->plan = plan;

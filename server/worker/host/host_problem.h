@@ -20,17 +20,10 @@
 #include "server/worker/host/mapped_buffer.h"
 #include "server/worker/host/trial_process.h"
 #include "server/worker/verify/compare.h"
+#include "server/worker/verify/failure.h"
 #include "server/worker/verify/poison.h"
 
 namespace tunefarm {
-
-// Why something about a kernel failed, as results say it.
-struct Failure {
-  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;  // unset: no failure
-  std::string message;
-
-  explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
-};
 
 // The sentence and outcome for a child that did not do what it was told. `what` begins the sentence: "The kernel".
 class HostProblem;

@@ -2,7 +2,6 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "server/worker/host/host_topology.h"
 #include "server/worker/host/trial_process.h"
 #include "server/worker/verify/sampling.h"
+#include "server/worker/verify/trial_phases.h"
 
 namespace tunefarm {
 namespace {
@@ -26,75 +26,29 @@ constexpr double kClockResolutionNs = 100;
 // Below this the wait for the next command may have cooled the caches enough to matter.
 constexpr double kRehearseBelowNs = 200'000;
 
-double MillisecondsSince(MonotonicTime start) {
-  return std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count();
-}
-
-// One evaluation. Made per Run; the result grows as the phases pass.
-class HostTrial {
+class HostTrial final : public TrialPhases {
  public:
   HostTrial(HostProblem* problem, const RunInput& input, PhaseReporter* reporter, int64_t flush_bytes)
-      : problem_(problem), input_(input), reporter_(reporter) {
+      : TrialPhases(input, reporter), problem_(problem) {
     program_.flush_bytes = static_cast<size_t>(flush_bytes);
   }
 
-  Result Run() {
-    if (Failure failure = RunPhases()) {
-      result_.set_outcome(failure.outcome);
-      result_.set_message(failure.message);
-    }
-    return std::move(result_);
-  }
-
  private:
-  Failure RunPhases() {
-    const MonotonicTime load_start = BeginPhase(v1::PHASE_LOAD);
-    Failure failure = Load();
-    result_.set_load_ms(MillisecondsSince(load_start));
-    if (failure) return failure;
-    const MonotonicTime launch_start = BeginPhase(v1::PHASE_FIRST_LAUNCH);
-    failure = Obey(Launch());
-    if (!failure) {
-      BeginPhase(v1::PHASE_VERIFY);
-      failure = Check(PoisonPattern::kFirst);
-    }
-    result_.set_verify_ms(MillisecondsSince(launch_start));
-    if (failure) return failure;
-    result_.set_outcome(v1::OUTCOME_OK);
-    if (input_.verify_only) return {};
-    const MonotonicTime measure_start = BeginPhase(v1::PHASE_MEASURE);
-    failure = Measure();
-    if (!failure) failure = problem_->FindDamage();
-    result_.set_measure_ms(MillisecondsSince(measure_start));
-    if (failure) return failure;
-    const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
-    failure = VerifyAgain();
-    result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
-    if (!failure) result_.set_phase(v1::PHASE_MEASURE);
-    return failure;
-  }
-
-  MonotonicTime BeginPhase(v1::Phase phase) {
-    result_.set_phase(phase);
-    reporter_->Begin(phase);
-    return Clock::Real()->Now();
-  }
-
-  Failure Load() {
-    if (Failure failure = problem_->SelectInputs(input_.input_seed)) return failure;
-    if (Failure failure = PlanSteps()) return failure;
+  Failure Load() override {
+    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
+    TUNEFARM_RETURN_IF_FAILED(PlanSteps());
     const PreparedKernel& kernel = problem_->kernel();
     // A baseline's own steps are compiled with the reference's binary unless it came with one.
-    const bool use_reference = input_.baseline && input_.artifact.empty();
-    const std::string& artifact = use_reference ? kernel.reference_artifact : input_.artifact;
-    program_.lowered_names = use_reference ? kernel.reference_lowered_names : input_.lowered_names;
+    const bool use_reference = input().baseline && input().artifact.empty();
+    const std::string& artifact = use_reference ? kernel.reference_artifact : input().artifact;
+    program_.lowered_names = use_reference ? kernel.reference_lowered_names : input().lowered_names;
     if (!artifact.empty()) {
       absl::StatusOr<UniqueFd> library = OpenLibrary(artifact);
       if (!library.ok()) return {v1::OUTCOME_OUT_OF_MEMORY, std::string(MessageOf(library.status())) + "."};
       library_ = *std::move(library);
       program_.library_fd = library_.get();
       program_.symbols = problem_->SymbolCopies();
-      result_.mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
+      result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
     }
     program_.buffers = problem_->Views();
     program_.restores = problem_->RestoreCopies();
@@ -108,11 +62,11 @@ class HostTrial {
   Failure PlanSteps() {
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
-    const Config config = input_.baseline ? plan.DefaultConfig(kernel.problem) : input_.config;
+    const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
     const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
     if (!buffers.ok()) return Refused(buffers.status());
-    if (Failure failure = problem_->ResizeScratch(*buffers)) return failure;
-    const bool own_baseline = input_.baseline && plan.HasSequence(Sequence::kBaseline);
+    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
+    const bool own_baseline = input().baseline && plan.HasSequence(Sequence::kBaseline);
     absl::StatusOr<std::vector<StepPlan>> steps = plan.Steps(own_baseline ? Sequence::kBaseline : Sequence::kLaunches,
                                                              kernel.problem, config, kernel.device_class);
     if (!steps.ok()) return Refused(steps.status());
@@ -134,10 +88,12 @@ class HostTrial {
     return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
   }
 
-  static TrialCommand Launch() {
+  // Load has made the buffers ready for the first: what the binary does to them while it loads is a finding too.
+  Failure Launch(PoisonPattern pattern) override {
+    if (pattern != PoisonPattern::kFirst) problem_->Reset(pattern);
     TrialCommand command;
     command.kind = TrialCommand::kLaunch;
-    return command;
+    return Obey(command);
   }
 
   Failure Obey(const TrialCommand& command) {
@@ -155,37 +111,31 @@ class HostTrial {
     return failure;
   }
 
-  // What the kernel left in the buffers. Damage comes first: it explains wrong results, not the other way round.
-  Failure Check(PoisonPattern pattern) {
-    if (Failure damage = problem_->FindDamage()) return damage;
-    v1::Verification verification;
-    Failure failure = problem_->Verify(pattern, &verification);
-    if (failure || !result_.has_verification()) *result_.mutable_verification() = std::move(verification);
+  Failure FindDamage() override { return problem_->FindDamage(); }
+
+  Failure Verify(PoisonPattern pattern, v1::Verification* verification) override {
+    return problem_->Verify(pattern, verification);
+  }
+
+  Failure AfterTiming(Failure failure) override {
+    failure.message += " It was right before the timing: the kernel keeps state between launches.";
     return failure;
   }
 
-  Failure VerifyAgain() {
-    problem_->Reset(PoisonPattern::kSecond);
-    if (Failure failure = Obey(Launch())) return failure;
-    Failure failure = Check(PoisonPattern::kSecond);
-    if (failure) failure.message += " It was right before the timing: the kernel keeps state between launches.";
-    return failure;
-  }
-
-  Failure Measure() {
-    const v1::MeasurementPolicy& policy = input_.policy;
+  Failure Measure() override {
+    const v1::MeasurementPolicy& policy = input().policy;
     const bool restore = !program_.restores.empty();
     TrialCommand command;
     command.kind = TrialCommand::kWarm;
     command.count = static_cast<uint32_t>(std::max(policy.warmup_launches(), 1));
     command.restore = restore ? 1 : 0;
     command.flush = policy.warm_cache() ? 0 : 1;
-    if (Failure failure = Obey(command)) return failure;
+    TUNEFARM_RETURN_IF_FAILED(Obey(command));
     const double launch_ns = static_cast<double>(last_reply_.nanoseconds) / command.count;
 
     SamplingOptions options;
     options.policy = policy;
-    options.keep_samples = input_.keep_samples;
+    options.keep_samples = input().keep_samples;
     options.launches_per_sample = LaunchesPerSample(launch_ns, kClockResolutionNs, restore || !policy.warm_cache());
     command.kind = TrialCommand::kSample;
     command.rehearse = policy.warm_cache() && launch_ns < kRehearseBelowNs ? 1 : 0;
@@ -200,26 +150,23 @@ class HostTrial {
     if (sampled.implausible) {
       return {v1::OUTCOME_RUN_CRASH, "The kernel's process reported times that cannot be: its memory is damaged."};
     }
-    v1::Measurement* const measurement = result_.mutable_measurement();
+    v1::Measurement* const measurement = result().mutable_measurement();
     *measurement = sampled.measurement;
     measurement->set_method(v1::TIMING_METHOD_STEADY_CLOCK);
     measurement->set_cold_cache(!policy.warm_cache());
     if (!sampled.established) {
-      result_.set_outcome(v1::OUTCOME_NOISY);
-      result_.set_message(fmt::format("The time could not be established: {} samples between {:.0f} and {:.0f} ns.",
-                                      measurement->samples(), measurement->min_ns(), measurement->max_ns()));
+      result().set_outcome(v1::OUTCOME_NOISY);
+      result().set_message(fmt::format("The time could not be established: {} samples between {:.0f} and {:.0f} ns.",
+                                       measurement->samples(), measurement->min_ns(), measurement->max_ns()));
     }
     return {};
   }
 
   HostProblem* const problem_;
-  const RunInput& input_;
-  PhaseReporter* const reporter_;
   UniqueFd library_;
   TrialProgram program_;
   std::unique_ptr<TrialProcess> process_;  // after what it points to
   TrialReply last_reply_;
-  Result result_;
 };
 
 class HostRunBackend final : public RunBackend {

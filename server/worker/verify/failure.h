@@ -1,0 +1,25 @@
+// Why something about a kernel failed, as results say it.
+#pragma once
+
+#include <string>
+
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+struct Failure {
+  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;  // unset: no failure
+  std::string message;
+  // Whatever this process tries next fails too: it must end. Never so where trials run in processes of their own.
+  bool sticky = false;
+
+  explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
+};
+
+// Returns early with a Failure.
+#define TUNEFARM_RETURN_IF_FAILED(...)                             \
+  do {                                                             \
+    if (::tunefarm::Failure failed = (__VA_ARGS__)) return failed; \
+  } while (false)
+
+}  // namespace tunefarm

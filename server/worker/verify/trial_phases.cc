@@ -1,0 +1,74 @@
+#include "server/worker/verify/trial_phases.h"
+
+#include <chrono>
+#include <utility>
+
+namespace tunefarm {
+namespace {
+
+double MillisecondsSince(MonotonicTime start) {
+  return std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count();
+}
+
+}  // namespace
+
+worker::v1::Result TrialPhases::Run() {
+  if (Failure failure = RunPhases()) {
+    failure = Settle(std::move(failure));
+    result_.set_outcome(failure.outcome);
+    result_.set_message(failure.message);
+    result_.set_worker_is_damaged(failure.sticky);
+  }
+  return std::move(result_);
+}
+
+Failure TrialPhases::RunPhases() {
+  const MonotonicTime load_start = BeginPhase(v1::PHASE_LOAD);
+  Failure failure = Load();
+  result_.set_load_ms(MillisecondsSince(load_start));
+  if (failure) return failure;
+  const MonotonicTime launch_start = BeginPhase(v1::PHASE_FIRST_LAUNCH);
+  failure = Launch(PoisonPattern::kFirst);
+  if (!failure) {
+    BeginPhase(v1::PHASE_VERIFY);
+    failure = Check(PoisonPattern::kFirst);
+  }
+  result_.set_verify_ms(MillisecondsSince(launch_start));
+  if (failure) return failure;
+  result_.set_outcome(v1::OUTCOME_OK);
+  if (input_.verify_only) return {};
+  const MonotonicTime measure_start = BeginPhase(v1::PHASE_MEASURE);
+  failure = Measure();
+  if (!failure) failure = FindDamage();
+  result_.set_measure_ms(MillisecondsSince(measure_start));
+  if (failure) return failure;
+  const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
+  failure = VerifyAgain();
+  result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
+  if (!failure) result_.set_phase(v1::PHASE_MEASURE);
+  return failure;
+}
+
+// What the kernel left in the buffers. Damage comes first: it explains wrong results, not the other way round.
+Failure TrialPhases::Check(PoisonPattern pattern) {
+  TUNEFARM_RETURN_IF_FAILED(FindDamage());
+  v1::Verification verification;
+  Failure failure = Verify(pattern, &verification);
+  if (failure || !result_.has_verification()) *result_.mutable_verification() = std::move(verification);
+  return failure;
+}
+
+Failure TrialPhases::VerifyAgain() {
+  TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
+  Failure failure = Check(PoisonPattern::kSecond);
+  if (failure) return AfterTiming(std::move(failure));
+  return {};
+}
+
+MonotonicTime TrialPhases::BeginPhase(v1::Phase phase) {
+  result_.set_phase(phase);
+  reporter_->Begin(phase);
+  return Clock::Real()->Now();
+}
+
+}  // namespace tunefarm

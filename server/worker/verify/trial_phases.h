@@ -1,0 +1,57 @@
+// The order in which every run worker evaluates a config: load, first launch, verify, measure, look for damage, verify
+// again. What each step does is the backend's; what the result says of phases, times and verdicts is decided here.
+//
+// One thread. Made per evaluation and run once; owns only the result, which grows as the phases pass. The input and the
+// reporter must outlive it. Times in the result are milliseconds of the steady clock.
+#pragma once
+
+#include "server/base/clock.h"
+#include "server/worker/backend.h"
+#include "server/worker/verify/failure.h"
+#include "server/worker/verify/poison.h"
+#include "tunefarm/worker/v1/worker.pb.h"
+
+namespace tunefarm {
+
+class TrialPhases {
+ public:
+  TrialPhases(const RunInput& input, PhaseReporter* reporter) : input_(input), reporter_(reporter) {}
+  virtual ~TrialPhases() = default;
+  TrialPhases(const TrialPhases&) = delete;
+  TrialPhases& operator=(const TrialPhases&) = delete;
+
+  // Stops at the first failure, which gives the result its outcome and message; the phase is the one that it ended.
+  tunefarm::worker::v1::Result Run();
+
+ protected:
+  const RunInput& input() const { return input_; }
+  tunefarm::worker::v1::Result& result() { return result_; }
+
+ private:
+  // Makes everything ready for launches and fills the result's resources.
+  virtual Failure Load() = 0;
+  // One launch sequence from pristine buffers with outputs poisoned in this pattern; waits for its end.
+  virtual Failure Launch(PoisonPattern pattern) = 0;
+  // Damage outside the buffers or to an input: OUT_OF_BOUNDS with the place.
+  virtual Failure FindDamage() = 0;
+  // Compares what Launch left with the reference under the same pattern: WRONG_RESULT, or nothing.
+  virtual Failure Verify(PoisonPattern pattern, tunefarm::v1::Verification* verification) = 0;
+  // Fills the result's measurement. Times that establish nothing are no failure: it then makes the outcome NOISY
+  // itself, which stands unless a later check fails.
+  virtual Failure Measure() = 0;
+  // What the check after timing found, said so that it is clear that the first check had passed.
+  virtual Failure AfterTiming(Failure failure) = 0;
+  // Last word on a failure, before it becomes the result.
+  virtual Failure Settle(Failure failure) { return failure; }
+
+  Failure RunPhases();
+  Failure Check(PoisonPattern pattern);
+  Failure VerifyAgain();
+  MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
+
+  const RunInput& input_;
+  PhaseReporter* const reporter_;
+  tunefarm::worker::v1::Result result_;
+};
+
+}  // namespace tunefarm
