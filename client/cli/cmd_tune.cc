@@ -184,7 +184,10 @@ std::string TrialText(const v1::Trial& trial) {
   std::string phase = v1::Phase_Name(trial.phase());
   std::string text =
       fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
-  if (!trial.message().empty()) text += fmt::format("why        {} (in {})\n", trial.message(), phase.substr(6));
+  if (!trial.message().empty()) {
+    const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
+    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
+  }
   const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {
     text +=

@@ -96,18 +96,23 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
   ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path));
   Clock* clock = Clock::Real();
   const MonotonicTime give_up = clock->Now() + kStartTimeout;
+  MonotonicTime start_again = give_up;
   bool is_running = true;
   while (clock->Now() < give_up) {
     if (Accepts(socket_path)) return absl::OkStatus();
-    if (is_running) {
-      // Unavailable means that it still runs.
-      if (daemon.Reap().ok()) {
-        const std::string reason = LastError(log_path, log_bytes);
-        // Another command may have started a daemon at the same moment: then that one is ours too.
-        if (reason.find("another daemon") == std::string::npos)
-          return Unavailable("the daemon could not start: {}", reason);
-        is_running = false;
-      }
+    // Unavailable means that it still runs.
+    if (is_running && daemon.Reap().ok()) {
+      const std::string reason = LastError(log_path, log_bytes);
+      if (reason.find("another daemon") == std::string::npos)
+        return Unavailable("the daemon could not start: {}", reason);
+      // Another command has started one at the same moment, and then that one is ours too; or one that is about to end
+      // still holds the directory, and then it is our turn soon.
+      is_running = false;
+      start_again = clock->Now() + std::chrono::milliseconds(100);
+    }
+    if (!is_running && clock->Now() >= start_again) {
+      ASSIGN_OR_RETURN(daemon, StartDaemon(data_directory, log_path));
+      is_running = true;
     }
     // There is no event to wait for before the socket exists.
     Notification().WaitFor(std::chrono::milliseconds(5));

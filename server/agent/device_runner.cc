@@ -136,7 +136,7 @@ bool DeviceRunner::ReferenceReady(UnitWork& unit) {
   for (TrialWork& trial : unit.trials) {
     if (trial.state != State::kWaiting && trial.state != State::kCompiled) continue;
     End(unit, trial,
-        TrialWithoutRun(trial, uuid_, outcome, tunefarm::v1::PHASE_COMPILE, message, reference.result.log));
+        TrialWithoutRun(trial, uuid_, outcome, tunefarm::v1::PHASE_UNSPECIFIED, message, reference.result.log));
   }
   return false;
 }

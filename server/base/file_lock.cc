@@ -7,6 +7,7 @@
 
 #include "server/base/file.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 
 namespace tunefarm {
 namespace {
@@ -20,11 +21,27 @@ int64_t ReadHolder(int fd) {
   return pid;
 }
 
+// A lock file may be another user's (a device's lock in /tmp): reading it is enough to lock it. O_CREAT must not be given
+// for a file that exists, since the kernel refuses that in sticky directories (fs.protected_regular).
+absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    for (const int access : {O_RDWR, O_RDONLY}) {
+      UniqueFd fd(open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC));
+      if (fd) return fd;
+      if (errno != EACCES) break;
+    }
+    if (errno != ENOENT) break;
+    UniqueFd made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (made) return made;
+    if (errno != EEXIST) break;
+  }
+  return ErrnoStatus(errno, "cannot open lock file {}", path);
+}
+
 }  // namespace
 
 absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!fd) return ErrnoStatus(errno, "cannot open lock file {}", path);
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenLockFile(path));
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "cannot lock {}", path);

@@ -116,7 +116,10 @@ absl::Status Daemon::OpenDirectories() {
   RETURN_IF_ERROR(MakePrivateDirectory(sockets_.directory));
   RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
   // Workers drop to other users and must be able to pass through to their own scratch directories.
-  RETURN_IF_ERROR(RemoveTree(data + "/scratch"));
+  // What a worker left behind and cannot be removed stays: each worker gets a fresh directory of its own anyway.
+  if (const absl::Status removed = RemoveTree(data + "/scratch"); !removed.ok()) {
+    LogWarn("daemon", "the scratch directory could not be emptied: {}", MessageOf(removed));
+  }
   return MakeDirectories(data + "/scratch", 0711);
 }
 

@@ -298,6 +298,8 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   if (verdict == ReportVerdict::kStale) return response;
   for (const Trial& trial : trials) {
     if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    // It never came to the config itself: what crashed or hung were the reference or the inputs.
+    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
     ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
     const absl::Status recorded = poison_->Record(claim.poison, text, trial.outcome());
     if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
