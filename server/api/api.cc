@@ -52,6 +52,12 @@ Api::OpenCall::~OpenCall() {
   api_->open_calls_.fetch_sub(1);
 }
 
+absl::Status Api::CheckNotEnding() const {
+  if (!is_ending_.load()) return absl::OkStatus();
+  return WithReason(Unavailable("the daemon is ending; repeat the call once it has been started again"),
+                    "DAEMON_ENDING");
+}
+
 MonotonicTime Api::last_call_ended() const { return MonotonicTime(Duration(last_call_ended_ns_.load())); }
 
 absl::StatusOr<v1::CreateKernelResponse> Api::CreateKernel(const CallContext&, const v1::CreateKernelRequest& request) {
@@ -78,6 +84,7 @@ absl::StatusOr<v1::CountSpaceResponse> Api::CountSpace(const CallContext&, const
 }
 
 absl::StatusOr<v1::CreateJobResponse> Api::CreateJob(const CallContext&, const v1::CreateJobRequest& request) {
+  RETURN_IF_ERROR(CheckNotEnding());
   std::optional<v1::Kernel> definition;
   if (request.has_kernel_definition()) definition = request.kernel_definition();
   v1::CreateJobResponse response;
@@ -137,6 +144,7 @@ absl::StatusOr<v1::GetTrialResponse> Api::GetTrial(const CallContext&, const v1:
 absl::StatusOr<std::unique_ptr<WatchSubscription>> Api::WatchJob(const CallContext&, const v1::WatchJobRequest& request,
                                                                  std::function<void(const v1::JobEvent&)> sink,
                                                                  std::function<void(absl::Status)> end) {
+  RETURN_IF_ERROR(CheckNotEnding());
   return jobs_->Watch(request.name(), request.after_event_id(), std::move(sink), std::move(end));
 }
 

@@ -85,6 +85,9 @@ class Api {
   // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that
   // asking whether the daemon is idle does not keep it busy.
   int open_calls() const { return open_calls_.load(); }
+  // From now on CreateJob and WatchJob answer Unavailable (reason DAEMON_ENDING): nothing may be accepted by a daemon
+  // that is about to leave. A stop cannot be taken back.
+  void RefuseCalls() { is_ending_.store(true); }
   MonotonicTime last_call_ended() const;
 
   // Held by adapters while a call is open.
@@ -103,6 +106,9 @@ class Api {
   JobService* const jobs_;
   const ServerHooks hooks_;
   Clock* const clock_;
+  absl::Status CheckNotEnding() const;
+
+  std::atomic<bool> is_ending_{false};
   std::atomic<int> open_calls_{0};
   std::atomic<int64_t> last_call_ended_ns_;
 };

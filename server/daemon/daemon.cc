@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 #include "server/exec/probe.h"
 #include "server/version.h"
 
@@ -171,8 +173,10 @@ absl::Status Daemon::Listen() {
   hooks.info = [this] { return Info(); };
   hooks.backup = [this](const std::string& file_name) { return Backup(file_name); };
   hooks.shutdown = [this](bool immediately) {
-    stop_immediately_.store(immediately);
-    kill(getpid(), SIGTERM);  // taken by the main thread, as any other request to end
+    if (immediately) stop_immediately_.store(true);
+    // Taken by the main thread, as any other request to end. A second signal means "at once", so a repeated call sends
+    // none.
+    if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
   api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), Clock::Real());
   RpcServerOptions admin;
@@ -205,6 +209,8 @@ absl::Status Daemon::Open() {
   jobs_ = std::make_unique<JobService>(service);
   RETURN_IF_ERROR(ProbeAndRegister());
   RETURN_IF_ERROR(jobs_->Start());
+  // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
+  RETURN_IF_ERROR(Listen());
   evaluator_ = std::make_unique<ProcessEvaluator>(EvaluatorOptions());
   AgentOptions agent;
   agent.link = jobs_->agent_link();
@@ -215,8 +221,7 @@ absl::Status Daemon::Open() {
   agent.devices = devices_;
   agent_ = std::make_unique<Agent>(agent);
   agent_->Start();
-  // Last: who can connect finds everything in place.
-  return Listen();
+  return absl::OkStatus();
 }
 
 Daemon::~Daemon() {
@@ -227,6 +232,12 @@ Daemon::~Daemon() {
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
   servers_.clear();
   agent_.reset();
+  if (agent_executor_) {
+    // The agent's end is a task of its executor: until that has run, it may still call the evaluator.
+    Notification stopped;
+    agent_executor_->Post([&stopped] { stopped.Notify(); });
+    stopped.WaitForNotification();
+  }
   evaluator_.reset();
   agent_executor_.reset();
   control_.reset();
@@ -236,6 +247,7 @@ Daemon::~Daemon() {
 }
 
 void Daemon::Drain(std::function<void()> done) {
+  api_->RefuseCalls();
   for (const auto& server : servers_) server->SetNotServing();
   agent_->Drain(std::move(done));
 }
@@ -243,8 +255,12 @@ void Daemon::Drain(std::function<void()> done) {
 bool Daemon::IsIdleTooLong() {
   if (config_.idle_exit_seconds <= 0) return false;
   const MonotonicTime now = Clock::Real()->Now();
+  // The database is asked only when everything else speaks for leaving.
+  if (api_->open_calls() > 0) active_last_ = now;
+  if (now - std::max(active_last_, api_->last_call_ended()) <= std::chrono::seconds(config_.idle_exit_seconds))
+    return false;
   const absl::StatusOr<JobServiceStats> stats = jobs_->Stats();
-  if (!stats.ok() || stats->active_jobs > 0 || api_->open_calls() > 0) active_last_ = now;
+  if (!stats.ok() || stats->active_jobs > 0) active_last_ = now;
   const MonotonicTime last = std::max(active_last_, api_->last_call_ended());
   return now - last > std::chrono::seconds(config_.idle_exit_seconds);
 }

@@ -65,6 +65,7 @@ class Daemon {
   std::vector<std::string> addresses_;
 
   std::atomic<bool> stop_immediately_{false};
+  std::atomic<bool> stop_requested_{false};
   MonotonicTime active_last_;
 
   // In the order of making; the destructor takes them down from the last to the first, see there.

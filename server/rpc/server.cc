@@ -133,7 +133,7 @@ class LookupServiceAdapter : public v1::LookupService::CallbackService {
  public:
   explicit LookupServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
   TUNEFARM_CALL(LookupConfig, Fast)
-  TUNEFARM_CALL(BatchLookupConfigs, Fast)
+  TUNEFARM_CALL(BatchLookupConfigs, Slow)
   TUNEFARM_CALL(ListBestConfigs, Fast)
 
  private:
