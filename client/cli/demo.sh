@@ -15,8 +15,8 @@ show() { printf '\n$ tunefarm %s\n' "$*" >&2; }
 tunefarm() { show "$@"; "$bin/tunefarm" "$@"; }
 cleanup() {
   "$bin/tunefarm" stop --now >/dev/null 2>&1 || true
-  # The daemon removes its lock's holder last; wait for it so that nothing is written into what is being removed.
-  for _ in $(seq 100); do [ -S "$TUNEFARM_DATA_DIR/run/admin.sock" ] || break; read -r -t 0.1 <> <(:) || true; done
+  # Whoever gets the lock knows that the daemon is gone and writes nothing more into what is being removed.
+  flock -w 60 "$TUNEFARM_DATA_DIR/tunefarmd.lock" true 2>/dev/null || true
   rm -rf "$TUNEFARM_DATA_DIR"
 }
 trap cleanup EXIT
@@ -33,5 +33,4 @@ tunefarm kernels space "$kernel" --device "$device"
 tunefarm tune "$kernel" --device "$device" --policy fast
 printf '\nNow the daemon is restarted; the answer comes from the database.\n' >&2
 tunefarm stop
-for _ in $(seq 300); do [ -S "$TUNEFARM_DATA_DIR/run/admin.sock" ] || break; read -r -t 0.1 <> <(:) || true; done
 tunefarm best "$kernel" --device "$device" --exact
