@@ -145,16 +145,22 @@ bool Reaches(const std::string& path, uid_t uid) {
   return true;
 }
 
-// The scratch directory by a path that the uid can walk.
-std::string PlaceScratch(const WorkerArguments& arguments, Level* level) {
-  if (arguments.scratch.empty() || arguments.uid == 0 || Reaches(arguments.scratch, arguments.uid))
-    return arguments.scratch;
-  if (level->Note(mount(arguments.scratch.c_str(), "/tmp", nullptr, MS_BIND, nullptr) == 0, "scratch bound to /tmp")) {
+// The scratch directory by a path that the uid can walk. Where there is none, as for a root that may not mount, the
+// worker keeps its uid: one that cannot enter its scratch directory could do nothing.
+std::string PlaceScratch(WorkerArguments* arguments, Level* level) {
+  const std::string& scratch = arguments->scratch;
+  if (scratch.empty() || arguments->uid == 0 || Reaches(scratch, arguments->uid)) return scratch;
+  if (level->Note(mount(scratch.c_str(), "/tmp", nullptr, MS_BIND, nullptr) == 0, "scratch bound to /tmp")) {
     setenv("TMPDIR", "/tmp", 1);
     setenv("HOME", "/tmp", 1);
     return "/tmp";
   }
-  return arguments.scratch;
+  // A root without CAP_DAC_OVERRIDE enters only its own. If that fails too, entering it does, and says so.
+  (void)!chown(scratch.c_str(), 0, 0);
+  arguments->uid = 0;
+  errno = EACCES;
+  level->Note(false, "own uid");
+  return scratch;
 }
 
 void DropPrivileges(const WorkerArguments& arguments, Level* level) {
@@ -263,9 +269,10 @@ SandboxResult EnterSandbox(const WorkerArguments& arguments) {
   }
   DieWithPipe(alive_fd);
   SandboxResult result;
-  result.scratch = PlaceScratch(arguments, &level);
-  SetLimits(arguments, level.counts_alone || arguments.uid != 0);
-  DropPrivileges(arguments, &level);
+  WorkerArguments allowed = arguments;
+  result.scratch = PlaceScratch(&allowed, &level);
+  SetLimits(allowed, level.counts_alone || allowed.uid != 0);
+  DropPrivileges(allowed, &level);
   DieWithPipe(alive_fd);
   close(alive_fd);
   result.level = level.Text();

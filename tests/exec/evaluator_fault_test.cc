@@ -1,6 +1,9 @@
 // Every way in which a worker can misbehave, and the Outcome that comes of it; afterwards the evaluator works on.
 
 #include <fmt/core.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "server/base/random.h"
 #include "tests/exec/evaluator_fixture.h"
@@ -154,6 +157,17 @@ TEST_F(EvaluatorTest, ForkBombIsContained) {
   options_.deadlines.first_launch_ms = 500;
   EXPECT_EQ(Run("fork_bomb").outcome, tunefarm::v1::OUTCOME_RUN_TIMEOUT);
   EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+// As root in most containers: nothing can be mounted, so the scratch directory stays where only root enters.
+TEST_F(EvaluatorTest, RootThatMayNotMountStillRunsWorkers) {
+  if (geteuid() != 0) GTEST_SKIP() << "not root";
+  // Bound to a thread and what it starts: the evaluator's own thread, and so its workers.
+  Thread powerless("powerless", [this] {
+    ASSERT_EQ(prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN), 0);
+    EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+    EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  });
 }
 
 TEST_F(EvaluatorTest, ChildLeftBehindDiesWithItsWorker) {
