@@ -76,8 +76,8 @@ struct PhaseDeadlines {
   int compile_ms = 60'000;
   int load_ms = 10'000;
   int first_launch_ms = 10'000;
-  int verify_ms = 30'000;
-  int measure_grace_ms = 10'000;  // on top of the policy's time budget
+  int verify_ms = 30'000;         // on top of one launch
+  int measure_grace_ms = 10'000;  // on top of the time budget, for warm-up and again for samples, and four launches
 };
 
 class Evaluator {

@@ -120,9 +120,12 @@ int WorkerProcess::DeadlineOf(tunefarm::v1::Phase phase) const {
     case tunefarm::v1::PHASE_FIRST_LAUNCH:
       return deadlines.first_launch_ms;
     case tunefarm::v1::PHASE_VERIFY:
-      return deadlines.verify_ms;
+      // Launches again before it compares.
+      return deadlines.verify_ms + deadlines.first_launch_ms;
     case tunefarm::v1::PHASE_MEASURE:
-      return task_->evaluate.policy().time_budget_ms() + deadlines.measure_grace_ms;
+      // Warm-up and sampling may each spend the budget, and each ends with the launch that it is in: one of them, and
+      // the fewest samples there can be.
+      return 2 * task_->evaluate.policy().time_budget_ms() + deadlines.measure_grace_ms + 4 * deadlines.first_launch_ms;
     default:
       break;
   }

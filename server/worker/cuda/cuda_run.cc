@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -99,14 +100,20 @@ class CudaTrial final : public TrialPhases {
     if (launches_.timed_stretches() == 0)
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     Sampler sampler(tools_.gpu, problem_, &launches_, policy.warm_cache() ? ByteRange{} : flush_);
-    double launch_ns = 0;
-    TUNEFARM_RETURN_IF_FAILED(sampler.WarmUp(std::max(policy.warmup_launches(), 1), &launch_ns));
+    Failure failure;
+    const std::optional<double> launch_ns =
+        RunWarmUp(policy, *Clock::Real(), [&](int launches) -> std::optional<double> {
+          double nanoseconds = 0;
+          failure = sampler.WarmUp(launches, &nanoseconds);
+          if (failure) return std::nullopt;
+          return nanoseconds;
+        });
+    if (!launch_ns) return failure;
     const bool one_only = problem_->has_restores() || !policy.warm_cache() || launches_.has_untimed_steps();
     SamplingOptions options;
     options.policy = policy;
     options.keep_samples = input().keep_samples;
-    options.launches_per_sample = LaunchesPerSample(launch_ns, kEventResolutionNs, one_only);
-    Failure failure;
+    options.launches_per_sample = LaunchesPerSample(*launch_ns, kEventResolutionNs, one_only);
     const SamplingResult sampled = RunSampling(options, sampler.clock(), [&](int launches) -> std::optional<double> {
       double nanoseconds = 0;
       failure = sampler.Next(launches, &nanoseconds);

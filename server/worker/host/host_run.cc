@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -127,11 +128,18 @@ class HostTrial final : public TrialPhases {
     const bool restore = !program_.restores.empty();
     TrialCommand command;
     command.kind = TrialCommand::kWarm;
-    command.count = static_cast<uint32_t>(std::max(policy.warmup_launches(), 1));
     command.restore = restore ? 1 : 0;
     command.flush = policy.warm_cache() ? 0 : 1;
-    TUNEFARM_RETURN_IF_FAILED(Obey(command));
-    const double launch_ns = static_cast<double>(last_reply_.nanoseconds) / command.count;
+    Failure failure;
+    const std::optional<double> warm_up_ns =
+        RunWarmUp(policy, *Clock::Real(), [&](int launches) -> std::optional<double> {
+          command.count = static_cast<uint32_t>(launches);
+          failure = Obey(command);
+          if (failure) return std::nullopt;
+          return static_cast<double>(last_reply_.nanoseconds) / launches;
+        });
+    if (!warm_up_ns) return failure;
+    const double launch_ns = *warm_up_ns;
 
     SamplingOptions options;
     options.policy = policy;
@@ -139,7 +147,6 @@ class HostTrial final : public TrialPhases {
     options.launches_per_sample = LaunchesPerSample(launch_ns, kClockResolutionNs, restore || !policy.warm_cache());
     command.kind = TrialCommand::kSample;
     command.rehearse = policy.warm_cache() && launch_ns < kRehearseBelowNs ? 1 : 0;
-    Failure failure;
     const SamplingResult sampled = RunSampling(options, *Clock::Real(), [&](int launches) -> std::optional<double> {
       command.count = static_cast<uint32_t>(launches);
       failure = Obey(command);

@@ -46,6 +46,18 @@ v1::StopReason ReasonOf(const SampleStopper& stopper, const StoppingOptions& opt
 
 }  // namespace
 
+std::optional<double> RunWarmUp(const v1::MeasurementPolicy& policy, const Clock& clock,
+                                const TakeWarmUp& take_warm_up) {
+  const MonotonicTime start = clock.Now();
+  const std::optional<double> first_ns = take_warm_up(1);
+  if (!first_ns) return std::nullopt;
+  // Everything that comes with a launch counts, not only what the launch itself took.
+  const double cost_ns = std::max(static_cast<double>((clock.Now() - start).count()), 1.0);
+  const double left_ns = policy.time_budget_ms() * 1e6 - cost_ns;
+  const double affordable = std::min(std::ceil(left_ns / cost_ns), policy.warmup_launches() - 1.0);
+  return affordable >= 1 ? take_warm_up(static_cast<int>(affordable)) : first_ns;
+}
+
 SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, const TakeSample& take_sample) {
   SamplingResult result;
   const StoppingOptions stopping = StoppingOf(options.policy);

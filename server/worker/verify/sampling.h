@@ -1,5 +1,5 @@
-// The measuring loop of every run worker: takes samples until a stopping rule of server/measure says enough, and sums
-// them up.
+// The measuring loop of every run worker: warms up, takes samples until a stopping rule of server/measure says enough,
+// and sums them up.
 //
 // One thread. Owns nothing.
 #pragma once
@@ -16,6 +16,15 @@ namespace tunefarm {
 // Takes one sample: the time of `launches` launch sequences in nanoseconds. Nothing when the kernel failed; the callee
 // knows why.
 using TakeSample = std::function<std::optional<double>(int launches)>;
+
+// Launches that many sequences without keeping their times: the time of one in nanoseconds. Nothing when the kernel
+// failed; the callee knows why.
+using TakeWarmUp = std::function<std::optional<double>(int launches)>;
+
+// The policy's warm-up launches, at least one and no more than begin within the time budget if all take as long as the
+// first. Returns the time of one in nanoseconds, of the first only if it stays alone; nothing when the kernel failed.
+std::optional<double> RunWarmUp(const tunefarm::v1::MeasurementPolicy& policy, const Clock& clock,
+                                const TakeWarmUp& take_warm_up);
 
 // What sampling needs beyond the policy.
 struct SamplingOptions {

@@ -144,6 +144,37 @@ TEST(SamplingTest, TimesThatCannotBeAreNotBelieved) {
   EXPECT_FALSE(result.established);
 }
 
+// The warm-up's batches, where every launch takes as long; -1 ms: the kernel fails.
+std::vector<int> WarmUpBatches(int launches, int each_ms, std::optional<double>* launch_ns) {
+  v1::MeasurementPolicy policy;
+  policy.set_warmup_launches(launches);
+  policy.set_time_budget_ms(500);
+  FakeClock clock;
+  std::vector<int> batches;
+  *launch_ns = RunWarmUp(policy, clock, [&](int count) -> std::optional<double> {
+    batches.push_back(count);
+    if (each_ms < 0) return std::nullopt;
+    clock.Advance(std::chrono::milliseconds(each_ms * count));
+    return each_ms * 1e6;
+  });
+  return batches;
+}
+
+TEST(WarmUpTest, EndsWithTheTimeBudget) {
+  std::optional<double> launch_ns;
+  EXPECT_EQ(WarmUpBatches(10, 0, &launch_ns), (std::vector<int>{1, 9}));
+  EXPECT_EQ(WarmUpBatches(10, 1, &launch_ns), (std::vector<int>{1, 9}));
+  EXPECT_EQ(launch_ns, 1e6);
+  EXPECT_EQ(WarmUpBatches(10, 150, &launch_ns), (std::vector<int>{1, 3}));
+  EXPECT_EQ(WarmUpBatches(10, 500, &launch_ns), (std::vector<int>{1}));
+  EXPECT_EQ(WarmUpBatches(1000, 2000, &launch_ns), (std::vector<int>{1}));
+  EXPECT_EQ(launch_ns, 2e9);
+  EXPECT_EQ(WarmUpBatches(1, 1, &launch_ns), (std::vector<int>{1}));
+  EXPECT_EQ(WarmUpBatches(0, 1, &launch_ns), (std::vector<int>{1}));
+  EXPECT_EQ(WarmUpBatches(10, -1, &launch_ns), (std::vector<int>{1}));
+  EXPECT_EQ(launch_ns, std::nullopt);
+}
+
 TEST(LaunchesPerSampleTest, LongEnoughForTheClock) {
   EXPECT_EQ(LaunchesPerSample(1e6, 100, false), 1);
   EXPECT_EQ(LaunchesPerSample(20'000, 100, false), 1);
