@@ -21,8 +21,10 @@ WorkerPool::~WorkerPool() {
 }
 
 int WorkerPool::busy() const {
-  // A worker whose task is answered but whose process still dies holds the device until it is gone.
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.task != 0; }));
+  // A worker whose task is answered but whose process still dies holds the device until it is gone, or until it is
+  // clear that it may never be: others do not wait for that.
+  return static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.task != 0 && !slot.stuck; }));
 }
 
 void WorkerPool::Lose(WorkerTask task, const std::string& message) {
@@ -216,7 +218,10 @@ void WorkerPool::OnStuck(int index) {
     FailWaiting(quarantine_);
     if (options_.on_quarantine) options_.on_quarantine(quarantine_);
   }
+  // Its task no longer counts as busy.
+  if (options_.on_task_ended) options_.on_task_ended();
   CheckShutdown();
+  Pump();
 }
 
 void WorkerPool::Shutdown(std::function<void()> done) {

@@ -59,6 +59,7 @@ class WorkerPool {
   // Answers everything with LOST and kills every worker; calls `done` (posted) when each is gone or stuck.
   void Shutdown(std::function<void()> done);
 
+  // Workers with a task or still dying of one, but for the stuck.
   int busy() const;
   size_t waiting() const { return queue_.size(); }
 
