@@ -37,6 +37,8 @@ class CudaProblem {
 
   // Makes the inputs and reference outputs of a seed current; builds them unless they are and are whole.
   Failure SelectInputs(uint64_t seed);
+  // Whether the inputs and reference outputs of some seed are built and no damage to them was found.
+  bool is_whole() const { return seed_.has_value(); }
   // Work space whose size depends on the config. OUT_OF_MEMORY if it cannot be had.
   Failure ResizeScratch(const std::vector<BufferPlan>& plans);
   // Enqueues what brings every buffer to where it must be before a launch sequence: data, zeros or poison.

@@ -87,11 +87,13 @@ class CudaTrial final : public TrialPhases {
     return failure;
   }
 
-  // What a refused launch left half done must not run into the next trial.
+  // What a refused launch left half done must not run into the next trial. Nor may the next trial have to build inputs
+  // and reference anew: a fresh worker's Prepare has the time for that, a trial's load phase has not.
   Failure Settle(Failure failure) override {
     if (failure.sticky) return failure;
     Failure late = tools_.gpu.Synchronize("The kernel crashed");
     if (late.sticky) return late;
+    failure.sticky = !problem_->is_whole();
     return failure;
   }
 
