@@ -17,9 +17,9 @@ namespace {
 
 // Where tools and libraries are, and what sanitizers and loaders listen to. Nothing else of the daemon's environment
 // (credentials!) reaches a process that runs foreign code.
-constexpr std::array<const char*, 9> kInherited = {"PATH",         "LD_LIBRARY_PATH", "CUDA_HOME",
-                                                   "CUDA_PATH",    "ASAN_OPTIONS",    "UBSAN_OPTIONS",
-                                                   "TSAN_OPTIONS", "LSAN_OPTIONS",    "CUDA_DEVICE_ORDER"};
+constexpr std::array<const char*, 10> kInherited = {"PATH",         "LD_LIBRARY_PATH",  "VIRTUAL_ENV",   "CUDA_HOME",
+                                                    "CUDA_PATH",    "ASAN_OPTIONS",     "UBSAN_OPTIONS", "TSAN_OPTIONS",
+                                                    "LSAN_OPTIONS", "CUDA_DEVICE_ORDER"};
 
 std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& scratch) {
   std::vector<std::string> environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=" + scratch, "HOME=" + scratch,
@@ -28,6 +28,9 @@ std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& s
     if (const char* value = std::getenv(name); value != nullptr)
       environment.push_back(fmt::format("{}={}", name, value));
   }
+  // Where pip installs for the user. HOME itself is the scratch directory, so that nobody writes into the user's.
+  if (const char* home = std::getenv("HOME"); home != nullptr)
+    environment.push_back(fmt::format("TUNEFARM_USER_HOME={}", home));
   if (role == WorkerRole::kCompile) {
     environment.push_back("CUDA_VISIBLE_DEVICES=");
   } else if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {

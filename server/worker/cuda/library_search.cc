@@ -113,7 +113,9 @@ SearchEnvironment SearchEnvironment::FromProcess(std::string cuda_path) {
   environment.cuda_path = std::move(cuda_path);
   environment.cuda_home = FromEnvironment("CUDA_HOME");
   if (environment.cuda_home.empty()) environment.cuda_home = FromEnvironment("CUDA_PATH");
-  environment.home = FromEnvironment("HOME");
+  // A worker's own HOME is its scratch directory.
+  environment.home = FromEnvironment("TUNEFARM_USER_HOME");
+  if (environment.home.empty()) environment.home = FromEnvironment("HOME");
   environment.virtual_env = FromEnvironment("VIRTUAL_ENV");
   environment.path = FromEnvironment("PATH");
   return environment;

@@ -16,7 +16,7 @@ namespace tunefarm::cuda {
 struct SearchEnvironment {
   std::string cuda_path;  // from the config; empty: none
   std::string cuda_home;  // CUDA_HOME or CUDA_PATH
-  std::string home;       // HOME
+  std::string home;       // TUNEFARM_USER_HOME, else HOME
   std::string virtual_env;
   std::string path;  // PATH, for the python3 in it
   // Put before every absolute path that is built in ("/usr/local/cuda"); for tests.

@@ -13,6 +13,29 @@
 namespace tunefarm::cuda {
 namespace {
 
+// An environment variable for a while.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    const char* const before = getenv(name);
+    had_ = before != nullptr;
+    if (had_) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~ScopedVariable() {
+    if (had_) {
+      setenv(name_, before_.c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* const name_;
+  bool had_ = false;
+  std::string before_;
+};
+
 class LibrarySearch : public testing::Test {
  protected:
   void SetUp() override {
@@ -73,6 +96,25 @@ TEST_F(LibrarySearch, FindsPipPackagesOfThePythonOnPath) {
   const std::vector<SearchPlace> places = SearchPlaces(environment_);
   EXPECT_THAT(FindHeaderDirectory(places, places.back(), "cuda_fp16.h"), testing::EndsWith("/nvidia/cu13/include"));
   EXPECT_EQ(FindHeaderDirectory(places, places.back(), "no_such.h"), "");
+}
+
+TEST_F(LibrarySearch, FindsPipPackagesOfTheUserAndOfTheVirtualEnvironment) {
+  Touch("/user/.local/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  environment_.home = root_ + "/user";
+  EXPECT_EQ(Find(), "/user/.local/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  Touch("/venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+  environment_.virtual_env = root_ + "/venv";
+  EXPECT_EQ(Find(), "/venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
+}
+
+TEST_F(LibrarySearch, TheUsersHomeIsNotTheWorkers) {
+  const ScopedVariable home("HOME", "/scratch");
+  {
+    const ScopedVariable user_home("TUNEFARM_USER_HOME", "/home/user");
+    EXPECT_EQ(SearchEnvironment::FromProcess("").home, "/home/user");
+  }
+  const ScopedVariable no_user_home("TUNEFARM_USER_HOME", "");
+  EXPECT_EQ(SearchEnvironment::FromProcess("").home, "/scratch");
 }
 
 TEST_F(LibrarySearch, TakesHeadersOfTheSamePlaceFirst) {

@@ -1,0 +1,45 @@
+#include "server/exec/worker_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(WorkerCommandTest, PassesOnWhereThingsAreAndNothingElse) {
+  TemporaryDirectory directory;
+  setenv("VIRTUAL_ENV", "/some/venv", 1);
+  setenv("TUNEFARM_TEST_CREDENTIAL", "hush", 1);
+  const char* const home = getenv("HOME");
+  const std::string home_before = home == nullptr ? "" : home;
+  setenv("HOME", "/home/somebody", 1);
+  WorkerCommandOptions options;
+  options.worker_binary = "/bin/worker";
+  options.scratch_root = directory.File("scratch");
+  options.sandbox = false;
+  const absl::StatusOr<SubprocessOptions> command =
+      MakeWorkerCommand(options, WorkerRole::kCompile, "cuda", "compile-0", "", 0);
+  unsetenv("VIRTUAL_ENV");
+  unsetenv("TUNEFARM_TEST_CREDENTIAL");
+  if (home == nullptr) {
+    unsetenv("HOME");
+  } else {
+    setenv("HOME", home_before.c_str(), 1);
+  }
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_THAT(command->environment, Contains("VIRTUAL_ENV=/some/venv"));
+  EXPECT_THAT(command->environment, Contains("TUNEFARM_USER_HOME=/home/somebody"));
+  EXPECT_THAT(command->environment, Contains("HOME=" + directory.File("scratch/compile-0")));
+  EXPECT_THAT(command->environment, Contains("CUDA_VISIBLE_DEVICES="));
+  EXPECT_THAT(command->environment, Not(Contains(HasSubstr("hush"))));
+}
+
+}  // namespace
+}  // namespace tunefarm
