@@ -84,9 +84,11 @@ int UsableCores() {
   return cores;
 }
 
-int64_t FlushBytes() {
-  constexpr int64_t kLeast = int64_t{8} << 20, kMost = int64_t{64} << 20;
-  return std::clamp(2 * ReadCpuCaches().last_level_bytes, kLeast, kMost);
+int64_t FlushBytes(const CpuCaches& caches) {
+  constexpr int64_t kLeast = int64_t{8} << 20, kMost = int64_t{512} << 20;
+  return std::clamp(2 * caches.last_level_bytes, kLeast, kMost);
 }
+
+int64_t FlushBytes() { return FlushBytes(ReadCpuCaches()); }
 
 }  // namespace tunefarm

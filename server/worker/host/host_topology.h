@@ -26,7 +26,8 @@ CpuCaches ReadCpuCaches();
 int UsableCores();
 
 // How much memory a cache flush walks: twice the last-level cache, at least 8 MiB (its size may be unknown) and at most
-// 64 MiB (a share of a large server cache, at a bearable price per sample).
+// 512 MiB (more costs too much per sample).
+int64_t FlushBytes(const CpuCaches& caches);
 int64_t FlushBytes();
 
 }  // namespace tunefarm

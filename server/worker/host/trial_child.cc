@@ -99,7 +99,8 @@ void LowerLimit(int resource, uint64_t bytes) {
   setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
-void LimitMemory() {
+// `own_bytes`: what this side of the process allocates, which is not to be the kernel's loss.
+void LimitMemory(uint64_t own_bytes) {
   LowerLimit(RLIMIT_CORE, 0);
   FILE* const statm = fopen("/proc/self/statm", "re");
   if (statm == nullptr) return;
@@ -108,8 +109,8 @@ void LimitMemory() {
   fclose(statm);
   if (fields != 6) return;
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  LowerLimit(RLIMIT_AS, total * page + kExtraMemoryBytes);
-  LowerLimit(RLIMIT_DATA, data * page + kExtraMemoryBytes);
+  LowerLimit(RLIMIT_AS, total * page + own_bytes + kExtraMemoryBytes);
+  LowerLimit(RLIMIT_DATA, data * page + own_bytes + kExtraMemoryBytes);
 }
 
 }  // namespace
@@ -280,7 +281,7 @@ void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, in
   ResetSignals();
   RedirectStandardStreams();
   CloseAllBut({command_fd, reply_fd, program.library_fd});
-  LimitMemory();
+  LimitMemory(program.flush_bytes);
   std::set_new_handler(OnNewFailed);
   (void)on_exit(OnExit, nullptr);
   TrialChild(program, command_fd, reply_fd, page).Serve();

@@ -26,8 +26,8 @@ inline constexpr char kTrialThrew = 'T';
 inline constexpr char kTrialOutOfMemory = 'M';
 
 // Loads the program's binary, replies, then serves commands until the pipe closes. Memory beyond what the process has
-// now is limited to 1 GiB. Descriptors other than its own, and standard output and error (both: the worker's error),
-// are closed.
+// now and the program's flush takes is limited to 1 GiB. Descriptors other than its own, and standard output and error
+// (both: the worker's error), are closed.
 [[noreturn]] void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, int reply_fd,
                                 TrialPage* page);
 

@@ -95,6 +95,18 @@ TEST(TopologyTest, ReadsTheLevelsThatHoldData) {
   EXPECT_EQ(ReadCpuCaches(root.File("missing")).last_level_bytes, 0);
 }
 
+TEST(TopologyTest, AFlushWalksTwiceTheLastLevel) {
+  const auto flush_mebibytes = [](int64_t last_level_mebibytes) {
+    CpuCaches caches;
+    caches.last_level_bytes = last_level_mebibytes << 20;
+    return FlushBytes(caches) >> 20;
+  };
+  EXPECT_EQ(flush_mebibytes(0), 8);
+  EXPECT_EQ(flush_mebibytes(32), 64);
+  EXPECT_EQ(flush_mebibytes(105), 210);
+  EXPECT_EQ(flush_mebibytes(1024), 512);
+}
+
 TEST(ProbeTest, FindsOneHost) {
   worker::v1::ProbeReport report;
   MakeHostProbeBackend(WorkerOptions())->Probe(&report);
