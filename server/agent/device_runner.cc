@@ -41,6 +41,18 @@ void DeviceRunner::Revoke(UnitWork* unit) {
   for (const TrialWork& trial : unit->trials) {
     if (trial.state == State::kCompiling || trial.state == State::kRunning) evaluator_->Cancel(trial.evaluation);
   }
+  const bool shared = std::any_of(units_.begin(), units_.end(), [&](const UnitWork* other) {
+    return !other->revoked && other->reference == unit->reference;
+  });
+  if (!shared) CancelReference(*unit);
+}
+
+void DeviceRunner::CancelReference(UnitWork& unit) {
+  ReferenceWork* reference = unit.reference.get();
+  if (reference == nullptr || reference->state != ReferenceWork::State::kCompiling || reference->cancelled) return;
+  if (reference->evaluation == 0) return;  // between two attempts there is nothing to kill
+  reference->cancelled = true;
+  evaluator_->Cancel(reference->evaluation);
 }
 
 void DeviceRunner::StopStarting() {
@@ -49,6 +61,7 @@ void DeviceRunner::StopStarting() {
     for (const TrialWork& trial : unit->trials) {
       if (trial.state == State::kCompiling) evaluator_->Cancel(trial.evaluation);
     }
+    CancelReference(*unit);
   }
 }
 
@@ -109,6 +122,12 @@ void DeviceRunner::StartCompiles() {
   }
   for (UnitWork* unit : units_) {
     if (unit->revoked) continue;
+    // A lost reference is started again although every trial may be compiled and fill the bound: they all wait for it.
+    if (unit->reference != nullptr && unit->reference->state == ReferenceWork::State::kWaiting &&
+        unit->unfinished() > 0 && gate_->hosts_measuring == 0) {
+      ReferenceReady(*unit);
+      ++ahead;
+    }
     for (TrialWork& trial : unit->trials) {
       if (trial.state != State::kWaiting || trial.delayed) continue;
       if (ahead >= look_ahead() || gate_->hosts_measuring > 0) return;
@@ -150,9 +169,13 @@ void DeviceRunner::StartReference(UnitWork& unit) {
     if (!*alive) return;
     --compiling_;
     --gate_->compiles_in_flight;
-    ++reference->attempts;
+    reference->evaluation = 0;
+    const bool cancelled = std::exchange(reference->cancelled, false);
+    if (!cancelled) ++reference->attempts;
     if (result.outcome == tunefarm::v1::OUTCOME_OK && result.artifact != nullptr) {
       reference->state = ReferenceWork::State::kReady;
+    } else if (IsLost(result.outcome) && cancelled) {
+      reference->state = ReferenceWork::State::kWaiting;
     } else if (IsLost(result.outcome) && reference->attempts < kAttemptsMax) {
       hooks_.later(kRetryDelay, [this, alive, reference] {
         if (!*alive || reference->state != ReferenceWork::State::kCompiling) return;
@@ -165,10 +188,11 @@ void DeviceRunner::StartReference(UnitWork& unit) {
     reference->result = std::move(result);
     hooks_.changed();
   };
-  evaluator_->Compile({unit.plan, unit.problem, class_, unit.plan->DefaultConfig(*unit.problem)},
-                      [post = hooks_.post, done = std::move(done)](CompileResult result) {
-                        post([done, result = std::move(result)]() mutable { done(std::move(result)); });
-                      });
+  reference->evaluation =
+      evaluator_->Compile({unit.plan, unit.problem, class_, unit.plan->DefaultConfig(*unit.problem)},
+                          [post = hooks_.post, done = std::move(done)](CompileResult result) {
+                            post([done, result = std::move(result)]() mutable { done(std::move(result)); });
+                          });
 }
 
 void DeviceRunner::StartTrialCompile(UnitWork& unit, TrialWork& trial) {

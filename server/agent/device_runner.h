@@ -73,6 +73,7 @@ class DeviceRunner {
   // Starts the unit's reference if nobody has; true when it is ready. Ends the unit's trials when it has failed.
   bool ReferenceReady(UnitWork& unit);
   void StartReference(UnitWork& unit);
+  void CancelReference(UnitWork& unit);
   void StartTrialCompile(UnitWork& unit, TrialWork& trial);
   Turn NextTurn();
   Turn NextInterleaved(UnitWork& unit);

@@ -21,6 +21,8 @@ inline constexpr int kAttemptsMax = 5;
 struct ReferenceWork {
   enum class State { kWaiting, kCompiling, kReady, kFailed } state = State::kWaiting;
   int attempts = 0;
+  bool cancelled = false;  // while kCompiling: nobody wants it any more, and its loss says nothing
+  Evaluator::Id evaluation = 0;
   CompileResult result;
 };
 

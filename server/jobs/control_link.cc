@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kUnitsPerDemandMax = 8;
 constexpr int kTrialsPerReportMax = 64;
+// How often the store is asked for one demand when all that it gives must be dropped.
+constexpr int kClaimsPerDemandMax = 64;
 
 }  // namespace
 
@@ -48,12 +50,16 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   for (auto it = claims_.begin(); it != claims_.end();) {
     it = it->second.agent_id == request.agent_id() && it->second.epoch != epoch ? claims_.erase(it) : std::next(it);
   }
+  unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
+                               [&](const Unmade& unmade) { return unmade.agent_id == request.agent_id(); }),
+                unmade_.end());
   wire::RegisterResponse response;
   response.set_epoch(epoch);
   return response;
 }
 
 ControlLink::Mode ControlLink::ModeOf(int64_t job_id, UnitKind kind) const {
+  if (ended_while_claiming_.count(job_id) > 0) return Mode::kDropped;
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return Mode::kActive;
   const JobMode& job = found->second;
@@ -117,6 +123,27 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
 
 absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
                                    wire::SynchronizeResponse* response) {
+  {
+    MutexLock lock(&mutex_);
+    ++claiming_;
+  }
+  const absl::Status claimed = ClaimUntilDelivered(request, device_uuid, units, response);
+  std::vector<int64_t> cancelled;
+  {
+    MutexLock lock(&mutex_);
+    if (--claiming_ == 0) ended_while_claiming_.clear();
+    for (const auto& [job_id, job] : jobs_) {
+      if (job.cancelled) cancelled.push_back(job_id);
+    }
+  }
+  FinishDropped();
+  // Their end may have waited for this claim only.
+  for (int64_t job_id : cancelled) hooks_.gone(job_id);
+  return claimed;
+}
+
+absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& request, const std::string& device_uuid,
+                                              int units, wire::SynchronizeResponse* response) {
   std::string class_id;
   for (const tunefarm::v1::Device& device : devices_->List()) {
     if (device.uuid() == device_uuid && device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED) {
@@ -124,31 +151,64 @@ absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, cons
     }
   }
   if (class_id.empty()) return absl::OkStatus();
-  ClaimRequest claim_request{request.agent_id(), request.epoch(), device_uuid, class_id, units, clock_->WallMs()};
-  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> claimed_units, store_->ClaimUnits(claim_request));
-  for (const ClaimedUnit& claimed : claimed_units) {
-    tunefarm::v1::Job spec;
-    auto claim = MakeClaim(request, device_uuid, claimed);
-    if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
-    if (!claim.ok()) {
-      // Stays claimed until the next start; the job's driver has failed on the same data.
-      LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
-      continue;
+  std::vector<ClaimedUnit> claimed_units = TakeUnmade(request.agent_id(), device_uuid);
+  // Units of a search whose time is up are dropped here, and the device must not wait for its next question because of
+  // them.
+  for (int claims = 0; claims < kClaimsPerDemandMax; ++claims) {
+    if (claimed_units.empty()) {
+      ClaimRequest claim_request{request.agent_id(), request.epoch(), device_uuid, class_id, units, clock_->WallMs()};
+      ASSIGN_OR_RETURN(claimed_units, store_->ClaimUnits(claim_request));
     }
-    hooks_.claimed(claimed.job_id);
-    const absl::Status filtered = FilterPoisoned(&*claim, spec);
-    if (!filtered.ok()) {
-      LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
-              MessageOf(filtered));
-    }
-    MutexLock lock(&mutex_);
-    claim->mode = claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->kind);
-    claim->delivered = claim->mode == Mode::kActive;
-    if (claim->delivered) *response->add_assignments() = claim->assignment;
-    claims_[claimed.unit.unit_id] = *std::move(claim);
+    if (claimed_units.empty()) break;
+    bool enough = false;
+    for (const ClaimedUnit& claimed : claimed_units)
+      enough = HandOut(request, device_uuid, claimed, response) || enough;
+    if (enough) break;
+    claimed_units.clear();
   }
-  FinishDropped();
   return absl::OkStatus();
+}
+
+bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::string& device_uuid,
+                          const ClaimedUnit& claimed, wire::SynchronizeResponse* response) {
+  tunefarm::v1::Job spec;
+  auto claim = MakeClaim(request, device_uuid, claimed);
+  if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
+  if (claim.status().code() == absl::StatusCode::kUnavailable) {
+    LogWarn("jobs", "unit {} waits until its kernel can be read: {}", claimed.unit.unit_id, MessageOf(claim.status()));
+    MutexLock lock(&mutex_);
+    unmade_.push_back({request.agent_id(), device_uuid, claimed});
+    return true;
+  }
+  if (!claim.ok()) {
+    // Stays claimed until the next start; the job's driver has failed on the same data.
+    LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
+    return false;
+  }
+  hooks_.claimed(claimed.job_id);
+  const absl::Status filtered = FilterPoisoned(&*claim, spec);
+  if (!filtered.ok()) {
+    LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
+            MessageOf(filtered));
+  }
+  MutexLock lock(&mutex_);
+  claim->mode = claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->kind);
+  claim->delivered = claim->mode == Mode::kActive;
+  const bool delivered = claim->delivered;
+  if (delivered) *response->add_assignments() = claim->assignment;
+  claims_[claimed.unit.unit_id] = *std::move(claim);
+  return delivered;
+}
+
+std::vector<ClaimedUnit> ControlLink::TakeUnmade(const std::string& agent_id, const std::string& device_uuid) {
+  MutexLock lock(&mutex_);
+  std::vector<ClaimedUnit> taken;
+  for (auto it = unmade_.begin(); it != unmade_.end();) {
+    const bool own = it->agent_id == agent_id && it->device_uuid == device_uuid;
+    if (own) taken.push_back(std::move(it->claimed));
+    it = own ? unmade_.erase(it) : std::next(it);
+  }
+  return taken;
 }
 
 absl::StatusOr<ControlLink::Claim> ControlLink::MakeClaim(const wire::SynchronizeRequest& request,
@@ -324,13 +384,14 @@ void ControlLink::FinishDropped() {
       LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
       continue;  // the next Synchronize tries again
     }
+    // Another thread may be ending the same claim and erase it first; the store accepts only one of them, and that one
+    // tells.
+    if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
     {
       MutexLock lock(&mutex_);
       const auto found = claims_.find(claim.unit_id);
-      if (found == claims_.end() || found->second.token != claim.token) continue;
-      claims_.erase(found);
+      if (found != claims_.end() && found->second.token == claim.token) claims_.erase(found);
     }
-    if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
     hooks_.gone(claim.job_id);
   }
 }
@@ -386,13 +447,18 @@ void ControlLink::StopSearch(int64_t job_id) {
 
 bool ControlLink::InHand(int64_t job_id) const {
   MutexLock lock(&mutex_);
-  return std::any_of(claims_.begin(), claims_.end(),
-                     [&](const auto& entry) { return entry.second.job_id == job_id && entry.second.delivered; });
+  return claiming_ > 0 || std::any_of(claims_.begin(), claims_.end(), [&](const auto& entry) {
+           return entry.second.job_id == job_id && entry.second.delivered;
+         });
 }
 
 void ControlLink::Forget(int64_t job_id) {
   MutexLock lock(&mutex_);
   jobs_.erase(job_id);
+  if (claiming_ > 0) ended_while_claiming_.insert(job_id);
+  unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
+                               [&](const Unmade& unmade) { return unmade.claimed.job_id == job_id; }),
+                unmade_.end());
   for (auto it = claims_.begin(); it != claims_.end();) {
     it = it->second.job_id == job_id ? claims_.erase(it) : std::next(it);
   }
@@ -406,6 +472,7 @@ void ControlLink::Close() {
     closed_ = true;
     for (const auto& [agent_id, epoch] : epochs_) agents.push_back(agent_id);
     claims_.clear();
+    unmade_.clear();
   }
   for (const std::string& agent_id : agents) {
     const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());

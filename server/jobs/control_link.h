@@ -62,7 +62,7 @@ class ControlLink : public AgentLink {
   // Takes the job's units back for good, or only those of its search; they become DONE with the trials they have.
   void Cancel(int64_t job_id);
   void StopSearch(int64_t job_id);
-  // Whether an agent still has units of the job.
+  // Whether an agent still has units of the job, or may be getting some right now: Hooks.gone then comes afterwards.
   bool InHand(int64_t job_id) const;
   // The job has ended: nothing of it is remembered.
   void Forget(int64_t job_id);
@@ -85,6 +85,11 @@ class ControlLink : public AgentLink {
   struct JobMode {
     bool held = false, cancelled = false, search_stopped = false;
   };
+  // CLAIMED in the store, but what the claim needs could not be read; tried again at the next demand.
+  struct Unmade {
+    std::string agent_id, device_uuid;
+    ClaimedUnit claimed;
+  };
 
   Mode ModeOf(int64_t job_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -94,6 +99,13 @@ class ControlLink : public AgentLink {
   absl::Status FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec);
   absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
                         int units, tunefarm::agent::v1::SynchronizeResponse* response);
+  absl::Status ClaimUntilDelivered(const tunefarm::agent::v1::SynchronizeRequest& request,
+                                   const std::string& device_uuid, int units,
+                                   tunefarm::agent::v1::SynchronizeResponse* response);
+  // False if the unit was not handed out and another may be claimed in its place.
+  bool HandOut(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
+               const ClaimedUnit& claimed, tunefarm::agent::v1::SynchronizeResponse* response);
+  std::vector<ClaimedUnit> TakeUnmade(const std::string& agent_id, const std::string& device_uuid);
   absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials,
                                             bool done);
   // Ends dropped claims that no agent has, outside the lock.
@@ -112,6 +124,11 @@ class ControlLink : public AgentLink {
   std::map<std::string, int64_t> epochs_ GUARDED_BY(mutex_);  // by agent id
   std::map<int64_t, Claim> claims_ GUARDED_BY(mutex_);        // by unit id
   std::map<int64_t, JobMode> jobs_ GUARDED_BY(mutex_);
+  std::vector<Unmade> unmade_ GUARDED_BY(mutex_);  // at most a demand's worth per device
+  // A claim is under way from before the store gives units out until they are in claims_. Jobs that end meanwhile are
+  // remembered until none is.
+  int claiming_ GUARDED_BY(mutex_) = 0;
+  std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
 
   Mutex wake_mutex_;  // held while the function runs, so that SetWake waits for it
   std::function<void()> wake_ GUARDED_BY(wake_mutex_);

@@ -189,10 +189,13 @@ void Driver::Begin(Active& job) {
     job.began = deps_.executor->clock()->Now();
     job.done_at_begin = ProgressOf(job).done();
   }
+  // Whatever was asked for since the claim: the job has started, and its time runs.
+  if (job.row.started_at_ms == 0) {
+    job.row.started_at_ms = deps_.executor->clock()->WallMs();
+    StartTimer(job);
+  }
   if (job.row.state != JobState::kQueued) return;
   job.row.state = JobState::kRunning;
-  job.row.started_at_ms = deps_.executor->clock()->WallMs();
-  StartTimer(job);
   PublishJob(job);
 }
 
@@ -434,13 +437,10 @@ absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& fr
 }
 
 absl::Status Driver::Cancel(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused},
-                                JobState::kCancelling, "cancelled"));
-  }
-  deps_.link->Cancel(job_id);
   MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused}, JobState::kCancelling,
+                              "cancelled"));
+  deps_.link->Cancel(job_id);
   FinishCancel(job_id);
   return absl::OkStatus();
 }
@@ -450,25 +450,22 @@ void Driver::FinishCancel(int64_t job_id) {
 }
 
 absl::Status Driver::Pause(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning}, JobState::kPaused, "paused"));
-  }
+  // Under one lock, here and in Resume: the link must see two requests in the order in which the store does.
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning}, JobState::kPaused, "paused"));
   deps_.link->Hold(job_id);
   return absl::OkStatus();
 }
 
 absl::Status Driver::Resume(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    const auto row = deps_.store->GetJob(job_id);
-    RETURN_IF_ERROR(row.status());
-    const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
-    RETURN_IF_ERROR(ChangeState(job_id, {JobState::kPaused}, to, "resumed"));
-  }
+  MutexLock lock(&mutex_);
+  const auto row = deps_.store->GetJob(job_id);
+  RETURN_IF_ERROR(row.status());
+  const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
+  RETURN_IF_ERROR(ChangeState(job_id, {JobState::kPaused}, to, "resumed"));
   deps_.link->Resume(job_id);
   Post([job_id](Driver* self) {
-    MutexLock lock(&self->mutex_);
+    MutexLock step_lock(&self->mutex_);
     self->Step(job_id);
   });
   return absl::OkStatus();

@@ -75,18 +75,27 @@ void EventHub::End(int64_t job_id) {
   stream.ended = true;
   ended_.push_back(job_id);
   Wake(job_id, stream);
-  while (ended_.size() > ended_jobs_max_) {
+  Trim();
+}
+
+void EventHub::Trim() {
+  for (auto it = ended_.begin(); it != ended_.end() && ended_.size() > ended_jobs_max_;) {
     // Watchers that have not come to the end yet get a snapshot and the end.
-    const auto oldest = streams_.find(ended_.front());
+    const auto oldest = streams_.find(*it);
     if (oldest != streams_.end()) {
-      oldest->second.events.clear();
-      Wake(oldest->first, oldest->second);
+      if (!oldest->second.events.empty()) {
+        oldest->second.events.clear();
+        Wake(oldest->first, oldest->second);
+      }
       const bool watched = std::any_of(oldest->second.watchers.begin(), oldest->second.watchers.end(),
                                        [](const auto& watcher) { return !watcher.expired(); });
-      if (watched) break;
+      if (watched) {
+        ++it;
+        continue;
+      }
       streams_.erase(oldest);
     }
-    ended_.pop_front();
+    it = ended_.erase(it);
   }
 }
 
@@ -108,8 +117,10 @@ std::unique_ptr<WatchSubscription> EventHub::Watch(int64_t job_id, int64_t after
     watcher->end = std::move(end);
   }
   MutexLock lock(&mutex_);
+  // A stream that is there and open gets its last events and its end yet, which others wait for.
+  const bool fresh = streams_.count(job_id) == 0;
   Stream& stream = StreamOf(job_id);
-  if (ended && !stream.ended) {
+  if (ended && fresh) {
     stream.ended = true;
     ended_.push_back(job_id);
   }
@@ -117,6 +128,7 @@ std::unique_ptr<WatchSubscription> EventHub::Watch(int64_t job_id, int64_t after
   watcher->snapshot_due = after_event_id <= 0 || after_event_id > stream.last_id;
   stream.watchers.push_back(watcher);
   PostDelivery(watcher);
+  Trim();
   return std::make_unique<Subscription>(std::move(watcher));
 }
 

@@ -36,7 +36,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // All watchers get `end` with `status`; later ones too.
   void Close(const absl::Status& status);
 
-  // `ended`: the job has ended already.
+  // `ended`: the store says that the job has ended; its last events and End may still be on their way.
   std::unique_ptr<WatchSubscription> Watch(int64_t job_id, int64_t after_event_id, bool ended,
                                            std::function<void(const tunefarm::v1::JobEvent&)> sink,
                                            std::function<void(absl::Status)> end);
@@ -53,6 +53,8 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
   Stream& StreamOf(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake(int64_t job_id, Stream& stream) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets the oldest ended jobs that are too many and that nobody watches.
+  void Trim() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PostDelivery(const std::shared_ptr<Watcher>& watcher) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver(const std::shared_ptr<Watcher>& watcher) LOCKS_EXCLUDED(mutex_);
 

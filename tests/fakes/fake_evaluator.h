@@ -91,6 +91,7 @@ class FakeEvaluator : public Evaluator {
     RunResult result;
     result.outcome = script.run;
     result.message = script.message;
+    if (script.run != tunefarm::v1::OUTCOME_OK) result.phase = tunefarm::v1::PHASE_MEASURE;
     result.run_ms = 1;
     if (script.run == tunefarm::v1::OUTCOME_OK || script.run == tunefarm::v1::OUTCOME_NOISY) {
       auto& measurement = result.measurement;

@@ -262,6 +262,39 @@ TEST_F(AgentTest, StopKillsEverythingAndReportsNothingMore) {
   EXPECT_EQ(evaluator_.in_flight(), 0);
 }
 
+TEST_F(AgentTest, ALostReferenceIsCompiledAgainAlthoughEveryTrialIsReady) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.config == "T=1" && question.attempt == 0) script.compile = tunefarm::v1::OUTCOME_LOST;
+    return script;
+  });
+  Offer(1, 5, 3);
+  Offer(2, 8, 10);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 13);
+  EXPECT_EQ(evaluator_.runs().size(), 13u);
+}
+
+TEST_F(AgentTest, ARevokedUnitTakesItsReferenceAlong) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.config == "T=1" && question.attempt == 0) script.compile_time = std::chrono::hours(1);
+    return script;
+  });
+  Offer(1, 5, 1);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(100));
+  EXPECT_EQ(evaluator_.in_flight(), 1);
+  control_.revoked = 1;
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(evaluator_.in_flight(), 0);
+  // The kill is no loss: the next unit compiles it anew.
+  Offer(2, 6, 1);
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 1);
+}
+
 TEST(TrialReportTest, TextFromWorkersBecomesValidAndBounded) {
   EXPECT_EQ(CleanText("a\xFF\xC3\xA9", 10), "a?\xC3\xA9");
   EXPECT_EQ(CleanText("ab\xC3\xA9", 3), "ab");

@@ -19,6 +19,7 @@
 #include "tests/fakes/fake_evaluator.h"
 #include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
+#include "tests/unit/jobs/hooked_store.h"
 
 namespace tunefarm {
 
@@ -112,11 +113,12 @@ class Farm {
     auto store = OpenSqliteStore({store_path_, backups_});
     TUNEFARM_CHECK_OK(store);
     store_ = *std::move(store);
+    hooked_store = std::make_unique<HookedStore>(store_.get());
     control_ = std::make_unique<ManualExecutor>(&clock);
     agent_executor_ = std::make_unique<ManualExecutor>(&clock);
     evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
     JobServiceOptions options;
-    options.store = store_.get();
+    options.store = hooked_store.get();
     options.control = control_.get();
     options.entropy = &entropy;
     service_ = std::make_unique<JobService>(options);
@@ -140,6 +142,7 @@ class Farm {
     evaluator_ = nullptr;
     link_ = nullptr;
     service_ = nullptr;
+    hooked_store = nullptr;
     store_ = nullptr;
   }
 
@@ -217,6 +220,7 @@ class Farm {
   FakeClock clock;
   FakeEntropy entropy;
   FakeEvaluator::Scripter scripter;
+  std::unique_ptr<HookedStore> hooked_store;  // what the service uses
 
  private:
   std::vector<ManualExecutor*> executors() const {

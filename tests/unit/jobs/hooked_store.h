@@ -1,0 +1,103 @@
+// A store that passes everything on and lets a test step in where two callers can meet: right after a call's commit, or
+// instead of the call.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+class HookedStore : public Store {
+ public:
+  explicit HookedStore(Store* store) : store_(store) {}
+
+  // Called after the commit and before the caller goes on.
+  std::function<void()> after_claim;  // of at least one unit
+  std::function<void(const ReportRequest& report)> after_report;
+  std::function<void(JobState to)> after_state;
+  // An error is answered instead of the call.
+  std::function<absl::Status()> instead_of_history, instead_of_kernel;
+
+  absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
+  absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
+  absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) override {
+    absl::Status status = instead_of_kernel ? instead_of_kernel() : absl::OkStatus();
+    if (!status.ok()) return status;
+    return store_->GetKernel(kernel_id);
+  }
+  absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return store_->FindKernel(name); }
+  absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override { return store_->ListKernels(page); }
+  absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override {
+    return store_->PutDevice(device, device_class);
+  }
+  absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override { return store_->ListDeviceClasses(); }
+  absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) override {
+    return store_->RegisterAgent(agent_id, host, now_ms);
+  }
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override {
+    auto units = store_->ClaimUnits(request);
+    if (units.ok() && !units->empty() && after_claim) after_claim();
+    return units;
+  }
+  absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
+    auto verdict = store_->ReportTrials(request);
+    if (after_report) after_report(request);
+    return verdict;
+  }
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override {
+    return store_->ReleaseAgent(agent_id, now_ms);
+  }
+  absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override {
+    return store_->ReleaseOtherAgents(keep, now_ms);
+  }
+  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return store_->ActiveJobs(); }
+  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) override {
+    absl::Status status = instead_of_history ? instead_of_history() : absl::OkStatus();
+    if (!status.ok()) return status;
+    return store_->LoadHistory(study_id);
+  }
+  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override { return store_->Drive(step); }
+  absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
+                           int64_t now_ms) override {
+    absl::Status status = store_->SetJobState(job_id, from, to, error, now_ms);
+    if (status.ok() && after_state) after_state(to);
+    return status;
+  }
+  absl::StatusOr<std::vector<BestRow>> LoadBests() override { return store_->LoadBests(); }
+  absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override { return store_->PromoteBest(best); }
+  absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
+                                                  std::string_view class_id) override {
+    return store_->FindBest(program_digest, problem_key, class_id);
+  }
+  absl::Status RecordPoison(const PoisonRow& row) override { return store_->RecordPoison(row); }
+  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program, std::string_view class_id) override {
+    return store_->LoadPoison(program, class_id);
+  }
+  absl::StatusOr<JobRow> GetJob(int64_t job_id) override { return store_->GetJob(job_id); }
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override {
+    return store_->ListJobs(states, page);
+  }
+  absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) override { return store_->ListTrials(query); }
+  absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) override {
+    return store_->GetTrial(job_id, study_number, ordinal);
+  }
+  absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override {
+    return store_->CountOutcomes(job_id);
+  }
+  absl::Status DeleteJob(int64_t job_id) override { return store_->DeleteJob(job_id); }
+  absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
+  absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
+  absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
+    return store_->GetOrPutSetting(name, value_if_absent);
+  }
+
+ private:
+  Store* const store_;
+};
+
+}  // namespace tunefarm
