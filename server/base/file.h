@@ -49,8 +49,9 @@ bool IsNetworkFileSystemType(uint32_t type);
 // child shares the lock until it execs or ends.
 class FileLock {
  public:
-  // Creates the file (mode 0644) if missing and writes this process's pid into it where it may. Never waits: FailedPrecondition with
-  // reason LOCK_HELD, naming the holder's pid, when another process (or another FileLock) has it.
+  // Creates the file (mode 0644) if missing and writes this process's pid into it where it may. Never waits:
+  // FailedPrecondition with reason LOCK_HELD, naming the holder's pid, when another process (or another FileLock) has
+  // it.
   static absl::StatusOr<FileLock> TryLock(const std::string& path);
 
   FileLock() = default;

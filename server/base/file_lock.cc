@@ -21,8 +21,8 @@ int64_t ReadHolder(int fd) {
   return pid;
 }
 
-// A lock file may be another user's (a device's lock in /tmp): reading it is enough to lock it. O_CREAT must not be given
-// for a file that exists, since the kernel refuses that in sticky directories (fs.protected_regular).
+// A lock file may be another user's (a device's lock in /tmp): reading it is enough to lock it. O_CREAT must not be
+// given for a file that exists, since the kernel refuses that in sticky directories (fs.protected_regular).
 absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     for (const int access : {O_RDWR, O_RDONLY}) {

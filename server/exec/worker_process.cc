@@ -436,6 +436,8 @@ void WorkerProcess::OnExit() {
       break;
     }
   }
+  // Without a pid namespace what it started would live on; its group's number is ours until it is reaped.
+  process_->Kill();
   const absl::StatusOr<ExitStatus> status = process_->Reap();
   if (!status.ok() && absl::IsUnavailable(status.status())) return;
   loop_->Unwatch(std::exchange(exit_watch_, 0));
