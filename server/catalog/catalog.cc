@@ -1,6 +1,7 @@
 #include "server/catalog/catalog.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -25,16 +26,33 @@ struct Catalog::Entry {
   auto Key() const { return std::tie(class_id, problem_key, program_digest); }
 };
 
-// All bests of one kernel name. Immutable once in a snapshot.
+// All bests of one kernel name, by Key(). Immutable once in a snapshot.
 struct Catalog::KernelIndex {
-  std::vector<std::shared_ptr<const Entry>> entries;                            // by Key()
-  std::unordered_multimap<uint64_t, std::shared_ptr<const Entry>> by_key_hash;  // of Key()
+  std::vector<std::shared_ptr<const Entry>> entries;
+
+  auto At(const Entry& entry) {
+    return std::lower_bound(entries.begin(), entries.end(), entry,
+                            [](const auto& a, const Entry& b) { return a->Key() < b.Key(); });
+  }
+};
+
+// One part of all bests, by the hash of Key(): names share programs, and a key has one best under whatever name.
+// Immutable once in a snapshot.
+struct Catalog::KeyIndex {
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Entry>> by_hash;
 };
 
 struct Catalog::Snapshot {
+  static constexpr size_t kParts = 256;  // what a promotion copies is one of them
+
   int64_t revision = 0;
   std::map<std::string, std::shared_ptr<const KernelIndex>, std::less<>> kernels;
+  std::array<std::shared_ptr<const KeyIndex>, kParts> by_key;  // null: empty
   std::map<std::string, std::shared_ptr<const DeviceClass>, std::less<>> classes;
+
+  // The best of exactly this key; null if there is none.
+  std::shared_ptr<const Entry> Find(std::string_view program_digest, std::string_view problem_key,
+                                    std::string_view class_id) const;
 };
 
 namespace {
@@ -172,6 +190,22 @@ absl::Status BadToken() {
 
 }  // namespace
 
+std::shared_ptr<const Catalog::Entry> Catalog::Snapshot::Find(std::string_view program_digest,
+                                                              std::string_view problem_key,
+                                                              std::string_view class_id) const {
+  const uint64_t hash = HashKey(program_digest, problem_key, class_id);
+  const auto& part = by_key[hash % kParts];
+  if (part == nullptr) return nullptr;
+  const auto [first, last] = part->by_hash.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    const Entry& entry = *it->second;
+    if (entry.program_digest == program_digest && entry.problem_key == problem_key && entry.class_id == class_id) {
+      return it->second;
+    }
+  }
+  return nullptr;
+}
+
 Catalog::Catalog() : snapshot_(std::make_shared<Snapshot>()) {}
 Catalog::~Catalog() = default;
 
@@ -193,11 +227,36 @@ absl::Status Catalog::Load(Store* store) {
     AddClass(row.class_id, device_class);
   }
   ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store->LoadBests());
-  for (const BestRow& row : bests) RETURN_IF_ERROR(Update(row));
+  // One snapshot of all: row by row each would copy what the ones before it built.
+  int64_t revision = 0;
+  std::map<std::string, std::shared_ptr<KernelIndex>> kernels;
+  std::array<std::shared_ptr<KeyIndex>, Snapshot::kParts> by_key;
+  for (const BestRow& row : bests) {
+    ASSIGN_OR_RETURN(auto entry, MakeEntry(row));
+    auto& kernel = kernels[row.kernel_name];
+    if (kernel == nullptr) kernel = std::make_shared<KernelIndex>();
+    kernel->entries.push_back(entry);
+    const uint64_t hash = HashKey(row.program_digest, row.problem_key, row.class_id);
+    auto& part = by_key[hash % Snapshot::kParts];
+    if (part == nullptr) part = std::make_shared<KeyIndex>();
+    part->by_hash.emplace(hash, std::move(entry));
+    revision = std::max(revision, row.revision);
+  }
+  for (auto& [name, kernel] : kernels) {
+    std::sort(kernel->entries.begin(), kernel->entries.end(),
+              [](const auto& a, const auto& b) { return a->Key() < b->Key(); });
+  }
+  MutexLock lock(&mutex_);
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->classes = snapshot_->classes;
+  snapshot->revision = revision;
+  snapshot->kernels.insert(kernels.begin(), kernels.end());
+  std::copy(by_key.begin(), by_key.end(), snapshot->by_key.begin());
+  snapshot_ = std::move(snapshot);
   return absl::OkStatus();
 }
 
-absl::Status Catalog::Update(const BestRow& row) {
+absl::StatusOr<std::shared_ptr<const Catalog::Entry>> Catalog::MakeEntry(const BestRow& row) {
   auto best = std::make_shared<BestConfig>();
   if (!best->ParseFromString(row.detail)) {
     return DataLoss("the stored best config of kernel {} for {} cannot be read", row.kernel_name, row.problem_key);
@@ -212,28 +271,37 @@ absl::Status Catalog::Update(const BestRow& row) {
     if (auto own = ValueOf(value)) entry->dims.Set(name, *std::move(own));
   }
   entry->best = std::move(best);
+  return entry;
+}
 
+absl::Status Catalog::Update(const BestRow& row) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Entry> entry, MakeEntry(row));
   MutexLock lock(&mutex_);
   auto snapshot = std::make_shared<Snapshot>(*snapshot_);
+  const auto old = snapshot->Find(row.program_digest, row.problem_key, row.class_id);
+  if (old != nullptr) {  // under this name or another one
+    auto& slot = snapshot->kernels.at(old->kernel_name);
+    auto index = std::make_shared<KernelIndex>(*slot);
+    index->entries.erase(index->At(*old));
+    slot = std::move(index);
+    if (slot->entries.empty()) snapshot->kernels.erase(old->kernel_name);
+  }
   auto& slot = snapshot->kernels[row.kernel_name];
   auto index = slot == nullptr ? std::make_shared<KernelIndex>() : std::make_shared<KernelIndex>(*slot);
-  auto at = std::lower_bound(index->entries.begin(), index->entries.end(), entry,
-                             [](const auto& a, const auto& b) { return a->Key() < b->Key(); });
-  const uint64_t hash = HashKey(entry->program_digest, entry->problem_key, entry->class_id);
-  if (at != index->entries.end() && (*at)->Key() == entry->Key()) {
-    const auto [first, last] = index->by_key_hash.equal_range(hash);
-    for (auto it = first; it != last; ++it) {
-      if (it->second == *at) {
-        index->by_key_hash.erase(it);
-        break;
-      }
-    }
-    *at = entry;
-  } else {
-    index->entries.insert(at, entry);
-  }
-  index->by_key_hash.emplace(hash, entry);
+  index->entries.insert(index->At(*entry), entry);
   slot = std::move(index);
+
+  const uint64_t hash = HashKey(row.program_digest, row.problem_key, row.class_id);
+  auto& shared_part = snapshot->by_key[hash % Snapshot::kParts];
+  auto part = shared_part == nullptr ? std::make_shared<KeyIndex>() : std::make_shared<KeyIndex>(*shared_part);
+  const auto [first, last] = part->by_hash.equal_range(hash);
+  const auto replaced = std::find_if(first, last, [&](const auto& item) { return item.second == old; });
+  if (replaced != last) {
+    replaced->second = entry;
+  } else {
+    part->by_hash.emplace(hash, entry);
+  }
+  shared_part = std::move(part);
   snapshot->revision = std::max(snapshot->revision, row.revision);
   snapshot_ = std::move(snapshot);
   return absl::OkStatus();
@@ -248,18 +316,8 @@ void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_clas
 
 std::shared_ptr<const BestConfig> Catalog::Find(std::string_view program_digest, std::string_view problem_key,
                                                 std::string_view class_id) const {
-  const auto snapshot = Current();
-  const uint64_t hash = HashKey(program_digest, problem_key, class_id);
-  for (const auto& [name, index] : snapshot->kernels) {
-    const auto [first, last] = index->by_key_hash.equal_range(hash);
-    for (auto it = first; it != last; ++it) {
-      const Entry& entry = *it->second;
-      if (entry.program_digest == program_digest && entry.problem_key == problem_key && entry.class_id == class_id) {
-        return entry.best;
-      }
-    }
-  }
-  return nullptr;
+  const auto entry = Current()->Find(program_digest, problem_key, class_id);
+  return entry == nullptr ? nullptr : entry->best;
 }
 
 CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
@@ -273,19 +331,16 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
   };
   Acceptance acceptance(query);
 
+  const std::string& program = query.plan->program_digest();
+  const std::string& key = query.problem->key;
+  if (const auto entry = snapshot->Find(program, key, query.class_id)) {
+    return answer(entry->best, IsStale(query, *entry->best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
+  }
+  if (worst < tunefarm::v1::MATCH_STALE_SOURCE) return none;
+
   const auto found = snapshot->kernels.find(std::string_view(query.plan->display_name()));
   if (found != snapshot->kernels.end()) {
     const KernelIndex& index = *found->second;
-    const std::string& program = query.plan->program_digest();
-    const std::string& key = query.problem->key;
-    const auto [first, last] = index.by_key_hash.equal_range(HashKey(program, key, query.class_id));
-    for (auto it = first; it != last; ++it) {
-      const Entry& entry = *it->second;
-      if (entry.program_digest != program || entry.problem_key != key || entry.class_id != query.class_id) continue;
-      return answer(entry.best, IsStale(query, *entry.best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
-    }
-    if (worst < tunefarm::v1::MATCH_STALE_SOURCE) return none;
-
     // From here on every candidate is ranked, best first, and the first one that the definition accepts answers.
     struct Candidate {
       Match match;

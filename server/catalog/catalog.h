@@ -53,7 +53,8 @@ class Catalog {
   // Reads all bests and device classes. Once, before the first question. The store's errors.
   absl::Status Load(Store* store);
 
-  // Files a promoted best (with its revision), in place of the one under the same program, problem and class. A row
+  // Files a promoted best (with its revision), in place of the one under the same program, problem and class,
+  // whatever kernel name it was filed under. A row
   // with a detail that is no BestConfig is DataLoss.
   absl::Status Update(const BestRow& row);
 
@@ -81,8 +82,10 @@ class Catalog {
  private:
   struct Entry;
   struct KernelIndex;
+  struct KeyIndex;
   struct Snapshot;
 
+  static absl::StatusOr<std::shared_ptr<const Entry>> MakeEntry(const BestRow& row);
   std::shared_ptr<const Snapshot> Current() const LOCKS_EXCLUDED(mutex_);
 
   mutable Mutex mutex_;

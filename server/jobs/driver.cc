@@ -131,27 +131,41 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
 }
 
 void Driver::Adopt(int64_t job_id) {
-  Post([job_id](Driver* self) {
-    MutexLock lock(&self->mutex_);
-    if (self->stopped_ || self->FindActive(job_id) != nullptr) return;
-    auto row = self->deps_.store->GetJob(job_id);
-    if (!row.ok()) {
-      LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(row.status()));
-      if (!absl::IsNotFound(row.status())) {
-        self->deps_.executor->PostAfter(kRetryDelay, [weak = self->weak_from_this(), job_id] {
-          if (const auto again = weak.lock()) again->Adopt(job_id);
-        });
-      }
-      return;
-    }
-    if (IsTerminal(row->state)) return;
-    auto job = self->Load(*row, true);
-    if (!job.ok()) {
-      self->EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
-      return;
-    }
-    self->TakeUp(*std::move(job));
-  });
+  Post([job_id](Driver* self) { self->TryAdopt(job_id); });
+}
+
+void Driver::TryAdopt(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_ || FindActive(job_id) != nullptr) return;
+  }
+  const auto wait = [&](const absl::Status& status) {
+    LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
+    deps_.executor->PostAfter(kRetryDelay, [weak = weak_from_this(), job_id] {
+      if (const auto again = weak.lock()) again->TryAdopt(job_id);
+    });
+  };
+  // Without the lock: a large space takes its time, and what is asked about other jobs must not wait for it.
+  auto row = deps_.store->GetJob(job_id);
+  if (absl::IsNotFound(row.status())) return;
+  if (!row.ok()) return wait(row.status());
+  if (IsTerminal(row->state)) return;
+  auto job = Load(*row, true);
+
+  MutexLock lock(&mutex_);
+  if (stopped_ || FindActive(job_id) != nullptr) return;
+  if (job.status().code() == absl::StatusCode::kUnavailable) return wait(job.status());
+  if (!job.ok()) {
+    EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
+    return;
+  }
+  // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
+  row = deps_.store->GetJob(job_id);
+  if (absl::IsNotFound(row.status())) return;
+  if (!row.ok()) return wait(row.status());
+  if (IsTerminal(row->state)) return;
+  (*job)->row = *std::move(row);
+  TakeUp(*std::move(job));
 }
 
 void Driver::Stop() {
@@ -303,9 +317,9 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
 
 void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& status) {
   const int64_t job_id = job.row.job_id;
+  job.broken.insert(study_id);  // for every error: the job's end may have to wait too, and then steps go on
   if (status.code() == absl::StatusCode::kUnavailable) {
     LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
-    job.broken.insert(study_id);
     RetryLater(job);
     return;
   }

@@ -80,6 +80,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const Active& job, const StudyRow& row, bool with_history);
   // From what is stored now.
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
+  // Loads the job and takes it up; tries again later when the store is not available.
+  void TryAdopt(int64_t job_id) LOCKS_EXCLUDED(mutex_);
   void TakeUp(std::unique_ptr<Active> job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Post(std::function<void(Driver*)> task);
   Active* FindActive(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

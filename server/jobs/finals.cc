@@ -67,6 +67,14 @@ std::vector<Leaderboard::Entry> Leaderboard::Best(size_t count, const std::set<s
   return best;
 }
 
+bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config) {
+  return std::any_of(trials.begin(), trials.end(), [&](const FinalTrial& trial) {
+    const auto outcome = trial.trial.outcome();
+    return trial.config == config && outcome != tunefarm::v1::OUTCOME_UNSPECIFIED &&
+           outcome != tunefarm::v1::OUTCOME_LOST && outcome != tunefarm::v1::OUTCOME_NOISY;
+  });
+}
+
 FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent) {
   const FinalTrial* winner = nullptr;
   const FinalTrial* defender = nullptr;

@@ -66,7 +66,12 @@ struct FinalDecision {
   const FinalTrial* winner = nullptr;  // for kRefresh: the incumbent
 };
 
-// `incumbent`: its canonical text, empty if there is none or it cannot take part.
+// Whether the final says anything about the config: a time or a failure of its own. Lost, too noisy and absent say
+// nothing.
+bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config);
+
+// Rests on the incumbent having been judged. `incumbent`: its canonical text, empty if there is none or it cannot take
+// part.
 FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent);
 
 }  // namespace tunefarm

@@ -324,7 +324,7 @@ absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
     End(step);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, step));
+  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
   if (!added) {
     End(step);
     return absl::OkStatus();
@@ -334,13 +334,25 @@ absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
 }
 
 // False when there is nobody left.
-absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, StudyStep* step) {
-  const auto best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
-  if (best.empty()) return false;
+absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefarm::v1::Config* rematch,
+                                      StudyStep* step) {
+  std::vector<Leaderboard::Entry> best;
+  if (rematch == nullptr) {
+    best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
+    if (best.empty()) return false;
+  }
   std::vector<Config> configs;
   const auto add = [&](const Config& config) {
     if (finalists_.insert(config.ToText()).second) configs.push_back(config);
   };
+  if (rematch != nullptr) {
+    // All who take part do so again; the default, since gains may be told by it.
+    if (const auto defender = IncumbentConfig(incumbent)) finalists_.erase(defender->ToText());
+    finalists_.erase(default_config_);
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(*rematch));
+    finalists_.erase(config.ToText());
+    add(config);
+  }
   for (const auto& entry : best) {
     ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(entry.proto));
     add(config);
@@ -376,13 +388,27 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   const FinalDecision decision = Decide(trials, defender.has_value() ? defender->ToText() : std::string());
   if (decision.kind == FinalDecision::Kind::kNone) {
     if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, step));
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
       if (added) {
         step->messages.emplace_back("every finalist failed in the final; the next ones are measured");
         return absl::OkStatus();
       }
     }
     step->messages.emplace_back("every finalist failed in the final; nothing is promoted");
+    End(step);
+    return absl::OkStatus();
+  }
+  if (defender.has_value() && !WasJudged(trials, defender->ToText())) {
+    // Promoted by another job since this final began, or lost or too noisy in it: nothing says that the winner beats
+    // it.
+    if (finals_ < kFinalsMax) {
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, &decision.winner->trial.config(), step));
+      if (added) {
+        step->messages.emplace_back("the winner of the final is measured against the incumbent");
+        return absl::OkStatus();
+      }
+    }
+    step->messages.emplace_back("the incumbent could not be compared; it stays");
     End(step);
     return absl::OkStatus();
   }

@@ -114,7 +114,9 @@ class Study {
   int64_t OpenTrials() const;
   absl::Status Propose(int open_trials_wanted, StudyStep* step);
   absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
-  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
+  // `rematch`: no new finalists but this one, again, against the incumbent; null: the next best.
+  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, const tunefarm::v1::Config* rematch,
+                                 StudyStep* step);
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);

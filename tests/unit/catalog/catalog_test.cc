@@ -11,7 +11,7 @@ namespace {
 using tunefarm::v1::Match;
 
 // N by ratio, G by bucket (up to 8, up to 64), FLAG exactly; T must divide N.
-std::shared_ptr<const KernelPlan> Plan(const std::string& options = "") {
+std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", const std::string& name = "scale") {
   auto kernel = ParseKernelText(R"pb(
                                       display_name: "scale"
                                       language: LANGUAGE_CUDA
@@ -61,6 +61,7 @@ std::shared_ptr<const KernelPlan> Plan(const std::string& options = "") {
                                     options,
                                 "kernel.pbtxt");
   TUNEFARM_CHECK_OK(kernel);
+  kernel->set_display_name(name);
   kernel->mutable_sources(0)->set_content("__global__ void scale(float*) {}");
   auto plan = KernelPlan::Compile(*kernel);
   TUNEFARM_CHECK_OK(plan);
@@ -171,6 +172,25 @@ TEST_F(CatalogTest, APromotionReplacesAndPagesGoOnWhereTheyEnded) {
   EXPECT_EQ(seen, 3u);
   EXPECT_FALSE(catalog_.List("", 2, "nonsense").ok());
   EXPECT_TRUE(catalog_.List("other", 2, "")->first.empty());
+}
+
+TEST_F(CatalogTest, TwoNamesOfOneProgramShareTheirBest) {
+  const auto plan = Plan(), other = Plan("", "scale_too");
+  ASSERT_EQ(plan->program_digest(), other->program_digest());
+  File(*plan, Problem(*plan, 1024), h200_, 32);
+  EXPECT_EQ(Ask(*other, Problem(*other, 1024), h200_).match, tunefarm::v1::MATCH_EXACT);
+  File(*other, Problem(*other, 1024), h200_, 64);
+  for (const auto& asked : {plan, other}) {
+    const CatalogAnswer answer = Ask(*asked, Problem(*asked, 1024), h200_);
+    EXPECT_EQ(answer.match, tunefarm::v1::MATCH_EXACT);
+    EXPECT_EQ(T(answer), 64);
+  }
+  const auto found = catalog_.Find(plan->program_digest(), Problem(*plan, 1024).key, h200_.Id());
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->revision(), 2);
+  // As the database has it, and so after a restart.
+  EXPECT_TRUE(catalog_.List("scale", 10, "")->first.empty());
+  EXPECT_EQ(catalog_.List("", 10, "")->first.size(), 1u);
 }
 
 }  // namespace

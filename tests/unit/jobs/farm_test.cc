@@ -244,6 +244,35 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   EXPECT_EQ(farm.service().Lookup(request)->distance(), 2);
 }
 
+TEST_F(FarmTest, AnIncumbentTooNoisyInTheFinalIsMeasuredAgainBeforeAnybodyReplacesIt) {
+  Farm farm(directory_.path());
+  farm.evaluator().set_scripter(Bowl);
+  const std::string first = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(first));
+  // 1 run of the search and 5 of the final each; then the second job's search, and its final from run 7 on.
+  int noisy_until = 12;
+  const auto scripter = [&noisy_until](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script = question.config == "A=8,B=2" ? Timed(995) : Bowl(question);
+    const bool noisy = question.is_run && question.attempt >= 7 && question.attempt < noisy_until;
+    if (question.config == "A=4,B=2" && noisy) script.run = tunefarm::v1::OUTCOME_NOISY;
+    return script;
+  };
+  farm.evaluator().set_scripter(scripter);
+  const std::string second = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(second));
+  auto best = farm.Job(second).studies(0).best();
+  EXPECT_EQ(TextOf(best.config()), "A=4,B=2");
+  EXPECT_EQ(best.job(), second);
+  EXPECT_EQ(best.baseline_ns(), 1310) << "the default takes part again";
+  // Never to be compared, it stays.
+  noisy_until = 1000;
+  const std::string third = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(third));
+  EXPECT_EQ(farm.Job(third).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(farm.Job(third).studies(0).best().revision(), 0) << "nothing is filed";
+  EXPECT_EQ(farm.service().Stats()->catalog_revision, 2);
+}
+
 TEST_F(FarmTest, CancelKillsWhatRunsAndEndsWhenItIsGone) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {

@@ -21,15 +21,11 @@ class HookedStore : public Store {
   std::function<void(const ReportRequest& report)> after_report;
   std::function<void(JobState to)> after_state;
   // An error is answered instead of the call.
-  std::function<absl::Status()> instead_of_history, instead_of_kernel;
+  std::function<absl::Status()> instead_of_history;
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
   absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
-  absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) override {
-    absl::Status status = instead_of_kernel ? instead_of_kernel() : absl::OkStatus();
-    if (!status.ok()) return status;
-    return store_->GetKernel(kernel_id);
-  }
+  absl::StatusOr<KernelRow> GetKernel(std::string_view id) override { return store_->GetKernel(id); }
   absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return store_->FindKernel(name); }
   absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override { return store_->ListKernels(page); }
   absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override {

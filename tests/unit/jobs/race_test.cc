@@ -101,5 +101,48 @@ TEST_F(RaceTest, AWatchThatBeginsWhileTheJobEndsTakesNothingFromOthers) {
   EXPECT_EQ(last.job().state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(RaceTest, QueuedUnitsOfASearchWhoseTimeIsUpDoNotKeepTheDeviceWaiting) {
+  Farm farm(directory_.path());
+  farm.evaluator().set_scripter(SlowRuns);
+  const MonotonicTime began = farm.clock.Now();
+  // 33 configs in units of one, most of which are queued when the time is up.
+  const std::string name = farm.SubmitJob({1024, 2048, 4096}, TestKernel(), FourSeconds());
+  const auto searching = [&] {
+    int count = 0;
+    const auto job = farm.Job(name);
+    for (const auto& study : job.studies()) count += study.state() == tunefarm::v1::STUDY_STATE_SEARCHING;
+    return count;
+  };
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.clock.Now() - began >= std::chrono::seconds(4); }));
+  ASSERT_EQ(searching(), 3);
+  ASSERT_TRUE(farm.RunUntil([&] { return searching() == 0; }));
+  EXPECT_LT(farm.clock.Now() - began, std::chrono::seconds(6));
+}
+
+TEST_F(RaceTest, AnAcceptedJobSurvivesADatabaseThatIsAwayForAMoment) {
+  Farm farm(directory_.path());
+  int errors = 0;
+  farm.hooked_store->instead_of_history = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
+  const std::string name = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(name));
+  EXPECT_GT(errors, 3);
+  EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(RaceTest, ACancelWhileAJobIsTakenUpEndsIt) {
+  Farm farm(directory_.path());
+  const std::string name = farm.SubmitJob({1024});
+  bool met = false;
+  farm.hooked_store->instead_of_history = [&] {
+    if (std::exchange(met, true)) return absl::OkStatus();
+    EXPECT_TRUE(farm.service().Cancel(name).ok());
+    return absl::OkStatus();
+  };
+  farm.RunFor(std::chrono::seconds(30));
+  EXPECT_TRUE(met);
+  EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(farm.evaluator().compiles().empty());
+}
+
 }  // namespace
 }  // namespace tunefarm
