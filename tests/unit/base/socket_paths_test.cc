@@ -26,8 +26,8 @@ TEST(SocketPathsTest, StandardDirectoryUsesTheRuntimeDirectory) {
 
 TEST(SocketPathsTest, OtherDirectoriesHoldTheirOwn) {
   const auto environment = Environment({{"HOME", "/home/u"}, {"XDG_RUNTIME_DIR", "/run/user/7"}});
-  EXPECT_EQ(SocketPathsFor("/srv/farm", environment)->admin, "/srv/farm/run/admin.sock");
-  EXPECT_EQ(SocketPathsFor("/srv/farm", Environment({}))->admin, "/srv/farm/run/admin.sock");
+  EXPECT_EQ(SocketPathsFor("/srv/tuning", environment)->admin, "/srv/tuning/run/admin.sock");
+  EXPECT_EQ(SocketPathsFor("/srv/tuning", Environment({}))->admin, "/srv/tuning/run/admin.sock");
 }
 
 TEST(SocketPathsTest, RefusesWhatDoesNotFitASocketAddress) {
