@@ -236,8 +236,8 @@ TEST_F(HostRunTest, Exceptions) {
 }
 
 TEST_F(HostRunTest, Memory) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer's operator new ends the process by itself instead of throwing";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizers' operator new ends the process by itself instead of throwing";
 #endif
   Expect("bad_alloc", v1::OUTCOME_OUT_OF_MEMORY, v1::PHASE_FIRST_LAUNCH, "ran out of memory");
   Expect("noexcept_alloc", v1::OUTCOME_OUT_OF_MEMORY, v1::PHASE_FIRST_LAUNCH, "ran out of memory");
