@@ -1,4 +1,4 @@
-// devices: what there is to tune on, and the classes known without hardware.
+// devices: what there is to tune on, the classes known without hardware, and the release of a quarantined device.
 
 #include <fmt/core.h>
 
@@ -7,6 +7,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/report.h"
+#include "server/base/clock.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/device/device_class.h"
@@ -20,6 +21,36 @@ void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::s
        std::to_string(c.sm_count()),
        c.shared_bytes_per_block_optin() > 0 ? FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())) : "",
        FormatBytes(static_cast<uint64_t>(c.l2_bytes())), fmt::format("{} GiB", c.memory_gib()), last});
+}
+
+std::string StateText(const v1::Device& device) {
+  std::string text = "READY";
+  if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
+    const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - device.state_since_ms()) * 1e6;
+    const std::string since = device.state_since_ms() > 0 ? fmt::format(" for {}", FormatDuration(age_ns)) : "";
+    text = fmt::format("QUARANTINED{}: {} ({})", since, device.state_reason(), device.uuid());
+  }
+  if (device.foreign_processes() > 0) {
+    text += fmt::format("; {} other process{} on it", device.foreign_processes(),
+                        device.foreign_processes() == 1 ? "" : "es");
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> Release(Session* session, const std::string& uuid) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ReleaseDeviceRequest request;
+  request.set_name(uuid.rfind("devices/", 0) == 0 ? uuid : "devices/" + uuid);
+  ASSIGN_OR_RETURN(const v1::ReleaseDeviceResponse response,
+                   Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ReleaseDevice, request));
+  if (format == OutputFormat::kJson) {
+    session->Print(ToJson(response));
+  } else {
+    session->Print(
+        fmt::format("{} takes work again; its next trial waits for a health check\n", response.device().uuid()));
+  }
+  return kExitOk;
 }
 
 absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
@@ -53,9 +84,7 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
     return kExitOk;
   }
   for (const v1::Device& device : response.devices()) {
-    std::string state =
-        device.state() == v1::DEVICE_STATE_QUARANTINED ? "QUARANTINED: " + device.state_reason() : "READY";
-    AddClassRow(device.device_class(), device.device_class().display_name(), state, &table);
+    AddClassRow(device.device_class(), device.device_class().display_name(), StateText(device), &table);
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   return kExitOk;
@@ -68,7 +97,15 @@ void AddDevices(CLI::App* app, Session* session) {
   CLI::App* devices = app->add_subcommand("devices", "The devices of the daemon's machine.");
   SetExample(devices, "tunefarm devices --known");
   devices->add_flag("--known", *known, "The device classes known without hardware instead.");
-  devices->callback([session, known] { session->command = [session, known] { return Devices(session, *known); }; });
+  devices->callback([session, known] {
+    // A subcommand has set its own before.
+    if (!session->command) session->command = [session, known] { return Devices(session, *known); };
+  });
+  auto uuid = std::make_shared<std::string>();
+  CLI::App* release = devices->add_subcommand("release", "Put a quarantined device back into service.");
+  SetExample(release, "tunefarm devices release GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa");
+  release->add_option("uuid", *uuid, "As 'tunefarm devices' shows it.")->required();
+  release->callback([session, uuid] { session->command = [session, uuid] { return Release(session, *uuid); }; });
 }
 
 }  // namespace tunefarm::cli

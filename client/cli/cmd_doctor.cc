@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/doctor_measure.h"
 #include "client/cli/help_format.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/report.h"
@@ -102,7 +103,12 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   }
   if (devices.devices().empty())
     findings.Bad("no device to tune on", "Install a C++ compiler, or run on a machine with a GPU.");
-  if (!info.sandbox_level().empty()) findings.Good("worker isolation " + info.sandbox_level());
+  if (info.sandbox_level().substr(0, 2) == "L1") {
+    findings.Good("worker isolation " + info.sandbox_level());
+  } else if (!info.sandbox_level().empty()) {
+    findings.Hint("worker isolation " + info.sandbox_level() +
+                  ". Tune only kernels that you trust, or run the daemon as root or where user namespaces are allowed");
+  }
   for (const std::string& line : info.toolchains()) findings.Hint(line);
   session->Print(findings.text());
   return findings.failures() == 0 ? kExitOk : kExitFailed;
@@ -112,8 +118,16 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
 
 void AddDoctor(CLI::App* app, Session* session) {
   CLI::App* doctor = app->add_subcommand("doctor", "What works on this machine, what does not, and what to do.");
-  SetExample(doctor, "tunefarm doctor");
-  doctor->callback([session] { session->command = [session] { return Doctor(session); }; });
+  SetExample(doctor,
+             "tunefarm doctor\n"
+             "tunefarm doctor --measure --kernel matmul --dim M=1024 --pairs 100");
+  auto measure = std::make_shared<DoctorMeasureOptions>();
+  measure->AddTo(doctor);
+  doctor->callback([session, measure] {
+    session->command = [session, measure] {
+      return measure->wanted ? DoctorMeasure(session, *measure) : Doctor(session);
+    };
+  });
 }
 
 void AddVersion(CLI::App* app, Session* session) {

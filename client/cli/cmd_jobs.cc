@@ -82,6 +82,9 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   std::string out = fmt::format("job        {}\nkernel     {}\nstate      {}\n", JobNumber(job.name()),
                                 job.kernel_name(), StateText(job.state()));
   if (!job.error().empty()) out += "error      " + job.error() + "\n";
+  if (!job.state_reason().empty()) out += "because    " + job.state_reason() + "\n";
+  if (job.device_busy_ms() > 0)
+    out += fmt::format("devices    {} of work\n", FormatDuration(job.device_busy_ms() * 1e6));
   out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
                      AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
@@ -93,6 +96,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
     out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
     if (progress.done() > 0) out += ": " + OutcomesText(progress);
     out += "\n";
+    if (!study.search_ended_because().empty()) out += "  ended    " + study.search_ended_because() + "\n";
     const double median = study.incumbent().measurement().median_ns();
     if (median > 0) out += fmt::format("  best     {}\n", FormatDuration(median));
   }

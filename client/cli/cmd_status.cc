@@ -21,6 +21,15 @@ absl::StatusOr<v1::GetServerInfoResponse> Info(Session* session) {
   return Connection::Call(connection->server(), &Server::GetServerInfo, v1::GetServerInfoRequest());
 }
 
+// "76 GB free; jobs pause below 512 MB".
+std::string DiskText(const v1::GetServerInfoResponse& info) {
+  std::string text = FormatBytes(static_cast<uint64_t>(info.free_disk_bytes())) + " free";
+  if (info.free_disk_bytes_min() <= 0) return text;
+  const bool is_low = info.free_disk_bytes() < info.free_disk_bytes_min();
+  return text + fmt::format("{} {}", is_low ? ": jobs are paused, the floor is" : "; jobs pause below",
+                            FormatBytes(static_cast<uint64_t>(info.free_disk_bytes_min())));
+}
+
 absl::StatusOr<ExitCode> Status(Session* session) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   session->connect.start_if_absent = false;
@@ -37,11 +46,18 @@ absl::StatusOr<ExitCode> Status(Session* session) {
   text +=
       fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
                   info.schema_version(), FormatCount(info.stored_trials()));
+  text += info.binary_cache_bytes_max() == 0
+              ? std::string("cache      no compiled binaries on disk\n")
+              : fmt::format("cache      {} of at most {} of compiled binaries\n",
+                            FormatBytes(static_cast<uint64_t>(info.binary_cache_bytes())),
+                            FormatBytes(static_cast<uint64_t>(info.binary_cache_bytes_max())));
   text += fmt::format("jobs       {} active\n", info.active_jobs());
   text += fmt::format("workers    {} processes, isolation {}\n", info.workers(),
                       info.sandbox_level().empty() ? "not known yet (no worker has run)" : info.sandbox_level());
   text += fmt::format("memory     {}, {} open files\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())),
                       info.open_files());
+  text += "disk       " + DiskText(info) + "\n";
+  if (!info.http_address().empty()) text += "metrics    " + info.http_address() + "/metrics\n";
   if (info.idle_exit_seconds() > 0) {
     text += fmt::format("idle exit  after {} without work: it was started on demand\n",
                         FormatDuration(info.idle_exit_seconds() * 1e9));
@@ -69,10 +85,10 @@ absl::StatusOr<ExitCode> DbStatus(Session* session) {
     session->Print(ToJson(info));
     return kExitOk;
   }
-  session->Print(fmt::format("database  {}/tunefarm.db\nschema    {}\nsize      {}\ntrials    {}\n",
+  session->Print(fmt::format("database  {}/tunefarm.db\nschema    {}\nsize      {}\ntrials    {}\ndisk      {}\n",
                              info.data_directory(), info.schema_version(),
                              FormatBytes(static_cast<uint64_t>(info.database_bytes())),
-                             FormatCount(info.stored_trials())));
+                             FormatCount(info.stored_trials()), DiskText(info)));
   return kExitOk;
 }
 

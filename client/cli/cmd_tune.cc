@@ -4,10 +4,12 @@
 
 #include <memory>
 
+#include "client/cli/budget_options.h"
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
 #include "client/cli/kernel_argument.h"
+#include "client/cli/measure_options.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
@@ -27,15 +29,11 @@ struct SubmitOptions {
   std::string strategy;
   std::vector<std::string> strategy_options;
   uint64_t seed = 0;
-  int64_t max_trials = 0;
-  int64_t max_seconds = 0;
-  std::string policy = "default";
-  int min_samples = 0;
-  int max_samples = 0;
-  int time_budget_ms = 0;
-  bool warm_cache = false;
+  BudgetOptions budget;
+  MeasureOptions measure;
   int priority = 0;
   bool retry_poisoned = false;
+  std::string required_isolation;
   std::string label;
   int rows = 10;
 };
@@ -52,14 +50,7 @@ void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
       ->add_option("--device", options->device,
                    "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one).")
       ->type_name("DEVICE");
-  command->add_option("--policy", options->policy, "How to measure: fast, default or rigorous.")
-      ->type_name("POLICY")
-      ->check(CLI::IsMember({"fast", "default", "rigorous"}));
-  command->add_option("--min-samples", options->min_samples, "Fewest samples of a config.")->check(CLI::Range(1, 4096));
-  command->add_option("--max-samples", options->max_samples, "Most samples of a config.")->check(CLI::Range(1, 4096));
-  command->add_option("--time-budget-ms", options->time_budget_ms, "Most time for the samples of a config.")
-      ->check(CLI::Range(1, 60000));
-  command->add_flag("--warm-cache", options->warm_cache, "Do not flush caches between samples.");
+  options->measure.AddTo(command);
 }
 
 void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
@@ -70,13 +61,14 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
-  command->add_option("--max-trials", options->max_trials, "Stop after this many configs per problem.")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
-  command->add_option("--max-seconds", options->max_seconds, "Stop after this much time.")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
+  options->budget.AddTo(command);
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
+  command
+      ->add_option("--required-isolation", options->required_isolation,
+                   "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
+      ->type_name("LEVEL");
   command->add_option("--label", options->label, "Free text shown in lists.");
 }
 
@@ -99,19 +91,12 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, c
     if (equals == std::string::npos) return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
     (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] = option.substr(equals + 1);
   }
-  job->mutable_budget()->set_max_trials(options.max_trials);
-  job->mutable_budget()->set_max_seconds(options.max_seconds);
-  v1::MeasurementPolicy* policy = job->mutable_policy();
-  policy->set_preset(options.policy == "fast"       ? v1::MEASUREMENT_PRESET_FAST
-                     : options.policy == "rigorous" ? v1::MEASUREMENT_PRESET_RIGOROUS
-                                                    : v1::MEASUREMENT_PRESET_DEFAULT);
-  policy->set_min_samples(options.min_samples);
-  policy->set_max_samples(options.max_samples);
-  policy->set_time_budget_ms(options.time_budget_ms);
-  policy->set_warm_cache(options.warm_cache);
+  ASSIGN_OR_RETURN(*job->mutable_budget(), MakeBudget(options.budget));
+  ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
   job->set_priority(options.priority);
   job->set_retry_poisoned(options.retry_poisoned);
   job->set_label(options.label);
+  job->set_required_isolation(options.required_isolation);
   request.set_request_id(NewUuid(EntropySource::Real()));
   return request;
 }
@@ -214,9 +199,10 @@ std::string TrialText(const v1::Trial& trial) {
   }
   const v1::Measurement& m = trial.measurement();
   if (m.median_ns() > 0) {
-    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples{}\n", FormatDuration(m.median_ns()),
-                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(),
-                        m.converged() ? "" : ", not converged");
+    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples, {}\n", FormatDuration(m.median_ns()),
+                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
+    if (const std::string conditions = ConditionsText(m); !conditions.empty())
+      text += "measured   " + conditions + "\n";
   }
   if (!trial.log().empty()) text += "log\n" + trial.log() + (trial.log().back() == '\n' ? "" : "\n");
   return text;
@@ -225,7 +211,7 @@ std::string TrialText(const v1::Trial& trial) {
 absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
-  options.max_trials = 1;
+  options.budget.max_trials = 1;
   options.retry_poisoned = true;
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   v1::Job ended;

@@ -52,7 +52,8 @@ absl::StatusOr<std::string> DaemonProgram() {
 absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path) {
   ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
   const std::string idle = std::to_string(kIdleExitSeconds);
-  std::vector<std::string> arguments = {program, "--data-dir", data_directory, "--idle-exit", idle};
+  std::vector<std::string> arguments = {program, "--data-dir", data_directory, "--idle-exit",
+                                        idle,    "--log-file", log_path};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "client/cli/job_names.h"
+#include "client/cli/measure_options.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "server/base/format.h"
@@ -95,9 +96,14 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
+  if (!study.search_ended_because().empty()) text += "search ended: " + study.search_ended_because() + "\n";
+  int64_t early = 0;
+  for (const v1::Trial& trial : trials) early += trial.stopped_early();
+  if (early > 0) text += fmt::format("{} of them given up early: they could not win\n", FormatCount(early));
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
-      text += "warning: the device throttled or was shared while finalists were measured\n";
+      text += "warning: the device throttled or was shared while finalists were measured: " +
+              ConditionsText(trial.measurement()) + "\n";
       break;
     }
   }
@@ -127,6 +133,9 @@ Table TrialTable(const std::vector<v1::Trial>& trials) {
                {"ci_low_ns", true},
                {"ci_high_ns", true},
                {"samples", true},
+               {"stop", false},
+               {"conditions", false},
+               {"device_busy_ms", true},
                {"registers", true},
                {"spill_bytes", true},
                {"config", false},
@@ -136,10 +145,21 @@ Table TrialTable(const std::vector<v1::Trial>& trials) {
     const auto number = [&](double value) { return m.median_ns() > 0 ? fmt::format("{:.1f}", value) : std::string(); };
     table.AddRow({StudyNumber(trial.name()), std::to_string(trial.ordinal()), PurposeText(trial.purpose()),
                   OutcomeText(trial.outcome()), number(m.median_ns()), number(m.ci_low_ns()), number(m.ci_high_ns()),
-                  std::to_string(m.samples()), std::to_string(trial.resources().registers()),
-                  std::to_string(trial.resources().spill_bytes()), ConfigText(trial.config()), trial.message()});
+                  std::to_string(m.samples()), m.median_ns() > 0 ? StopText(m) : "", ConditionsText(m),
+                  trial.device_busy_ms() > 0 ? fmt::format("{:.2f}", trial.device_busy_ms()) : "",
+                  std::to_string(trial.resources().registers()), std::to_string(trial.resources().spill_bytes()),
+                  ConfigText(trial.config()), trial.message()});
   }
   return table;
+}
+
+// Why a trial is what it is, in a line.
+std::string NoteText(const v1::Trial& trial) {
+  const std::string message = trial.message().substr(0, trial.message().find('\n'));
+  if (trial.reused()) {
+    return fmt::format("the same work as trial {}{}{}", trial.reused_ordinal(), message.empty() ? "" : ": ", message);
+  }
+  return trial.stopped_early() && message.empty() ? StopText(trial.measurement()) : message;
 }
 
 // For people: what fits a screen. All there is goes to CSV and JSON.
@@ -156,7 +176,7 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
                                       m.median_ns() > 0 ? FormatDuration(m.median_ns()) : "",
                                       SpreadText(m),
                                       ConfigText(trial.config()),
-                                      trial.message().substr(0, trial.message().find('\n'))};
+                                      NoteText(trial)};
     if (has_studies) cells.insert(cells.begin(), StudyNumber(trial.name()));
     table.AddRow(std::move(cells), trial.outcome() == v1::OUTCOME_OK ? Style::kPlain : Style::kRed);
   }

@@ -21,10 +21,42 @@ CREATE TABLE best_config (
   promoted_at_ms INTEGER NOT NULL,
   PRIMARY KEY (program_digest, problem_key, class_id)
 ) STRICT;
+CREATE TABLE best_trial (
+  program_digest TEXT NOT NULL,
+  problem_key TEXT NOT NULL,
+  class_id TEXT NOT NULL,
+  job_id INTEGER NOT NULL,
+  study_id INTEGER NOT NULL,
+  study_number INTEGER NOT NULL CHECK (study_number BETWEEN 1 AND 4096),
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  outcome INTEGER NOT NULL CHECK (outcome >= 0),
+  purpose INTEGER NOT NULL CHECK (purpose >= 0),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  median_ns REAL CHECK (median_ns > 0),
+  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
+  ended_at_ms INTEGER NOT NULL,
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  log BLOB CHECK (length(log) BETWEEN 1 AND 65536),
+  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304),
+  PRIMARY KEY (program_digest, problem_key, class_id),
+  UNIQUE (job_id, study_number, ordinal),
+  FOREIGN KEY (program_digest, problem_key, class_id)
+    REFERENCES best_config (program_digest, problem_key, class_id) ON DELETE CASCADE
+) STRICT;
 CREATE TABLE catalog_rev (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   revision INTEGER NOT NULL CHECK (revision >= 0)
 ) STRICT;
+CREATE TABLE claim_turn (
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  priority INTEGER NOT NULL,
+  first_study_id INTEGER NOT NULL,
+  last_study_id INTEGER NOT NULL,
+  trials INTEGER NOT NULL CHECK (trials >= 0),  -- handed out in this turn
+  PRIMARY KEY (class_id, priority),
+  CONSTRAINT claim_turn_is_a_range CHECK (first_study_id <= last_study_id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE config_poison (
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
@@ -101,7 +133,7 @@ CREATE TABLE study (
   device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
   space_summary BLOB NOT NULL CHECK (length(space_summary) <= 16777216),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 3),
-  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0),
+  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0), device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0),
   UNIQUE (job_id, number)
 ) STRICT;
 CREATE TABLE study_event (
@@ -164,12 +196,15 @@ CREATE TABLE work_unit (
   CONSTRAINT work_unit_claimed_has_token CHECK (state <> 2 OR (token >= 1 AND attempt >= 1)),
   CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
 ) STRICT;
+CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
+CREATE INDEX best_config_by_trial ON best_config (study_id, ordinal);
 CREATE INDEX device_by_class ON device (class_id);
 CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);
+CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
 CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);
 CREATE INDEX work_unit_claimed ON work_unit (agent_id) WHERE state = 2;
-CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, claim_seq) WHERE state = 1;
+CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, study_id, claim_seq) WHERE state = 1;

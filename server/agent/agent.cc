@@ -7,6 +7,8 @@
 
 #include "server/agent/device_runner.h"
 #include "server/agent/plan_cache.h"
+#include "server/agent/study_notes.h"
+#include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -20,7 +22,9 @@ namespace {
 constexpr Duration kPoll = std::chrono::seconds(1);
 constexpr Duration kBackOffFirst = std::chrono::milliseconds(100);
 constexpr Duration kBackOffMax = std::chrono::seconds(5);
-constexpr int kUnitsPerDeviceMax = 8;
+constexpr int kUnitsPerDeviceMax = 16;
+// Results of a device whose trials take less than a commit wait so long for others, and go into one report.
+constexpr Duration kReportDelay = std::chrono::milliseconds(4);
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
 constexpr size_t kReferencesMax = 16;
@@ -30,6 +34,13 @@ constexpr size_t kTrialsPerUnitMax = 64;
 bool NeedsReferenceBinary(const KernelPlan& plan, bool baseline) {
   return !plan.Entries(Sequence::kReference).empty() || !plan.Entries(Sequence::kPreparePerProblem).empty() ||
          (baseline && !plan.Entries(Sequence::kBaseline).empty());
+}
+
+absl::StatusOr<wire::ReportTrialsResponse> SendReport(AgentLink* link, const wire::ReportTrialsRequest& request) {
+  RETURN_IF_ERROR(Failpoint("agent.report.before"));
+  ASSIGN_OR_RETURN(wire::ReportTrialsResponse response, link->ReportTrials(request));
+  RETURN_IF_ERROR(Failpoint("agent.report.after"));
+  return response;
 }
 
 }  // namespace
@@ -64,6 +75,8 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   absl::StatusOr<std::unique_ptr<UnitWork>> MakeUnit(const wire::Assignment& assignment, Device& device);
   std::shared_ptr<ReferenceWork> ReferenceFor(const UnitWork& unit, const DeviceRunner& runner, bool baseline);
   void Flush();
+  // Whether its results may wait a little for more; a timer then brings them on their way.
+  bool MayGather(const UnitWork& unit);
   // False: control could not be reached.
   bool FlushUnit(UnitWork& unit);
   void Drop(UnitWork& unit);
@@ -77,6 +90,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   const AgentOptions options_;
   PlanCache plans_;
   CompileGate gate_;
+  StudyNotes notes_;
   std::vector<Device> devices_;
   std::map<int64_t, std::unique_ptr<UnitWork>> units_;                              // by unit id
   std::vector<std::pair<std::string, std::shared_ptr<ReferenceWork>>> references_;  // the one used last at the back
@@ -84,7 +98,9 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   int64_t epoch_ = 0;  // 0: not registered
   bool started_ = false, draining_ = false, stopped_ = false;
   bool pump_posted_ = false;
-  bool starved_ = false;  // control had nothing when it was asked last: its wake, or the poll, comes first
+  bool starved_ = false;    // control had nothing when it was asked last: its wake, or the poll, comes first
+  bool gathering_ = false;  // a timer runs, at whose end all results are reported
+  bool gathered_ = false;   // it has ended
   TimerId retry_timer_ = 0;
   Duration back_off_ = kBackOffFirst;
   std::vector<std::function<void()>> drained_, ended_;
@@ -116,10 +132,10 @@ void Agent::Session::MakeRunners() {
         if (const auto self = weak.lock()) task();
       });
     };
-    devices_.push_back(
-        {std::make_unique<DeviceRunner>(device.uuid(), *device_class, options_.evaluator, &gate_, std::move(hooks)),
-         device.state() == tunefarm::v1::DEVICE_STATE_READY ||
-             device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED});
+    devices_.push_back({std::make_unique<DeviceRunner>(device.uuid(), *device_class, options_.evaluator, &gate_,
+                                                       &notes_, std::move(hooks)),
+                        device.state() == tunefarm::v1::DEVICE_STATE_READY ||
+                            device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED});
   }
 }
 
@@ -256,6 +272,7 @@ bool Agent::Session::SynchronizeOnce() {
     const auto found = units_.find(unit_id);
     if (found != units_.end()) Drop(*found->second);
   }
+  PassFailpoint("agent.claim.received");
   bool adopted = false;
   if (!draining_) {
     for (const wire::Assignment& assignment : response->assignments()) adopted = Adopt(assignment) || adopted;
@@ -342,13 +359,31 @@ void Agent::Session::Flush() {
   std::vector<int64_t> ids;
   for (const auto& [id, unit] : units_) {
     const bool ended = unit->unfinished() == 0;
-    if (!unit->revoked && (!unit->pending.empty() || ended)) ids.push_back(id);
+    if (unit->revoked || (unit->pending.empty() && !ended)) continue;
+    if (ended || !MayGather(*unit)) ids.push_back(id);
   }
+  gathered_ = false;
   for (int64_t id : ids) {
     const auto found = units_.find(id);
     if (found == units_.end()) continue;
     if (!FlushUnit(*found->second)) return;
   }
+}
+
+bool Agent::Session::MayGather(const UnitWork& unit) {
+  const Device* device = FindDevice(unit.assignment.device_uuid());
+  if (gathered_ || draining_ || device == nullptr || !device->runner->hurries()) return false;
+  if (!gathering_) {
+    gathering_ = true;
+    options_.executor->PostAfter(kReportDelay, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->gathering_ = false;
+      self->gathered_ = true;
+      self->Pump();
+    });
+  }
+  return true;
 }
 
 bool Agent::Session::FlushUnit(UnitWork& unit) {
@@ -359,7 +394,7 @@ bool Agent::Session::FlushUnit(UnitWork& unit) {
   request.set_token(unit.assignment.token());
   for (const auto& trial : unit.pending) *request.add_trials() = trial;
   request.set_unit_done(unit.unfinished() == 0);
-  const auto response = options_.link->ReportTrials(request);
+  const auto response = SendReport(options_.link, request);
   if (!response.ok()) {
     if (response.status().code() == absl::StatusCode::kUnavailable) {
       LogWarn("agent", "control cannot take {} results, trying again: {}", unit.pending.size(),

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "server/agent/trial_report.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 
 namespace tunefarm {
@@ -16,24 +18,55 @@ using State = TrialWork::State;
 
 namespace {
 
+// Makes another seed of one.
+constexpr uint64_t kSecondInputs = 0x9E3779B97F4A7C15u;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(100);
+
+// Drawn anew for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
+// has a period (where the driver puts code, what ran before), and a difference that is there in every round looks true.
+// On an H200 30 to 40 % of A/A intervals excluded 1 with a rotating order.
+std::vector<size_t> OrderOfRound(const UnitWork& unit) {
+  std::vector<size_t> order(unit.trials.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  PhiloxStream random(static_cast<uint64_t>(unit.assignment.unit_id()), static_cast<uint64_t>(unit.round));
+  for (size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.UniformInt(left)]);
+  return order;
+}
 
 bool IsLost(tunefarm::v1::Outcome outcome) {
   return outcome == tunefarm::v1::OUTCOME_LOST || outcome == tunefarm::v1::OUTCOME_UNSPECIFIED;
 }
 
+// Without its reference no trial of a study counts, and these may say more of the moment than of the source.
+constexpr int kReferenceTriesMax = 3;
+bool MayPassAgain(tunefarm::v1::Outcome outcome) {
+  return outcome == tunefarm::v1::OUTCOME_COMPILE_TIMEOUT || outcome == tunefarm::v1::OUTCOME_COMPILE_CRASH ||
+         outcome == tunefarm::v1::OUTCOME_OUT_OF_MEMORY;
+}
+
 }  // namespace
 
 DeviceRunner::DeviceRunner(std::string uuid, const DeviceClass& device_class, Evaluator* evaluator, CompileGate* gate,
-                           Hooks hooks)
-    : uuid_(std::move(uuid)), class_(device_class), evaluator_(evaluator), gate_(gate), hooks_(std::move(hooks)) {}
+                           StudyNotes* notes, Hooks hooks)
+    : uuid_(std::move(uuid)),
+      class_(device_class),
+      evaluator_(evaluator),
+      gate_(gate),
+      notes_(notes),
+      hooks_(std::move(hooks)) {}
 
 DeviceRunner::~DeviceRunner() { *alive_ = false; }
 
-void DeviceRunner::Add(UnitWork* unit) { units_.push_back(unit); }
+void DeviceRunner::Add(UnitWork* unit) {
+  gate_->devices_at_work += units_.empty();
+  units_.push_back(unit);
+}
 
 void DeviceRunner::Remove(UnitWork* unit) {
-  units_.erase(std::remove(units_.begin(), units_.end(), unit), units_.end());
+  const auto found = std::find(units_.begin(), units_.end(), unit);
+  if (found == units_.end()) return;
+  units_.erase(found);
+  gate_->devices_at_work -= units_.empty();
 }
 
 void DeviceRunner::Revoke(UnitWork* unit) {
@@ -59,7 +92,10 @@ void DeviceRunner::StopStarting() {
   stopped_ = true;
   for (UnitWork* unit : units_) {
     for (const TrialWork& trial : unit->trials) {
-      if (trial.state == State::kCompiling) evaluator_->Cancel(trial.evaluation);
+      const bool on_device = !runs_.empty() && runs_.front().unit_id == unit->assignment.unit_id() &&
+                             runs_.front().ordinal == trial.spec.ordinal();
+      const bool waits = trial.state == State::kRunning && !on_device;
+      if (trial.state == State::kCompiling || waits) evaluator_->Cancel(trial.evaluation);
     }
     CancelReference(*unit);
   }
@@ -71,7 +107,12 @@ int DeviceRunner::unfinished() const {
   return count;
 }
 
-int DeviceRunner::look_ahead() const { return evaluator_->compile_slots() * 2 + 2; }
+int DeviceRunner::look_ahead() const {
+  const int ahead = run_ahead_.hurries() ? run_ahead_.Bound() * 2 : 0;
+  // One trial for every compile worker, and two compiled or waiting for one: when compilers and devices are equally
+  // fast, less lets one of them run out of work whenever the other's times vary.
+  return evaluator_->compile_slots() * 3 / std::max(1, gate_->devices_at_work) + 2 + ahead;
+}
 
 UnitWork* DeviceRunner::FindUnit(int64_t unit_id) {
   for (UnitWork* unit : units_) {
@@ -90,9 +131,7 @@ TrialWork* DeviceRunner::FindTrial(UnitWork& unit, int64_t ordinal) {
 void DeviceRunner::Pump() {
   if (class_.kind != DeviceKind::kHost) {
     StartCompiles();
-    if (running_ || stopped_) return;
-    const Turn turn = NextTurn();
-    if (turn.trial != nullptr) StartRun(turn);
+    StartRuns();
     return;
   }
   if (!measuring_phase_) {
@@ -101,12 +140,7 @@ void DeviceRunner::Pump() {
     measuring_phase_ = true;
     ++gate_->hosts_measuring;
   }
-  if (running_ || gate_->compiles_in_flight > 0) return;
-  const Turn turn = stopped_ ? Turn{} : NextTurn();
-  if (turn.trial != nullptr) {
-    StartRun(turn);
-    return;
-  }
+  if (gate_->compiles_in_flight > 0 || StartRuns() || !runs_.empty()) return;
   measuring_phase_ = false;
   --gate_->hosts_measuring;
   hooks_.changed();
@@ -176,7 +210,8 @@ void DeviceRunner::StartReference(UnitWork& unit) {
       reference->state = ReferenceWork::State::kReady;
     } else if (IsLost(result.outcome) && cancelled) {
       reference->state = ReferenceWork::State::kWaiting;
-    } else if (IsLost(result.outcome) && reference->attempts < kAttemptsMax) {
+    } else if ((IsLost(result.outcome) && reference->attempts < kAttemptsMax) ||
+               (MayPassAgain(result.outcome) && reference->attempts < kReferenceTriesMax)) {
       hooks_.later(kRetryDelay, [this, alive, reference] {
         if (!*alive || reference->state != ReferenceWork::State::kCompiling) return;
         reference->state = ReferenceWork::State::kWaiting;
@@ -261,27 +296,55 @@ DeviceRunner::Turn DeviceRunner::NextTurn() {
       continue;
     }
     for (TrialWork& trial : unit->trials) {
-      if (trial.state == State::kCompiled && !trial.delayed) return {unit, &trial};
+      if (trial.state == State::kCompiled && !trial.delayed && !FollowsTwin(*unit, trial)) return {unit, &trial};
     }
   }
   return {};
+}
+
+bool DeviceRunner::FollowsTwin(UnitWork& unit, TrialWork& trial) {
+  if (trial.runs_alone) return false;
+  if (!trial.work.has_value()) {
+    const bool may = !trial.baseline && !unit.assignment.policy().no_reuse();
+    const absl::StatusOr<Digest> work =
+        may ? WorkDigest(unit, trial, class_) : absl::StatusOr<Digest>(absl::CancelledError());
+    trial.runs_alone = !work.ok();
+    if (trial.runs_alone) return false;
+    trial.work = *work;
+  }
+  const StudyNotes::Twin twin = notes_->Find(unit.assignment.study_id(), *trial.work);
+  if (twin.verdict != nullptr) End(unit, trial, ReusedTrial(trial, *twin.verdict));
+  return twin.verdict != nullptr || twin.runs;
 }
 
 DeviceRunner::Turn DeviceRunner::NextInterleaved(UnitWork& unit) {
   for (const TrialWork& trial : unit.trials) {
     if (trial.state == State::kWaiting || trial.state == State::kCompiling) return {};
   }
-  // The order rotates by one with every round, so that no config always runs after the same neighbour's heat.
   const int count = static_cast<int>(unit.trials.size());
-  for (; unit.round < unit.assignment.interleaved_rounds(); ++unit.round, unit.position = 0) {
+  for (; unit.round < unit.assignment.interleaved_rounds(); ++unit.round, unit.position = 0, unit.order.clear()) {
+    if (unit.order.empty()) unit.order = OrderOfRound(unit);
     for (; unit.position < count; ++unit.position) {
-      TrialWork& trial = unit.trials[static_cast<size_t>((unit.position + unit.round) % count)];
+      TrialWork& trial = unit.trials[unit.order[static_cast<size_t>(unit.position)]];
       if (trial.state != State::kCompiled || static_cast<int>(trial.rounds.size()) > unit.round) continue;
       if (trial.delayed) return {};
       return {&unit, &trial};
     }
   }
   return {};
+}
+
+bool DeviceRunner::StartRuns() {
+  while (!stopped_ && static_cast<int>(runs_.size()) < run_ahead_.Bound()) {
+    // What comes next in an interleaved unit may depend on the result, and rounds keep their distance. Not even asked
+    // for: the unit would pass over the trial that runs, whose turn in the next round may be the very next one.
+    if (!runs_.empty() && runs_.back().interleaved) return true;
+    const Turn turn = NextTurn();
+    if (turn.trial == nullptr) return false;
+    if (!runs_.empty() && turn.unit->interleaved()) return true;
+    StartRun(turn);
+  }
+  return !stopped_;
 }
 
 void DeviceRunner::StartRun(Turn turn) {
@@ -301,10 +364,20 @@ void DeviceRunner::StartRun(Turn turn) {
   const size_t round = trial.rounds.size();
   request.input_seed = seeds.empty() ? 1 : seeds[unit.interleaved() ? round % seeds.size() : 0];
   request.baseline = trial.baseline;
+  // Finalists once, in their last round: making other inputs and their reference takes longer than a round.
+  const bool last_round = static_cast<int>(round) + 1 >= unit.assignment.interleaved_rounds();
+  if (unit.interleaved() && last_round && !trial.baseline && seeds.size() < 2 &&
+      !unit.assignment.policy().no_second_inputs()) {
+    request.second_input_seed = request.input_seed ^ kSecondInputs;
+  }
   request.keep_samples = unit.interleaved() || trial.baseline;
+  const int64_t study_id = unit.assignment.study_id();
+  const bool races = !unit.interleaved() && !trial.baseline && !request.policy.no_early_stop();
+  if (races) request.race_limit_ns = notes_->RaceLimitNs(study_id, unit.assignment.race_limit_ns());
+  if (trial.work.has_value()) notes_->Begin(study_id, *trial.work);
   trial.state = State::kRunning;
-  running_ = true;
   const int64_t unit_id = unit.assignment.unit_id(), ordinal = trial.spec.ordinal();
+  runs_.push_back({unit_id, ordinal, unit.interleaved(), study_id, trial.work});
   trial.evaluation = evaluator_->Run(std::move(request),
                                      [this, alive = alive_, post = hooks_.post, unit_id, ordinal](RunResult result) {
                                        post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
@@ -314,7 +387,14 @@ void DeviceRunner::StartRun(Turn turn) {
 }
 
 void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
-  running_ = false;
+  const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const RunInFlight& in_flight) {
+    return in_flight.unit_id == unit_id && in_flight.ordinal == ordinal;
+  });
+  if (run == runs_.end()) return hooks_.changed();
+  const RunInFlight in_flight = *run;
+  runs_.erase(run);
+  // Until the verdict is known; those that wait for it look again at the next Pump.
+  if (in_flight.work.has_value()) notes_->End(in_flight.study_id, *in_flight.work, nullptr);
   UnitWork* unit = FindUnit(unit_id);
   TrialWork* trial = unit == nullptr ? nullptr : FindTrial(*unit, ordinal);
   if (trial == nullptr || trial->state != State::kRunning) {
@@ -327,17 +407,23 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
     return;
   }
   trial->run_ms += result.run_ms;
-  if (IsLost(result.outcome) && RetryAfterLoss(*unit, *trial, State::kCompiled)) {
+  trial->device_busy_ms += result.device_busy_ms;
+  // After the last start a loss is our own doing, and the unit goes back.
+  if (IsLost(result.outcome) && (stopped_ || RetryAfterLoss(*unit, *trial, State::kCompiled))) {
     hooks_.changed();
     return;
   }
+  if (!IsLost(result.outcome)) run_ahead_.Note(result.run_ms);
   if (IsLost(result.outcome)) result.outcome = tunefarm::v1::OUTCOME_LOST;
   const bool good = result.outcome == tunefarm::v1::OUTCOME_OK || result.outcome == tunefarm::v1::OUTCOME_NOISY;
   trial->rounds.push_back(std::move(result));
   const int rounds = std::max(1, unit->assignment.interleaved_rounds());
   if (!good || static_cast<int>(trial->rounds.size()) >= rounds) {
     const int sets = unit->interleaved() ? static_cast<int>(unit->problem->input_seeds.size()) : 1;
-    End(*unit, *trial, TrialFromRounds(*trial, uuid_, sets));
+    Trial ended = TrialFromRounds(*trial, uuid_, sets);
+    if (in_flight.work.has_value()) notes_->End(in_flight.study_id, *in_flight.work, &ended);
+    if (!unit->interleaved() && !trial->baseline) notes_->NoteTime(in_flight.study_id, ended);
+    End(*unit, *trial, std::move(ended));
   }
   hooks_.changed();
 }

@@ -8,11 +8,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "server/agent/run_ahead.h"
+#include "server/agent/study_notes.h"
 #include "server/agent/unit_work.h"
 #include "server/base/executor.h"
 #include "server/device/device_class.h"
@@ -24,6 +28,7 @@ namespace tunefarm {
 struct CompileGate {
   int compiles_in_flight = 0;
   int hosts_measuring = 0;  // CPU devices that measure or wait to
+  int devices_at_work = 0;  // have units: they share the compile workers
 };
 
 class DeviceRunner {
@@ -39,7 +44,9 @@ class DeviceRunner {
     std::function<void(std::function<void()> task)> post;
   };
 
-  DeviceRunner(std::string uuid, const DeviceClass& device_class, Evaluator* evaluator, CompileGate* gate, Hooks hooks);
+  // The pointers outlive the runner and are shared by the runners of one agent.
+  DeviceRunner(std::string uuid, const DeviceClass& device_class, Evaluator* evaluator, CompileGate* gate,
+               StudyNotes* notes, Hooks hooks);
   ~DeviceRunner();
 
   const std::string& uuid() const { return uuid_; }
@@ -53,15 +60,16 @@ class DeviceRunner {
   void Remove(UnitWork* unit);
   // Starts what can be started.
   void Pump();
-  // Nothing new is started; compiles are killed, the trial that runs may finish.
+  // Nothing new is started; compiles and runs that wait for the device are killed, the trial that runs may finish.
   void StopStarting();
 
   // Trials that have not ended and are not revoked.
   int unfinished() const;
   // How many trials it wants in hand so that neither compilers nor device wait.
   int look_ahead() const;
-  bool running() const { return running_; }
-  bool idle() const { return !running_ && compiling_ == 0; }
+  bool idle() const { return runs_.empty() && compiling_ == 0; }
+  // Its trials are so short that what is done for each of them should be done for several at once.
+  bool hurries() const { return run_ahead_.hurries(); }
 
  private:
   struct Turn {
@@ -76,7 +84,11 @@ class DeviceRunner {
   void CancelReference(UnitWork& unit);
   void StartTrialCompile(UnitWork& unit, TrialWork& trial);
   Turn NextTurn();
+  // Whether the trial need not run, or not yet: another did or does the same work. Ends it if that is done.
+  bool FollowsTwin(UnitWork& unit, TrialWork& trial);
   Turn NextInterleaved(UnitWork& unit);
+  // Starts what has its turn, as far ahead of the device as it should. False: there is nothing to run.
+  bool StartRuns();
   void StartRun(Turn turn);
   void OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult result);
   void OnRun(int64_t unit_id, int64_t ordinal, RunResult result);
@@ -90,13 +102,21 @@ class DeviceRunner {
   const DeviceClass class_;
   Evaluator* const evaluator_;
   CompileGate* const gate_;
+  StudyNotes* const notes_;
   const Hooks hooks_;
 
   std::vector<UnitWork*> units_;  // in the order of the claims
   // Evaluations outlive neither: callbacks of a removed runner are dropped.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   int compiling_ = 0;
-  bool running_ = false;
+  struct RunInFlight {
+    int64_t unit_id = 0, ordinal = 0;
+    bool interleaved = false;
+    int64_t study_id = 0;
+    std::optional<Digest> work;
+  };
+  std::deque<RunInFlight> runs_;  // handed to the evaluator; the first is on the device
+  RunAhead run_ahead_;
   bool measuring_phase_ = false;  // CPU device only
   bool stopped_ = false;
 };

@@ -14,6 +14,8 @@ using tunefarm::v1::Trial;
 
 namespace {
 
+constexpr size_t kMergedSamplesMax = 4096;
+
 Trial Described(const TrialWork& work, std::string_view device_uuid) {
   Trial trial;
   trial.set_ordinal(work.spec.ordinal());
@@ -40,6 +42,8 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   std::vector<double> all;
   std::vector<std::vector<double>> by_set(static_cast<size_t>(std::max(1, input_sets)));
   bool converged = true;
+  int discarded = 0;
+  double busy_ms = 0;
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Measurement& round = rounds[i].measurement;
     const std::vector<double> samples = SamplesOf(round);
@@ -49,8 +53,19 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
     converged = converged && round.converged();
     merged.set_throttled(merged.throttled() || round.throttled());
     merged.set_contended(merged.contended() || round.contended());
+    merged.set_discarded_samples(discarded += round.discarded_samples());
+    merged.set_device_busy_ms(busy_ms += round.device_busy_ms());
+    merged.set_power_watts(std::max(merged.power_watts(), round.power_watts()));
+    merged.set_temperature_c(std::max(merged.temperature_c(), round.temperature_c()));
+    if (merged.throttle_reason().empty()) merged.set_throttle_reason(round.throttle_reason());
   }
-  for (size_t i = 0; i < std::min<size_t>(all.size(), 4096); ++i) merged.add_sample_ns(static_cast<float>(all[i]));
+  // As many from every round, so that whoever compares rounds can tell them apart.
+  size_t each = kMergedSamplesMax / rounds.size();
+  for (const RunResult& round : rounds) each = std::min(each, SamplesOf(round.measurement).size());
+  for (const RunResult& round : rounds) {
+    const std::vector<double> samples = SamplesOf(round.measurement);
+    for (size_t i = 0; i < each; ++i) merged.add_sample_ns(static_cast<float>(samples[i]));
+  }
   double medians = 0;
   int sets = 0;
   for (const auto& set : by_set) {
@@ -117,6 +132,20 @@ Trial TrialWithoutRun(const TrialWork& work, std::string_view device_uuid, tunef
   return trial;
 }
 
+Trial ReusedTrial(const TrialWork& work, const Trial& first) {
+  Trial trial = Described(work, first.device_uuid());
+  trial.set_outcome(first.outcome());
+  trial.set_phase(first.phase());
+  trial.set_message(first.message());
+  trial.mutable_resources()->MergeFrom(first.resources());
+  if (first.has_verification()) *trial.mutable_verification() = first.verification();
+  if (first.has_measurement()) *trial.mutable_measurement() = first.measurement();
+  trial.set_stopped_early(first.stopped_early());
+  trial.set_reused(true);
+  trial.set_reused_ordinal(first.ordinal());
+  return trial;
+}
+
 Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int input_sets) {
   Trial trial = Described(work, device_uuid);
   const RunResult& last = work.rounds.back();
@@ -127,6 +156,7 @@ Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int i
   trial.mutable_resources()->MergeFrom(last.resources);
   *trial.mutable_verification() = last.verification;
   trial.set_run_ms(work.run_ms);
+  trial.set_device_busy_ms(work.device_busy_ms);
   if (last.outcome != tunefarm::v1::OUTCOME_OK && last.outcome != tunefarm::v1::OUTCOME_NOISY) return trial;
 
   // One noisy round among good ones is what rounds are for.

@@ -20,6 +20,9 @@ tunefarm::v1::Trial TrialWithoutRun(const TrialWork& work, std::string_view devi
 // seeds that the rounds went through in turn.
 tunefarm::v1::Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int input_sets);
 
+// A trial that did not run because `first`, of the same study, did the same work.
+tunefarm::v1::Trial ReusedTrial(const TrialWork& work, const tunefarm::v1::Trial& first);
+
 // Cut at a character boundary of UTF-8, with bytes that are no UTF-8 replaced: protobuf text must be valid.
 std::string CleanText(std::string_view text, size_t bytes_max);
 

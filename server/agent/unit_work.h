@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "server/base/hash.h"
 #include "server/definition/kernel_plan.h"
 #include "server/exec/evaluator.h"
 #include "tunefarm/agent/v1/agent.pb.h"
@@ -38,7 +40,10 @@ struct TrialWork {
   Evaluator::Id evaluation = 0;
   CompileResult compile;
   std::vector<RunResult> rounds;  // finished runs; one unless interleaved
-  double run_ms = 0;
+  double run_ms = 0, device_busy_ms = 0;
+  // What it makes the device do; for those that may be one measurement with others. Made when it is needed first.
+  std::optional<Digest> work;
+  bool runs_alone = false;  // it is no measurement with others
 };
 
 struct UnitWork {
@@ -47,8 +52,9 @@ struct UnitWork {
   std::shared_ptr<const ResolvedProblem> problem;
   std::shared_ptr<ReferenceWork> reference;  // null: none needed
   std::vector<TrialWork> trials;
-  int round = 0;     // interleaved: the one that runs now
-  int position = 0;  // interleaved: how many trials of the round have had their turn
+  int round = 0;              // interleaved: the one that runs now
+  std::vector<size_t> order;  // interleaved: the trials in the order of that round; empty: not drawn yet
+  int position = 0;           // interleaved: how many trials of the round have had their turn
   bool revoked = false;
   // To be reported.
   std::vector<tunefarm::v1::Trial> pending;

@@ -172,6 +172,15 @@ absl::StatusOr<v1::ListDevicesResponse> Api::ListDevices(const CallContext&, con
       [](const v1::Device& device, v1::ListDevicesResponse* response) { *response->add_devices() = device; });
 }
 
+absl::StatusOr<v1::ReleaseDeviceResponse> Api::ReleaseDevice(const CallContext& context,
+                                                             const v1::ReleaseDeviceRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "the release of a device"));
+  v1::ReleaseDeviceResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_device(), jobs_->GetDevice(request.name()));
+  if (hooks_.release_device) hooks_.release_device(response.device().uuid());
+  return response;
+}
+
 absl::StatusOr<v1::ListDeviceClassesResponse> Api::ListDeviceClasses(const CallContext&,
                                                                      const v1::ListDeviceClassesRequest&) {
   v1::ListDeviceClassesResponse response;

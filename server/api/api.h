@@ -35,6 +35,7 @@ struct CallContext {
 struct ServerHooks {
   std::function<tunefarm::v1::GetServerInfoResponse()> info;
   std::function<absl::StatusOr<tunefarm::v1::CreateBackupResponse>(const std::string& file_name)> backup;
+  std::function<void(const std::string& device_uuid)> release_device;
   // Returns at once; the daemon ends on its own.
   std::function<void(bool immediately)> shutdown;
 };
@@ -73,6 +74,8 @@ class Api {
 
   // --- DeviceService ---
   absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallContext&, const v1::ListDevicesRequest&);
+  // PermissionDenied (ADMIN_ONLY) off the admin socket; NotFound (DEVICE_NOT_FOUND). A device in service stays so.
+  absl::StatusOr<v1::ReleaseDeviceResponse> ReleaseDevice(const CallContext&, const v1::ReleaseDeviceRequest&);
   absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
                                                                   const v1::ListDeviceClassesRequest&);
 

@@ -14,11 +14,10 @@ ThreadExecutor::~ThreadExecutor() {
 }
 
 void ThreadExecutor::Stop() {
-  // Destroyed after the lock is released: a task may own something that calls back here when it goes.
-  decltype(timers_) dropped;
+  decltype(tasks_.TakeTimers()) dropped;  // Destroyed after the lock is released.
   MutexLock lock(&mutex_);
   stopped_ = true;
-  dropped.swap(timers_);
+  dropped = tasks_.TakeTimers();
   wake_.NotifyAll();
 }
 
@@ -26,67 +25,42 @@ void ThreadExecutor::Post(std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
   if (stopped_) return;
-  ready_.push_back({0, std::move(task)});
+  tasks_.Post(std::move(task));
   wake_.NotifyOne();
 }
 
 TimerId ThreadExecutor::PostAfter(Duration delay, std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
-  const MonotonicTime due = clock_->Now() + std::clamp(delay, Duration::zero(), kTimerDelayMax);
   MutexLock lock(&mutex_);
-  const TimerId id = ++last_timer_;
-  if (stopped_) return id;
-  timers_.emplace(std::make_pair(due, id), std::move(task));
+  if (stopped_) return tasks_.NextId();
+  const TimerId id = tasks_.PostAfter(clock_->Now(), delay, std::move(task));
   wake_.NotifyOne();
   return id;
 }
 
 bool ThreadExecutor::Cancel(TimerId timer) {
-  std::function<void()> dropped;  // As in Stop.
+  std::function<void()> dropped;  // Destroyed after the lock is released.
   MutexLock lock(&mutex_);
-  if (timer == 0) return false;
-  for (auto it = timers_.begin(); it != timers_.end(); ++it) {
-    if (it->first.second != timer) continue;
-    dropped = std::move(it->second);
-    timers_.erase(it);
-    return true;
-  }
-  for (auto it = ready_.begin(); it != ready_.end(); ++it) {
-    if (it->timer != timer) continue;
-    dropped = std::move(it->run);
-    ready_.erase(it);
-    return true;
-  }
-  return false;
+  dropped = tasks_.Cancel(timer);
+  return dropped != nullptr;
 }
 
 void ThreadExecutor::Run() {
-  Task task;
-  while (NextTask(&task)) {
-    task.run();
-    task.run = nullptr;  // What it captured goes now, not when the next task comes.
-  }
+  while (std::function<void()> task = NextTask()) task();
 }
 
-bool ThreadExecutor::NextTask(Task* task) {
+std::function<void()> ThreadExecutor::NextTask() {
   MutexLock lock(&mutex_);
   while (true) {
     const MonotonicTime now = clock_->Now();
-    while (!timers_.empty() && timers_.begin()->first.first <= now) {
-      auto due = timers_.extract(timers_.begin());
-      ready_.push_back({due.key().second, std::move(due.mapped())});
-    }
-    if (!ready_.empty()) {
-      *task = std::move(ready_.front());
-      ready_.pop_front();
-      return true;
-    }
-    if (stopped_) return false;
-    if (timers_.empty()) {
-      wake_.Wait(&mutex_);
-    } else {
+    tasks_.MoveDue(now);
+    if (tasks_.ready() > 0) return tasks_.Take();
+    if (stopped_) return nullptr;
+    if (const auto due = tasks_.NextDue(); due.has_value()) {
       // In steps: the end of a very long wait would not fit the clock.
-      wake_.WaitFor(&mutex_, std::min<Duration>(timers_.begin()->first.first - now, std::chrono::hours(1)));
+      wake_.WaitFor(&mutex_, std::min<Duration>(*due - now, std::chrono::hours(1)));
+    } else {
+      wake_.Wait(&mutex_);
     }
   }
 }

@@ -3,24 +3,15 @@
 // Serial executors: where the project's state machines run. A component that owns an executor needs no lock for what
 // only its tasks touch.
 
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <string_view>
-#include <utility>
 
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/base/task_queue.h"
 #include "server/base/thread.h"
 
 namespace tunefarm {
-
-// Names one PostAfter. 0 is never issued, so it can stand for "no timer".
-using TimerId = uint64_t;
-
-// Longer delays count as this one: a due time must fit the clock's time line.
-inline constexpr Duration kTimerDelayMax = std::chrono::hours(24 * 365 * 100);
 
 // Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and
 // from a running task; none of them runs a task itself. An executor outlives the components that post to it, and a
@@ -63,14 +54,9 @@ class ThreadExecutor : public Executor {
   Clock* clock() override { return clock_; }
 
  private:
-  struct Task {
-    TimerId timer = 0;  // 0: posted without a timer.
-    std::function<void()> run;
-  };
-
   void Run() LOCKS_EXCLUDED(mutex_);
-  // Blocks until there is a task to run. False: stopped and drained.
-  bool NextTask(Task* task) LOCKS_EXCLUDED(mutex_);
+  // Blocks until there is a task to run. Null: stopped and drained.
+  std::function<void()> NextTask() LOCKS_EXCLUDED(mutex_);
 
   // Constant after construction.
   Clock* const clock_;
@@ -78,10 +64,7 @@ class ThreadExecutor : public Executor {
   Mutex mutex_;
   CondVar wake_;
   bool stopped_ GUARDED_BY(mutex_) = false;
-  TimerId last_timer_ GUARDED_BY(mutex_) = 0;
-  std::deque<Task> ready_ GUARDED_BY(mutex_);
-  // Ids grow, so the key orders timers of one due time by their PostAfter calls.
-  std::map<std::pair<MonotonicTime, TimerId>, std::function<void()>> timers_ GUARDED_BY(mutex_);
+  TaskQueue tasks_ GUARDED_BY(mutex_);
 
   // Last: it starts after, and ends before, everything above.
   Thread thread_;

@@ -1,20 +1,26 @@
 #include "server/base/log.h"
 
+#include <fcntl.h>
 #include <spdlog/details/log_msg.h>
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "server/base/log_escape.h"
+#include "server/base/log_file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/unique_fd.h"
 
 namespace tunefarm {
 namespace {
@@ -47,6 +53,7 @@ struct Output {
 
   Mutex mutex;
   spdlog::sinks::stderr_sink_st stderr_sink GUARDED_BY(mutex);
+  std::unique_ptr<spdlog::sinks::rotating_file_sink_st> file_sink GUARDED_BY(mutex);  // null: stderr
   LogSink sink GUARDED_BY(mutex);
   // Old settings stay alive, since LogEnabled reads them without the mutex; there are a few in a process's life.
   std::vector<std::unique_ptr<const Levels>> all_levels GUARDED_BY(mutex);
@@ -119,6 +126,33 @@ absl::Status InitLogging(const LogOptions& options) {
   current_levels.store(output.all_levels.back().get(), std::memory_order_release);
   json_lines.store(options.json_lines, std::memory_order_relaxed);
   output.stderr_sink.set_formatter(NewFormatter(options.json_lines));
+  if (output.file_sink != nullptr) output.file_sink->set_formatter(NewFormatter(options.json_lines));
+  return absl::OkStatus();
+}
+
+absl::Status LogToFile(const std::string& path, int64_t bytes_max, int files_max) {
+  Output& output = Output::Get();
+  if (path.empty()) {
+    MutexLock lock(&output.mutex);
+    output.file_sink = nullptr;
+    return absl::OkStatus();
+  }
+  if (bytes_max < 1 || files_max < 1 || files_max > 100) {
+    return InvalidArgument("{} log files of {} bytes: there must be 1 to 100 of at least one byte", files_max,
+                           bytes_max);
+  }
+  // Opened here first: for the mode, and because the library says less about what is wrong.
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file.valid()) return ErrnoStatus(errno, "opening the log file {}", path);
+  MutexLock lock(&output.mutex);
+  try {
+    auto sink = std::make_unique<spdlog::sinks::rotating_file_sink_st>(path, static_cast<size_t>(bytes_max),
+                                                                       static_cast<size_t>(files_max - 1));
+    sink->set_formatter(NewFormatter(json_lines.load(std::memory_order_relaxed)));
+    output.file_sink = std::move(sink);
+  } catch (const std::exception& error) {
+    return InvalidArgument("the log file {} cannot be used: {}", path, error.what());
+  }
   return absl::OkStatus();
 }
 
@@ -154,9 +188,15 @@ void LogFormatted(LogLevel level, std::string_view subsystem, fmt::string_view f
   const std::string payload =
       Payload(json_lines.load(std::memory_order_relaxed), LogLevelName(level), subsystem, message);
   try {
-    output.stderr_sink.log(spdlog::details::log_msg("", spdlog::level::info, ToSpdlog(payload)));
+    const spdlog::details::log_msg line("", spdlog::level::info, ToSpdlog(payload));
+    if (output.file_sink != nullptr) {
+      output.file_sink->log(line);
+      output.file_sink->flush();
+    } else {
+      output.stderr_sink.log(line);
+    }
   } catch (const std::exception&) {
-    // stderr is closed or full: there is nowhere left to say so.
+    // It is closed or full: there is nowhere left to say so.
   }
 }
 

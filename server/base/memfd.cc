@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 
 namespace tunefarm {
 namespace {
@@ -33,7 +34,7 @@ absl::StatusOr<UniqueFd> CreateSealedMemfd(std::string_view name, std::string_vi
   return fd;
 }
 
-absl::StatusOr<std::string> ReadSealedMemfd(int fd, uint64_t bytes_max) {
+absl::StatusOr<uint64_t> SizeOfSealedMemfd(int fd, uint64_t bytes_max) {
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 && errno != EINVAL) return ErrnoStatus(errno, "cannot read the seals of descriptor {}", fd);
   if (seals < 0) return InvalidArgument("descriptor {} is not a memory file", fd);
@@ -44,7 +45,11 @@ absl::StatusOr<std::string> ReadSealedMemfd(int fd, uint64_t bytes_max) {
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "cannot stat descriptor {}", fd);
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size > bytes_max) return ResourceExhausted("memory file has {} bytes, the limit is {}", size, bytes_max);
+  return size;
+}
 
+absl::StatusOr<std::string> ReadSealedMemfd(int fd, uint64_t bytes_max) {
+  ASSIGN_OR_RETURN(const uint64_t size, SizeOfSealedMemfd(fd, bytes_max));
   std::string bytes(size, '\0');
   size_t done = 0;
   while (done < bytes.size()) {

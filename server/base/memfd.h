@@ -20,4 +20,7 @@ absl::StatusOr<UniqueFd> CreateSealedMemfd(std::string_view name, std::string_vi
 // `bytes_max`. Does not close fd.
 absl::StatusOr<std::string> ReadSealedMemfd(int fd, uint64_t bytes_max);
 
+// The size of such a descriptor's content, for those who pass it on unread. Fails as ReadSealedMemfd does.
+absl::StatusOr<uint64_t> SizeOfSealedMemfd(int fd, uint64_t bytes_max);
+
 }  // namespace tunefarm

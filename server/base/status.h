@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -117,6 +118,8 @@ struct fmt::formatter<absl::Status> {
   constexpr auto parse(format_parse_context& context) -> decltype(context.begin()) { return context.begin(); }
   template <typename Context>
   auto format(const absl::Status& status, Context& context) const -> decltype(context.out()) {
-    return fmt::format_to(context.out(), "{}", tunefarm::internal::StatusText(status));
+    // Not format_to: clang 14 names its instance otherwise than Debian's libfmt, which g++ built, and cannot link.
+    const std::string text = tunefarm::internal::StatusText(status);
+    return std::copy(text.begin(), text.end(), context.out());
   }
 };

@@ -39,6 +39,29 @@ const std::vector<Setting>& Settings() {
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
+      {"http_listen", "--http-listen", &DaemonConfig::http_listen,
+       "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: not at all)."},
+      {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
+       "Jobs that have not ended; more are refused.", 1, 1'000'000},
+      {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,
+       "The database never grows beyond this. From nine tenths of it on the oldest logs and samples are removed, then "
+       "the oldest jobs without a label; best configs stay.",
+       16 << 20, int64_t{1} << 46},
+      {"max_cache_bytes", "--max-cache-bytes", &DaemonConfig::max_cache_bytes,
+       "Compiled binaries kept on disk, those used last; 0 keeps none there.", 0, int64_t{1} << 46},
+      {"min_free_disk_bytes", "--min-free-disk-bytes", &DaemonConfig::min_free_disk_bytes,
+       "With less free where the data directory is, new jobs are refused and running ones pause; 0 never.", 0,
+       int64_t{1} << 46},
+      {"keep_logs_days", "--keep-logs-days", &DaemonConfig::keep_logs_days,
+       "Remove logs and samples of trials this many days after their job has ended; 0 keeps them while there is room.",
+       0, 36'500},
+      {"keep_jobs_days", "--keep-jobs-days", &DaemonConfig::keep_jobs_days,
+       "Delete jobs without a label this many days after they have ended; 0 keeps them while there is room.", 0,
+       36'500},
+      {"log_file", "--log-file", &DaemonConfig::log_file, "Write the log here (default: to stderr)."},
+      {"log_file_max_bytes", "--log-file-max-bytes", &DaemonConfig::log_file_max_bytes,
+       "Size at which the log file is renamed and a new one begins.", 4096, int64_t{1} << 40},
+      {"log_files", "--log-files", &DaemonConfig::log_files, "Log files kept, the current one included.", 1, 100},
       {"log_level", "--log-level", &DaemonConfig::log_level,
        "debug, info, warn or error; per subsystem as exec=debug,store=info."},
       {"log_json", "--log-json", &DaemonConfig::log_json, "Write one JSON object per log line."},
@@ -48,6 +71,10 @@ const std::vector<Setting>& Settings() {
        "Toolkit to take NVRTC, headers and cuBLAS from (default: searched for; see tunefarm doctor)."},
       {"host_compiler", "--host-compiler", &DaemonConfig::host_compiler, "Compiler of HOST_CXX kernels."},
       {"use_gpu", "--gpu,!--no-gpu", &DaemonConfig::use_gpu, "Use the machine's GPUs."},
+      {"standby_runners", "--standby,!--no-standby", &DaemonConfig::standby_runners,
+       "Keep a second worker ready on every GPU, which goes on when the first has crashed."},
+      {"share_host", "--share-host,!--no-share-host", &DaemonConfig::share_host,
+       "Measure on the CPU while other daemons of this machine do: their times and these are then worth little."},
       {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
        "Compiler processes at once; 0 takes one per core.", 0, 1024},
       {"compile_timeout_ms", "--compile-timeout-ms", &DaemonConfig::compile_timeout_ms,
@@ -56,6 +83,9 @@ const std::vector<Setting>& Settings() {
        "Longest launch sequence of one config.", 10, 3'600'000},
       {"worker_path", "--worker", &DaemonConfig::worker_path,
        "The tunefarm-worker program (default: beside this program)."},
+      {"required_isolation", "--required-isolation", &DaemonConfig::required_isolation,
+       "L1: take no job where workers cannot be isolated fully (tunefarm status tells). Default: take what can be "
+       "had."},
       {"worker_uid_base", "--worker-uid-base", &DaemonConfig::worker_uid_base,
        "As root, worker number n runs under this user id plus n.", 1, 4'000'000'000},
   };
@@ -147,20 +177,26 @@ absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckListen(const std::string& listen) {
+absl::Status CheckIsolationLevel(const std::string& level) {
+  if (level.empty() || level == "L0" || level == "L1") return absl::OkStatus();
+  return InvalidArgument("required_isolation '{}' is no level of isolation; write L1, or L0 for whatever can be had",
+                         level);
+}
+
+// `key`: the setting that holds it.
+absl::Status CheckListen(std::string_view key, const std::string& listen) {
   if (listen.empty()) return absl::OkStatus();
   const size_t colon = listen.rfind(':');
   const std::string host = colon == std::string::npos ? listen : listen.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos ||
       std::stoi(port) > 65'535) {
-    return InvalidArgument("listen address '{}' has no port from 0 to 65535; write 127.0.0.1:7070", listen);
+    return InvalidArgument("{} address '{}' has no port from 0 to 65535; write 127.0.0.1:7070", key, listen);
   }
   if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
     return WithReason(
-        InvalidArgument("listen address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or "
-                        "[::1] only",
-                        listen),
+        InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only",
+                        key, listen),
         "PLAINTEXT_REFUSED");
   }
   return absl::OkStatus();
@@ -233,7 +269,9 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
       Copy(setting, flags.values, &config);
   }
   ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
-  RETURN_IF_ERROR(CheckListen(config.listen));
+  RETURN_IF_ERROR(CheckListen("listen", config.listen));
+  RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
+  RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   return config;
 }
 

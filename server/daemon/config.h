@@ -22,11 +22,24 @@ struct DaemonConfig {
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search
   std::string host_compiler = "c++";
-  bool use_gpu = true;               // false: leave GPUs alone
-  int compile_workers = 0;           // 0: one per core
-  int compile_timeout_ms = 60'000;   // of one config
-  int launch_timeout_ms = 10'000;    // first launch sequence of one config, and every one after it
-  int64_t worker_uid_base = 64'000;  // as root, worker slot n runs under this uid + n
+  bool use_gpu = true;              // false: leave GPUs alone
+  bool standby_runners = true;      // one more run worker per GPU, which takes over after a crash
+  bool share_host = false;          // measure on the CPU also while other daemons of this machine do
+  int compile_workers = 0;          // 0: one per core
+  int compile_timeout_ms = 60'000;  // of one config
+  int launch_timeout_ms = 10'000;   // first launch sequence of one config, and every one after it
+  std::string required_isolation;   // "L1": jobs are refused where workers reach less; empty: whatever can be had
+  std::string http_listen;          // loopback address of /metrics and /healthz; empty: off
+  int max_active_jobs = 10'000;     // more are refused
+  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond
+  int64_t max_cache_bytes = int64_t{4} << 30;        // of compiled binaries on disk; 0: none are kept there
+  int64_t min_free_disk_bytes = int64_t{512} << 20;  // below this jobs pause; 0: never
+  int keep_logs_days = 0;  // logs and samples of jobs that ended before are removed; 0: by size only
+  int keep_jobs_days = 0;  // jobs without a label that ended before are removed; 0: by size only
+  std::string log_file;    // empty: stderr
+  int64_t log_file_max_bytes = int64_t{16} << 20;  // then it is renamed and a new one begins
+  int log_files = 4;                               // kept in all
+  int64_t worker_uid_base = 64'000;                // as root, worker slot n runs under this uid + n
 };
 
 // The flags, as a table of TOML key, flag and help: one source for parsing, --help and the example file.

@@ -135,7 +135,15 @@ ProcessEvaluatorOptions Daemon::EvaluatorOptions() const {
   options.deadlines.compile_ms = config_.compile_timeout_ms;
   options.deadlines.first_launch_ms = config_.launch_timeout_ms;
   options.lock_directory = "/tmp";
+  options.lock_host = !config_.share_host;
+  options.standby_runners = config_.standby_runners ? ForDevices::kGpus : ForDevices::kNone;
+  options.cache_directory = config_.data_directory + "/cache";
+  options.cache_bytes_max = static_cast<uint64_t>(config_.max_cache_bytes);
+  // A cache must never be what makes jobs pause.
+  options.cache_free_bytes_min = 2 * static_cast<uint64_t>(config_.min_free_disk_bytes);
   options.first_uid = static_cast<uint32_t>(config_.worker_uid_base);
+  // What was probed and shown is what every worker must keep: none works with less in silence.
+  options.required_isolation = sandbox_level_.substr(0, 2) == "L1" ? "L1" : config_.required_isolation;
   return options;
 }
 
@@ -152,6 +160,7 @@ absl::Status Daemon::ProbeAndRegister() {
   } else {
     notes_ = std::move(probe->notes);
     sandbox_level_ = probe->sandbox_level;
+    LogInfo("daemon", "worker isolation {}", sandbox_level_);
     for (v1::Device& device : probe->devices) {
       const bool is_host = device.device_class().kind() == v1::DEVICE_KIND_HOST;
       if (!is_host && !config_.use_gpu) continue;
@@ -165,6 +174,7 @@ absl::Status Daemon::ProbeAndRegister() {
       devices_.push_back(std::move(device));
     }
   }
+  jobs_->SetIsolation({sandbox_level_, config_.required_isolation});
   return jobs_->SetDevices(devices_);
 }
 
@@ -172,6 +182,7 @@ absl::Status Daemon::Listen() {
   ServerHooks hooks;
   hooks.info = [this] { return Info(); };
   hooks.backup = [this](const std::string& file_name) { return Backup(file_name); };
+  hooks.release_device = [this](const std::string& uuid) { device_watch_->Release(uuid); };
   hooks.shutdown = [this](bool immediately) {
     if (immediately) stop_immediately_.store(true);
     // Taken by the main thread, as any other request to end. A second signal means "at once", so a repeated call sends
@@ -179,6 +190,8 @@ absl::Status Daemon::Listen() {
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
   api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), Clock::Real());
+  // Before anybody can ask where it listens.
+  RETURN_IF_ERROR(Monitor());
   RpcServerOptions admin;
   admin.addresses = {"unix:" + sockets_.admin};
   admin.is_admin = true;
@@ -193,25 +206,57 @@ absl::Status Daemon::Listen() {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::Monitor() {
+  if (config_.http_listen.empty()) return absl::OkStatus();
+  MonitoringSources sources;
+  sources.jobs = jobs_.get();
+  sources.store = store_.get();
+  sources.fill = [this](MetricsSnapshot* snapshot) {
+    snapshot->database_bytes_max = config_.max_database_bytes;
+    snapshot->retention = &upkeep_->retention();
+    snapshot->evaluator = evaluator_stats_.load();
+    for (const v1::Device& device : jobs_->ListDevices()) {
+      ++snapshot->devices[v1::DeviceState_Name(device.state()).substr(std::string_view("DEVICE_STATE_").size())];
+    }
+    snapshot->free_disk_bytes = FreeDiskBytes(config_.data_directory).value_or(0);
+    snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
+    snapshot->is_suspended = jobs_->is_suspended();
+    snapshot->open_calls = api_->open_calls();
+    snapshot->resident_bytes = ResidentBytes();
+    snapshot->open_files = CountEntries("/proc/self/fd");
+    snapshot->workers = CountChildren();
+    snapshot->started_at_ms = started_at_ms_;
+  };
+  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, std::move(sources)));
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::Open() {
   Clock* const clock = Clock::Real();
   started_at_ms_ = clock->WallMs();
   active_last_ = clock->Now();
   RETURN_IF_ERROR(OpenDirectories());
-  ASSIGN_OR_RETURN(store_,
-                   OpenSqliteStore({config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups"}));
+  ASSIGN_OR_RETURN(store_, OpenSqliteStore({config_.data_directory + "/tunefarm.db",
+                                            config_.data_directory + "/backups", config_.max_database_bytes}));
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   JobServiceOptions service;
   service.store = store_.get();
   service.control = control_.get();
   service.entropy = EntropySource::Real();
+  service.active_jobs_max = config_.max_active_jobs;
   jobs_ = std::make_unique<JobService>(service);
   RETURN_IF_ERROR(ProbeAndRegister());
   RETURN_IF_ERROR(jobs_->Start());
+  device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
+  upkeep_ = std::make_unique<Upkeep>(config_, store_.get(), jobs_.get(), clock);
   // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
   RETURN_IF_ERROR(Listen());
-  evaluator_ = std::make_unique<ProcessEvaluator>(EvaluatorOptions());
+  ProcessEvaluatorOptions options = EvaluatorOptions();
+  device_watch_->Connect(&options);
+  evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
+  device_watch_->SetEvaluator(evaluator_.get());
+  evaluator_stats_ = &evaluator_->stats();
   AgentOptions agent;
   agent.link = jobs_->agent_link();
   agent.evaluator = evaluator_.get();
@@ -228,6 +273,8 @@ Daemon::~Daemon() {
   // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports
   // to.
   for (const auto& server : servers_) server->SetNotServing();
+  http_.reset();
+  upkeep_.reset();
   if (jobs_) jobs_->Stop();
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
   servers_.clear();
@@ -238,9 +285,11 @@ Daemon::~Daemon() {
     agent_executor_->Post([&stopped] { stopped.Notify(); });
     stopped.WaitForNotification();
   }
+  if (device_watch_) device_watch_->SetEvaluator(nullptr);
   evaluator_.reset();
   agent_executor_.reset();
   control_.reset();
+  device_watch_.reset();
   api_.reset();
   jobs_.reset();
   store_.reset();
@@ -278,7 +327,14 @@ v1::GetServerInfoResponse Daemon::Info() {
   info.set_resident_bytes(ResidentBytes());
   info.set_open_files(CountEntries("/proc/self/fd"));
   info.set_sandbox_level(sandbox_level_);
+  info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
+  info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
+  if (http_) info.set_http_address(http_->address());
   for (const std::string& note : notes_) info.add_toolchains(note);
+  if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
+    info.set_binary_cache_bytes(stats->cache_bytes);
+    info.set_binary_cache_bytes_max(stats->cache_bytes_max);
+  }
   return info;
 }
 

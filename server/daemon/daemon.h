@@ -17,6 +17,9 @@
 #include "server/base/socket_paths.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
+#include "server/daemon/device_watch.h"
+#include "server/daemon/monitoring.h"
+#include "server/daemon/upkeep.h"
 #include "server/exec/process_evaluator.h"
 #include "server/jobs/job_service.h"
 #include "server/rpc/server.h"
@@ -51,6 +54,7 @@ class Daemon {
   absl::Status ProbeAndRegister();
   absl::Status Listen();
   ProcessEvaluatorOptions EvaluatorOptions() const;
+  absl::Status Monitor();
   v1::GetServerInfoResponse Info();
   absl::StatusOr<v1::CreateBackupResponse> Backup(const std::string& file_name);
 
@@ -74,10 +78,14 @@ class Daemon {
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
   std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<DeviceWatch> device_watch_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
+  std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Api> api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
+  std::unique_ptr<Upkeep> upkeep_;
+  std::unique_ptr<HttpServer> http_;
 };
 
 }  // namespace tunefarm

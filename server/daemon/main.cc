@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <ctime>
 
+#include "server/base/failpoint.h"
 #include "server/base/log.h"
+#include "server/base/log_file.h"
 #include "server/base/status.h"
 #include "server/daemon/config.h"
 #include "server/daemon/daemon.h"
@@ -79,6 +81,12 @@ int main(int argc, char** argv) {
   log.json_lines = config->log_json;
   if (const absl::Status status = tunefarm::InitLogging(log); !status.ok()) return Fail(status, kExitUsage);
 
+  if (!config->log_file.empty()) {
+    const absl::Status status = tunefarm::LogToFile(config->log_file, config->log_file_max_bytes, config->log_files);
+    if (!status.ok()) return Fail(status, kExitUsage);
+  }
+  const std::string failpoints = environment("TUNEFARM_FAILPOINTS").value_or("");
+  if (const absl::Status status = tunefarm::ArmFailpoints(failpoints); !status.ok()) return Fail(status, kExitUsage);
   auto daemon = tunefarm::Daemon::Start(*config, environment);
   if (!daemon.ok()) return Fail(daemon.status(), kExitFailed);
   tunefarm::LogInfo("daemon", "ready data={} pid={}", config->data_directory, getpid());

@@ -175,6 +175,7 @@ struct KernelPlanAccess {
   static std::shared_ptr<const KernelPlan> Make(std::shared_ptr<const Impl> impl) {
     return std::shared_ptr<const KernelPlan>(new KernelPlan(std::move(impl)));
   }
+  static const Impl& Of(const KernelPlan& plan) { return *plan.impl_; }
 };
 
 namespace definition {

@@ -57,6 +57,8 @@ struct RunRequest {
   bool baseline = false;
   bool verify_only = false;
   bool keep_samples = false;
+  double race_limit_ns = 0;        // a config surely slower than this may be left early; 0: none is
+  uint64_t second_input_seed = 0;  // verified on this input set too, after timing; 0: no
 };
 struct RunResult {
   tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;
@@ -67,6 +69,7 @@ struct RunResult {
   tunefarm::v1::Verification verification;
   tunefarm::v1::ResourceUse resources;
   double run_ms = 0;
+  double device_busy_ms = 0;  // 0: unknown
 };
 
 // Longest times of the phases, in milliseconds. The clock of a phase starts when the worker announces it.
@@ -90,6 +93,10 @@ class Evaluator {
   // Kills the work if it has begun. Its callback comes with LOST, or with its result if that was faster. Unknown ids
   // are ignored.
   virtual void Cancel(Id id) = 0;
+
+  // Puts a quarantined device back into service; its next run waits for a health check. Unknown devices and those in
+  // service are ignored.
+  virtual void ReleaseDevice(const std::string& device_uuid) = 0;
 
   // How many compiles run at once, and so how far ahead it pays to ask.
   virtual int compile_slots() const = 0;

@@ -37,16 +37,18 @@ EventLoop::~EventLoop() {
 }
 
 void EventLoop::Stop() {
-  decltype(timers_) dropped;  // Destroyed after the lock is released: a task may own what calls back here.
+  decltype(tasks_.TakeTimers()) dropped;  // Destroyed after the lock is released.
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
-    dropped.swap(timers_);
+    dropped = tasks_.TakeTimers();
   }
   Wake();
 }
 
 void EventLoop::Wake() {
+  // The loop looks for tasks before it waits, and a wake that it has not answered yet will make it look.
+  if (IsCurrent() || wake_pending_.exchange(true)) return;
   const uint64_t one = 1;
   // Fails only when the counter is full, and then the loop is awake already.
   (void)!write(wake_.get(), &one, sizeof(one));
@@ -57,42 +59,28 @@ void EventLoop::Post(std::function<void()> task) {
   {
     MutexLock lock(&mutex_);
     if (stopped_) return;
-    ready_.push_back({0, std::move(task)});
+    tasks_.Post(std::move(task));
   }
   Wake();
 }
 
 TimerId EventLoop::PostAfter(Duration delay, std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
-  const MonotonicTime due = clock_->Now() + std::clamp(delay, Duration::zero(), kTimerDelayMax);
   TimerId id;
   {
     MutexLock lock(&mutex_);
-    id = ++last_timer_;
-    if (stopped_) return id;
-    timers_.emplace(std::make_pair(due, id), std::move(task));
+    if (stopped_) return tasks_.NextId();
+    id = tasks_.PostAfter(clock_->Now(), delay, std::move(task));
   }
   Wake();
   return id;
 }
 
 bool EventLoop::Cancel(TimerId timer) {
-  std::function<void()> dropped;  // As in Stop.
+  std::function<void()> dropped;  // Destroyed after the lock is released.
   MutexLock lock(&mutex_);
-  if (timer == 0) return false;
-  for (auto it = timers_.begin(); it != timers_.end(); ++it) {
-    if (it->first.second != timer) continue;
-    dropped = std::move(it->second);
-    timers_.erase(it);
-    return true;
-  }
-  for (auto it = ready_.begin(); it != ready_.end(); ++it) {
-    if (it->timer != timer) continue;
-    dropped = std::move(it->run);
-    ready_.erase(it);
-    return true;
-  }
-  return false;
+  dropped = tasks_.Cancel(timer);
+  return dropped != nullptr;
 }
 
 EventLoop::WatchId EventLoop::Watch(int fd, uint32_t events, std::function<void(uint32_t)> ready) {
@@ -125,21 +113,14 @@ void EventLoop::WatchHangUpOnly(WatchId watch) {
   TUNEFARM_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, it->second.fd, &event) == 0);
 }
 
-void EventLoop::MoveDueTimers() {
-  const MonotonicTime now = clock_->Now();
-  while (!timers_.empty() && timers_.begin()->first.first <= now) {
-    auto due = timers_.extract(timers_.begin());
-    ready_.push_back({due.key().second, std::move(due.mapped())});
-  }
-}
-
 int EventLoop::PollTimeout() {
   MutexLock lock(&mutex_);
-  MoveDueTimers();
-  if (!ready_.empty() || stopped_) return 0;
-  if (timers_.empty()) return -1;
-  const Duration left = timers_.begin()->first.first - clock_->Now();
-  const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1;  // Never too early.
+  const MonotonicTime now = clock_->Now();
+  tasks_.MoveDue(now);
+  if (tasks_.ready() > 0 || stopped_) return 0;
+  const auto due = tasks_.NextDue();
+  if (!due.has_value()) return -1;
+  const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(*due - now).count() + 1;  // Never too early.
   return static_cast<int>(std::clamp<int64_t>(ms, 0, 3'600'000));
 }
 
@@ -148,19 +129,18 @@ bool EventLoop::RunTasks() {
   size_t count;
   {
     MutexLock lock(&mutex_);
-    MoveDueTimers();
-    if (stopped_ && ready_.empty()) return false;
-    count = ready_.size();
+    tasks_.MoveDue(clock_->Now());
+    count = tasks_.ready();
+    if (stopped_ && count == 0) return false;
   }
   for (; count > 0; --count) {
-    Task task;
+    std::function<void()> task;
     {
       MutexLock lock(&mutex_);
-      if (ready_.empty()) break;  // Cancelled meanwhile.
-      task = std::move(ready_.front());
-      ready_.pop_front();
+      if (tasks_.ready() == 0) break;  // Cancelled meanwhile.
+      task = tasks_.Take();
     }
-    task.run();
+    task();
   }
   return true;
 }
@@ -175,6 +155,7 @@ void EventLoop::Run() {
       if (id == kWakeId) {
         uint64_t value;
         (void)!read(wake_.get(), &value, sizeof(value));
+        wake_pending_.store(false);
         continue;
       }
       const auto it = watches_.find(id);

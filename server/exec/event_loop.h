@@ -4,13 +4,12 @@
 // spawned, read, timed, killed and reaped on this one thread, so none of that needs a lock; and PR_SET_PDEATHSIG of the
 // workers, which fires when the spawning THREAD ends, means the death of the daemon.
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "server/base/clock.h"
 #include "server/base/executor.h"
@@ -48,10 +47,6 @@ class EventLoop : public Executor {
   void WatchHangUpOnly(WatchId watch);
 
  private:
-  struct Task {
-    TimerId timer = 0;
-    std::function<void()> run;
-  };
   struct Watched {
     int fd;
     std::shared_ptr<std::function<void(uint32_t)>> ready;  // shared: it may unwatch itself while it runs
@@ -63,12 +58,12 @@ class EventLoop : public Executor {
   int PollTimeout() LOCKS_EXCLUDED(mutex_);
   // False: stopped and drained.
   bool RunTasks() LOCKS_EXCLUDED(mutex_);
-  void MoveDueTimers() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Constant after construction.
   Clock* const clock_;
   UniqueFd epoll_;
   UniqueFd wake_;
+  std::atomic<bool> wake_pending_{false};
 
   // Loop thread only.
   WatchId last_watch_ = 0;
@@ -76,9 +71,7 @@ class EventLoop : public Executor {
 
   Mutex mutex_;
   bool stopped_ GUARDED_BY(mutex_) = false;
-  TimerId last_timer_ GUARDED_BY(mutex_) = 0;
-  std::deque<Task> ready_ GUARDED_BY(mutex_);
-  std::map<std::pair<MonotonicTime, TimerId>, std::function<void()>> timers_ GUARDED_BY(mutex_);
+  TaskQueue tasks_ GUARDED_BY(mutex_);
 
   // The body waits for it before it uses thread_ through IsCurrent.
   Notification constructed_;

@@ -74,7 +74,7 @@ std::string CheckResources(const ResourceUse& use) {
 
 }  // namespace
 
-std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view backend) {
+std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view backend, size_t fds) {
   if (hello.version() != kFrameProtocolVersion) {
     return fmt::format("it speaks version {} of the protocol, this daemon version {}: reinstall so that both match",
                        hello.version(), kFrameProtocolVersion);
@@ -85,16 +85,32 @@ std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view bac
   if (hello.toolchain().size() > kHelloTextBytesMax || hello.sandbox_level().size() > kHelloTextBytesMax) {
     return "it sent an oversized greeting";
   }
+  if (hello.has_warm_start() && role != WorkerRole::kRun) return "it leaves something to others that are not its like";
+  if (fds != (hello.has_warm_start() ? 1u : 0u)) return fmt::format("it attached {} descriptors to its greeting", fds);
   return "";
 }
 
-std::string CheckPrepared(const Prepared& prepared, WorkerRole role) {
+std::string CheckPrepared(const Prepared& prepared, WorkerRole role, size_t fds) {
   if (prepared.message().size() > kFrameMessageBytesMax) return "it sent an oversized message";
   if (prepared.footprint_bytes() < 0)
     return fmt::format("it reported a footprint of {} bytes", prepared.footprint_bytes());
   if (!prepared.ok() && (prepared.outcome() == OUTCOME_OK || !MayAnswer(role, prepared.outcome()))) {
     return fmt::format("it answered a preparation with outcome {}", static_cast<int>(prepared.outcome()));
   }
+  if (prepared.has_expected_outputs() && (role != WorkerRole::kRun || !prepared.ok())) {
+    return "it sent outputs of a reference that it cannot have";
+  }
+  if (fds != (prepared.has_expected_outputs() ? 1u : 0u)) {
+    return fmt::format("it attached {} descriptors to the end of its preparation", fds);
+  }
+  return "";
+}
+
+std::string CheckHealthReport(const HealthReport& report) {
+  if (report.message().size() > kFrameMessageBytesMax) return "it sent an oversized message";
+  if (!IsSaneTime(report.nanoseconds())) return fmt::format("it reported a time of {} ns", report.nanoseconds());
+  if (report.ok() && report.nanoseconds() == 0) return "it claims to be sound without a time";
+  if (report.foreign_processes() < -1) return "it reported a negative count";
   return "";
 }
 

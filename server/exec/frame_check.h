@@ -12,8 +12,10 @@
 
 namespace tunefarm {
 
-std::string CheckHello(const tunefarm::worker::v1::Hello& hello, WorkerRole role, std::string_view backend);
-std::string CheckPrepared(const tunefarm::worker::v1::Prepared& prepared, WorkerRole role);
+std::string CheckHello(const tunefarm::worker::v1::Hello& hello, WorkerRole role, std::string_view backend,
+                       size_t fds = 0);
+std::string CheckPrepared(const tunefarm::worker::v1::Prepared& prepared, WorkerRole role, size_t fds = 0);
+std::string CheckHealthReport(const tunefarm::worker::v1::HealthReport& report);
 std::string CheckPhase(const tunefarm::worker::v1::PhaseBegan& phase);
 // `fds` is how many descriptors came with it. `needs_measurement`: an OK without a time would be a lie.
 std::string CheckResult(const tunefarm::worker::v1::Result& result, WorkerRole role, size_t fds,

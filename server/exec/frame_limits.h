@@ -15,6 +15,10 @@ inline constexpr size_t kFrameBytesMax = 64 << 10;
 inline constexpr size_t kFrameFdsMax = 4;
 inline constexpr uint64_t kArtifactBytesMax = 64ull << 20;
 inline constexpr uint64_t kKernelBytesMax = 16ull << 20;
+// Of the outputs of one reference.
+inline constexpr uint64_t kExpectedOutputsBytesMax = 512ull << 20;
+// Of what a run worker leaves to those that are started after it.
+inline constexpr uint64_t kWarmStartBytesMax = 16ull << 20;
 // Of a sentence, and of the log inside a Result.
 inline constexpr size_t kFrameMessageBytesMax = 4 << 10;
 inline constexpr size_t kFrameLogBytesMax = 32 << 10;

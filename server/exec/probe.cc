@@ -4,6 +4,7 @@
 
 #include "server/base/status.h"
 #include "server/exec/captured_output.h"
+#include "server/exec/worker_command.h"
 
 namespace tunefarm {
 namespace {
@@ -82,7 +83,10 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
       continue;
     }
     ++answers;
-    result.sandbox_level = std::move(probe.sandbox_level);
+    // Of several the weakest counts.
+    if (result.sandbox_level.empty() || probe.sandbox_level < result.sandbox_level) {
+      result.sandbox_level = std::move(probe.sandbox_level);
+    }
     for (auto& device : *probe.report.mutable_devices()) result.devices.push_back(std::move(device));
     for (const std::string& note : probe.report.notes()) result.notes.push_back(PrintableText(note));
   }

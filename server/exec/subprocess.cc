@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "server/base/check.h"
+#include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -79,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(const SubprocessOp
                                      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   if (failed != 0) return ResourceExhausted("no memory to start {}", options.executable);
 
+  RETURN_IF_ERROR(Failpoint("exec.spawn.before"));
   std::vector<std::string> arguments = {options.executable};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   pid_t pid = -1;
@@ -86,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(const SubprocessOp
                                 Pointers(arguments).data(), Pointers(options.environment).data());
   if (error != 0) return ErrnoStatus(error, "cannot start {}", options.executable);
 
+  PassFailpoint("exec.spawn.after");
   absl::StatusOr<Pidfd> pidfd = Pidfd::Open(pid);
   if (!pidfd.ok()) {
     // Ours and not reaped, so the pid is still its own.

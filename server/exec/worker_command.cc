@@ -73,6 +73,10 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
   if (!options.cuda_path.empty()) command.arguments.push_back(fmt::format("--cuda-path={}", options.cuda_path));
   if (!options.host_compiler.empty())
     command.arguments.push_back(fmt::format("--host-compiler={}", options.host_compiler));
+  if (!options.required_isolation.empty())
+    command.arguments.push_back(fmt::format("--required-isolation={}", options.required_isolation));
+  if (role == WorkerRole::kCompile && options.compile_seconds > 0)
+    command.arguments.push_back(fmt::format("--compile-seconds={}", options.compile_seconds));
   if (options.sandbox && geteuid() == 0) {
     if (chown(scratch.c_str(), uid, uid) != 0) return ErrnoStatus(errno, "cannot give {} to uid {}", scratch, uid);
     command.arguments.push_back(fmt::format("--uid={}", uid));

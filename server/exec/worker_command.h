@@ -18,6 +18,8 @@ struct WorkerCommandOptions {
   std::string cuda_path;
   std::string host_compiler;
   bool sandbox = true;
+  std::string required_isolation;  // "L1": a worker that reaches less ends at once; empty: whatever can be had
+  int compile_seconds = 0;         // of processor time for one compile; 0: no limit
   std::vector<std::string> extra_arguments;
 };
 

@@ -9,15 +9,26 @@
 #include "server/exec/frame_limits.h"
 
 namespace tunefarm {
+namespace {
 
-WorkerPool::WorkerPool(EventLoop* loop, Options options) : loop_(loop), options_(std::move(options)) {
+std::string HowItWasLost(const WorkerEnd& end) {
+  if (end.cause == WorkerEndCause::kDeadline) return fmt::format("did not answer within {} ms", end.deadline_ms);
+  return end.cause == WorkerEndCause::kExited ? "ended with " + end.status.ToString() : "failed: " + end.detail;
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(EventLoop* loop, Options options)
+    : loop_(loop), options_(std::move(options)), health_(options_.name, options_.health_baseline_ns) {
   TUNEFARM_CHECK(options_.workers > 0 && options_.spares >= 0 && options_.make_worker != nullptr);
-  slots_.resize(static_cast<size_t>(options_.workers + options_.spares));
+  // With spares one more, so that the next spare is started while the last crash is still being cleared away.
+  slots_.resize(static_cast<size_t>(options_.workers + options_.spares + (options_.spares > 0 ? 1 : 0)));
 }
 
 WorkerPool::~WorkerPool() {
   *alive_ = false;
   loop_->Cancel(backoff_timer_);
+  loop_->Cancel(health_timer_);
 }
 
 int WorkerPool::busy() const {
@@ -86,43 +97,69 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
 }
 
 void WorkerPool::Pump() {
-  while (!queue_.empty() && quarantine_.empty() && !shut_down_ && busy() < options_.workers) {
-    if (options_.may_begin && !options_.may_begin()) break;
-    Slot* slot = PickIdle(queue_.front().task);
-    if (slot == nullptr) break;
-    Waiting next = std::move(queue_.front());
-    queue_.pop_front();
-    Begin(slot, std::move(next));
+  if (options_.has_device && !queue_.empty() && !shut_down_ && !options_.has_device()) return;
+  RefuseBadPreparations();
+  if (!CheckHealthFirst()) {
+    while (!queue_.empty() && quarantine_.empty() && !shut_down_ && busy() < options_.workers) {
+      if (options_.may_begin && !options_.may_begin()) break;
+      Slot* slot = PickIdle(queue_.front().task);
+      if (slot == nullptr || (alone_ && !IsAlone(*slot))) break;
+      Waiting next = std::move(queue_.front());
+      queue_.pop_front();
+      Begin(slot, std::move(next));
+    }
   }
   StartWorkers();
+  PreloadSpares();
 }
 
 void WorkerPool::Begin(Slot* slot, Waiting waiting) {
   slot->task = waiting.id;
+  alone_ = false;
   const auto index = static_cast<size_t>(slot - slots_.data());
+  std::shared_ptr<Waiting> again;
+  if (options_.preload) {
+    const bool is_another = !slot->preparation.has_value() || slot->preparation->key != waiting.task.preparation.key;
+    if (is_another) slot->preparation = waiting.task.preparation;
+    in_a_row_ = waiting.task.preparation.key == last_key_ ? in_a_row_ + 1 : 1;
+    last_key_ = waiting.task.preparation.key;
+    const auto live = std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; });
+    waiting.task.evaluate.set_own_processes(std::max(static_cast<int>(live), options_.workers + options_.spares));
+    if (!waiting.is_second_try) again = std::make_shared<Waiting>(waiting);
+  }
   // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A
-  // worker that ends frees it in OnGone.
-  waiting.task.done = [this, alive = alive_, index, id = waiting.id,
+  // worker that ends frees it in OnGone, unless the device is free of it already.
+  waiting.task.done = [this, alive = alive_, index, id = waiting.id, again, key = waiting.task.preparation.key,
                        done = std::move(waiting.task.done)](WorkerTaskEnd end) {
+    bool is_free_early = false;
     if (*alive) {
       Slot& ended = slots_[index];
-      if (ended.task == id && ended.worker != nullptr && ended.worker->idle()) ended.task = 0;
+      if (ended.task == id && ended.worker != nullptr) {
+        is_free_early = ended.worker->has_left_device();
+        if (ended.worker->idle() || is_free_early) ended.task = 0;
+        if (is_free_early) NoteCrash(&ended);
+      }
+      NoteBadPreparation(key, end);
+      if (again != nullptr && TryAgainAlone(static_cast<int>(index), again.get(), end)) return Pump();
     }
     done(std::move(end));
-    if (*alive && options_.on_task_ended) options_.on_task_ended();
+    if (!*alive) return;
+    if (options_.on_task_ended) options_.on_task_ended();
+    if (is_free_early) Pump();
   };
   slot->worker->Assign(std::move(waiting.task));
 }
 
 void WorkerPool::StartWorkers() {
-  if (shut_down_ || backing_off_ || !used_ || !quarantine_.empty()) return;
+  if (shut_down_ || backing_off_ || !used_ || (!quarantine_.empty() && !probing_)) return;
   int idle_or_starting = 0;
   for (const Slot& slot : slots_) {
-    if (slot.worker != nullptr && slot.task == 0 && (slot.worker->idle() || slot.worker->starting()))
-      ++idle_or_starting;
+    if (slot.worker == nullptr || slot.task != 0) continue;
+    if (slot.worker->idle() || slot.worker->starting() || slot.worker->getting_ready()) ++idle_or_starting;
   }
-  const int wanted =
-      std::min(static_cast<int>(queue_.size()), std::max(0, options_.workers - busy())) + options_.spares;
+  // What waits for nothing but a device that is sound is waited for by a worker that can prove it.
+  const int waiting = std::max(static_cast<int>(queue_.size()), options_.check_health && health_.is_due() ? 1 : 0);
+  const int wanted = std::min(waiting, std::max(0, options_.workers - busy())) + (probing_ ? 0 : options_.spares);
   for (size_t i = 0; i < slots_.size() && idle_or_starting < wanted; ++i) {
     if (slots_[i].worker != nullptr) continue;
     StartWorker(static_cast<int>(i));
@@ -147,10 +184,22 @@ void WorkerPool::StartWorker(int index) {
     MaybeRecycle(&slots_[static_cast<size_t>(index)]);
     Pump();
   };
+  if (options_.preload) {
+    callbacks.on_prepared = [this, index] {
+      preparation_ = slots_[static_cast<size_t>(index)].preparation;
+      PreloadSpares();
+    };
+  }
+  if (options_.spares > 0) callbacks.on_first_launch = [this, index] { OnFirstLaunch(index); };
+  callbacks.on_warm_start = options_.on_warm_start;
   callbacks.on_stuck = [this, index] { OnStuck(index); };
   callbacks.on_gone = [this, index](const WorkerEnd& end) { OnGone(index, end); };
-  slots_[static_cast<size_t>(index)].worker =
-      std::make_unique<WorkerProcess>(loop_, *std::move(options), std::move(callbacks));
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.crash_noted = slot.was_readied = false;
+  slot.started_at = loop_->clock()->Now();
+  slot.preparation.reset();
+  slot.worker = std::make_unique<WorkerProcess>(loop_, *std::move(options), std::move(callbacks));
+  if (options_.stats != nullptr) ++options_.stats->runners_started;
 }
 
 void WorkerPool::MaybeRecycle(Slot* slot) {
@@ -163,23 +212,27 @@ void WorkerPool::MaybeRecycle(Slot* slot) {
 void WorkerPool::OnGone(int index, const WorkerEnd& ended) {
   const WorkerEnd end = ended;  // Dies with the worker.
   Slot& slot = slots_[static_cast<size_t>(index)];
-  const bool did_nothing = slot.worker->tasks_done() == 0;
+  const bool was_readied = slot.was_readied;
+  const bool did_nothing = slot.worker->tasks_done() == 0 && !was_readied;
   const bool had_task = slot.task != 0;
   const std::string name = slot.worker->name();
   const bool was_stuck = std::exchange(slot.stuck, false);
+  const bool by_us = end.cause == WorkerEndCause::kShutdown || end.cause == WorkerEndCause::kStartFailed;
+  if (!by_us && (had_task || slot.was_readied)) NoteCrash(&slot);
+  if (!had_task && slot.was_readied && end.preparing && preparation_.has_value()) not_ahead_key_ = preparation_->key;
   slot.task = 0;
   slot.worker.reset();
-  if (was_stuck && !quarantine_.empty()) {
-    quarantine_.clear();
-    LogInfo("exec", "{}: the stuck worker is gone, back in service", options_.name);
-    if (options_.on_quarantine) options_.on_quarantine("");
+  if (was_stuck && !quarantine_.empty() && !sick_) LeaveQuarantine("the stuck worker is gone, back in service");
+  if (checking_ == index) {
+    checking_ = -1;
+    if (!shut_down_) OnFinding(health_.OnWorkerLost(HowItWasLost(end)));
   }
   if (end.cause == WorkerEndCause::kStartFailed) {
     OnStartFailure(end.detail, end.status.exited && end.status.exit_code == kWorkerExitBackend);
   } else if (did_nothing && !had_task && end.cause == WorkerEndCause::kExited) {
     OnStartFailure(fmt::format("worker {} ended with {} before it was given any work", name, end.status.ToString()),
                    false);
-  } else if (!had_task && end.cause == WorkerEndCause::kExited) {
+  } else if (!had_task && end.cause == WorkerEndCause::kExited && !was_readied) {
     LogWarn("exec", "{} ended with {} while it had nothing to do; it is replaced", name, end.status.ToString());
   }
   if (options_.on_task_ended) options_.on_task_ended();
@@ -189,6 +242,8 @@ void WorkerPool::OnGone(int index, const WorkerEnd& ended) {
 
 void WorkerPool::OnStartFailure(const std::string& message, bool permanent) {
   if (shut_down_) return;
+  // A probe that cannot begin is one that fails.
+  if (probing_) return OnFinding(health_.OnWorkerLost("could not be started: " + message));
   start_failures_ = permanent ? std::max(start_failures_ + 1, options_.start_failures_max) : start_failures_ + 1;
   const int doublings = std::min(start_failures_ - 1, 16);
   const int64_t delay_ms = std::min<int64_t>(int64_t{options_.backoff_ms} << doublings, options_.backoff_max_ms);
@@ -211,12 +266,9 @@ void WorkerPool::OnStuck(int index) {
   slot.stuck = true;
   const auto usable = std::count_if(slots_.begin(), slots_.end(), [](const Slot& other) { return !other.stuck; });
   if (!shut_down_ && quarantine_.empty() && (options_.one_stuck_stops_all || usable == 0)) {
-    quarantine_ =
+    Quarantine(
         fmt::format("{} is out of service: its worker (pid {}) does not end after SIGKILL; a reboot may be needed",
-                    options_.name, slot.worker->pid());
-    LogError("exec", "{}", quarantine_);
-    FailWaiting(quarantine_);
-    if (options_.on_quarantine) options_.on_quarantine(quarantine_);
+                    options_.name, slot.worker->pid()));
   }
   // Its task no longer counts as busy.
   if (options_.on_task_ended) options_.on_task_ended();

@@ -1,17 +1,22 @@
 #pragma once
 
 // Worker processes of one kind (role, backend, device) and the queue of tasks before them. Starts workers when there is
-// work, keeps them warm, replaces what dies, backs off when they cannot be started. Every task is answered exactly
-// once.
+// work, keeps them warm, replaces what dies, backs off when they cannot be started. Where asked to, it keeps a spare
+// prepared for the problem at hand, and lets no task begin on a device whose health is not proven since its last crash.
+// Every task is answered exactly once.
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/exec/device_health.h"
+#include "server/exec/evaluator_stats.h"
 #include "server/exec/event_loop.h"
 #include "server/exec/worker_process.h"
 
@@ -33,16 +38,34 @@ class WorkerPool {
     int backoff_ms = 100;  // after the first failed start; doubles each time
     int backoff_max_ms = 10'000;
     int start_failures_max = 3;  // in a row, before waiting tasks are given up
-    // How to start the worker of a slot (0 .. workers + spares - 1), with its scratch directory made fresh.
+    // Spares are prepared for the problem that is at work; the workers of the pool share its device, the baton decides.
+    // A device that runs out of memory then is tried again without the spare's share.
+    bool preload = false;
+    // A health check precedes the first task, and the next after every crash, hang or release.
+    bool check_health = false;
+    double health_baseline_ns = 0;  // see DeviceHealth
+    int health_deadline_ms = 10'000;
+    Duration health_look_again =
+        std::chrono::milliseconds(300);  // after a first failed check; clocks may rise meanwhile
+    Duration health_rest = {};           // of a sick device, before it is looked at again; 0: as DeviceHealth says
+    // How to start the worker of a slot (0 .. slots() - 1), with its scratch directory made fresh.
     std::function<absl::StatusOr<WorkerProcessOptions>(int slot)> make_worker;
     // Whether a task may begin now; empty: always. Whoever changes its answer calls Pump.
     std::function<bool()> may_begin;
+    // Whether the device is this process's; empty: always. Until then not even a worker is started. Whoever changes its
+    // answer calls Pump.
+    std::function<bool()> has_device;
     // Something may have become possible elsewhere: a task has ended. May be empty.
     std::function<void()> on_task_ended;
     // A worker is ready. May be empty.
     std::function<void(const tunefarm::worker::v1::Hello& hello)> on_hello;
     // Out of service with a reason in one sentence, or back in service with an empty one. May be empty.
     std::function<void(const std::string& reason)> on_quarantine;
+    // A health check was passed; foreign_processes are those of others on the device, -1: cannot be seen. May be empty.
+    std::function<void(int foreign_processes, double baseline_ns)> on_healthy;
+    // See WorkerProcess::Callbacks; what it is given is for make_worker. May be empty.
+    std::function<void(std::shared_ptr<const SharedMemfd> warm_start)> on_warm_start;
+    EvaluatorStats* stats = nullptr;  // of run workers; may be null
   };
 
   WorkerPool(EventLoop* loop, Options options);
@@ -55,6 +78,11 @@ class WorkerPool {
   void Cancel(TaskId task);
   // Starts what can be started.
   void Pump();
+  // Ends a quarantine by a person's word, also while the worker that caused it has not ended; a health check comes
+  // before the next task, where there are any.
+  void Release();
+  // See DeviceHealth; another value than its own makes a check due.
+  void SetHealthBaseline(double nanoseconds);
 
   // Answers everything with LOST and kills every worker; calls `done` (posted) when each is gone or stuck.
   void Shutdown(std::function<void()> done);
@@ -68,14 +96,41 @@ class WorkerPool {
     std::unique_ptr<WorkerProcess> worker;
     TaskId task = 0;
     bool stuck = false;
+    bool crash_noted = false;
+    bool was_readied = false;  // it was asked for a preparation ahead or a health check
+    MonotonicTime started_at;
+    std::optional<WorkerPreparation> preparation;  // of its task; only where spares are prepared
   };
   struct Waiting {
     TaskId id;
     WorkerTask task;
+    bool is_second_try = false;
+  };
+  // Of one preparation that crashes or hangs its worker.
+  struct BadPreparation {
+    int failures = 0;
+    Verdict verdict;
   };
 
   void StartWorkers();
   void StartWorker(int slot);
+  // Answers what waits for a preparation that is known to be bad.
+  void RefuseBadPreparations();
+  void NoteBadPreparation(const std::string& key, const WorkerTaskEnd& end);
+  // True: a health check is due or under way, and no task may begin.
+  bool CheckHealthFirst();
+  void BeginCheck(int slot);
+  int OthersOnDevice(const tunefarm::worker::v1::HealthReport& report) const;
+  void OnFinding(DeviceHealth::Finding finding);
+  void Quarantine(std::string reason);
+  void LeaveQuarantine(std::string_view how);
+  void RestBeforeProbe();
+  void PreloadSpares();
+  // The device ran out of memory while other workers of the pool held some: they go, and the task is tried again.
+  bool TryAgainAlone(int slot, Waiting* again, const WorkerTaskEnd& end);
+  void NoteCrash(Slot* slot);
+  void OnFirstLaunch(int slot);
+  bool IsAlone(const Slot& slot) const;
   // The idle worker to give the front task to, best one first; null if none.
   Slot* PickIdle(const WorkerTask& task);
   void Begin(Slot* slot, Waiting waiting);
@@ -100,6 +155,21 @@ class WorkerPool {
   std::string quarantine_;
   bool shut_down_ = false;
   std::function<void()> shutdown_done_;
+  std::map<std::string, BadPreparation> bad_preparations_;  // by key
+
+  DeviceHealth health_;
+  int checking_ = -1;           // the slot whose worker is asked; -1: none
+  bool looking_again_ = false;  // waits before the second look
+  bool sick_ = false;           // the quarantine is of the device's health
+  bool probing_ = false;        // sick, and looked at again
+  TimerId health_timer_ = 0;
+
+  std::optional<WorkerPreparation> preparation_;  // the last that a task was prepared with
+  std::string last_key_;                          // of the task that began last
+  int in_a_row_ = 0;                              // tasks with it
+  std::string not_ahead_key_;                     // a preparation that spares cannot have
+  bool alone_ = false;                            // the next task waits until workers that end are gone
+  std::optional<MonotonicTime> crashed_at_;       // and nothing was launched since
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -9,6 +9,7 @@
 #include "server/jobs/finals.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/trial_rows.h"
+#include "server/measure/policy.h"
 
 namespace tunefarm {
 
@@ -58,18 +59,19 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   return response;
 }
 
-ControlLink::Mode ControlLink::ModeOf(int64_t job_id, UnitKind kind) const {
+ControlLink::Mode ControlLink::ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const {
   if (ended_while_claiming_.count(job_id) > 0) return Mode::kDropped;
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return Mode::kActive;
   const JobMode& job = found->second;
-  if (job.cancelled || (job.search_stopped && kind == UnitKind::kSearch)) return Mode::kDropped;
+  const bool search_is_over = job.search_stopped || job.stopped_studies.count(study_id) > 0;
+  if (job.cancelled || (search_is_over && kind == UnitKind::kSearch)) return Mode::kDropped;
   return job.held ? Mode::kHeld : Mode::kActive;
 }
 
 void ControlLink::ApplyModes(int64_t job_id) {
   for (auto& [unit_id, claim] : claims_) {
-    if (claim.job_id == job_id) claim.mode = ModeOf(job_id, claim.kind);
+    if (claim.job_id == job_id) claim.mode = ModeOf(job_id, claim.study_id, claim.kind);
   }
 }
 
@@ -94,6 +96,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
       if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
     }
     for (const wire::DeviceDemand& demand : request.demands()) {
+      if (claims_held_) break;
       wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
     }
     for (auto& [unit_id, claim] : claims_) {
@@ -192,7 +195,8 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
             MessageOf(filtered));
   }
   MutexLock lock(&mutex_);
-  claim->mode = claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->kind);
+  claim->mode =
+      claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->study_id, claim->kind);
   claim->delivered = claim->mode == Mode::kActive;
   const bool delivered = claim->delivered;
   if (delivered) *response->add_assignments() = claim->assignment;
@@ -235,7 +239,7 @@ absl::StatusOr<ControlLink::Claim> ControlLink::MakeClaim(const wire::Synchroniz
   assignment.set_study_id(claimed.unit.study_id);
   assignment.set_device_uuid(device_uuid);
   assignment.set_kernel_id(KernelName(claimed.kernel_id));
-  *assignment.mutable_policy() = ResolvedPolicy(spec.policy());
+  *assignment.mutable_policy() = ResolvePolicy(spec.policy());
   assignment.set_interleaved_rounds(claimed.unit.rounds);
   const std::set<int64_t> present(claimed.present_ordinals.begin(), claimed.present_ordinals.end());
   for (wire::TrialSpec& trial : *payload.mutable_trials()) {
@@ -443,6 +447,30 @@ void ControlLink::StopSearch(int64_t job_id) {
   }
   FinishDropped();
   Wake();
+}
+
+void ControlLink::StopStudySearch(int64_t job_id, int64_t study_id) {
+  {
+    MutexLock lock(&mutex_);
+    if (!jobs_[job_id].stopped_studies.insert(study_id).second) return;
+    ApplyModes(job_id);
+  }
+  FinishDropped();
+  Wake();
+}
+
+void ControlLink::HoldClaims(bool held) {
+  {
+    MutexLock lock(&mutex_);
+    if (claims_held_ == held) return;
+    claims_held_ = held;
+  }
+  Wake();
+}
+
+bool ControlLink::HasAgent() const {
+  MutexLock lock(&mutex_);
+  return !closed_ && !epochs_.empty();
 }
 
 bool ControlLink::InHand(int64_t job_id) const {

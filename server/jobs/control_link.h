@@ -62,6 +62,11 @@ class ControlLink : public AgentLink {
   // Takes the job's units back for good, or only those of its search; they become DONE with the trials they have.
   void Cancel(int64_t job_id);
   void StopSearch(int64_t job_id);
+  // The same for the search of one of its studies; nothing if that was done before.
+  void StopStudySearch(int64_t job_id, int64_t study_id);
+  // While held, agents get nothing new; what they have stays with them.
+  void HoldClaims(bool held);
+  bool HasAgent() const;
   // Whether an agent still has units of the job, or may be getting some right now: Hooks.gone then comes afterwards.
   bool InHand(int64_t job_id) const;
   // The job has ended: nothing of it is remembered.
@@ -84,6 +89,7 @@ class ControlLink : public AgentLink {
   };
   struct JobMode {
     bool held = false, cancelled = false, search_stopped = false;
+    std::set<int64_t> stopped_studies;  // whose search is over
   };
   // CLAIMED in the store, but what the claim needs could not be read; tried again at the next demand.
   struct Unmade {
@@ -91,7 +97,7 @@ class ControlLink : public AgentLink {
     ClaimedUnit claimed;
   };
 
-  Mode ModeOf(int64_t job_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Mode ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Claim> MakeClaim(const tunefarm::agent::v1::SynchronizeRequest& request,
                                   const std::string& device_uuid, const ClaimedUnit& claimed);
@@ -121,6 +127,7 @@ class ControlLink : public AgentLink {
 
   mutable Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
+  bool claims_held_ GUARDED_BY(mutex_) = false;
   std::map<std::string, int64_t> epochs_ GUARDED_BY(mutex_);  // by agent id
   std::map<int64_t, Claim> claims_ GUARDED_BY(mutex_);        // by unit id
   std::map<int64_t, JobMode> jobs_ GUARDED_BY(mutex_);

@@ -52,6 +52,33 @@ std::shared_ptr<const DeviceDirectory::Devices> DeviceDirectory::Current() const
   return devices_;
 }
 
+template <typename Change>
+bool DeviceDirectory::Update(std::string_view uuid, Change change) {
+  MutexLock lock(&mutex_);
+  auto changed = std::make_shared<Devices>(*devices_);
+  const auto found = std::find_if(changed->begin(), changed->end(),
+                                  [uuid](const Known& known) { return known.device.uuid() == uuid; });
+  if (found == changed->end()) return false;
+  change(&found->device);
+  devices_ = std::move(changed);
+  return true;
+}
+
+bool DeviceDirectory::SetQuarantine(std::string_view uuid, std::string_view reason, int64_t now_ms) {
+  return Update(uuid, [&](tunefarm::v1::Device* device) {
+    device->set_state(reason.empty() ? tunefarm::v1::DEVICE_STATE_READY : tunefarm::v1::DEVICE_STATE_QUARANTINED);
+    device->set_state_reason(std::string(reason));
+    device->set_state_since_ms(now_ms);
+  });
+}
+
+void DeviceDirectory::SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes) {
+  Update(uuid, [&](tunefarm::v1::Device* device) {
+    device->set_baseline_ns(baseline_ns);
+    if (foreign_processes >= 0) device->set_foreign_processes(foreign_processes);
+  });
+}
+
 std::vector<tunefarm::v1::Device> DeviceDirectory::List() const {
   std::vector<tunefarm::v1::Device> list;
   const auto devices = Current();

@@ -35,6 +35,11 @@ class DeviceDirectory {
   // InvalidArgument for a device without uuid or with a class that cannot be read; nothing is changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
 
+  // A device goes out of service for a reason, in one sentence, or comes back with an empty one. False: unknown.
+  bool SetQuarantine(std::string_view uuid, std::string_view reason, int64_t now_ms);
+  // What a health check has found; foreign_processes -1: unknown. Unknown devices are ignored.
+  void SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes);
+
   // GPUs first, then by ordinal.
   std::vector<tunefarm::v1::Device> List() const;
 
@@ -61,6 +66,9 @@ class DeviceDirectory {
   using Devices = std::vector<Known>;
 
   std::shared_ptr<const Devices> Current() const LOCKS_EXCLUDED(mutex_);
+  // Whoever holds the list before keeps it as it was. False: unknown.
+  template <typename Change>
+  bool Update(std::string_view uuid, Change change) LOCKS_EXCLUDED(mutex_);
   static SelectedDevice Selected(const Devices& devices, const Known& known, bool by_uuid);
   static absl::Status Unknown(const Devices& devices, std::string_view selector, bool known_classes);
 

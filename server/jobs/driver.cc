@@ -6,11 +6,13 @@
 #include <chrono>
 #include <utility>
 
+#include "server/base/failpoint.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/job_view.h"
 #include "server/jobs/resource_names.h"
-#include "server/jobs/trial_rows.h"
 
 namespace tunefarm {
 
@@ -19,9 +21,8 @@ using tunefarm::v1::Trial;
 
 namespace {
 
-constexpr Duration kRetryDelay = std::chrono::seconds(1);
 // Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
-constexpr int kOpenTrialsPerDevice = 24;
+constexpr int kOpenTrialsPerDevice = 80;
 
 }  // namespace
 
@@ -36,138 +37,6 @@ Driver::Active* Driver::FindActive(int64_t job_id) {
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-// ---- Taking jobs up ----
-
-absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, const StudyRow& row, bool with_history) {
-  StudyContext context;
-  context.job_id = job.row.job_id;
-  context.spec = job.spec;
-  ASSIGN_OR_RETURN(context.plan, deps_.kernels->GetById(job.row.kernel_id));
-  tunefarm::v1::Problem problem;
-  tunefarm::v1::Study summary;
-  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.space_summary)) {
-    return DataLoss("{} cannot be read", StudyNameOf(job.row.job_id, row.number));
-  }
-  ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
-  context.problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
-  context.size = summary.space();
-  context.flops = summary.flops();
-  context.bytes = summary.bytes();
-  context.floor_ns = summary.floor_ns();
-  context.row = row;
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, deps_.store->ListDeviceClasses());
-  const auto found =
-      std::find_if(classes.begin(), classes.end(), [&](const DeviceClassRow& c) { return c.class_id == row.class_id; });
-  tunefarm::v1::DeviceClass proto;
-  if (found == classes.end() || !proto.ParseFromString(found->properties)) {
-    return DataLoss("device class {} of {} cannot be read", row.class_id, StudyNameOf(job.row.job_id, row.number));
-  }
-  ASSIGN_OR_RETURN(context.device_class, DeviceClass::FromProto(proto));
-  ASSIGN_OR_RETURN(std::unique_ptr<Study> study, Study::Create(std::move(context)));
-  if (with_history) {
-    ASSIGN_OR_RETURN(const StudyHistory history, deps_.store->LoadHistory(row.study_id));
-    RETURN_IF_ERROR(study->Replay(history, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
-      ASSIGN_OR_RETURN(const TrialRow trial, deps_.store->GetTrial(job.row.job_id, row.number, ordinal));
-      return TrialOfRow(trial);
-    }));
-  }
-  if (study->state() == StudyState::kEnded) {
-    const auto best = deps_.catalog->Find(study->context().plan->program_digest(), row.problem_key, row.class_id);
-    if (best != nullptr && best->job() == JobName(job.row.job_id)) study->SetBest(*best);
-  }
-  return study;
-}
-
-absl::StatusOr<std::unique_ptr<Study>> Driver::ReloadStudy(const Active& job, int64_t study_id) {
-  ASSIGN_OR_RETURN(const JobRow row, deps_.store->GetJob(job.row.job_id));
-  for (const StudyRow& study_row : row.studies) {
-    if (study_row.study_id == study_id) return LoadStudy(job, study_row, true);
-  }
-  return DataLoss("study {} of {} is no longer stored", study_id, JobName(job.row.job_id));
-}
-
-absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row, bool with_history) {
-  auto job = std::make_unique<Active>();
-  job->row = row;
-  if (!job->spec.ParseFromString(row.spec))
-    return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
-  for (const StudyRow& study_row : row.studies) {
-    ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row, with_history));
-  }
-  return job;
-}
-
-absl::Status Driver::Recover() {
-  ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
-  if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
-  ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
-  for (const JobRow& row : rows) {
-    auto job = Load(row, true);
-    if (!job.ok()) {
-      if (job.status().code() == absl::StatusCode::kUnavailable) return job.status();
-      LogError("jobs", "{} cannot go on: {}", JobName(row.job_id), MessageOf(job.status()));
-      RETURN_IF_ERROR(deps_.store->SetJobState(row.job_id, {row.state}, JobState::kFailed, MessageOf(job.status()),
-                                               deps_.executor->clock()->WallMs()));
-      continue;
-    }
-    LogInfo("jobs", "{} goes on ({})", JobName(row.job_id), NameOf(row.state));
-    MutexLock lock(&mutex_);
-    TakeUp(*std::move(job));
-  }
-  return absl::OkStatus();
-}
-
-void Driver::TakeUp(std::unique_ptr<Active> job) {
-  const int64_t job_id = job->row.job_id;
-  for (const auto& [study_id, study] : job->studies) job_of_study_[study_id] = job_id;
-  Active& active = *(jobs_[job_id] = std::move(job));
-  if (active.row.state == JobState::kCancelling) deps_.link->Cancel(job_id);
-  if (active.row.state == JobState::kPaused) deps_.link->Hold(job_id);
-  if (active.row.started_at_ms > 0) StartTimer(active);
-  Post([job_id](Driver* self) {
-    MutexLock lock(&self->mutex_);
-    self->Step(job_id);
-  });
-}
-
-void Driver::Adopt(int64_t job_id) {
-  Post([job_id](Driver* self) { self->TryAdopt(job_id); });
-}
-
-void Driver::TryAdopt(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    if (stopped_ || FindActive(job_id) != nullptr) return;
-  }
-  const auto wait = [&](const absl::Status& status) {
-    LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
-    deps_.executor->PostAfter(kRetryDelay, [weak = weak_from_this(), job_id] {
-      if (const auto again = weak.lock()) again->TryAdopt(job_id);
-    });
-  };
-  // Without the lock: a large space takes its time, and what is asked about other jobs must not wait for it.
-  auto row = deps_.store->GetJob(job_id);
-  if (absl::IsNotFound(row.status())) return;
-  if (!row.ok()) return wait(row.status());
-  if (IsTerminal(row->state)) return;
-  auto job = Load(*row, true);
-
-  MutexLock lock(&mutex_);
-  if (stopped_ || FindActive(job_id) != nullptr) return;
-  if (job.status().code() == absl::StatusCode::kUnavailable) return wait(job.status());
-  if (!job.ok()) {
-    EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
-    return;
-  }
-  // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
-  row = deps_.store->GetJob(job_id);
-  if (absl::IsNotFound(row.status())) return;
-  if (!row.ok()) return wait(row.status());
-  if (IsTerminal(row->state)) return;
-  (*job)->row = *std::move(row);
-  TakeUp(*std::move(job));
-}
-
 void Driver::Stop() {
   MutexLock lock(&mutex_);
   stopped_ = true;
@@ -179,19 +48,17 @@ void Driver::Stop() {
 
 void Driver::StartTimer(Active& job) {
   const int64_t seconds = job.spec.budget().max_seconds();
-  if (seconds <= 0 || job.time_timer != 0 || job.time_up) return;
+  if (seconds <= 0 || job.time_timer != 0 || !job.stop_because.empty()) return;
   // The wall clock counts only what passed before this run.
   const int64_t passed_ms = std::max<int64_t>(0, deps_.executor->clock()->WallMs() - job.row.started_at_ms);
   const auto left = std::chrono::milliseconds(std::max<int64_t>(0, seconds * 1000 - passed_ms));
-  job.time_timer = deps_.executor->PostAfter(left, [weak = weak_from_this(), job_id = job.row.job_id] {
+  job.time_timer = deps_.executor->PostAfter(left, [weak = weak_from_this(), job_id = job.row.job_id, seconds] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     MutexLock lock(&self->mutex_);
     Active* active = self->FindActive(job_id);
     if (active == nullptr || self->stopped_) return;
-    active->time_up = true;
-    self->PublishMessage(*active, "the time is up: the best so far go to the final");
-    self->deps_.link->StopSearch(job_id);
+    self->StopSearch(*active, fmt::format("the time is up ({})", FormatDuration(static_cast<double>(seconds) * 1e9)));
     self->Step(job_id);
   });
 }
@@ -237,6 +104,7 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
       *event.mutable_trial_ended() = std::move(trial);
       self->deps_.events->Publish(job->row.job_id, std::move(event));
     }
+    self->CheckDeviceTime(*job);
     if (!done) return;
     study.UnitDone(unit_id);
     self->Step(job->row.job_id);
@@ -288,17 +156,22 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
       context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
   const auto incumbent =
       deps_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
-  auto step = study.Next(job.time_up, kOpenTrialsPerDevice * devices, incumbent.get());
+  auto step = study.Next(job.stop_because, kOpenTrialsPerDevice * devices, devices, incumbent.get());
   if (!step.ok()) {
     OnStepError(job, study_id, step.status());
     return false;
   }
+  if (study.search_is_over()) deps_.link->StopStudySearch(job.row.job_id, study_id);
   if (step->empty) return true;
   absl::Status committed;
   if (step->promotion.has_value()) committed = Promote(job, study, *step->promotion);
   if (committed.ok()) {
     step->drive.now_ms = deps_.executor->clock()->WallMs();
+    committed = Failpoint("jobs.step.before");
+  }
+  if (committed.ok()) {
     const auto result = deps_.store->Drive(step->drive);
+    PassFailpoint("jobs.step.after");
     committed = result.status();
     if (result.ok()) study.Committed(*step, *result);
   }
@@ -329,7 +202,7 @@ void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& stat
 
 void Driver::RetryLater(Active& job) {
   if (job.retry_timer != 0) return;
-  job.retry_timer = deps_.executor->PostAfter(kRetryDelay, [weak = weak_from_this(), job_id = job.row.job_id] {
+  job.retry_timer = deps_.executor->PostAfter(kStepRetryDelay, [weak = weak_from_this(), job_id = job.row.job_id] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     MutexLock lock(&self->mutex_);
@@ -396,6 +269,7 @@ absl::Status Driver::Promote(Active& job, Study& study, const StudyStep::Promoti
     row.ordinal = promotion.winner.ordinal();
     row.promoted_at_ms = best.promoted_at_ms();
     ASSIGN_OR_RETURN(row.revision, deps_.store->PromoteBest(row));
+    RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
   }
   RETURN_IF_ERROR(deps_.catalog->Update(row));
   if (const auto best = deps_.catalog->Find(program, row.problem_key, row.class_id)) study.SetBest(*best);
@@ -404,6 +278,7 @@ absl::Status Driver::Promote(Active& job, Study& study, const StudyStep::Promoti
 
 void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
   const int64_t now_ms = deps_.executor->clock()->WallMs();
+  PassFailpoint("jobs.end.before");
   const absl::Status ended = deps_.store->SetJobState(
       job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling}, to, error, now_ms);
   Active* job = FindActive(job_id);
@@ -423,6 +298,7 @@ void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
     for (const auto& [study_id, study] : job->studies) job_of_study_.erase(study_id);
     jobs_.erase(job_id);
   }
+  MakeRoom(job_id);
   deps_.events->End(job_id);
   deps_.link->Forget(job_id);
   deps_.link->Wake();
@@ -431,11 +307,11 @@ void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
 
 // ---- By request ----
 
-absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to,
-                                 std::string_view verb) {
+absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb,
+                                 const std::string& reason) {
   Active* job = FindActive(job_id);
   // A claim may have made it RUNNING a moment ago; the store knows.
-  const absl::Status changed = deps_.store->SetJobState(job_id, from, to, "", deps_.executor->clock()->WallMs());
+  const absl::Status changed = deps_.store->SetJobState(job_id, from, to, reason, deps_.executor->clock()->WallMs());
   if (changed.code() == absl::StatusCode::kFailedPrecondition) {
     const auto row = deps_.store->GetJob(job_id);
     return WithReason(FailedPrecondition("{} cannot be {}: it is {}", JobName(job_id), verb,
@@ -445,6 +321,7 @@ absl::Status Driver::ChangeState(int64_t job_id, const std::vector<JobState>& fr
   RETURN_IF_ERROR(changed);
   if (job != nullptr) {
     job->row.state = to;
+    job->row.error = reason;
     PublishJob(*job);
   }
   return absl::OkStatus();
@@ -466,23 +343,27 @@ void Driver::FinishCancel(int64_t job_id) {
 absl::Status Driver::Pause(int64_t job_id) {
   // Under one lock, here and in Resume: the link must see two requests in the order in which the store does.
   MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning}, JobState::kPaused, "paused"));
+  std::vector<JobState> from = {JobState::kQueued, JobState::kRunning};
+  // Paused for want of space: from now on because somebody wants it.
+  const Active* job = FindActive(job_id);
+  if (job != nullptr && job->row.state == JobState::kPaused && !job->row.error.empty()) {
+    from.push_back(JobState::kPaused);
+  }
+  RETURN_IF_ERROR(ChangeState(job_id, from, JobState::kPaused, "paused"));
   deps_.link->Hold(job_id);
+  // What stands still takes nobody's place.
+  if (backlog_.IsWaiting(job_id)) parked_.insert(job_id);
+  backlog_.Remove(job_id);
+  DriveNext();
   return absl::OkStatus();
 }
 
 absl::Status Driver::Resume(int64_t job_id) {
   MutexLock lock(&mutex_);
-  const auto row = deps_.store->GetJob(job_id);
-  RETURN_IF_ERROR(row.status());
-  const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
-  RETURN_IF_ERROR(ChangeState(job_id, {JobState::kPaused}, to, "resumed"));
-  deps_.link->Resume(job_id);
-  Post([job_id](Driver* self) {
-    MutexLock step_lock(&self->mutex_);
-    self->Step(job_id);
-  });
-  return absl::OkStatus();
+  if (!suspended_.empty()) {
+    return WithReason(ResourceExhausted("{} cannot go on: {}", JobName(job_id), suspended_), "LOW_SPACE");
+  }
+  return TakeUpPaused(job_id);
 }
 
 // ---- What is shown ----
@@ -511,7 +392,8 @@ tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
   proto.set_created_at_ms(job.row.created_at_ms);
   proto.set_started_at_ms(job.row.started_at_ms);
   proto.set_ended_at_ms(job.row.ended_at_ms);
-  proto.set_error(job.row.error);
+  SetReason(job.row, &proto);
+  proto.set_device_busy_ms(DeviceBusyMsOf(job));
   if (with_studies) {
     for (const auto& [study_id, study] : job.studies) *proto.add_studies() = study->ToProto();
   }
@@ -534,7 +416,7 @@ std::optional<tunefarm::v1::Job> Driver::FindSummary(int64_t job_id) const {
 
 int Driver::active_jobs() const {
   MutexLock lock(&mutex_);
-  return static_cast<int>(jobs_.size());
+  return static_cast<int>(jobs_.size() + backlog_.waiting() + parked_.size());
 }
 
 void Driver::PublishJob(const Active& job) {

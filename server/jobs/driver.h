@@ -5,6 +5,7 @@
 // is guarded by one lock, held for the few milliseconds that a step's transaction takes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,6 +21,7 @@
 #include "server/catalog/catalog.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/event_hub.h"
+#include "server/jobs/job_backlog.h"
 #include "server/jobs/study.h"
 
 namespace tunefarm {
@@ -37,7 +39,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     ControlLink* link = nullptr;
   };
 
-  explicit Driver(const Dependencies& dependencies) : deps_(dependencies) {}
+  explicit Driver(const Dependencies& dependencies);
 
   // Takes up every job that has not ended. A job whose history cannot be read FAILs; the store's own errors are
   // returned.
@@ -58,18 +60,29 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::optional<tunefarm::v1::Job> FindSummary(int64_t job_id) const;
   int active_jobs() const;
 
+  // Space has run low: what runs is PAUSED with the reason, which must not be empty, and nothing more is handed out.
+  // May be called again: a job that could not be paused is tried again.
+  void Suspend(const std::string& reason);
+  // Takes up again what Suspend paused, here or in an earlier run.
+  void Unsuspend();
+  // The reason, while suspended; else empty.
+  std::string suspended() const;
+
   // From the link's hooks.
   void Reported(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done);
   void Claimed(int64_t job_id);
   void Gone(int64_t job_id);
 
  private:
+  // What could not be read or written is tried again after it.
+  static constexpr Duration kStepRetryDelay = std::chrono::seconds(1);
+
   struct Active {
     JobRow row;
     tunefarm::v1::Job spec;
     std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
-    bool time_up = false;
+    std::string stop_because;  // a bound of the whole job: its searches must end; empty: they need not
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
     MonotonicTime began{};       // of this run's first trial, for the estimate
@@ -82,9 +95,18 @@ class Driver : public std::enable_shared_from_this<Driver> {
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
   // Loads the job and takes it up; tries again later when the store is not available.
   void TryAdopt(int64_t job_id) LOCKS_EXCLUDED(mutex_);
+  // True: the job is to be driven now. False: it waits for room, or for its resumption.
+  bool Admit(const JobRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The job is not driven any more, and another may be.
+  void MakeRoom(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DriveNext() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUp(std::unique_ptr<Active> job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Post(std::function<void(Driver*)> task);
   Active* FindActive(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the best so far of every study to its final.
+  void StopSearch(Active& job, std::string because) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckDeviceTime(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static double DeviceBusyMsOf(const Active& job);
   void StartTimer(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Begin(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
@@ -99,8 +121,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void OnStepError(Active& job, int64_t study_id, const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndJob(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishCancel(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb)
-      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `reason`: why, when nobody asked for it.
+  absl::Status ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb,
+                           const std::string& reason = "") EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TakeUpPaused(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Progress ProgressOf(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Job ToProto(const Active& job, bool with_studies) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishJob(const Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -110,7 +134,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   const Dependencies deps_;
   mutable Mutex mutex_;
   bool stopped_ GUARDED_BY(mutex_) = false;
+  std::string suspended_ GUARDED_BY(mutex_);  // why; empty: not suspended
   std::map<int64_t, std::unique_ptr<Active>> jobs_ GUARDED_BY(mutex_);
+  JobBacklog backlog_ GUARDED_BY(mutex_);
+  std::set<int64_t> parked_ GUARDED_BY(mutex_);  // PAUSED before they were ever driven
   std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(mutex_);
 };
 

@@ -206,4 +206,13 @@ void EventHub::Deliver(const std::shared_ptr<Watcher>& watcher) {
   PostDelivery(watcher);
 }
 
+int EventHub::watchers() const {
+  MutexLock lock(&mutex_);
+  int count = 0;
+  for (const auto& [job_id, stream] : streams_) {
+    for (const auto& watcher : stream.watchers) count += watcher.expired() ? 0 : 1;
+  }
+  return count;
+}
+
 }  // namespace tunefarm

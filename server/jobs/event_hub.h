@@ -36,6 +36,8 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // All watchers get `end` with `status`; later ones too.
   void Close(const absl::Status& status);
 
+  int watchers() const LOCKS_EXCLUDED(mutex_);
+
   // `ended`: the store says that the job has ended; its last events and End may still be on their way.
   std::unique_ptr<WatchSubscription> Watch(int64_t job_id, int64_t after_event_id, bool ended,
                                            std::function<void(const tunefarm::v1::JobEvent&)> sink,
@@ -64,7 +66,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   const Snapshot snapshot_;
   const int64_t first_id_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status closed_ GUARDED_BY(mutex_);
   std::map<int64_t, Stream> streams_ GUARDED_BY(mutex_);
   std::deque<int64_t> ended_ GUARDED_BY(mutex_);  // oldest first

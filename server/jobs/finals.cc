@@ -9,26 +9,13 @@
 namespace tunefarm {
 namespace {
 
-struct PresetValues {
-  int warmup, samples_min, samples_max;
-  double half_width;
-  int budget_ms, finalists, rounds;
-};
-
-PresetValues ValuesOf(tunefarm::v1::MeasurementPreset preset) {
-  switch (preset) {
-    case tunefarm::v1::MEASUREMENT_PRESET_FAST:
-      return {1, 5, 20, 0.02, 100, 3, 3};
-    case tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS:
-      return {10, 30, 1000, 0.003, 3000, 8, 9};
-    default:
-      return {3, 10, 100, 0.01, 500, 5, 5};
-  }
-}
-
-std::vector<double> SamplesOf(const FinalTrial& trial) {
-  const auto& samples = trial.trial.measurement().sample_ns();
-  return {samples.begin(), samples.end()};
+// One time for each round.
+std::vector<double> RoundsOf(const FinalTrial& trial, int rounds) {
+  const auto& kept = trial.trial.measurement().sample_ns();
+  std::vector<double> medians =
+      RoundMedians(std::vector<double>(kept.begin(), kept.end()), static_cast<size_t>(std::max(rounds, 1)));
+  if (medians.empty()) medians.push_back(trial.trial.measurement().median_ns());
+  return medians;
 }
 
 bool Faster(const FinalTrial& a, const FinalTrial& b) {
@@ -37,21 +24,6 @@ bool Faster(const FinalTrial& a, const FinalTrial& b) {
 }
 
 }  // namespace
-
-tunefarm::v1::MeasurementPolicy ResolvedPolicy(tunefarm::v1::MeasurementPolicy policy) {
-  if (policy.preset() == tunefarm::v1::MEASUREMENT_PRESET_UNSPECIFIED) {
-    policy.set_preset(tunefarm::v1::MEASUREMENT_PRESET_DEFAULT);
-  }
-  const PresetValues preset = ValuesOf(policy.preset());
-  if (policy.warmup_launches() == 0) policy.set_warmup_launches(preset.warmup);
-  if (policy.min_samples() == 0) policy.set_min_samples(preset.samples_min);
-  if (policy.max_samples() == 0) policy.set_max_samples(std::max(preset.samples_max, policy.min_samples()));
-  if (policy.target_relative_half_width() == 0) policy.set_target_relative_half_width(preset.half_width);
-  if (policy.time_budget_ms() == 0) policy.set_time_budget_ms(preset.budget_ms);
-  if (policy.finalists() == 0) policy.set_finalists(preset.finalists);
-  if (policy.final_rounds() == 0) policy.set_final_rounds(preset.rounds);
-  return policy;
-}
 
 void Leaderboard::Add(Entry entry) {
   entries_.insert(std::move(entry));
@@ -75,22 +47,38 @@ bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config)
   });
 }
 
-FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent) {
-  const FinalTrial* winner = nullptr;
+FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent, int rounds) {
+  std::vector<const FinalTrial*> good;
   const FinalTrial* defender = nullptr;
   for (const FinalTrial& trial : trials) {
     if (trial.config.empty() || trial.trial.outcome() != tunefarm::v1::OUTCOME_OK) continue;
-    if (winner == nullptr || Faster(trial, *winner)) winner = &trial;
+    good.push_back(&trial);
     if (!incumbent.empty() && trial.config == incumbent) defender = &trial;
   }
-  if (winner == nullptr) return {};
-  if (defender == nullptr) return {FinalDecision::Kind::kPromote, winner};
-  if (winner == defender) return {FinalDecision::Kind::kRefresh, defender};
+  if (good.empty()) return {};
+  std::sort(good.begin(), good.end(), [](const FinalTrial* a, const FinalTrial* b) { return Faster(*a, *b); });
+  const FinalTrial* const reference = defender == nullptr ? good.front() : defender;
+  const std::vector<double> reference_rounds = RoundsOf(*reference, rounds);
+  FinalDecision decision{FinalDecision::Kind::kRefresh, reference, 1, 1, 1};
   CompareOptions options;
   options.margin = kPromotionMargin;
-  const std::vector<double> a = SamplesOf(*winner), b = SamplesOf(*defender);
-  if (CompareMedians(a, b, options).verdict == SpeedVerdict::kFaster) return {FinalDecision::Kind::kPromote, winner};
-  return {FinalDecision::Kind::kRefresh, defender};
+  SpeedVerdict verdict = SpeedVerdict::kNoDecision;
+  for (const FinalTrial* const trial : good) {
+    if (trial == reference) continue;
+    const Comparison comparison = ComparePaired(RoundsOf(*trial, rounds), reference_rounds, options);
+    if (comparison.ratio >= decision.ratio) continue;
+    verdict = comparison.verdict;
+    decision.winner = trial;
+    decision.ratio = comparison.ratio;
+    decision.ratio_low = comparison.ratio_interval.low;
+    decision.ratio_high = comparison.ratio_interval.high;
+  }
+  if (defender == nullptr || (decision.winner != defender && verdict == SpeedVerdict::kFaster)) {
+    decision.kind = FinalDecision::Kind::kPromote;
+  } else {
+    decision.winner = defender;
+  }
+  return decision;
 }
 
 }  // namespace tunefarm

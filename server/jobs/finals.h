@@ -2,6 +2,12 @@
 //
 // Promotion rests on the final's own samples only: search times were taken under other conditions. A config that failed
 // verification in the final can never be promoted, however fast it was before.
+//
+// A final has rounds, and every finalist is measured once in each. What counts is not a finalist's time but its ratio
+// to the reference of the same round: what drifts from round to round (clocks, heat, neighbours) is in both and
+// cancels. The reference is the incumbent, without one the finalist with the smallest median. The winner has the
+// smallest ratio over the rounds; it replaces the incumbent only if the 95 % interval of its ratio lies below 1 -
+// kPromotionMargin (measure/compare.h, ComparePaired).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +24,6 @@ namespace tunefarm {
 inline constexpr int kFinalsMax = 3;
 // How much faster than the incumbent a challenger must be, beyond noise.
 inline constexpr double kPromotionMargin = 0.01;
-
-// The policy with every 0 replaced by its preset's value.
-tunefarm::v1::MeasurementPolicy ResolvedPolicy(tunefarm::v1::MeasurementPolicy policy);
 
 // The fastest configs of the search, fastest first. Ties go to the smaller ordinal, so that the order in which results
 // arrive does not matter.
@@ -64,6 +67,8 @@ struct FinalDecision {
   };
   Kind kind = Kind::kNone;
   const FinalTrial* winner = nullptr;  // for kRefresh: the incumbent
+  // Of the fastest finalist's time to the reference's, with its 95 % interval; 0 where there is nothing to compare.
+  double ratio = 0, ratio_low = 0, ratio_high = 0;
 };
 
 // Whether the final says anything about the config: a time or a failure of its own. Lost, too noisy and absent say
@@ -71,7 +76,7 @@ struct FinalDecision {
 bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config);
 
 // Rests on the incumbent having been judged. `incumbent`: its canonical text, empty if there is none or it cannot take
-// part.
-FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent);
+// part. `rounds`: of the final; the samples of each trial are as many from every round, in the order of the rounds.
+FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent, int rounds);
 
 }  // namespace tunefarm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -43,6 +44,7 @@ struct JobService::Impl {
                                           [this](int64_t job_id) { return Find(job_id); })),
         link(given.store, given.control->clock(), &kernels, &poison, &devices,
              {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
+                tally.Add(trials);
                 driver->Reported(study_id, unit_id, std::move(trials), done);
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
@@ -60,10 +62,12 @@ struct JobService::Impl {
   int64_t now_ms() const { return options.control->clock()->WallMs(); }
 
   const JobServiceOptions options;
+  Isolation isolation;  // constant once jobs are taken
   DeviceDirectory devices;
   Catalog catalog;
   KernelRegistry kernels;
   PoisonIndex poison;
+  TrialTally tally;
   std::shared_ptr<EventHub> events;
   ControlLink link;
   std::shared_ptr<Driver> driver;
@@ -71,6 +75,8 @@ struct JobService::Impl {
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 JobService::~JobService() = default;
+
+void JobService::SetIsolation(Isolation isolation) { impl_->isolation = std::move(isolation); }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
@@ -87,7 +93,25 @@ absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& dev
 
 absl::Status JobService::Start() {
   RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
-  return impl_->driver->Recover();
+  RETURN_IF_ERROR(impl_->driver->Recover());
+  return PauseWhatNeedsMoreIsolation();
+}
+
+absl::Status JobService::PauseWhatNeedsMoreIsolation() {
+  if (CheckIsolation(impl_->isolation, "L1").ok()) return absl::OkStatus();
+  std::string page;
+  do {
+    ASSIGN_OR_RETURN(const Listing<Job> jobs,
+                     ListJobs({tunefarm::v1::JOB_STATE_QUEUED, tunefarm::v1::JOB_STATE_RUNNING}, 1000, page));
+    for (const Job& job : jobs.items) {
+      const absl::Status enough = CheckIsolation(impl_->isolation, job.required_isolation());
+      if (enough.ok()) continue;
+      LogWarn("jobs", "{} is paused: {}", job.name(), MessageOf(enough));
+      RETURN_IF_ERROR(Pause(job.name()).status());
+    }
+    page = jobs.next_page_token;
+  } while (!page.empty());
+  return absl::OkStatus();
 }
 
 void JobService::Stop() {
@@ -158,11 +182,15 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
     return WithReason(InvalidArgument("the request_id has {} bytes, at most 64 are allowed", request_id.size()),
                       "JOB_INVALID");
   }
+  RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
     return WithReason(
         ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),
         "TOO_MANY_JOBS");
+  }
+  if (const std::string reason = impl_->driver->suspended(); !reason.empty()) {
+    return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");
   }
   if (validate_only) {
     for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.space_summary);
@@ -180,6 +208,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   request.body_digest = SubmissionDigest(job, definition);
   request.now_ms = impl_->now_ms();
   ASSIGN_OR_RETURN(const SubmitResult result, impl_->options.store->SubmitJob(request));
+  PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) impl_->kernels.Stored(submission.plan);
   if (!result.was_duplicate) impl_->driver->Adopt(result.job_id);
   return impl_->Find(result.job_id);
@@ -226,6 +255,8 @@ absl::StatusOr<Job> JobService::Pause(std::string_view name) {
 
 absl::StatusOr<Job> JobService::Resume(std::string_view name) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
+  ASSIGN_OR_RETURN(const Job job, impl_->Find(job_id));
+  RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
   RETURN_IF_ERROR(WithJobName(impl_->driver->Resume(job_id), name));
   return impl_->Find(job_id);
 }
@@ -292,14 +323,33 @@ absl::StatusOr<tunefarm::v1::Trial> JobService::GetTrial(std::string_view name) 
 
 std::vector<tunefarm::v1::Device> JobService::ListDevices() const { return impl_->devices.List(); }
 
+absl::StatusOr<tunefarm::v1::Device> JobService::GetDevice(std::string_view name) const {
+  for (tunefarm::v1::Device& device : impl_->devices.List()) {
+    if (device.name() == name) return std::move(device);
+  }
+  return WithReason(NotFound("there is no device '{}'; tunefarm devices lists them", name.substr(0, 256)),
+                    "DEVICE_NOT_FOUND");
+}
+
+void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string& reason) {
+  if (impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) impl_->link.Wake();
+}
+
+void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes) {
+  impl_->devices.SetHealth(uuid, baseline_ns, foreign_processes);
+}
+
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
     const tunefarm::v1::LookupConfigRequest& request) {
+  impl_->tally.AddLookups(1);
   return LookupConfig(impl_->lookup_context(), request);
 }
 
 absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup(
     const tunefarm::v1::BatchLookupConfigsRequest& request) {
-  return LookupConfigs(impl_->lookup_context(), request);
+  auto response = LookupConfigs(impl_->lookup_context(), request);
+  if (response.ok()) impl_->tally.AddLookups(response->best_indexes_size());
+  return response;
 }
 
 absl::StatusOr<Listing<tunefarm::v1::BestConfig>> JobService::ListBest(std::string_view kernel, int page_size,
@@ -316,6 +366,32 @@ absl::StatusOr<JobServiceStats> JobService::Stats() {
   ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
   return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
                          impl_->catalog.revision()};
+}
+
+absl::StatusOr<JobServiceCounts> JobService::Counts() {
+  JobServiceCounts counts;
+  ASSIGN_OR_RETURN(counts.queue, impl_->options.store->CountQueue());
+  counts.trials = impl_->tally.counts();
+  counts.watchers = impl_->events->watchers();
+  return counts;
+}
+
+void JobService::Suspend(const std::string& reason) { impl_->driver->Suspend(reason); }
+
+void JobService::Unsuspend() { impl_->driver->Unsuspend(); }
+
+bool JobService::is_suspended() const { return !impl_->driver->suspended().empty(); }
+
+absl::Status JobService::CheckAlive(Duration timeout) {
+  // Shared: the task may come after this call has given up.
+  const auto taken = std::make_shared<Notification>();
+  impl_->options.control->Post([taken] { taken->Notify(); });
+  if (!taken->WaitFor(timeout)) {
+    return Unavailable("the driver has taken no task for {} ms",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
+  }
+  if (!impl_->link.HasAgent()) return Unavailable("no agent has registered");
+  return absl::OkStatus();
 }
 
 }  // namespace tunefarm

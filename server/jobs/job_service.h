@@ -7,8 +7,8 @@
 // Errors: InvalidArgument, NotFound, FailedPrecondition, ResourceExhausted with one sentence for the user and a reason
 // (ReasonOf): KERNEL_NOT_FOUND, JOB_NOT_FOUND, TRIAL_NOT_FOUND, DEVICE_NOT_FOUND, NAME_INVALID, JOB_INVALID,
 // BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE, REQUEST_ID_REUSED,
-// JOB_STATE, PAGE_TOKEN_INVALID, TOO_MANY_JOBS, and those of the definition. Unavailable when the store cannot be
-// written (nothing was changed, repeat the call).
+// JOB_STATE, PAGE_TOKEN_INVALID, TOO_MANY_JOBS, ISOLATION_NOT_REACHED, LOW_SPACE, and those of the definition.
+// Unavailable when the store cannot be written (nothing was changed, repeat the call).
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@
 #include "server/agent/agent_link.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
+#include "server/jobs/isolation.h"
+#include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
@@ -59,6 +61,13 @@ struct JobServiceStats {
   int64_t catalog_revision = 0;
 };
 
+// For the metrics.
+struct JobServiceCounts {
+  TrialCounts trials;  // since the start
+  QueueCounts queue;
+  int watchers = 0;
+};
+
 // Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
 // its own callbacks.
 class WatchSubscription {
@@ -73,6 +82,9 @@ class JobService {
   ~JobService();
   JobService(const JobService&) = delete;
   JobService& operator=(const JobService&) = delete;
+
+  // What workers reach and must reach. Before Start only, which pauses jobs of an earlier run that demand more.
+  void SetIsolation(Isolation isolation);
 
   // The machine's devices, recorded in the store; call it before Start and whenever they change.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
@@ -126,6 +138,11 @@ class JobService {
   // --- devices ---
   // GPUs first.
   std::vector<tunefarm::v1::Device> ListDevices() const;
+  // "devices/{uuid}". NotFound (DEVICE_NOT_FOUND).
+  absl::StatusOr<tunefarm::v1::Device> GetDevice(std::string_view name) const;
+  // As DeviceDirectory; a device that comes back is offered work.
+  void SetDeviceQuarantine(const std::string& uuid, const std::string& reason);
+  void SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes);
 
   // --- look-ups ---
   absl::StatusOr<tunefarm::v1::LookupConfigResponse> Lookup(const tunefarm::v1::LookupConfigRequest& request);
@@ -135,8 +152,23 @@ class JobService {
                                                              const std::string& page_token);
 
   absl::StatusOr<JobServiceStats> Stats();
+  absl::StatusOr<JobServiceCounts> Counts();
+
+  // --- space ---
+  // Space has run low: new jobs are refused (ResourceExhausted, LOW_SPACE) and running ones PAUSED with the reason,
+  // until Unsuspend. Jobs that were paused on request stay so. Both may be called again.
+  void Suspend(const std::string& reason);
+  void Unsuspend();
+  bool is_suspended() const;
+
+  // --- health ---
+  // Waits up to `timeout` for the driver's executor to take a task, and asks whether an agent has registered.
+  // Unavailable with the reason.
+  absl::Status CheckAlive(Duration timeout);
 
  private:
+  absl::Status PauseWhatNeedsMoreIsolation();
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -22,7 +22,8 @@ absl::StatusOr<tunefarm::v1::Job> Described(const JobRow& row) {
   job.set_created_at_ms(row.created_at_ms);
   job.set_started_at_ms(row.started_at_ms);
   job.set_ended_at_ms(row.ended_at_ms);
-  job.set_error(row.error);
+  SetReason(row, &job);
+  for (const StudyRow& study : row.studies) job.set_device_busy_ms(job.device_busy_ms() + study.device_busy_ms);
   return job;
 }
 
@@ -128,6 +129,14 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
 }
 
 }  // namespace
+
+void SetReason(const JobRow& row, tunefarm::v1::Job* job) {
+  if (row.state == JobState::kFailed) {
+    job->set_error(row.error);
+  } else {
+    job->set_state_reason(row.error);
+  }
+}
 
 absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row) {
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, Described(row));

@@ -14,4 +14,7 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
 // State and counts only.
 absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row);
 
+// Files the row's reason where its state says that it belongs: error or state_reason.
+void SetReason(const JobRow& row, tunefarm::v1::Job* job);
+
 }  // namespace tunefarm

@@ -10,6 +10,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/resource_names.h"
+#include "server/measure/policy.h"
 
 namespace tunefarm {
 
@@ -20,6 +21,9 @@ using tunefarm::v1::Trial;
 namespace {
 
 constexpr int kUnitTrialsMax = 32;
+// Of a study of many thousand trials, for which a unit is a small part however large it is.
+constexpr int kLargeUnitTrialsMax = 64;
+constexpr int64_t kTrialsPerLargeUnit = 256;
 constexpr int kOpenUnitsMin = 2;
 
 bool Timed(const Trial& trial) {
@@ -38,17 +42,26 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::
 int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget) {
   int64_t trials = size.valid();
   if (budget.max_trials() > 0) trials = std::min<int64_t>(trials, budget.max_trials());
-  return static_cast<int>(std::clamp<int64_t>(trials / 8, 1, kUnitTrialsMax));
+  const int64_t large = std::min<int64_t>(trials / kTrialsPerLargeUnit, kLargeUnitTrialsMax);
+  return static_cast<int>(std::max(std::clamp<int64_t>(trials / 8, 1, kUnitTrialsMax), large));
+}
+
+int TailUnitSize(int unit_size, int64_t trials_left, int devices) {
+  if (devices <= 1 || trials_left < 0) return unit_size;
+  return static_cast<int>(std::clamp<int64_t>(trials_left / (2 * devices), 1, unit_size));
 }
 
 Study::Study(StudyContext context)
     : context_(std::move(context)),
-      policy_(ResolvedPolicy(context_.spec.policy())),
+      policy_(ResolvePolicy(context_.spec.policy())),
       unit_size_(UnitSize(context_.size, context_.spec.budget())),
       next_ordinal_(context_.row.next_ordinal),
       leaderboard_(static_cast<size_t>(policy_.finalists()) * kFinalsMax),
+      rule_(context_.spec.budget(), context_.floor_ns),
       default_config_(context_.plan->DefaultConfig(*context_.problem).ToText()) {
   if (context_.row.state == StudyState::kEnded) state_ = StudyState::kEnded;
+  tunefarm::v1::Study summary;
+  if (summary.ParseFromString(context_.row.space_summary)) search_ended_because_ = summary.search_ended_because();
 }
 
 absl::StatusOr<std::unique_ptr<Study>> Study::Create(StudyContext context) {
@@ -78,54 +91,62 @@ absl::StatusOr<Study::Unit> Study::UnitOf(const UnitRow& row) const {
   return unit;
 }
 
-absl::Status Study::Replay(const StudyHistory& history,
-                           const std::function<absl::StatusOr<Trial>(int64_t)>& with_samples) {
+absl::StatusOr<Study::Unit> Study::ReplayedUnit(const UnitRow& row, const std::map<int64_t, const TrialRow*>& trials,
+                                                const TrialReader& with_samples) const {
+  ASSIGN_OR_RETURN(Unit unit, UnitOf(row));
+  for (const wire::TrialSpec& spec : unit.specs) {
+    const auto ended = trials.find(spec.ordinal());
+    if (ended == trials.end()) continue;
+    Trial trial;
+    if (!trial.ParseFromString(ended->second->detail)) {
+      return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, spec.ordinal()));
+    }
+    if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
+      ASSIGN_OR_RETURN(trial, with_samples(spec.ordinal()));
+    }
+    unit.trials[spec.ordinal()] = std::move(trial);
+  }
+  return unit;
+}
+
+absl::Status Study::ReplayProposal(const UnitRow& row, Unit unit) {
+  RETURN_IF_ERROR(MarkProposed(unit));
+  if (row.kind == UnitKind::kFinals) {
+    ++finals_;
+    finals_planned_ += row.trial_count;
+    if (state_ == StudyState::kSearching) state_ = StudyState::kFinals;
+    for (const wire::TrialSpec& spec : unit.specs) {
+      if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_FINALIST) continue;
+      ASSIGN_OR_RETURN(std::string text, TextOf(spec.config()));
+      finalists_.insert(std::move(text));
+    }
+  }
+  next_ordinal_ = std::max(next_ordinal_, row.first_ordinal + row.trial_count);
+  first_step_ = false;
+  // What is told counts when its turn comes, and is not kept.
+  if (row.state == UnitState::kTold) return absl::OkStatus();
+  for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
+  if (row.state == UnitState::kDone || row.state == UnitState::kPoisoned) done_.push_back(row.unit_id);
+  units_[row.unit_id] = std::move(unit);
+  return absl::OkStatus();
+}
+
+// The strategy sees what it saw: proposals and results in the recorded order.
+absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_samples) {
   std::map<int64_t, const UnitRow*> rows;
   std::map<int64_t, const TrialRow*> trials;
   for (const UnitRow& row : history.units) rows[row.unit_id] = &row;
   for (const TrialRow& row : history.trials) trials[row.ordinal] = &row;
-  for (const UnitRow& row : history.units) {
-    ASSIGN_OR_RETURN(Unit unit, UnitOf(row));
-    for (const wire::TrialSpec& spec : unit.specs) {
-      const auto ended = trials.find(spec.ordinal());
-      if (ended == trials.end()) continue;
-      Trial trial;
-      if (!trial.ParseFromString(ended->second->detail)) {
-        return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, spec.ordinal()));
-      }
-      if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
-        ASSIGN_OR_RETURN(trial, with_samples(spec.ordinal()));
-      }
-      unit.trials[spec.ordinal()] = std::move(trial);
-    }
-    for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
-    if (row.kind == UnitKind::kFinals) {
-      ++finals_;
-      finals_planned_ += row.trial_count;
-      if (state_ == StudyState::kSearching) state_ = StudyState::kFinals;
-      for (const wire::TrialSpec& spec : unit.specs) {
-        if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_FINALIST) continue;
-        ASSIGN_OR_RETURN(std::string text, TextOf(spec.config()));
-        finalists_.insert(std::move(text));
-      }
-    }
-    next_ordinal_ = std::max(next_ordinal_, row.first_ordinal + row.trial_count);
-    units_[row.unit_id] = std::move(unit);
-    first_step_ = false;
-  }
-  // The strategy sees what it saw: proposals and results in the recorded order.
   for (const StudyEvent& event : history.events) {
-    const auto found = units_.find(event.unit_id);
-    if (found == units_.end()) return DataLoss("the decision log names unit {}, which is not there", event.unit_id);
+    const auto row = rows.find(event.unit_id);
+    if (row == rows.end()) return DataLoss("the decision log names unit {}, which is not there", event.unit_id);
+    ASSIGN_OR_RETURN(Unit unit, ReplayedUnit(*row->second, trials, with_samples));
     if (event.kind == StudyEvent::Kind::kPropose) {
-      RETURN_IF_ERROR(MarkProposed(found->second));
-    } else {
-      RETURN_IF_ERROR(Fold(found->second));
+      RETURN_IF_ERROR(ReplayProposal(*row->second, std::move(unit)));
+      continue;
     }
-  }
-  for (const auto& [unit_id, row] : rows) {
-    if (row->state == UnitState::kTold) units_.erase(unit_id);
-    if (row->state == UnitState::kDone || row->state == UnitState::kPoisoned) done_.push_back(unit_id);
+    for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
+    RETURN_IF_ERROR(Fold(unit));
   }
   return absl::OkStatus();
 }
@@ -145,10 +166,12 @@ absl::Status Study::MarkProposed(const Unit& unit) {
 absl::Status Study::Fold(const Unit& unit) {
   if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
   for (const auto& [ordinal, trial] : unit.trials) {
+    rule_.Tell(trial);
     ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(trial.config()));
     std::string text = config.ToText();
     if (text == default_config_ && !Timed(trial)) default_failed_ = true;
-    if (Timed(trial)) {
+    // Of configs that do the same work one is enough in a final.
+    if (Timed(trial) && !trial.reused()) {
       leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
     }
     if (strategy_ == nullptr) continue;
@@ -161,6 +184,7 @@ absl::Status Study::Fold(const Unit& unit) {
 }
 
 void Study::Count(UnitKind kind, const Trial& trial) {
+  device_busy_ms_ += DeviceBusyMs(trial);
   if (kind == UnitKind::kFinals) ++finals_ended_;
   switch (trial.purpose()) {
     case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
@@ -242,14 +266,21 @@ void Study::Add(UnitKind kind, std::vector<wire::TrialSpec> specs, int rounds, S
   step->empty = false;
 }
 
-absl::Status Study::Propose(int open_trials_wanted, StudyStep* step) {
+int64_t Study::TrialsLeft() const {
+  const int64_t budget = context_.spec.budget().max_trials();
+  if (context_.size.approximate()) return budget > 0 ? std::max<int64_t>(0, budget - proposed_) : -1;
+  const int64_t all = budget > 0 ? std::min<int64_t>(budget, context_.size.valid()) : context_.size.valid();
+  return std::max<int64_t>(0, all - proposed_);
+}
+
+absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step) {
   const int64_t budget = context_.spec.budget().max_trials();
   int64_t open = OpenTrials();
   int open_units = static_cast<int>(units_.size() - done_.size());
   while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
     // The default config alone comes first, then the baseline: what everything else is compared with.
     const bool first = first_step_ && drafts_.empty();
-    int64_t wanted = first ? 1 : unit_size_;
+    int64_t wanted = first ? 1 : TailUnitSize(unit_size_, TrialsLeft(), devices);
     if (budget > 0) wanted = std::min(wanted, budget - proposed_);
     if (wanted <= 0) break;
     ASSIGN_OR_RETURN(const std::vector<Config> configs, strategy_->Ask(static_cast<int>(wanted)));
@@ -268,7 +299,8 @@ absl::Status Study::Propose(int open_trials_wanted, StudyStep* step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StudyStep> Study::Next(bool stop_searching, int open_trials_wanted, const BestConfig* incumbent) {
+absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_trials_wanted, int devices,
+                                      const BestConfig* incumbent) {
   StudyStep step;
   drafts_.clear();
   if (state_ == StudyState::kEnded) return step;
@@ -282,14 +314,19 @@ absl::StatusOr<StudyStep> Study::Next(bool stop_searching, int open_trials_wante
     if (unit.kind == UnitKind::kFinals) finals = &unit;
   }
   if (state_ == StudyState::kSearching) {
-    if (!stop_searching) RETURN_IF_ERROR(Propose(open_trials_wanted, &step));
+    const std::string& because = rule_.because().empty() ? stop_because : rule_.because();
+    if (because.empty()) RETURN_IF_ERROR(Propose(open_trials_wanted, devices, &step));
     // Over when nothing is open and nothing was added.
-    if (drafts_.empty() && units_.size() == done_.size()) RETURN_IF_ERROR(BeginOrEnd(incumbent, &step));
+    if (drafts_.empty() && units_.size() == done_.size()) {
+      EndSearch(because, &step);
+      RETURN_IF_ERROR(BeginOrEnd(incumbent, &step));
+    }
   } else if (finals != nullptr) {
     RETURN_IF_ERROR(Conclude(*finals, incumbent, &step));
   }
   for (const Draft& draft : drafts_) step.drive.new_units.push_back(draft.row);
   step.drive.next_ordinal = next_ordinal_;
+  step.drive.device_busy_ms = device_busy_ms_;
   return step;
 }
 
@@ -303,6 +340,23 @@ void Study::Committed(const StudyStep& step, const DriveResult& result) {
   first_step_ = false;
   if (step.drive.state.has_value()) state_ = *step.drive.state;
   if (state_ == StudyState::kEnded) strategy_ = nullptr;
+}
+
+void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
+  const int64_t budget = context_.spec.budget().max_trials();
+  if (!stop_because.empty()) {
+    search_ended_because_ = stop_because;
+  } else if (budget > 0 && proposed_ >= budget && !strategy_->Exhausted()) {
+    search_ended_because_ = fmt::format("{} trials, as many as were asked for", FormatCount(budget));
+  } else if (proposed_ >= context_.size.valid() || context_.size.approximate()) {
+    search_ended_because_ = "the whole space";
+  } else {
+    search_ended_because_ = "the strategy has nothing more to propose";
+  }
+  tunefarm::v1::Study summary;
+  if (!summary.ParseFromString(context_.row.space_summary)) return;  // shown without it
+  summary.set_search_ended_because(search_ended_because_);
+  step->drive.space_summary = summary.SerializeAsString();
 }
 
 void Study::End(StudyStep* step) {
@@ -385,7 +439,8 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     trials.push_back({std::move(text), trial});
   }
   const auto defender = IncumbentConfig(incumbent);
-  const FinalDecision decision = Decide(trials, defender.has_value() ? defender->ToText() : std::string());
+  const FinalDecision decision =
+      Decide(trials, defender.has_value() ? defender->ToText() : std::string(), policy_.final_rounds());
   if (decision.kind == FinalDecision::Kind::kNone) {
     if (finals_ < kFinalsMax) {
       ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
@@ -411,6 +466,13 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     step->messages.emplace_back("the incumbent could not be compared; it stays");
     End(step);
     return absl::OkStatus();
+  }
+  if (decision.kind == FinalDecision::Kind::kRefresh && decision.ratio < 1) {
+    step->messages.push_back(
+        fmt::format("the best stays: the fastest finalist needs {:.3f} of its time (95 % interval {:.3f} to {:.3f}), "
+                    "and it takes {:.2f} "
+                    "to replace it",
+                    decision.ratio, decision.ratio_low, decision.ratio_high, 1 - kPromotionMargin));
   }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;
@@ -474,6 +536,7 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_flops(context_.flops);
   study.set_bytes(context_.bytes);
   study.set_floor_ns(context_.floor_ns);
+  study.set_search_ended_because(search_ended_because_);
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;

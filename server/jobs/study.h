@@ -21,6 +21,7 @@
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/jobs/finals.h"
+#include "server/jobs/stopping_rule.h"
 #include "server/search/strategy.h"
 #include "server/space/space.h"
 #include "server/store/store.h"
@@ -63,24 +64,30 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::
 // Trials per unit: small enough that a small space is spread, large enough that a large one costs few transactions.
 int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget);
 
+// The same near the end of a search that `devices` share (guided self-scheduling, Polychronopoulos and Kuck 1987): a
+// unit is at most half of a device's share of what is left, so that all devices finish at about the same time.
+// `trials_left` below 0: not known.
+int TailUnitSize(int unit_size, int64_t trials_left, int devices);
+
 class Study {
  public:
   // Builds the space and the strategy. Errors of both.
   static absl::StatusOr<std::unique_ptr<Study>> Create(StudyContext context);
 
-  // Before anything else, once: takes up a recorded history. `with_samples` reads a trial of a final again with its
-  // samples. DataLoss when the history cannot be what this program wrote.
-  absl::Status Replay(const StudyHistory& history,
-                      const std::function<absl::StatusOr<tunefarm::v1::Trial>(int64_t ordinal)>& with_samples);
+  // Before anything else: takes up a recorded history, part by part in their order, each once. `with_samples` reads a
+  // trial of a final again with its samples. DataLoss when the history cannot be what this program wrote.
+  using TrialReader = std::function<absl::StatusOr<tunefarm::v1::Trial>(int64_t ordinal)>;
+  absl::Status Replay(const StudyHistory& history, const TrialReader& with_samples);
 
   // Trials of a unit, as they are stored. Returns those that are new; others (a repeated report) change nothing.
   std::vector<tunefarm::v1::Trial> AddTrials(int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials);
   // The unit is DONE in the store.
   void UnitDone(int64_t unit_id);
 
-  // The next step. `stop_searching`: the job's time is up. `open_trials_wanted`: how many trials should be proposed and
-  // not ended. `incumbent`: the catalog's best for this study; may be null. The strategy's errors.
-  absl::StatusOr<StudyStep> Next(bool stop_searching, int open_trials_wanted,
+  // The next step. `stop_because`: why the job's search must end now; empty: it need not. `open_trials_wanted`: how
+  // many trials should be proposed and not ended. `devices`: how many take part. `incumbent`: the catalog's best for
+  // this study; may be null. The strategy's errors.
+  absl::StatusOr<StudyStep> Next(const std::string& stop_because, int open_trials_wanted, int devices,
                                  const tunefarm::v1::BestConfig* incumbent);
   void Committed(const StudyStep& step, const DriveResult& result);
   // The promotion of a step as it was filed.
@@ -88,6 +95,10 @@ class Study {
 
   const StudyContext& context() const { return context_; }
   StudyState state() const { return state_; }
+  // A rule of the budget has ended the search: what is still open of it need not run.
+  bool search_is_over() const { return state_ == StudyState::kSearching && !rule_.because().empty(); }
+  // Time that devices worked for it, finals included.
+  double device_busy_ms() const { return device_busy_ms_; }
   bool HasUnit(int64_t unit_id) const { return units_.count(unit_id) > 0; }
 
   // Adds this study's counts.
@@ -107,12 +118,18 @@ class Study {
 
   explicit Study(StudyContext context);
   absl::StatusOr<Unit> UnitOf(const UnitRow& row) const;
+  // A unit of a history with its trials, as far as they are there.
+  absl::StatusOr<Unit> ReplayedUnit(const UnitRow& row, const std::map<int64_t, const TrialRow*>& trials,
+                                    const TrialReader& with_samples) const;
+  absl::Status ReplayProposal(const UnitRow& row, Unit unit);
   absl::Status MarkProposed(const Unit& unit);
   absl::Status Fold(const Unit& unit);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
   int64_t OpenTrials() const;
-  absl::Status Propose(int open_trials_wanted, StudyStep* step);
+  // Not yet proposed; -1: not known.
+  int64_t TrialsLeft() const;
+  absl::Status Propose(int open_trials_wanted, int devices, StudyStep* step);
   absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   // `rematch`: no new finalists but this one, again, against the incumbent; null: the next best.
   absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, const tunefarm::v1::Config* rematch,
@@ -120,6 +137,8 @@ class Study {
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);
+  // Records why the search has ended, which the row shows from then on.
+  void EndSearch(const std::string& stop_because, StudyStep* step);
   tunefarm::agent::v1::TrialSpec Spec(const Config& config, tunefarm::v1::TrialPurpose purpose);
   // The incumbent's config, if it can take part.
   std::optional<Config> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
@@ -142,6 +161,9 @@ class Study {
   int64_t finals_planned_ = 0;
   std::set<std::string> finalists_;  // configs that have been in a final
   Leaderboard leaderboard_;
+  StoppingRule rule_;
+  std::string search_ended_because_;  // empty before
+  double device_busy_ms_ = 0;
   std::string default_config_;
   bool default_failed_ = false;
 

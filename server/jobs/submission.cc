@@ -14,6 +14,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/resource_names.h"
+#include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
 #include "server/measure/roofline.h"
 
@@ -37,12 +38,18 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
       {"priority", job.priority(), -100, 100, "JOB_INVALID"},
       {"budget.max_trials", job.budget().max_trials(), 0, 1'000'000'000, "BUDGET_INVALID"},
       {"budget.max_seconds", job.budget().max_seconds(), 0, kSecondsMax, "BUDGET_INVALID"},
+      {"budget.max_trials_without_gain", job.budget().max_trials_without_gain(), 0, 1'000'000'000, "BUDGET_INVALID"},
       {"policy.warmup_launches", policy.warmup_launches(), 0, 1000, "POLICY_INVALID"},
       {"policy.min_samples", policy.min_samples(), 0, 4096, "POLICY_INVALID"},
       {"policy.max_samples", policy.max_samples(), 0, 4096, "POLICY_INVALID"},
       {"policy.time_budget_ms", policy.time_budget_ms(), 0, 60'000, "POLICY_INVALID"},
       {"policy.finalists", policy.finalists(), 0, 32, "POLICY_INVALID"},
       {"policy.final_rounds", policy.final_rounds(), 0, 64, "POLICY_INVALID"},
+      {"policy.first_look_samples", policy.first_look_samples(), 0, 4096, "POLICY_INVALID"},
+      {"policy.input_copies", policy.input_copies(), 0, 16, "POLICY_INVALID"},
+      {"policy.method", policy.method(), 0, tunefarm::v1::TIMING_METHOD_CUDA_GRAPH, "POLICY_INVALID"},
+      {"policy.host_isolation", policy.host_isolation(), 0, tunefarm::v1::HOST_ISOLATION_SHARED_PROCESS,
+       "POLICY_INVALID"},
       {"policy.preset", policy.preset(), 0, tunefarm::v1::MEASUREMENT_PRESET_RIGOROUS, "POLICY_INVALID"},
   };
   for (const Bound& bound : bounds) {
@@ -50,6 +57,7 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
       return OutOfBounds(bound.field, bound.value, bound.low, bound.high, bound.reason);
     }
   }
+  RETURN_IF_ERROR(CheckBudget(job.budget()));
   if (policy.max_samples() > 0 && policy.min_samples() > policy.max_samples()) {
     return WithReason(InvalidArgument("policy.min_samples is {}, above policy.max_samples, which is {}",
                                       policy.min_samples(), policy.max_samples()),
@@ -59,6 +67,12 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   if (!(half_width >= 0 && half_width < 1)) {
     return WithReason(
         InvalidArgument("policy.target_relative_half_width is {}, it must be at least 0 and below 1", half_width),
+        "POLICY_INVALID");
+  }
+  if (!(policy.min_clock_share() <= 1)) {
+    return WithReason(
+        InvalidArgument("policy.min_clock_share is {}, it must be at most 1; below 0 no sample is thrown away",
+                        policy.min_clock_share()),
         "POLICY_INVALID");
   }
   if (job.label().size() > 256) {
@@ -90,6 +104,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_priority(job.priority());
   own.set_retry_poisoned(job.retry_poisoned());
   own.set_label(job.label());
+  own.set_required_isolation(job.required_isolation());
   return own;
 }
 
@@ -120,6 +135,7 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
 
 // One problem's study and the size of its space.
 absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
+                                                        const tunefarm::v1::Budget& budget,
                                                         const SelectedDevice& device, int number) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
   ASSIGN_OR_RETURN(const int64_t footprint,
@@ -141,6 +157,7 @@ absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, 
   summary.set_device_class_id(device.class_id);
   summary.set_device_class_name(device.device_class.display_name);
   AddWork(plan, resolved, device, &summary);
+  RETURN_IF_ERROR(CheckBudgetApplies(budget, summary.floor_ns(), resolved.key, device.device_class.display_name));
   StudyRow row;
   row.number = number;
   row.problem_key = resolved.key;
@@ -211,7 +228,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   std::vector<Space> spaces;
   bool large = false;
   for (int i = 0; i < job.problems_size(); ++i) {
-    auto checked = CheckProblem(plan, job.problems(i), device, i + 1);
+    auto checked = CheckProblem(plan, job.problems(i), job.budget(), device, i + 1);
     if (!checked.ok()) {
       return job.problems_size() == 1 ? checked.status() : Annotate(checked.status(), "problems[{}]", i);
     }
@@ -232,7 +249,9 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   auto* strategy = submission.spec.mutable_strategy();
   if (strategy->strategy_name().empty()) {
     strategy->set_strategy_name(large ? "random" : "exhaustive");
-    const bool bounded = job.budget().max_trials() > 0 || job.budget().max_seconds() > 0;
+    const tunefarm::v1::Budget& budget = job.budget();
+    const bool bounded = budget.max_trials() > 0 || budget.max_seconds() > 0 || budget.max_device_seconds() > 0 ||
+                         budget.max_trials_without_gain() > 0;
     if (large && !bounded) submission.spec.mutable_budget()->set_max_trials(kDefaultTrials);
   }
   if (strategy->seed() == 0) strategy->set_seed(1);

@@ -1,6 +1,8 @@
 #include "server/measure/compare.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <vector>
 
 #include "server/base/random.h"
@@ -9,6 +11,7 @@ namespace tunefarm {
 namespace {
 
 constexpr size_t kSamplesMin = 6;
+constexpr size_t kRoundsMax = 256;
 
 SpeedVerdict Decide(const Interval& ratio, double margin) {
   if (ratio.high < 1 - margin) return SpeedVerdict::kFaster;
@@ -50,17 +53,34 @@ Comparison CompareMedians(std::span<const double> a, std::span<const double> b, 
 
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options) {
   Comparison comparison;
-  const size_t rounds = std::min(a.size(), b.size());
+  const size_t rounds = std::min({a.size(), b.size(), kRoundsMax});
   if (rounds == 0) return comparison;
-  std::vector<double> ratios;
-  for (size_t i = 0; i < rounds; ++i) ratios.push_back(a[i] / b[i]);
-  std::sort(ratios.begin(), ratios.end());
-  comparison.ratio = SortedQuantile(ratios, 0.5);
-  comparison.ratio_interval = MedianInterval(ratios, options.confidence);
-  if (rounds >= kSamplesMin && comparison.ratio_interval.coverage >= options.confidence) {
-    comparison.verdict = Decide(comparison.ratio_interval, options.margin);
+  std::vector<double> logs;
+  for (size_t i = 0; i < rounds; ++i) logs.push_back(std::log(a[i] / b[i]));
+  std::optional<Interval> interval = SignedRankInterval(logs, options.confidence);
+  double center = HodgesLehmann(logs);
+  if (!interval) {
+    const SampleSummary summary = Summarize(logs);
+    center = summary.mean;
+    interval = Interval{center, center, 0};
+    if (rounds >= 2) {
+      const double half_width = StudentQuantile(rounds - 1, (1 + options.confidence) / 2) * summary.stdev /
+                                std::sqrt(static_cast<double>(rounds));
+      interval = Interval{center - half_width, center + half_width, options.confidence};
+    }
   }
+  comparison.ratio = std::exp(center);
+  comparison.ratio_interval = {std::exp(interval->low), std::exp(interval->high), interval->coverage};
+  if (interval->coverage > 0) comparison.verdict = Decide(comparison.ratio_interval, options.margin);
   return comparison;
+}
+
+std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds) {
+  std::vector<double> medians;
+  if (rounds == 0 || samples.size() < rounds) return medians;
+  const size_t each = samples.size() / rounds;
+  for (size_t i = 0; i < rounds; ++i) medians.push_back(Median(samples.subspan(i * each, each)));
+  return medians;
 }
 
 }  // namespace tunefarm

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "server/measure/statistics.h"
 
@@ -26,7 +27,7 @@ struct CompareOptions {
 };
 
 struct Comparison {
-  double ratio = 0;         // time of a / time of b (of medians; paired: median of ratios): below 1, a is faster
+  double ratio = 0;         // time of a / time of b (of medians; paired: center of ratios): below 1, a is faster
   Interval ratio_interval;  // of the ratio; coverage is nominal for the bootstrap
   SpeedVerdict verdict = SpeedVerdict::kNoDecision;
 };
@@ -37,9 +38,17 @@ struct Comparison {
 // is set wherever both sides have samples.
 Comparison CompareMedians(std::span<const double> a, std::span<const double> b, const CompareOptions& options = {});
 
-// From rounds in which a and b were measured side by side (interleaved): a[i] and b[i] share their round's conditions.
-// The interval is the order-statistic interval of the median of the ratios a[i]/b[i], which needs no resampling and
-// covers exactly (MedianInterval). Only the first min(a.size(), b.size()) rounds count; fewer than 6 give kNoDecision.
+// From rounds in which a and b were measured side by side (interleaved): a[i] and b[i], one number each per round,
+// share that round's conditions, and what drifts from round to round cancels. Rounds are what repeats: samples within
+// one are not independent of each other, and an interval that took them for such would be too narrow. From the
+// logarithms of the ratios a[i]/b[i], which are symmetric where a and b are equally fast: from 6 rounds on by signed
+// ranks (SignedRankInterval), where a disturbed round moves the ratio little and widens the interval; from 2 to 5,
+// where those cannot reach 95 %, by Student's t, since a round's number is a median of many samples and so nearly
+// normal. Only the first min(a.size(), b.size()) rounds count, at most 256; one round gives a ratio and kNoDecision.
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options = {});
+
+// The medians of `rounds` consecutive stretches of equal length; what is left over at the end does not count. Empty if
+// there are fewer samples than rounds.
+std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds);
 
 }  // namespace tunefarm

@@ -7,6 +7,38 @@
 #include "server/base/check.h"
 
 namespace tunefarm {
+namespace {
+
+constexpr uint64_t kSignedRankSamplesMin = 6;
+constexpr uint64_t kSignedRankSamplesMax = 256;
+
+// P(T <= t) for Student's t with whole degrees of freedom, t >= 0.
+double StudentCdf(uint64_t degrees, double t) {
+  constexpr double kPi = 3.14159265358979323846;
+  const double n = static_cast<double>(degrees);
+  const double theta = std::atan(t / std::sqrt(n));
+  const double sine = std::sin(theta), cosine = std::cos(theta);
+  const bool odd = degrees % 2 == 1;
+  double term = odd ? cosine : 1, sum = degrees == 1 ? 0 : term;
+  for (uint64_t k = odd ? 3 : 2; k + 2 <= degrees; k += 2) {
+    term *= cosine * cosine * static_cast<double>(k - 1) / static_cast<double>(k);
+    sum += term;
+  }
+  const double between = odd ? 2 / kPi * (theta + sine * sum) : sine * sum;  // P(|T| <= t)
+  return 0.5 + between / 2;
+}
+
+std::vector<double> SortedPairAverages(std::span<const double> samples) {
+  std::vector<double> averages;
+  averages.reserve(samples.size() * (samples.size() + 1) / 2);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t j = i; j < samples.size(); ++j) averages.push_back((samples[i] + samples[j]) / 2);
+  }
+  std::sort(averages.begin(), averages.end());
+  return averages;
+}
+
+}  // namespace
 
 double Interval::RelativeHalfWidth(double center) const {
   if (center == 0) return std::numeric_limits<double>::infinity();
@@ -65,6 +97,46 @@ Interval MedianInterval(std::span<const double> sorted, double confidence) {
   interval.high = sorted[n - rank];
   interval.coverage = std::max(0.0, 1 - 2 * BinomialHalfCdf(n, rank - 1));
   return interval;
+}
+
+double StudentQuantile(uint64_t degrees, double p) {
+  TUNEFARM_CHECK(degrees >= 1);
+  TUNEFARM_CHECK(p > 0 && p < 1);
+  if (p < 0.5) return -StudentQuantile(degrees, 1 - p);
+  double low = 0, high = 1;
+  while (StudentCdf(degrees, high) < p && high < 1e12) high *= 2;
+  while (high - low > 1e-10 * std::max(1.0, high)) {
+    const double middle = (low + high) / 2;
+    (StudentCdf(degrees, middle) < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+std::optional<Interval> SignedRankInterval(std::span<const double> samples, double confidence) {
+  const uint64_t n = samples.size();
+  if (n < kSignedRankSamplesMin || n > kSignedRankSamplesMax) return std::nullopt;
+  // How likely each sum of the ranks of the positive differences is: every rank is in it or not, with equal chance.
+  const uint64_t largest = n * (n + 1) / 2;
+  std::vector<double> chance(largest + 1, 0.0);
+  chance[0] = 1;
+  for (uint64_t rank = 1; rank <= n; ++rank) {
+    for (uint64_t sum = largest; sum >= rank; --sum) chance[sum] = (chance[sum] + chance[sum - rank]) / 2;
+    for (uint64_t sum = 0; sum < rank; ++sum) chance[sum] /= 2;
+  }
+  uint64_t k = 0;
+  double below = 0, coverage = 0;  // P(sum <= k - 1)
+  while (k < largest / 2 && 1 - 2 * (below + chance[k]) >= confidence) {
+    below += chance[k++];
+    coverage = 1 - 2 * below;
+  }
+  if (k == 0) return std::nullopt;
+  const std::vector<double> averages = SortedPairAverages(samples);
+  return Interval{averages[k - 1], averages[averages.size() - k], coverage};
+}
+
+double HodgesLehmann(std::span<const double> samples) {
+  TUNEFARM_CHECK(!samples.empty());
+  return SortedQuantile(SortedPairAverages(samples), 0.5);
 }
 
 SampleSummary Summarize(std::span<const double> samples) {

@@ -55,6 +55,21 @@ uint64_t MedianIntervalRank(uint64_t n, double confidence);
 // P(B <= k) for B ~ Binomial(n, 1/2).
 double BinomialHalfCdf(uint64_t n, uint64_t k);
 
+// The p-quantile, 0 < p < 1, of Student's t with `degrees` >= 1 degrees of freedom, to 1e-9: the distribution's finite
+// series for whole degrees (Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4), inverted
+// by bisection.
+double StudentQuantile(uint64_t degrees, double p);
+
+// The interval of the center of a symmetric distribution, whatever else it is, by Wilcoxon's signed ranks: of the
+// averages of all pairs of samples (each with itself too), the k-th from either end, where k is the largest that covers
+// with at least `confidence` (Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.3).
+// Narrower than MedianInterval where it holds. 6 to 256 samples, in any order; outside of that and where `confidence`
+// cannot be reached, nothing.
+std::optional<Interval> SignedRankInterval(std::span<const double> samples, double confidence = 0.95);
+
+// The median of those averages, the estimate that belongs to the interval (Hodges and Lehmann). `samples` not empty.
+double HodgesLehmann(std::span<const double> samples);
+
 SampleSummary Summarize(std::span<const double> samples);
 
 }  // namespace tunefarm

@@ -7,13 +7,18 @@
 #include <limits>
 
 #include "server/base/format.h"
+#include "server/measure/race.h"
 
 namespace tunefarm {
 namespace {
 
+// What may win must be known better than the rest.
+constexpr double kContenderTarget = 0.5;
+
 StoppingOptions InRange(StoppingOptions options) {
   options.samples_min = std::max<uint64_t>(options.samples_min, 1);
   options.samples_max = std::max(options.samples_max, options.samples_min);
+  options.first_look_samples = std::max(options.first_look_samples, kRaceSamplesMin);
   return options;
 }
 
@@ -31,13 +36,16 @@ std::string_view StopDecisionName(StopDecision decision) {
       return "converged";
     case StopDecision::kBudgetSpent:
       return "budget spent";
+    case StopDecision::kLosing:
+      return "losing";
   }
   return "unknown";
 }
 
 SampleStopper::SampleStopper(const StoppingOptions& options)
     : options_(InRange(options)),
-      next_look_(options_.samples_min),
+      next_look_(options_.race_limit_ns > 0 ? std::min(options_.samples_min, options_.first_look_samples)
+                                            : options_.samples_min),
       relative_half_width_(std::numeric_limits<double>::infinity()) {}
 
 void SampleStopper::Add(double sample_ns, double cost_ns) {
@@ -48,8 +56,9 @@ void SampleStopper::Add(double sample_ns, double cost_ns) {
   const bool is_time_spent = spent_ns_ >= options_.budget_ns;
   const bool is_count_spent = count >= options_.samples_max;
   if (count >= next_look_ || is_time_spent || is_count_spent) Look();
+  if (decision_ != StopDecision::kContinue) return;
   // A result on fewer than samples_min samples is never called converged.
-  if (count >= options_.samples_min && relative_half_width_ <= options_.relative_half_width_max) {
+  if (count >= options_.samples_min && relative_half_width_ <= Target()) {
     decision_ = StopDecision::kConverged;
   } else if (is_time_spent || is_count_spent) {
     decision_ = StopDecision::kBudgetSpent;
@@ -66,10 +75,21 @@ void SampleStopper::Look() {
                                                    : std::numeric_limits<double>::infinity();
   const uint64_t count = samples_.size();
   next_look_ = count + std::max<uint64_t>(count / 4, 1);
+  if (count < options_.samples_min) next_look_ = std::min(next_look_, options_.samples_min);
+  ++looks_;
+  may_win_ = options_.race_limit_ns > 0 && interval.low <= options_.race_limit_ns;
+  if (IsRaceLost(samples_, options_.race_limit_ns, looks_)) decision_ = StopDecision::kLosing;
+}
+
+double SampleStopper::Target() const { return options_.relative_half_width_max * (may_win_ ? kContenderTarget : 1.0); }
+
+uint64_t SampleStopper::until_look() const {
+  const uint64_t count = samples_.size();
+  return std::max<uint64_t>(std::min(next_look_, options_.samples_max), count + 1) - count;
 }
 
 std::string SampleStopper::Reason() const {
-  const std::string target = fmt::format("target {}", Percent(options_.relative_half_width_max));
+  const std::string target = fmt::format("target {}", Percent(Target()));
   switch (decision_) {
     case StopDecision::kConverged:
       return fmt::format("converged at {} after {} samples ({})", Percent(relative_half_width_), samples_.size(),
@@ -80,6 +100,9 @@ std::string SampleStopper::Reason() const {
                                           samples_.size(), target)
                             : fmt::format("sample budget of {} spent at {} ({})", options_.samples_max,
                                           Percent(relative_half_width_), target);
+    case StopDecision::kLosing:
+      return fmt::format("given up after {} samples: it cannot be below {} any more", samples_.size(),
+                         FormatDuration(options_.race_limit_ns));
     case StopDecision::kContinue:
       break;
   }

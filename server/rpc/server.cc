@@ -145,6 +145,7 @@ class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
   explicit DeviceServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
   TUNEFARM_CALL(ListDevices, Fast)
   TUNEFARM_CALL(ListDeviceClasses, Fast)
+  TUNEFARM_CALL(ReleaseDevice, Fast)
 
  private:
   Dispatcher* const dispatcher_;

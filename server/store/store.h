@@ -8,6 +8,7 @@
 // when it is damaged.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -61,6 +62,7 @@ struct StudyRow {
   std::string space_summary;  // opaque
   StudyState state = StudyState::kSearching;
   int64_t next_ordinal = 0;
+  double device_busy_ms = 0;  // as of its last step
 };
 
 struct JobRow {
@@ -70,7 +72,7 @@ struct JobRow {
   std::string spec;  // opaque: the request as accepted
   JobState state = JobState::kQueued;
   int priority = 0;
-  std::string error;
+  std::string error;  // FAILED: why; otherwise why it is in its state when nobody asked for that; else empty
   int64_t created_at_ms = 0, started_at_ms = 0, ended_at_ms = 0;  // 0: not yet
   std::vector<StudyRow> studies;
 };
@@ -151,7 +153,9 @@ struct DriveStep {
   std::vector<int64_t> told_unit_ids;  // DONE units whose results the strategy has been told, in this order
   std::vector<UnitRow> new_units;      // proposals, durable before they run
   std::optional<StudyState> state;
+  std::optional<std::string> space_summary;  // replaces the study's
   int64_t next_ordinal = 0;
+  double device_busy_ms = 0;  // of all trials of the study so far
   int64_t now_ms = 0;
 };
 struct DriveResult {
@@ -165,10 +169,12 @@ struct StudyEvent {
   Kind kind = Kind::kPropose;
   int64_t unit_id = 0;
 };
+// A part of it: a study may have millions of trials.
 struct StudyHistory {
   std::vector<StudyEvent> events;
-  std::vector<UnitRow> units;    // all, by unit_id
-  std::vector<TrialRow> trials;  // all, by ordinal; log and samples left out
+  std::vector<UnitRow> units;    // that the events name, by unit_id
+  // Of the units that are told here, or proposed here and not TOLD yet; by ordinal; log and samples left out.
+  std::vector<TrialRow> trials;
 };
 
 struct BestRow {
@@ -218,8 +224,27 @@ struct OutcomeCountRow {
 struct StoreStatus {
   int schema_version = 0;
   int64_t database_bytes = 0;
+  int64_t used_bytes = 0;  // of database_bytes; the rest is free and used again before the file grows
   int64_t active_jobs = 0;
   int64_t stored_trials = 0;
+};
+
+// What waits and what has ended, for the metrics.
+struct QueueCounts {
+  std::array<int64_t, 8> jobs{};  // by JobState
+  int64_t ready_units = 0;        // waiting for an agent
+  int64_t claimed_units = 0;
+};
+
+// Since the store was opened.
+struct CommitStats {
+  // Upper ends of the latency buckets in milliseconds; one more bucket holds what took longer.
+  static constexpr std::array<double, 10> kBoundsMs = {0.5, 1, 2, 5, 10, 20, 50, 100, 500, 2000};
+  std::array<int64_t, kBoundsMs.size() + 1> by_latency{};  // commits that succeeded
+  double total_ms = 0;
+  int64_t failed = 0;
+  int64_t operations = 0;  // writes that the commits carried
+  int64_t waiting = 0;     // writes in the queue now
 };
 
 class Store {
@@ -258,7 +283,9 @@ class Store {
 
   // --- drive ---
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
-  virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) = 0;
+  // The up to events_max (at least 1) events behind the one with this sequence (0: from the first). None: there are no
+  // more. Parts read one after another are one history as long as nobody else calls Drive for the study.
+  virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) = 0;
   // Marks units TOLD, stores new ones READY, logs both in the order given (tells first) and sets state and next ordinal
   // (which never shrinks). FailedPrecondition, with nothing changed, if a told unit is not a DONE one of the study, a
   // new unit starts at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
@@ -288,11 +315,28 @@ class Store {
   virtual absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) = 0;  // log and samples left out
   virtual absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) = 0;
   virtual absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) = 0;
-  // FailedPrecondition unless the job is terminal. Bests stay.
+  // FailedPrecondition unless the job is terminal. Bests stay, and so does the trial of each that the job has won, with
+  // its log and samples, under the name it had: GetTrial finds it. A large job goes in parts, between which others may
+  // write; after a crash in between it is still there with fewer trials, and can be deleted again.
   virtual absl::Status DeleteJob(int64_t job_id) = 0;
+
+  // --- retain ---
+  // Terminal jobs that ended before, oldest id first, from after_job_id on; without studies.
+  virtual absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) = 0;
+  // Removes up to rows_max logs and as many samples of trials of terminal jobs that ended before, the oldest first;
+  // those of bests stay. Returns how many went: 0 when there is nothing more.
+  virtual absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) = 0;
+  // Removes kernels that are neither the newest of their name nor used by a job or a best, and were stored before.
+  // Returns how many went.
+  virtual absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) = 0;
 
   // --- keep ---
   virtual absl::StatusOr<StoreStatus> Status() = 0;
+  virtual absl::StatusOr<QueueCounts> CountQueue() = 0;
+  // Does not touch the database.
+  virtual CommitStats Commits() const = 0;
+  // A write that changes nothing, on disk: the same errors as any other.
+  virtual absl::Status CheckWritable() = 0;
   // A consistent copy, checked and on disk. AlreadyExists if the path exists.
   virtual absl::Status Backup(const std::string& path) = 0;
   // Small settings that outlive the daemon (the host device's id). Names starting with "store." are refused.

@@ -26,6 +26,10 @@ class PhaseReporter {
   virtual ~PhaseReporter() = default;
   virtual void Begin(tunefarm::v1::Phase phase) = 0;
   virtual void Log(std::string_view text) = 0;
+  // Between these the device is this worker's alone; outside a standby's preparation both do nothing. TakeDevice waits.
+  // Nothing of the worker may be at work on the device any more when it yields. Pairs do not nest.
+  virtual void TakeDevice() {}
+  virtual void YieldDevice() {}
 };
 
 // The kernel that following evaluations speak of.
@@ -37,6 +41,11 @@ struct PreparedKernel {
   std::string reference_artifact;  // bytes; empty: none
   std::map<std::string, std::string> reference_lowered_names;
   std::vector<std::string> compile_options;
+  // What RunBackend::ExpectedOutputs of another worker gave for the same kernel, problem and seed; empty: nothing.
+  std::string expected_outputs;
+  // Another worker measures on the device meanwhile: it is used only between TakeDevice and YieldDevice, and no more of
+  // its memory is taken than leaves the other one room.
+  bool standby = false;
 };
 
 struct WorkerOptions {
@@ -44,6 +53,8 @@ struct WorkerOptions {
   std::string device_uuid;        // run role
   std::string cuda_path;          // from the config; empty: search
   std::string host_compiler;      // default "c++"
+  int compile_seconds = 0;        // of processor time for one compile; 0: no limit
+  std::string warm_start;         // what RunBackend::warm_start of an earlier worker gave; empty: nothing
 };
 
 class CompileBackend {
@@ -65,6 +76,9 @@ struct RunInput {
   bool keep_samples = false;
   tunefarm::v1::MeasurementPolicy policy;  // every field set: presets are resolved by the daemon
   uint64_t input_seed = 1;
+  uint64_t second_input_seed = 0;  // verified on this input set too, after timing; 0: no
+  double race_limit_ns = 0;        // a config that is surely slower may be left early; 0: none is
+  int own_processes = 0;           // of the daemon on the device; more are others'. 0: not known
 };
 
 class RunBackend {
@@ -76,6 +90,18 @@ class RunBackend {
                                                  PhaseReporter* reporter) = 0;
   // Load, first launch, verify, measure, verify again. worker_is_damaged asks for a fresh process.
   virtual tunefarm::worker::v1::Result Run(const RunInput& input, PhaseReporter* reporter) = 0;
+
+  // What spares later workers of the device a part of their start; empty: nothing. Asked once, before Prepare.
+  virtual std::string warm_start() const { return ""; }
+  // The outputs of the reference as Prepare left them, for PreparedKernel::expected_outputs of another worker. Empty if
+  // there is no reference, or they need more than `bytes_max` bytes.
+  virtual std::string ExpectedOutputs(int64_t /*bytes_max*/) { return ""; }
+  // Runs a kernel whose result is known and says how long it took.
+  virtual tunefarm::worker::v1::HealthReport CheckHealth() {
+    tunefarm::worker::v1::HealthReport report;
+    report.set_message("this kind of device has no health check");
+    return report;
+  }
 };
 
 class ProbeBackend {

@@ -30,6 +30,7 @@ using tunefarm::worker::v1::Result;
 
 // A compile worker that has grown beyond this asks to be replaced.
 constexpr int64_t kResidentKiBMax = 2 << 20;
+constexpr int kCompileNiceness = 5;
 
 // At most bytes_max bytes of printable text, the middle cut out.
 std::string Fit(std::string_view text, size_t bytes_max) {
@@ -39,13 +40,22 @@ std::string Fit(std::string_view text, size_t bytes_max) {
   return PrintableText(cut.Text());
 }
 
+// Nothing when there is nothing, or no memory for it: then others run the reference themselves.
+UniqueFd SealExpectedOutputs(const std::string& bytes) {
+  if (bytes.empty()) return {};
+  absl::StatusOr<UniqueFd> created = CreateSealedMemfd("expected outputs", bytes);
+  return created.ok() ? *std::move(created) : UniqueFd();
+}
+
 class Session : public PhaseReporter {
  public:
   Session(const WorkerArguments& arguments, Channel channel) : arguments_(arguments), channel_(std::move(channel)) {}
 
-  int Serve(const std::string& sandbox_level, const WorkerOptions& options, const WorkerBackends& backends);
+  int Serve(const std::string& sandbox_level, WorkerOptions options, const WorkerBackends& backends);
 
   void Begin(tunefarm::v1::Phase phase) override {
+    // Before the announcement: the phase's deadline must not run while others have the device.
+    if (evaluating_) phase == tunefarm::v1::PHASE_MEASURE ? TakeDevice() : YieldDevice();
     Frame frame;
     frame.mutable_phase_began()->set_evaluation_id(evaluation_id_);
     frame.mutable_phase_began()->set_phase(phase);
@@ -56,12 +66,16 @@ class Session : public PhaseReporter {
     frame.mutable_log()->set_text(Fit(text, kFrameMessageBytesMax));
     SendOrExit(frame);
   }
+  void TakeDevice() override;
+  void YieldDevice() override;
 
  private:
+  absl::StatusOr<std::string> ReceiveWarmStart();
   absl::Status OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds);
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare,
                                                                    const std::vector<UniqueFd>& fds);
   absl::Status OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds);
+  absl::Status OnHealthCheck();
   Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled);
   absl::Status SendResult(Result result, const std::string& artifact);
   int Loop();
@@ -79,9 +93,56 @@ class Session : public PhaseReporter {
   std::string kernel_bytes_;
   std::shared_ptr<const KernelPlan> plan_;
   uint64_t evaluation_id_ = 0;
+  bool evaluating_ = false;
+  bool shares_device_ = false;  // for what is under way the baton is needed
+  bool has_baton_ = false;
 };
 
-int Session::Serve(const std::string& sandbox_level, const WorkerOptions& options, const WorkerBackends& backends) {
+void Session::TakeDevice() {
+  if (!shares_device_ || has_baton_) return;
+  Frame request;
+  request.mutable_baton_request();
+  SendOrExit(request);
+  ReceivedFrame received;
+  std::string error;
+  switch (channel_.Receive(&received, &error)) {
+    case ReceiveResult::kFrame:
+      break;
+    case ReceiveResult::kClosed:
+      _exit(kWorkerExitOk);
+    default:
+      _exit(kWorkerExitProtocol);
+  }
+  // Nothing else is sent to a worker that is not idle but the wish that it ends.
+  if (received.frame.has_shutdown()) _exit(kWorkerExitOk);
+  if (!received.frame.has_baton_grant()) _exit(kWorkerExitProtocol);
+  has_baton_ = true;
+}
+
+void Session::YieldDevice() {
+  if (!has_baton_) return;
+  has_baton_ = false;
+  Frame frame;
+  frame.mutable_baton_return();
+  SendOrExit(frame);
+}
+
+absl::StatusOr<std::string> Session::ReceiveWarmStart() {
+  ReceivedFrame received;
+  std::string error;
+  const ReceiveResult result = channel_.Receive(&received, &error);
+  if (result == ReceiveResult::kClosed) _exit(kWorkerExitOk);
+  if (result != ReceiveResult::kFrame || !received.frame.has_warm_start()) {
+    return InvalidArgument("the daemon's first frame is another than a run worker expects {}", error);
+  }
+  if (received.fds.size() != (received.frame.warm_start().has_warm_start() ? 1u : 0u)) {
+    return InvalidArgument("a WarmStart with {} descriptors", received.fds.size());
+  }
+  if (received.fds.empty()) return std::string();
+  return ReadSealedMemfd(received.fds[0].get(), kWarmStartBytesMax);
+}
+
+int Session::Serve(const std::string& sandbox_level, WorkerOptions options, const WorkerBackends& backends) {
   Frame hello;
   hello.mutable_hello()->set_version(kFrameProtocolVersion);
   hello.mutable_hello()->set_role(arguments_.role);
@@ -97,6 +158,7 @@ int Session::Serve(const std::string& sandbox_level, const WorkerOptions& option
     return Loop();
   }
   absl::Status made;
+  std::string left_to_others;
   if (arguments_.role == "compile") {
     absl::StatusOr<std::unique_ptr<CompileBackend>> backend = backends.compile(options);
     made = backend.status();
@@ -105,18 +167,31 @@ int Session::Serve(const std::string& sandbox_level, const WorkerOptions& option
       hello.mutable_hello()->set_toolchain(Fit(compile_->toolchain(), 1000));
     }
   } else {
+    absl::StatusOr<std::string> earlier = ReceiveWarmStart();
+    if (!earlier.ok()) {
+      fmt::print(stderr, "{}\n", MessageOf(earlier.status()));
+      return kWorkerExitProtocol;
+    }
+    options.warm_start = *std::move(earlier);
     absl::StatusOr<std::unique_ptr<RunBackend>> backend = backends.run(options);
     made = backend.status();
     if (backend.ok()) {
       run_ = *std::move(backend);
       hello.mutable_hello()->set_toolchain(Fit(run_->toolchain(), 1000));
+      if (options.warm_start.empty()) left_to_others = run_->warm_start();
     }
   }
   if (!made.ok()) {
     fmt::print(stderr, "{}\n", MessageOf(made));
     return kWorkerExitBackend;
   }
-  SendOrExit(hello);
+  UniqueFd memfd;
+  if (!left_to_others.empty() && left_to_others.size() <= kWarmStartBytesMax) {
+    // Without it others start slower.
+    if (auto created = CreateSealedMemfd("warm start", left_to_others); created.ok()) memfd = *std::move(created);
+  }
+  hello.mutable_hello()->set_has_warm_start(memfd.valid());
+  SendOrExit(hello, memfd ? std::vector<int>{memfd.get()} : std::vector<int>());
   return Loop();
 }
 
@@ -145,6 +220,9 @@ int Session::Loop() {
       case Frame::kEvaluate:
         done = OnEvaluate(received.frame.evaluate(), received.fds);
         break;
+      case Frame::kHealthCheck:
+        done = OnHealthCheck();
+        break;
       default:
         done = InvalidArgument("a frame that no worker takes");
     }
@@ -157,7 +235,7 @@ int Session::Loop() {
 
 absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const Prepare& prepare,
                                                                           const std::vector<UniqueFd>& fds) {
-  const size_t expected = prepare.has_reference_artifact() ? 2 : 1;
+  const size_t expected = 1u + (prepare.has_reference_artifact() ? 1 : 0) + (prepare.has_expected_outputs() ? 1 : 0);
   if (fds.size() != expected)
     return InvalidArgument("a Prepare with {} descriptors instead of {}", fds.size(), expected);
   ASSIGN_OR_RETURN(std::string bytes, ReadSealedMemfd(fds[0].get(), kKernelBytesMax));
@@ -176,6 +254,10 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const 
   if (prepare.has_reference_artifact()) {
     ASSIGN_OR_RETURN(prepared->reference_artifact, ReadSealedMemfd(fds[1].get(), kArtifactBytesMax));
   }
+  if (prepare.has_expected_outputs()) {
+    ASSIGN_OR_RETURN(prepared->expected_outputs, ReadSealedMemfd(fds.back().get(), kExpectedOutputsBytesMax));
+  }
+  prepared->standby = prepare.standby();
   prepared->reference_lowered_names.insert(prepare.reference_lowered_names().begin(),
                                            prepare.reference_lowered_names().end());
   prepared->compile_options.assign(prepare.compile_options().begin(), prepare.compile_options().end());
@@ -186,6 +268,7 @@ absl::Status Session::OnPrepare(const Prepare& prepare, const std::vector<Unique
   evaluation_id_ = 0;
   kernel_ = nullptr;
   Frame frame;
+  UniqueFd outputs;
   Prepared* prepared = frame.mutable_prepared();
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> kernel = ReadKernel(prepare, fds);
   if (!kernel.ok()) {
@@ -193,12 +276,27 @@ absl::Status Session::OnPrepare(const Prepare& prepare, const std::vector<Unique
     prepared->set_outcome(tunefarm::v1::OUTCOME_LOST);
     prepared->set_message(fmt::format("the worker does not accept the kernel: {}", MessageOf(kernel.status())));
   } else if (run_ != nullptr) {
+    shares_device_ = prepare.standby();
     *prepared = run_->Prepare(*kernel, this);
+    YieldDevice();
+    shares_device_ = false;
+    const int64_t bytes_max = prepare.expected_outputs_bytes_max();
+    if (prepared->ok() && bytes_max > 0) outputs = SealExpectedOutputs(run_->ExpectedOutputs(bytes_max));
+    prepared->set_has_expected_outputs(outputs.valid());
   } else {
     prepared->set_ok(true);
   }
   prepared->set_message(Fit(prepared->message(), kFrameMessageBytesMax));
   if (prepared->ok()) kernel_ = *std::move(kernel);
+  SendOrExit(frame, outputs ? std::vector<int>{outputs.get()} : std::vector<int>());
+  return absl::OkStatus();
+}
+
+absl::Status Session::OnHealthCheck() {
+  if (run_ == nullptr) return InvalidArgument("a HealthCheck for a worker that runs nothing");
+  Frame frame;
+  *frame.mutable_health_report() = run_->CheckHealth();
+  frame.mutable_health_report()->set_message(Fit(frame.health_report().message(), kFrameMessageBytesMax));
   SendOrExit(frame);
   return absl::OkStatus();
 }
@@ -245,7 +343,16 @@ Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::
   input.keep_samples = evaluate.keep_samples();
   input.policy = evaluate.policy();
   input.input_seed = evaluate.input_seed();
-  return run_->Run(input, this);
+  input.second_input_seed = evaluate.second_input_seed();
+  input.race_limit_ns = evaluate.race_limit_ns();
+  input.own_processes = evaluate.own_processes();
+  evaluating_ = true;
+  shares_device_ = evaluate.baton();
+  Result result = run_->Run(input, this);
+  // Before the result: whoever gets it may give the device to others.
+  YieldDevice();
+  evaluating_ = shares_device_ = false;
+  return result;
 }
 
 absl::Status Session::SendResult(Result result, const std::string& artifact) {
@@ -290,6 +397,7 @@ int ServeWorker(const WorkerArguments& arguments, const std::string& sandbox_lev
   options.device_uuid = arguments.device_uuid;
   options.cuda_path = arguments.cuda_path;
   options.host_compiler = arguments.host_compiler;
+  options.compile_seconds = arguments.compile_seconds;
   return Session(arguments, Channel(std::move(channel))).Serve(sandbox_level, options, backends);
 }
 
@@ -307,6 +415,8 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
   signal(SIGTERM, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
   std::set_new_handler(OnOutOfMemory);
+  // Compilers take every core; what runs trials, and the daemon that answers callers, go first.
+  if (arguments->role == "compile") (void)setpriority(PRIO_PROCESS, 0, kCompileNiceness);
   if (!sandbox.scratch.empty() && chdir(sandbox.scratch.c_str()) != 0) {
     fmt::print(stderr, "cannot enter {}: {}\n", sandbox.scratch, strerrordesc_np(errno));
     return kWorkerExitSandbox;

@@ -47,6 +47,10 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       parsed.host_compiler = value;
     } else if (name == "--sandbox" && (value == "on" || value == "off")) {
       parsed.sandbox = value == "on";
+    } else if (name == "--required-isolation" && (value == "L0" || value == "L1")) {
+      parsed.required_isolation = value;
+    } else if (name == "--compile-seconds") {
+      ASSIGN_OR_RETURN(parsed.compile_seconds, ParseNumber(name, value, 1 << 20));
     } else if (name == "--channel-fd") {
       ASSIGN_OR_RETURN(parsed.channel_fd, ParseNumber(name, value, 1023));
     } else if (name == "--parent-pid") {

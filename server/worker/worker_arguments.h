@@ -21,6 +21,8 @@ struct WorkerArguments {
   std::string host_compiler = "c++";
   bool sandbox = true;
   uint32_t uid = 0;                  // to drop to; 0: stay
+  std::string required_isolation;    // "L1": end rather than work with less; empty: whatever can be had
+  int compile_seconds = 0;           // of processor time for one compile; 0: no limit
   std::vector<std::string> unknown;  // arguments that start with --fake-, for test doubles
 };
 

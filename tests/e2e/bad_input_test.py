@@ -155,7 +155,8 @@ class BadSurroundings(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root to mount")
     def test_a_full_disk_loses_nothing(self):
-        with Farm("--launch-timeout-ms", "1500") as farm:
+        # Without the floor, which would pause the work long before the disk is full.
+        with Farm("--launch-timeout-ms", "1500", "--min-free-disk-bytes", "0") as farm:
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs", farm.directory], check=True)
             try:
                 farm.start()

@@ -10,7 +10,7 @@ EXPECTED = {
     "segfault": {"RUN_CRASH"}, "bus_error": {"RUN_CRASH"}, "illegal_instruction": {"RUN_CRASH"},
     "divide_by_zero": {"RUN_CRASH"}, "stack_overflow": {"RUN_CRASH"}, "abort": {"RUN_CRASH"}, "throw": {"RUN_CRASH"},
     "exit_silently": {"RUN_CRASH"}, "infinite_loop": {"RUN_TIMEOUT"}, "sleep": {"RUN_TIMEOUT"},
-    "memory_exhaustion": {"OUT_OF_MEMORY"}, "fork_bomb": {"RUN_TIMEOUT"},
+    "memory_exhaustion": {"OUT_OF_MEMORY"}, "fork_bomb": {"SANDBOX_VIOLATION"},
     "wrong_result": {"WRONG_RESULT"}, "nan_output": {"WRONG_RESULT"}, "unwritten_output": {"WRONG_RESULT"},
     "out_of_bounds_write": {"OUT_OF_BOUNDS"}, "out_of_bounds_before": {"OUT_OF_BOUNDS"}, "input_write": {"OUT_OF_BOUNDS"},
 }
@@ -24,7 +24,10 @@ class Tuning(unittest.TestCase):
             self.assertIn("rank", done.stdout)
             trials = farm.trials(1)
             self.assertGreaterEqual(len(search(trials)), 200)
-            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            # A machine with more to do than cores makes a time here and there unknowable; nothing else may happen.
+            noisy = [t for t in trials if outcome(t) == "NOISY"]
+            self.assertEqual({outcome(t) for t in trials if t not in noisy}, {"OK"})
+            self.assertLess(len(noisy), 0.05 * len(trials), noisy[:3])
             assert_ordinals_complete(trials)
             before = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
             self.assertEqual(farm.stop(), 0)
@@ -32,10 +35,10 @@ class Tuning(unittest.TestCase):
             after = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
             self.assertEqual(before["best"]["config"], after["best"]["config"])
             self.assertEqual(after["match"], "MATCH_EXACT")
-            # The winner was measured in the final, and nothing of the final was faster.
+            # The winner was measured in the final, and nothing of the final was faster beyond its interval.
             finalists = [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST"]
             fastest = min(finalists, key=lambda t: t["measurement"]["median_ns"])
-            self.assertLessEqual(after["best"]["measurement"]["median_ns"], 1.02 * fastest["measurement"]["median_ns"])
+            self.assertLessEqual(after["best"]["measurement"]["ci_low_ns"], 1.02 * fastest["measurement"]["ci_high_ns"])
 
     def test_every_fault_gets_its_own_outcome(self):
         with Farm("--launch-timeout-ms", "1500") as farm:

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <atomic>
+
 #include "server/exec/probe.h"
 #include "tests/exec/evaluator_fixture.h"
 
@@ -126,7 +128,7 @@ TEST_F(EvaluatorTest, QueueIsBounded) {
 }
 
 TEST_F(EvaluatorTest, StandbyTakesOver) {
-  options_.standby_runners = true;
+  options_.standby_runners = ForDevices::kAll;
   EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(Run("crash").outcome, tunefarm::v1::OUTCOME_RUN_CRASH);
@@ -196,23 +198,55 @@ TEST_F(EvaluatorTest, RecoversWhenWorkersCanBeStartedAgain) {
   EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
 }
 
-TEST_F(EvaluatorTest, DeviceIsLocked) {
+// The workers hold a lock while they measure, and die if another one has it.
+TEST_F(EvaluatorTest, ProcessesThatMeasureOnTheCoresTakeTurns) {
+  constexpr int kEach = 30;
   options_.lock_directory = directory_.File("locks");
-  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
-  {
-    ProcessEvaluatorOptions second = options_;
-    second.scratch_directory = directory_.File("scratch2");
-    ProcessEvaluator other(second);
-    Notification done;
-    RunResult result;
-    other.Run(RunOf("ok"), [&](RunResult run) {
-      result = std::move(run);
-      done.Notify();
+  options_.sandbox = false;  // All of them must see the file.
+  options_.extra_worker_arguments = {"--fake-device-file=" + directory_.File("device")};
+  ProcessEvaluatorOptions second = options_;
+  second.scratch_directory = directory_.File("scratch2");
+  ProcessEvaluator other(second);
+  Mutex mutex;
+  std::map<tunefarm::v1::Outcome, int> outcomes;
+  int left = 2 * kEach;
+  Notification done;
+  for (int i = 0; i < 2 * kEach; ++i) {
+    ProcessEvaluator* const one = i % 2 == 0 ? evaluator() : &other;
+    one->Run(RunOf("ok", i, i % 2 == 0 ? "cpu-of-one" : "cpu-of-the-other"), [&](const RunResult& run) {
+      MutexLock lock(&mutex);
+      ++outcomes[run.outcome];
+      if (--left == 0) done.Notify();
     });
-    done.WaitForNotification();
-    EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_LOST);
-    EXPECT_THAT(result.message, HasSubstr("another process"));
   }
+  done.WaitForNotification();
+  MutexLock lock(&mutex);
+  EXPECT_EQ(outcomes[tunefarm::v1::OUTCOME_OK], 2 * kEach);
+}
+
+TEST_F(EvaluatorTest, TrialsWaitForAGpuThatAnotherProcessHolds) {
+  options_.lock_directory = directory_.File("locks");
+  plan_ = FakeKernelPlan("LANGUAGE_CUDA");
+  ProcessEvaluatorOptions second = options_;
+  second.scratch_directory = directory_.File("scratch2");
+  ProcessEvaluator other(second);
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  std::atomic<bool> released = false;
+  bool ran_early = false;
+  RunResult result;
+  Notification done;
+  other.Run(RunOf("ok"), [&](RunResult run) {
+    ran_early = !released;
+    result = std::move(run);
+    done.Notify();
+  });
+  // Several more on the device that is held: the other has had its chances.
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  released = true;
+  evaluator_.reset();
+  done.WaitForNotification();
+  EXPECT_FALSE(ran_early);
+  EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_OK) << result.message;
 }
 
 TEST_F(EvaluatorTest, WorksWithoutSandbox) {

@@ -5,16 +5,16 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "server/base/check.h"
 #include "server/definition/kernel_plan.h"
 
 namespace tunefarm {
 
-inline std::shared_ptr<const KernelPlan> FakeKernelPlan() {
+inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& language = "LANGUAGE_HOST_CXX") {
   constexpr char kText[] = R"(
     display_name: "fake"
-    language: LANGUAGE_HOST_CXX
     sources { path: "fake.cc" }
     dims { name: "prepare" default_value { int_value: 1 } max: 8 bind: BIND_RUN }
     parameters { name: "behave" values { strings: [
@@ -22,14 +22,21 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan() {
       "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id",
       "bad_phase", "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
       "leave_child", "flood", "damaged", "wrong_result", "bad_outcome", "phase_storm", "hang_in_measure", "nan_time",
-      "no_time"] } }
+      "no_time", "crash_in_measure", "escape"] } }
     parameters { name: "n" range { first: 0 last: 4000 } bind: BIND_RUN }
     arguments { name: "out" buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT } }
     launches { kernel { entry: "fake" arguments: "out" } }
     reference { steps { kernel { entry: "fake" arguments: "out" } } }
   )";
+  std::string text = "language: " + language + kText;
+  constexpr std::string_view kEntry = R"(entry: "fake")";
+  const bool on_gpu = language == "LANGUAGE_CUDA";
+  for (size_t at = text.find(kEntry); on_gpu && at != std::string::npos; at = text.find(kEntry, at + 1)) {
+    text.insert(at, R"(grid: "1" block: "1" )");
+    at += kEntry.size() + 20;
+  }
   absl::StatusOr<tunefarm::v1::Kernel> kernel =
-      LoadKernelText(kText, "fake.pbtxt",
+      LoadKernelText(text, "fake.pbtxt",
                      [](const std::string&) -> absl::StatusOr<std::string> { return "extern \"C\" void fake() {}"; });
   TUNEFARM_CHECK_OK(kernel);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*kernel);

@@ -42,10 +42,18 @@ class FakeEvaluator : public Evaluator {
     uint64_t input_seed = 0;
     bool had_reference = false;
     bool had_artifact = false;
+    std::string device_uuid;
+    double race_limit_ns = 0;
   };
 
   explicit FakeEvaluator(Executor* executor, int compile_slots = 2)
       : executor_(executor), compile_slots_(compile_slots) {}
+
+  // From now on compiles wait for one of so many workers, first come, first served; without it they never wait.
+  void set_compile_workers(int workers) {
+    MutexLock lock(&mutex_);
+    worker_free_.assign(static_cast<size_t>(workers), executor_->clock()->Now());
+  }
 
   void set_scripter(Scripter scripter) {
     MutexLock lock(&mutex_);
@@ -65,10 +73,15 @@ class FakeEvaluator : public Evaluator {
     result.message = script.message;
     if (script.compile == tunefarm::v1::OUTCOME_OK) {
       auto artifact = std::make_shared<Artifact>();
-      artifact->bytes = config;
+      // As with a real compiler, what is bound at run time does not change the binary.
+      const auto constants = request.plan->Constants(*request.problem, request.config, request.device_class);
+      if (!constants.ok()) artifact->bytes = config;
+      for (const auto& [name, value] : constants.ok() ? *constants : ConstantList()) {
+        artifact->bytes += name + "=" + value + "\n";
+      }
       result.artifact = std::move(artifact);
     }
-    return Schedule(script.compile_time,
+    return Schedule(WaitForWorker(script.compile_time) + script.compile_time,
                     [this, done = std::move(done), result = std::move(result)](bool cancelled) mutable {
                       {
                         MutexLock inner(&mutex_);
@@ -84,7 +97,7 @@ class FakeEvaluator : public Evaluator {
     const std::string config = request.baseline ? "baseline" : request.config.ToText();
     const Script script = Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++});
     runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
-                     request.artifact != nullptr});
+                     request.artifact != nullptr, request.device_uuid, request.race_limit_ns});
     ++running_;
     most_running_ = std::max(most_running_, running_);
     overlapped_ = overlapped_ || compiling_ > 0;
@@ -92,10 +105,12 @@ class FakeEvaluator : public Evaluator {
     result.outcome = script.run;
     result.message = script.message;
     if (script.run != tunefarm::v1::OUTCOME_OK) result.phase = tunefarm::v1::PHASE_MEASURE;
-    result.run_ms = 1;
+    result.run_ms = std::chrono::duration<double, std::milli>(script.run_time).count();
     if (script.run == tunefarm::v1::OUTCOME_OK || script.run == tunefarm::v1::OUTCOME_NOISY) {
       auto& measurement = result.measurement;
       measurement.set_median_ns(script.median_ns);
+      measurement.set_ci_low_ns(script.median_ns * 0.99);
+      measurement.set_ci_high_ns(script.median_ns * 1.01);
       measurement.set_samples(5);
       measurement.set_converged(true);
       for (int i = -2; request.keep_samples && i <= 2; ++i) {
@@ -122,32 +137,64 @@ class FakeEvaluator : public Evaluator {
     pending_.erase(found);
   }
 
+  void ReleaseDevice(const std::string& device_uuid) override {
+    MutexLock lock(&mutex_);
+    released_.push_back(device_uuid);
+  }
+
   int compile_slots() const override { return compile_slots_; }
 
-  std::vector<RunRecord> runs() const { return Read(runs_); }
-  std::vector<std::string> compiles() const { return Read(compiles_); }
-  int most_running() const { return Read(most_running_); }
-  int most_compiling() const { return Read(most_compiling_); }
-  int cancelled() const { return Read(cancelled_); }
+  std::vector<RunRecord> runs() const {
+    MutexLock lock(&mutex_);
+    return runs_;
+  }
+  std::vector<std::string> compiles() const {
+    MutexLock lock(&mutex_);
+    return compiles_;
+  }
+  int most_running() const {
+    MutexLock lock(&mutex_);
+    return most_running_;
+  }
+  int most_compiling() const {
+    MutexLock lock(&mutex_);
+    return most_compiling_;
+  }
+  int cancelled() const {
+    MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+  std::vector<std::string> released() const {
+    MutexLock lock(&mutex_);
+    return released_;
+  }
   int in_flight() const {
     MutexLock lock(&mutex_);
     return compiling_ + running_;
   }
   // Whether a compile and a run were ever under way together.
-  bool overlapped() const { return Read(overlapped_); }
+  bool overlapped() const {
+    MutexLock lock(&mutex_);
+    return overlapped_;
+  }
 
  private:
   using Finish = std::function<void(bool cancelled)>;
+  using ConstantList = std::vector<std::pair<std::string, std::string>>;
   using Counts = std::map<std::pair<std::string, std::string>, int>;
-
-  template <typename T>
-  T Read(const T& field) const {
-    MutexLock lock(&mutex_);
-    return field;
-  }
 
   Script Ask(const Question& question) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return scripter_ ? scripter_(question) : Script();
+  }
+
+  // How long until a worker takes it; the worker is then busy for `compile_time`.
+  Duration WaitForWorker(Duration compile_time) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (worker_free_.empty()) return Duration::zero();
+    const MonotonicTime now = executor_->clock()->Now();
+    MonotonicTime& free = *std::min_element(worker_free_.begin(), worker_free_.end());
+    const MonotonicTime begin = std::max(now, free);
+    free = begin + compile_time;
+    return begin - now;
   }
 
   Id Schedule(Duration delay, Finish finish) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -169,10 +216,11 @@ class FakeEvaluator : public Evaluator {
   mutable Mutex mutex_;
   Scripter scripter_ GUARDED_BY(mutex_);
   Id last_id_ GUARDED_BY(mutex_) = 0;
+  std::vector<MonotonicTime> worker_free_ GUARDED_BY(mutex_);
   std::map<Id, std::pair<TimerId, std::shared_ptr<Finish>>> pending_ GUARDED_BY(mutex_);
   Counts compile_counts_ GUARDED_BY(mutex_), run_counts_ GUARDED_BY(mutex_);
   std::vector<RunRecord> runs_ GUARDED_BY(mutex_);
-  std::vector<std::string> compiles_ GUARDED_BY(mutex_);
+  std::vector<std::string> compiles_ GUARDED_BY(mutex_), released_ GUARDED_BY(mutex_);
   int compiling_ GUARDED_BY(mutex_) = 0, running_ GUARDED_BY(mutex_) = 0, cancelled_ GUARDED_BY(mutex_) = 0;
   int most_compiling_ GUARDED_BY(mutex_) = 0, most_running_ GUARDED_BY(mutex_) = 0;
   bool overlapped_ GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,6 +23,10 @@
 #include "server/worker/session.h"
 
 namespace tunefarm {
+
+// Whether a file was there before the sandbox took it out of sight.
+bool g_is_sick = false;
+
 namespace {
 
 using tunefarm::worker::v1::Frame;
@@ -164,9 +169,52 @@ class FakeCompile : public CompileBackend {
   const std::string toolchain_;
 };
 
+// A device that two workers cannot hold at once: a lock on this file, if it is given.
+std::string g_device_file;
+
+// See Escape.
+std::string g_fifo;
+
+// Leaves a process behind that is in no group of the worker's, and holds the channel until the FIFO is opened.
+[[noreturn]] void Escape() {
+  if (fork() == 0) {
+    setsid();
+    (void)!open(g_fifo.c_str(), O_RDONLY | O_CLOEXEC);
+    _exit(0);
+  }
+  Hang();
+}
+
+class DeviceHold {
+ public:
+  DeviceHold() {
+    if (g_device_file.empty()) return;
+    fd_ = UniqueFd(open(g_device_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    // Seen as a crash with this code.
+    if (!fd_ || flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) _exit(42);
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
 class FakeRun : public RunBackend {
  public:
+  FakeRun(std::string warm_start, std::string health)
+      : warm_start_(std::move(warm_start)), health_(std::move(health)) {}
   std::string toolchain() const override { return "fake"; }
+  std::string warm_start() const override { return "made once"; }
+  std::string ExpectedOutputs(int64_t bytes_max) override { return bytes_max >= 8 ? "expected" : ""; }
+
+  tunefarm::worker::v1::HealthReport CheckHealth() override {
+    const DeviceHold hold;
+    tunefarm::worker::v1::HealthReport report;
+    if (g_is_sick && health_ == "crash") Crash();
+    report.set_ok(!g_is_sick || health_ == "slow");
+    report.set_message(g_is_sick ? "one and one is three" : "");
+    report.set_nanoseconds(g_is_sick ? 3000 : 1000);
+    return report;
+  }
 
   Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
     reporter->Log("preparing");
@@ -175,6 +223,16 @@ class FakeRun : public RunBackend {
     const std::string prepare = kernel->problem.dims.Find("prepare")->ToText();
     if (prepare == "2") Crash();
     if (prepare == "3") Hang();
+    if (kernel->standby) {
+      for (int step = 0; step < 20; ++step) {
+        reporter->TakeDevice();
+        const DeviceHold hold;
+        if (prepare == "6") Crash();
+        if (prepare == "7") Hang();
+        reporter->YieldDevice();
+      }
+    }
+    expected_ = kernel->expected_outputs;
     if (prepare == "4") {
       prepared.set_outcome(tunefarm::v1::OUTCOME_OUT_OF_MEMORY);
       prepared.set_message("the inputs do not fit");
@@ -193,14 +251,15 @@ class FakeRun : public RunBackend {
     if (behave == "crash_in_load") Crash();
     if (behave == "leave_child" && fork() == 0) Hang();
     reporter->Begin(tunefarm::v1::PHASE_FIRST_LAUNCH);
+    if (behave == "escape") Escape();
     Misbehave(behave, 0);
     if (behave == "flood") Flood();
     reporter->Begin(tunefarm::v1::PHASE_VERIFY);
     Result result;
     result.set_phase(tunefarm::v1::PHASE_MEASURE);
     // Tells the tests how warm the worker was and whether the binary came through.
-    result.set_message(
-        fmt::format("preparations={} runs={} artifact={} pid={}", preparations_, runs_, input.artifact, getpid()));
+    result.set_message(fmt::format("preparations={} runs={} artifact={} pid={} warm={} expected={}", preparations_,
+                                   runs_, input.artifact, getpid(), warm_start_, expected_));
     result.set_worker_is_damaged(behave == "damaged");
     if (behave == "wrong_result") {
       result.set_phase(tunefarm::v1::PHASE_VERIFY);
@@ -210,13 +269,17 @@ class FakeRun : public RunBackend {
     result.set_outcome(behave == "bad_outcome" ? static_cast<tunefarm::v1::Outcome>(99) : tunefarm::v1::OUTCOME_OK);
     for (int i = 0; behave == "phase_storm" && i < 100; ++i) reporter->Begin(tunefarm::v1::PHASE_MEASURE);
     reporter->Begin(tunefarm::v1::PHASE_MEASURE);
+    const DeviceHold hold;
     if (behave == "hang_in_measure") Hang();
+    if (behave == "crash_in_measure") Crash();
     result.mutable_measurement()->set_median_ns(behave == "nan_time" ? std::nan("") : 1000);
     result.mutable_measurement()->set_samples(behave == "no_time" ? 0 : input.policy.min_samples());
     return result;
   }
 
  private:
+  const std::string warm_start_, health_;
+  std::string expected_;
   int preparations_ = 0;
   int runs_ = 0;
 };
@@ -256,13 +319,17 @@ WorkerBackends MakeBackends(const WorkerArguments& arguments) {
     Hang();
   }
   WorkerBackends backends;
-  backends.compile = [start](const WorkerOptions&) -> absl::StatusOr<std::unique_ptr<CompileBackend>> {
+  backends.compile = [start, toolchain = FakeOption(arguments, "toolchain")](
+                         const WorkerOptions&) -> absl::StatusOr<std::unique_ptr<CompileBackend>> {
     if (start == "no_backend") return FailedPrecondition("there is no compiler; install one");
-    return std::make_unique<FakeCompile>("fake 1.0");
+    return std::make_unique<FakeCompile>(toolchain.empty() ? "fake 1.0" : toolchain);
   };
-  backends.run = [start](const WorkerOptions&) -> absl::StatusOr<std::unique_ptr<RunBackend>> {
+  g_device_file = FakeOption(arguments, "device-file");
+  g_fifo = FakeOption(arguments, "fifo");
+  backends.run = [start, health = FakeOption(arguments, "health")](
+                     const WorkerOptions& options) -> absl::StatusOr<std::unique_ptr<RunBackend>> {
     if (start == "no_backend") return FailedPrecondition("there is no driver; install one");
-    return std::make_unique<FakeRun>();
+    return std::make_unique<FakeRun>(options.warm_start, health);
   };
   backends.probe = [backend = arguments.backend](const WorkerOptions&) { return std::make_unique<FakeProbe>(backend); };
   return backends;
@@ -277,6 +344,8 @@ int main(int argc, char** argv) {
     const std::string_view argument = argv[i];
     constexpr std::string_view kFailWhile = "--fake-fail-while=";
     if (argument.rfind(kFailWhile, 0) == 0 && access(argv[i] + kFailWhile.size(), F_OK) == 0) return 9;
+    constexpr std::string_view kSickWhile = "--fake-sick-while=";
+    if (argument.rfind(kSickWhile, 0) == 0) tunefarm::g_is_sick = access(argv[i] + kSickWhile.size(), F_OK) == 0;
   }
   return tunefarm::WorkerMain(argc, argv, tunefarm::MakeBackends);
 }

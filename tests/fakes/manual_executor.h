@@ -1,12 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <deque>
 #include <functional>
-#include <map>
 #include <optional>
-#include <utility>
 
 #include "server/base/check.h"
 #include "server/base/executor.h"
@@ -24,55 +20,36 @@ class ManualExecutor : public Executor {
 
   void Post(std::function<void()> task) override {
     MutexLock lock(&mutex_);
-    ready_.push_back({0, std::move(task)});
+    tasks_.Post(std::move(task));
   }
 
   TimerId PostAfter(Duration delay, std::function<void()> task) override {
     MutexLock lock(&mutex_);
-    const TimerId id = ++last_timer_;
-    const MonotonicTime due = clock_->Now() + std::clamp(delay, Duration::zero(), kTimerDelayMax);
-    timers_.emplace(std::make_pair(due, id), std::move(task));
-    return id;
+    return tasks_.PostAfter(clock_->Now(), delay, std::move(task));
   }
 
   bool Cancel(TimerId timer) override {
     std::function<void()> dropped;  // Destroyed after the lock is released: it may own what calls back here.
     MutexLock lock(&mutex_);
-    if (timer == 0) return false;
-    for (auto it = timers_.begin(); it != timers_.end(); ++it) {
-      if (it->first.second != timer) continue;
-      dropped = std::move(it->second);
-      timers_.erase(it);
-      return true;
-    }
-    for (auto it = ready_.begin(); it != ready_.end(); ++it) {
-      if (it->timer != timer) continue;
-      dropped = std::move(it->run);
-      ready_.erase(it);
-      return true;
-    }
-    return false;
+    dropped = tasks_.Cancel(timer);
+    return dropped != nullptr;
   }
 
   FakeClock* clock() override { return clock_; }
 
   // Runs the next task or due timer, without moving the clock. False when there is none.
   bool RunOne() {
-    Task task;
+    std::function<void()> task;
     {
       MutexLock lock(&mutex_);
       TUNEFARM_CHECK(!running_);
-      while (!timers_.empty() && timers_.begin()->first.first <= clock_->Now()) {
-        auto due = timers_.extract(timers_.begin());
-        ready_.push_back({due.key().second, std::move(due.mapped())});
-      }
-      if (ready_.empty()) return false;
-      task = std::move(ready_.front());
-      ready_.pop_front();
+      tasks_.MoveDue(clock_->Now());
+      if (tasks_.ready() == 0) return false;
+      task = tasks_.Take();
       running_ = true;
     }
-    task.run();
-    task.run = nullptr;
+    task();
+    task = nullptr;
     MutexLock lock(&mutex_);
     running_ = false;
     return true;
@@ -102,30 +79,22 @@ class ManualExecutor : public Executor {
   // When the earliest timer is due; none without timers.
   std::optional<MonotonicTime> NextDue() const {
     MutexLock lock(&mutex_);
-    if (timers_.empty()) return std::nullopt;
-    return timers_.begin()->first.first;
+    return tasks_.NextDue();
   }
 
   size_t timer_count() const {
     MutexLock lock(&mutex_);
-    return timers_.size();
+    return tasks_.timers();
   }
 
  private:
   static constexpr size_t kTasksMax = 1'000'000;
 
-  struct Task {
-    TimerId timer = 0;
-    std::function<void()> run;
-  };
-
   FakeClock* const clock_;
 
   mutable Mutex mutex_;
   bool running_ GUARDED_BY(mutex_) = false;
-  TimerId last_timer_ GUARDED_BY(mutex_) = 0;
-  std::deque<Task> ready_ GUARDED_BY(mutex_);
-  std::map<std::pair<MonotonicTime, TimerId>, std::function<void()>> timers_ GUARDED_BY(mutex_);
+  TaskQueue tasks_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tunefarm

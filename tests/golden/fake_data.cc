@@ -78,9 +78,21 @@ std::string Trial(int job, int ordinal, const std::string& purpose, const std::s
                      " } } values { key: 'UNROLL' value { int_value: " + std::to_string(unroll) +
                      " } } } resources { registers: 24 } ";
   if (median_ns > 0) {
+    // The slowest is left early, the fastest has all that can be said of a measurement.
+    std::string how;
+    if (median_ns > 120000) {
+      text += "stopped_early: true ";
+      how = "stop_reason: STOP_REASON_LOSING method: TIMING_METHOD_CUDA_EVENTS";
+    } else if (median_ns < 42000) {
+      text += "device_busy_ms: 12.5 ";
+      how =
+          "converged: true stop_reason: STOP_REASON_CONVERGED cold_cache: true method: TIMING_METHOD_CUDA_GRAPH "
+          "input_copies: 4 clock_mhz: 1755 power_watts: 512.4 temperature_c: 61 throttle_reason: 'power cap' "
+          "throttled: true discarded_samples: 3";
+    }
     text += "measurement { samples: 100 median_ns: " + std::to_string(median_ns) +
             " ci_low_ns: " + std::to_string(0.995 * median_ns) + " ci_high_ns: " + std::to_string(1.005 * median_ns) +
-            " }";
+            " " + how + " }";
   }
   return text;
 }

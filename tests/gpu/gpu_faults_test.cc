@@ -164,7 +164,7 @@ TEST_F(Faults, AGoodConfigIsVerifiedAndMeasured) {
   EXPECT_EQ(time.sample_ns_size(), time.samples());
   EXPECT_GT(time.median_ns(), 100);
   EXPECT_LT(time.median_ns(), 1e6);
-  EXPECT_EQ(time.method(), v1::TIMING_METHOD_CUDA_EVENTS);
+  EXPECT_EQ(time.method(), v1::TIMING_METHOD_CUDA_GRAPH);
   EXPECT_TRUE(time.cold_cache());
   EXPECT_GT(result.resources().registers(), 0);
   EXPECT_GT(result.resources().blocks_per_sm(), 0);

@@ -253,7 +253,12 @@ TEST(Features, PrepareStepsCooperativeLaunchAndScratchByConfig) {
   ASSERT_TRUE(bench.ok()) << bench.prepared().message();
   EXPECT_OK_RESULT(bench.Run("WIDTH=1"));
   EXPECT_OK_RESULT(bench.Run("WIDTH=2"));
-  EXPECT_OK_RESULT(bench.Run("WIDTH=1"));
+  bench.input.second_input_seed = 5;  // the work space is made anew meanwhile
+  EXPECT_OK_RESULT(bench.Run("WIDTH=2"));
+  bench.input.policy.set_method(v1::TIMING_METHOD_CUDA_GRAPH);
+  const Result graph = bench.Run("WIDTH=1");
+  EXPECT_OK_RESULT(graph);
+  EXPECT_EQ(graph.measurement().method(), v1::TIMING_METHOD_CUDA_GRAPH) << "a cooperative launch";
 }
 
 constexpr const char* kHopper = R"pb(
@@ -380,8 +385,12 @@ TEST(Features, TensorMapsAndClusters) {
   KernelBench bench(kHopper, {{"hopper.cu", kHopperSource}});
   ASSERT_TRUE(bench.ok()) << bench.prepared().message();
   for (const char* config : {"CLUSTER=2", "CLUSTER=8", "CLUSTER=16"}) {
-    const Result result = bench.Run(config);
-    EXPECT_OK_RESULT(result) << config;
+    for (const v1::TimingMethod method : {v1::TIMING_METHOD_CUDA_EVENTS, v1::TIMING_METHOD_CUDA_GRAPH}) {
+      bench.input.policy.set_method(method);
+      const Result result = bench.Run(config);
+      EXPECT_OK_RESULT(result) << config;
+      EXPECT_EQ(v1::TimingMethod_Name(result.measurement().method()), v1::TimingMethod_Name(method));
+    }
   }
   const Result result = bench.Run("CLUSTER=64");
   EXPECT_EQ(v1::Outcome_Name(result.outcome()), "OUTCOME_INFEASIBLE_LAUNCH") << result.message();

@@ -55,7 +55,9 @@ class DeviceHarness : public testing::Test {
     gpu_ = *std::move(gpu);
     auto nvrtc = cuda::Nvrtc::Open(cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess("")));
     ASSERT_TRUE(nvrtc.ok()) << MessageOf(nvrtc.status());
-    auto harness = cuda::Harness::Create(*gpu_, **nvrtc);
+    absl::StatusOr<cuda::HarnessBinary> binary = cuda::HarnessBinary::Compile(gpu_->compute_capability(), **nvrtc);
+    ASSERT_TRUE(binary.ok()) << MessageOf(binary.status());
+    auto harness = cuda::Harness::Create(*gpu_, *binary);
     ASSERT_TRUE(harness.ok()) << MessageOf(harness.status());
     harness_ = *std::move(harness);
   }

@@ -53,6 +53,9 @@ v1::MeasurementPolicy QuickPolicy() {
   policy.set_time_budget_ms(500);
   policy.set_finalists(5);
   policy.set_final_rounds(5);
+  policy.set_first_look_samples(6);
+  policy.set_input_copies(1);
+  policy.set_min_clock_share(-1);
   return policy;
 }
 

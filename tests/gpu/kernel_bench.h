@@ -43,6 +43,7 @@ class KernelBench {
 
   const tunefarm::worker::v1::Prepared& prepared() const { return prepared_; }
   bool ok() const { return prepared_.ok(); }
+  const PreparedKernel& kernel() const { return *kernel_; }
   RunInput input;  // policy and flags of the runs
 
  private:

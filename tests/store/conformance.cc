@@ -414,7 +414,7 @@ TEST_P(StoreConformance, DeletingAJobTakesItsTrialsAndLeavesBests) {
   ASSERT_TRUE(store_->DeleteJob(unit.job_id).ok());
   EXPECT_TRUE(absl::IsNotFound(store_->GetJob(unit.job_id).status()));
   EXPECT_TRUE(absl::IsNotFound(store_->DeleteJob(unit.job_id)));
-  EXPECT_TRUE(absl::IsNotFound(store_->LoadHistory(unit.unit.study_id).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).status()));
   EXPECT_EQ(store_->Status()->stored_trials, 0);
   EXPECT_THAT(store_->LoadBests().value(), SizeIs(1));
   // A late report finds nothing, and the number is not used again.

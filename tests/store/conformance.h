@@ -31,6 +31,9 @@ UnitRow MakeUnit(int64_t first_ordinal, int trial_count, const std::string& payl
 TrialRow MakeTrial(int64_t ordinal, double median_ns = 1000, int outcome = 1);
 BestRow MakeBest(const std::string& program, const std::string& problem, double median_ns);
 
+// Events of a history that no test comes near.
+inline constexpr int kWholeHistory = 1'000'000;
+
 class StoreConformance : public testing::TestWithParam<StoreFactory> {
  protected:
   void SetUp() override { Reopen(); }

@@ -55,6 +55,68 @@ TEST_P(StoreConformance, ClaimsGoByPriorityThenByOrder) {
   EXPECT_THAT(order, ElementsAre(high_ids[0], high_ids[1], low_ids[0]));
 }
 
+TEST_P(StoreConformance, JobsOfOnePriorityTakeTurns) {
+  const int64_t huge = Submit(MakeSubmit("huge", {MakeStudy(1), MakeStudy(2)}));
+  for (int number = 1; number <= 2; ++number) {
+    Propose(StudyOf(huge, number), {MakeUnit(0, 32), MakeUnit(32, 32), MakeUnit(64, 32)});
+  }
+  const ClaimRequest claimer = Register("agent");
+  EXPECT_EQ(ClaimOne(claimer).job_id, huge);
+  // Those that come later need not wait until it has ended.
+  const int64_t small = Submit(MakeSubmit("small")), tiny = Submit(MakeSubmit("tiny"));
+  Propose(StudyOf(small), {MakeUnit(0, 32), MakeUnit(32, 32)});
+  Propose(StudyOf(tiny), {MakeUnit(0, 1)});
+  std::vector<int64_t> order;
+  for (int i = 0; i < 8; ++i) order.push_back(ClaimOne(claimer).job_id);
+  EXPECT_THAT(order, ElementsAre(small, tiny, huge, small, huge, huge, huge, huge));
+  EXPECT_THAT(Claim(claimer), IsEmpty());
+}
+
+TEST_P(StoreConformance, ATurnIsAsManyTrialsForSmallUnitsAsForLargeOnes) {
+  const int64_t coarse = Submit(MakeSubmit("coarse")), fine = Submit(MakeSubmit("fine"));
+  Propose(StudyOf(coarse), {MakeUnit(0, 32), MakeUnit(32, 32), MakeUnit(64, 32)});
+  std::vector<UnitRow> units;
+  for (int i = 0; i < 12; ++i) units.push_back(MakeUnit(4 * i, 4));
+  Propose(StudyOf(fine), units);
+  std::vector<int64_t> jobs;
+  for (const ClaimedUnit& unit : Claim(Register("agent", 20))) jobs.push_back(unit.job_id);
+  std::vector<int64_t> expected = {coarse};
+  expected.insert(expected.end(), 8, fine);
+  expected.push_back(coarse);
+  expected.insert(expected.end(), 4, fine);
+  expected.push_back(coarse);
+  EXPECT_EQ(jobs, expected);
+}
+
+TEST_P(StoreConformance, AJobsStudiesAreServedOneAfterAnother) {
+  const int64_t first = Submit(MakeSubmit("first", {MakeStudy(1), MakeStudy(2)}));
+  const int64_t second = Submit(MakeSubmit("second"));
+  Propose(StudyOf(first, 2), {MakeUnit(0, 32)});
+  Propose(StudyOf(first, 1), {MakeUnit(0, 32), MakeUnit(32, 32)});
+  Propose(StudyOf(second), {MakeUnit(0, 32), MakeUnit(32, 32)});
+  std::vector<int64_t> order;
+  for (const ClaimedUnit& unit : Claim(Register("agent", 10))) order.push_back(unit.unit.study_id);
+  EXPECT_THAT(order,
+              ElementsAre(StudyOf(first, 1), StudyOf(second), StudyOf(first, 1), StudyOf(second), StudyOf(first, 2)));
+}
+
+TEST_P(StoreConformance, AStreamOfUrgentJobsDoesNotReorderTheOthers) {
+  const int64_t a = Submit(MakeSubmit("a")), b = Submit(MakeSubmit("b"));
+  Propose(StudyOf(a), {MakeUnit(0, 32), MakeUnit(32, 32)});
+  Propose(StudyOf(b), {MakeUnit(0, 32), MakeUnit(32, 32)});
+  const ClaimRequest claimer = Register("agent");
+  std::vector<int64_t> order;
+  for (int i = 0; i < 4; ++i) {
+    SubmitRequest urgent = MakeSubmit("urgent-" + std::to_string(i));
+    urgent.job.priority = 9;
+    const int64_t job_id = Submit(urgent);
+    Propose(StudyOf(job_id), {MakeUnit(0, 1)});
+    EXPECT_EQ(ClaimOne(claimer).job_id, job_id);
+    order.push_back(ClaimOne(claimer).job_id);
+  }
+  EXPECT_THAT(order, ElementsAre(a, b, a, b));
+}
+
 TEST_P(StoreConformance, ClaimsOnlyWhatTheDeviceMayRun) {
   const int64_t job_id = Submit(
       MakeSubmit("uid", {MakeStudy(1, "class", "gpu-1"), MakeStudy(2, "other"), MakeStudy(3, "class", "gpu-0")}));
@@ -108,9 +170,9 @@ TEST_P(StoreConformance, ReportsAreFenced) {
   report = good;
   report.unit_id += 1;
   EXPECT_EQ(Report(report), ReportVerdict::kStale);
-  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id)->trials, IsEmpty());
+  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, IsEmpty());
   EXPECT_EQ(Report(good), ReportVerdict::kAccepted);
-  EXPECT_EQ(store_->LoadHistory(unit.unit.study_id)->units[0].state, UnitState::kDone);
+  EXPECT_EQ(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->units[0].state, UnitState::kDone);
   // The unit is DONE: nobody holds it any more.
   EXPECT_EQ(Report(good), ReportVerdict::kStale);
 }
@@ -130,7 +192,7 @@ TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgai
   EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, true)), ReportVerdict::kStale);
   EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(0), MakeTrial(2), MakeTrial(3)}, true)),
             ReportVerdict::kAccepted);
-  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id)->trials, SizeIs(4));
+  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, SizeIs(4));
 }
 
 TEST_P(StoreConformance, RegisteringAgainReturnsTheUnitsOfTheProcessBefore) {
@@ -207,7 +269,7 @@ TEST_P(StoreConformance, ARefusedReportStoresNothing) {
     const absl::Status status = store_->ReportTrials(MakeReport(claimer, unit, {MakeTrial(0), bad}, true)).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
-  const StudyHistory history = store_->LoadHistory(unit.unit.study_id).value();
+  const StudyHistory history = store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
   EXPECT_THAT(history.trials, IsEmpty());
   EXPECT_EQ(history.units[0].state, UnitState::kClaimed);
 }
@@ -221,9 +283,37 @@ TEST_P(StoreConformance, UnitsOfAnEndedJobFinishButNeverReturn) {
   EXPECT_EQ(Report(MakeReport(claimer, units[0], {MakeTrial(0)}, true)), ReportVerdict::kAccepted);
   ASSERT_TRUE(store_->ReleaseAgent("agent", kNow).ok());
   EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
-  const StudyHistory history = store_->LoadHistory(units[0].unit.study_id).value();
+  const StudyHistory history = store_->LoadHistory(units[0].unit.study_id, 0, kWholeHistory).value();
   ASSERT_THAT(history.units, SizeIs(1));
   EXPECT_EQ(history.units[0].state, UnitState::kDone);
+}
+
+TEST_P(StoreConformance, AHistoryIsReadInParts) {
+  const ClaimRequest claimer = Register("agent", 1);
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 2), MakeUnit(2, 2), MakeUnit(4, 2)});
+  const ClaimedUnit first = ClaimOne(claimer), second = ClaimOne(claimer);
+  Report(MakeReport(claimer, first, {MakeTrial(0), MakeTrial(1)}, true));
+  Report(MakeReport(claimer, second, {MakeTrial(2)}, false));
+  DriveStep tell;
+  tell.study_id = study_id;
+  tell.told_unit_ids = {ids[0]};
+  tell.now_ms = kNow;
+  ASSERT_TRUE(store_->Drive(tell).ok());
+
+  // Two proposals: of the told unit nothing but itself, of the open one what it has.
+  const StudyHistory begin = store_->LoadHistory(study_id, 0, 2).value();
+  ASSERT_THAT(begin.events, SizeIs(2));
+  EXPECT_THAT(begin.units, SizeIs(2));
+  ASSERT_THAT(begin.trials, SizeIs(1));
+  EXPECT_EQ(begin.trials[0].ordinal, 2);
+  // A proposal and the tell, which brings the trials of its unit.
+  const StudyHistory end = store_->LoadHistory(study_id, begin.events.back().sequence, 2).value();
+  ASSERT_THAT(end.events, SizeIs(2));
+  EXPECT_EQ(end.events[1].kind, StudyEvent::Kind::kTell);
+  EXPECT_THAT(end.units, SizeIs(2));
+  EXPECT_THAT(end.trials, SizeIs(2));
+  EXPECT_THAT(store_->LoadHistory(study_id, end.events.back().sequence, 2)->events, IsEmpty());
 }
 
 TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
@@ -243,7 +333,7 @@ TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
   step.now_ms = kNow;
   const std::vector<int64_t> more = store_->Drive(step).value().unit_ids;
   Reopen();
-  const StudyHistory history = store_->LoadHistory(study_id).value();
+  const StudyHistory history = store_->LoadHistory(study_id, 0, kWholeHistory).value();
   std::vector<std::pair<StudyEvent::Kind, int64_t>> events;
   for (const StudyEvent& event : history.events) {
     EXPECT_EQ(event.sequence, static_cast<int64_t>(events.size()) + 1);
@@ -286,7 +376,7 @@ TEST_P(StoreConformance, ARefusedStepChangesNothing) {
   DriveStep unknown;
   unknown.study_id = unit.unit.study_id + 1;
   EXPECT_TRUE(absl::IsNotFound(store_->Drive(unknown).status()));
-  const StudyHistory history = store_->LoadHistory(unit.unit.study_id).value();
+  const StudyHistory history = store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
   EXPECT_THAT(history.events, SizeIs(1));
   EXPECT_THAT(history.units, SizeIs(1));
   EXPECT_EQ(store_->GetJob(unit.job_id)->studies[0].next_ordinal, 4);
@@ -330,7 +420,7 @@ TEST_P(StoreConformance, ManyThreadsClaimEachUnitOnce) {
   }
   EXPECT_THAT(claims, SizeIs(kUnits));
   for (const auto& [unit_id, count] : claims) EXPECT_EQ(count, 1) << unit_id;
-  EXPECT_THAT(store_->LoadHistory(study_id)->trials, SizeIs(kUnits));
+  EXPECT_THAT(store_->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
 }
 
 TEST_P(StoreConformance, AFailingWriteLeavesItsNeighboursAlone) {

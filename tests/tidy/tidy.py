@@ -25,6 +25,7 @@ LAYERS = {
     "jobs": ["base", "space", "measure", "search", "device", "definition", "store", "catalog", "agent", "jobs"],
     "api": ["base", "space", "device", "definition", "store", "catalog", "jobs", "api", "version.h"],
     "rpc": ["base", "api", "jobs", "rpc"],
+    "http": ["base", "store", "exec/evaluator_stats.h", "jobs", "http", "version.h"],
     "daemon": None,  # the composition root sees everything
     "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frame_limits.h",
                "exec/captured_output.h", "worker", "version.h"],
@@ -43,6 +44,7 @@ BANNED = [
     ("cuda.h or nvrtc.h outside worker/", re.compile(r'#include [<"](cuda|nvrtc|cublas\w*|nvml)\.h'), ["server/worker/", "tests/gpu/"]),
     ("grpcpp outside rpc/, the agent's remote link and client/", re.compile(r"#include <grpc"),
      ["server/rpc/", "client/", "tests/", "server/daemon/"]),
+    ("httplib.h or prometheus outside http/", re.compile(r'#include [<"](httplib\.h|prometheus/)'), ["server/http/"]),
     ("spdlog outside base/log.cc", re.compile(r"#include [<\"]spdlog"), ["server/base/log.cc"]),
     ("<ranges> or <format> or <source_location>", re.compile(r"#include <(ranges|format|source_location)>"), []),
     ("a leftover mark", re.compile(r"\b(FIXME|XXX|HACK)\b"), []),

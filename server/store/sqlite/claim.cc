@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/operations.h"
@@ -10,6 +12,9 @@ namespace tunefarm::sqlite {
 namespace {
 
 constexpr int kUnitsPerClaimMax = 256;
+// Above the size of any unit but the largest, so that a job with small units does not get less.
+constexpr int64_t kTrialsPerTurn = 32;
+constexpr int64_t kStudyIdMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kLogBytesMax = size_t{64} * 1024;
 
 absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const UnitRow& unit) {
@@ -24,28 +29,81 @@ absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const U
   }
 }
 
-// READY units for the device, best first, still unclaimed.
-absl::StatusOr<std::vector<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
-  std::vector<ClaimedUnit> found;
+// What a claim may take. Parameters ?1 class, ?2 device; the index gives the order.
+#define TUNEFARM_CLAIMABLE                                                                                  \
+  "FROM work_unit u INDEXED BY work_unit_ready CROSS JOIN study s ON s.study_id = u.study_id "              \
+  "CROSS JOIN job j ON j.job_id = s.job_id CROSS JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 " \
+  "AND u.class_id = ?1 AND u.device_uuid IN ('', ?2) AND j.state IN (1, 2) AND s.state <> 3 "
+
+// Whose turn it is among the jobs of one class and priority.
+struct Turn {
+  int64_t first_study_id = 0, last_study_id = 0;  // of the job
+  int64_t trials = 0;                             // handed out in this turn
+};
+
+absl::StatusOr<Turn> ReadTurn(Database& database, std::string_view class_id, int64_t priority) {
+  Statement turn = database.Prepare(
+      "SELECT first_study_id, last_study_id, trials FROM claim_turn WHERE class_id = ? AND priority = ?");
+  ASSIGN_OR_RETURN(const bool has_row, turn.Bind(class_id, priority).Step());
+  return has_row ? Turn{turn.Int(0), turn.Int(1), turn.Int(2)} : Turn{};
+}
+
+// The first unit of the given priority in the studies from first to last.
+absl::StatusOr<std::optional<ClaimedUnit>> FindWithin(Database& database, const ClaimRequest& request, int64_t priority,
+                                                      int64_t first_study_id, int64_t last_study_id) {
   Statement ready =
-      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
-                       ", j.job_id, j.kernel_id, s.problem, p.spec "
-                       "FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id "
-                       "JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 AND u.class_id = ? AND u.device_uuid "
-                       "IN ('', ?) AND j.state IN (1, 2) AND s.state <> 3 "
-                       "ORDER BY u.priority DESC, u.claim_seq LIMIT ?");
-  ready.Bind(request.class_id, request.device_uuid, std::clamp(request.units_max, 0, kUnitsPerClaimMax));
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, ready.Step());
-    if (!has_row) return found;
-    ClaimedUnit claimed;
-    claimed.unit = ReadUnit(ready);
-    claimed.job_id = ready.Int(kUnitColumns);
-    claimed.kernel_id = ready.Bytes(kUnitColumns + 1);
-    claimed.problem = ready.Bytes(kUnitColumns + 2);
-    claimed.job_spec = ready.Bytes(kUnitColumns + 3);
-    found.push_back(std::move(claimed));
+      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS ", j.job_id, j.kernel_id, s.problem, p.spec " TUNEFARM_CLAIMABLE
+                       "AND u.priority = ?3 AND u.study_id BETWEEN ?4 AND ?5 ORDER BY u.study_id, u.claim_seq LIMIT 1");
+  ASSIGN_OR_RETURN(const bool has_row,
+                   ready.Bind(request.class_id, request.device_uuid, priority, first_study_id, last_study_id).Step());
+  if (!has_row) return std::optional<ClaimedUnit>();
+  ClaimedUnit claimed;
+  claimed.unit = ReadUnit(ready);
+  claimed.job_id = ready.Int(kUnitColumns);
+  claimed.kernel_id = ready.Bytes(kUnitColumns + 1);
+  claimed.problem = ready.Bytes(kUnitColumns + 2);
+  claimed.job_spec = ready.Bytes(kUnitColumns + 3);
+  return std::optional<ClaimedUnit>(std::move(claimed));
+}
+
+// Writes down that the unit's job has the turn.
+absl::Status NoteTurn(Database& database, const ClaimRequest& request, int64_t priority, const Turn& before,
+                      const ClaimedUnit& claimed) {
+  const int64_t study_id = claimed.unit.study_id;
+  const bool goes_on =
+      before.first_study_id <= study_id && study_id <= before.last_study_id && before.trials < kTrialsPerTurn;
+  return database
+      .Prepare(
+          "INSERT INTO claim_turn (class_id, priority, first_study_id, last_study_id, trials) "
+          "SELECT ?1, ?2, min(study_id), max(study_id), ?4 FROM study WHERE job_id = ?3 "
+          "ON CONFLICT (class_id, priority) DO UPDATE SET first_study_id = excluded.first_study_id, "
+          "last_study_id = excluded.last_study_id, trials = excluded.trials")
+      .Bind(request.class_id, priority, claimed.job_id, (goes_on ? before.trials : 0) + claimed.unit.trial_count)
+      .Run();
+}
+
+// The READY unit that is next, still unclaimed: of the highest priority; of the job whose turn it is; of its first
+// study, so that inputs and reference are built once for many units. A turn is over after kTrialsPerTurn trials, or
+// when the job has nothing ready.
+absl::StatusOr<std::optional<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
+  Statement highest =
+      database.Prepare("SELECT u.priority " TUNEFARM_CLAIMABLE "ORDER BY u.priority DESC, u.study_id LIMIT 1");
+  ASSIGN_OR_RETURN(const bool has_row, highest.Bind(request.class_id, request.device_uuid).Step());
+  if (!has_row) return std::optional<ClaimedUnit>();
+  const int64_t priority = highest.Int(0);
+  ASSIGN_OR_RETURN(const Turn turn, ReadTurn(database, request.class_id, priority));
+  std::optional<ClaimedUnit> found;
+  if (turn.trials < kTrialsPerTurn) {
+    ASSIGN_OR_RETURN(found, FindWithin(database, request, priority, turn.first_study_id, turn.last_study_id));
   }
+  if (!found.has_value()) {
+    ASSIGN_OR_RETURN(found, FindWithin(database, request, priority, turn.last_study_id + 1, kStudyIdMax));
+  }
+  if (!found.has_value()) {
+    ASSIGN_OR_RETURN(found, FindWithin(database, request, priority, 0, turn.last_study_id));
+  }
+  if (found.has_value()) RETURN_IF_ERROR(NoteTurn(database, request, priority, turn, *found));
+  return found;
 }
 
 absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit* claimed) {
@@ -60,6 +118,7 @@ absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit*
   unit.state = UnitState::kClaimed;
   unit.token += 1;
   unit.attempt += 1;
+  LogDebug("store", "claimed unit={} token={} epoch={}", unit.unit_id, unit.token, request.epoch);
   RETURN_IF_ERROR(database
                       .Prepare("UPDATE job SET state = 2, started_at_ms = ifnull(started_at_ms, ?) "
                                "WHERE job_id = ? AND state = 1")
@@ -128,8 +187,13 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const Cl
   if (!is_current) {
     return FailedPrecondition("epoch {} of agent {} has ended; register again", request.epoch, request.agent_id);
   }
-  ASSIGN_OR_RETURN(std::vector<ClaimedUnit> units, FindReady(database, request));
-  for (ClaimedUnit& unit : units) RETURN_IF_ERROR(Claim(database, request, &unit));
+  std::vector<ClaimedUnit> units;
+  for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
+    ASSIGN_OR_RETURN(std::optional<ClaimedUnit> unit, FindReady(database, request));
+    if (!unit.has_value()) break;
+    RETURN_IF_ERROR(Claim(database, request, &*unit));
+    units.push_back(*std::move(unit));
+  }
   return units;
 }
 
@@ -154,6 +218,7 @@ absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportReque
             .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
             .Run());
   }
+  LogDebug("store", "accepted unit={} token={} epoch={}", request.unit_id, request.token, request.epoch);
   return ReportVerdict::kAccepted;
 }
 

@@ -1,6 +1,7 @@
 #include "server/store/sqlite/database.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "server/base/check.h"
+#include "server/base/failpoint.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -16,6 +18,9 @@ namespace tunefarm::sqlite {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
+// A hidden name: nobody's backup can have it.
+constexpr std::string_view kPartialPrefix = ".";
+constexpr std::string_view kPartialSuffix = ".partial";
 
 absl::Status ConstraintStatus(int code, std::string_view path, const char* message) {
   switch (code) {
@@ -173,11 +178,19 @@ absl::Status Database::CopyInto(const std::string& path) {
   return copy->QuickCheck();
 }
 
+bool IsPartialCopy(std::string_view name) {
+  return name.substr(0, kPartialPrefix.size()) == kPartialPrefix && name.find(kPartialSuffix) != std::string_view::npos;
+}
+
 absl::Status Database::CopyTo(const std::string& path) {
   if (access(path.c_str(), F_OK) == 0) return AlreadyExists("{} exists already; name a file that does not", path);
-  const std::string partial = path + ".partial";
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  const std::string partial = fmt::format("{}{}{}{}", directory, kPartialPrefix, name, kPartialSuffix);
   unlink(partial.c_str());  // Left by a copy that died.
-  const absl::Status copied = CopyInto(partial);
+  absl::Status copied = CopyInto(partial);
+  if (copied.ok()) copied = Failpoint("store.backup.copied");
   if (!copied.ok()) {
     unlink(partial.c_str());
     return Annotate(copied, "backing up {}", path_);
@@ -185,10 +198,9 @@ absl::Status Database::CopyTo(const std::string& path) {
   // link() rather than rename(): it never replaces a file that has appeared meanwhile.
   const int linked = link(partial.c_str(), path.c_str());
   const int error = errno;
+  PassFailpoint("store.backup.linked");
   unlink(partial.c_str());
   if (linked != 0) return ErrnoStatus(error, "cannot create {}", path);
-  const size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const UniqueFd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid() || fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot sync the directory of {}", path);
   return absl::OkStatus();

@@ -54,7 +54,8 @@ class Database {
   // `what`: the statement, for codes that only a programming error explains.
   absl::Status ErrorStatus(int code, std::string_view what) const;
 
-  // A consistent copy, checked and on disk. AlreadyExists if `path` exists. On error nothing is left at `path`.
+  // A consistent copy, checked and on disk. AlreadyExists if `path` exists. On error nothing is left at `path`; until
+  // it is complete it has a name beside it for which IsPartialCopy is true.
   absl::Status CopyTo(const std::string& path);
   // DataLoss if the file is damaged. Reads all of it.
   absl::Status QuickCheck();
@@ -73,5 +74,8 @@ class Database {
   sqlite3* const handle_;
   std::map<std::string, Cached, std::less<>> statements_;
 };
+
+// Whether a file of that name is (or belongs to) a copy that was not completed.
+bool IsPartialCopy(std::string_view name);
 
 }  // namespace tunefarm::sqlite

@@ -108,11 +108,18 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
     ASSIGN_OR_RETURN(const int64_t unit_id, Propose(database, step, unit, &study));
     result.unit_ids.push_back(unit_id);
   }
-  RETURN_IF_ERROR(
-      database.Prepare("UPDATE study SET next_ordinal = ?, state = ifnull(nullif(?, 0), state) WHERE study_id = ?")
-          .Bind(std::max(step.next_ordinal, study.next_ordinal),
-                step.state.has_value() ? static_cast<int>(*step.state) : 0, step.study_id)
-          .Run());
+  RETURN_IF_ERROR(database
+                      .Prepare("UPDATE study SET next_ordinal = ?, state = ifnull(nullif(?, 0), state), "
+                               "device_busy_ms = max(device_busy_ms, ?) WHERE study_id = ?")
+                      .Bind(std::max(step.next_ordinal, study.next_ordinal),
+                            step.state.has_value() ? static_cast<int>(*step.state) : 0, step.device_busy_ms,
+                            step.study_id)
+                      .Run());
+  if (step.space_summary.has_value()) {
+    RETURN_IF_ERROR(database.Prepare("UPDATE study SET space_summary = ? WHERE study_id = ?")
+                        .Bind(Blob{*step.space_summary}, step.study_id)
+                        .Run());
+  }
   if (step.state == StudyState::kEnded) {
     RETURN_IF_ERROR(
         database.Prepare("DELETE FROM work_unit WHERE state = 1 AND study_id = ?").Bind(step.study_id).Run());
@@ -138,15 +145,6 @@ absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<J
           .Run());
   if (IsTerminal(to)) return EndStudies(database, job_id);
   return absl::OkStatus();
-}
-
-absl::Status DeleteJob(Database& database, int64_t job_id) {
-  ASSIGN_OR_RETURN(const JobState state, LoadState(database, job_id));
-  if (!IsTerminal(state)) {
-    return FailedPrecondition("job {} is {}: cancel it and wait for its end before deleting it", job_id, NameOf(state));
-  }
-  // Studies, units, events and trials go with it.
-  return database.Prepare("DELETE FROM job WHERE job_id = ?").Bind(job_id).Run();
 }
 
 }  // namespace tunefarm::sqlite

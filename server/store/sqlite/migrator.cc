@@ -4,6 +4,7 @@
 
 #include "server/base/check.h"
 #include "server/base/embedded_file.h"
+#include "server/base/failpoint.h"
 #include "server/base/file.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
@@ -66,7 +67,10 @@ absl::Status Apply(Database* database, const Migration& migration, Clock* clock)
           .Run());
   RETURN_IF_ERROR(database->Execute(
       fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, migration.number)));
-  return transaction.Commit();
+  RETURN_IF_ERROR(Failpoint("store.migrate.before"));
+  RETURN_IF_ERROR(transaction.Commit());
+  PassFailpoint("store.migrate.after");
+  return absl::OkStatus();
 }
 
 absl::Status BackUpBeforeMigrating(Database* database, const std::string& directory, int version, Clock* clock) {

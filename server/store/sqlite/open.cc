@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -57,6 +58,15 @@ absl::Status CheckFileHeader(const std::string& path) {
       "{} is not a tunefarm database (or its first page is damaged); name another file, or restore a backup", path);
 }
 
+// A copy that died left them, and nobody makes one now: the caller holds the data directory's lock.
+void RemovePartialCopies(const std::string& directory) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (IsPartialCopy(it->path().filename().string())) std::filesystem::remove(it->path(), ignored);
+  }
+}
+
 // Marks the file as open, which proves too that it can be written.
 absl::Status Mark(Database* database) {
   Transaction transaction(database);
@@ -102,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
       RETURN_IF_ERROR(database->QuickCheck());
     }
   }
+  if (!options.backup_directory.empty()) RemovePartialCopies(options.backup_directory);
   Clock* const clock = options.clock != nullptr ? options.clock : Clock::Real();
   if (is_known) RETURN_IF_ERROR(UseLog(database.get()));
   RETURN_IF_ERROR(Migrate(database.get(), migrations, options.backup_directory, clock));

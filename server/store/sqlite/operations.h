@@ -35,7 +35,18 @@ absl::StatusOr<int64_t> NextClaimSequence(Database& database);
 absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step);
 absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<JobState>& from, JobState to,
                          std::string_view error, int64_t now_ms);
-absl::Status DeleteJob(Database& database, int64_t job_id);
+
+// --- write: retain.cc ---
+// One part of a job's deletion; true: the last one.
+absl::StatusOr<bool> DeleteJobPart(Database& database, int64_t job_id, int rows_max);
+absl::StatusOr<int64_t> PruneTrialData(Database& database, int64_t ended_before_ms, int rows_max);
+absl::StatusOr<int64_t> DeleteUnusedKernels(Database& database, int64_t created_before_ms);
+absl::Status CheckWritable(Database& database);
+
+// --- read: retain.cc ---
+absl::StatusOr<std::vector<JobRow>> EndedJobs(Database& database, int64_t ended_before_ms, int64_t after_job_id,
+                                              int limit);
+absl::StatusOr<QueueCounts> CountQueue(Database& database);
 
 // --- write: catalog.cc ---
 absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best);
@@ -60,7 +71,8 @@ absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses(Database& database
 absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database);
 absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id);
 absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page);
-absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id);
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence,
+                                         int events_max);
 absl::StatusOr<StoreStatus> ReadStatus(Database& database);
 
 // --- read: read_trials.cc ---

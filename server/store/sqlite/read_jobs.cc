@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -20,10 +21,11 @@ absl::Status LoadStudies(Database& database, JobRow* job) {
   }
 }
 
-absl::Status LoadEvents(Database& database, int64_t study_id, StudyHistory* history) {
-  Statement rows =
-      database.Prepare("SELECT sequence, kind, unit_id FROM study_event WHERE study_id = ? ORDER BY sequence");
-  rows.Bind(study_id);
+absl::Status LoadEvents(Database& database, int64_t study_id, int64_t after_sequence, int events_max,
+                        StudyHistory* history) {
+  Statement rows = database.Prepare(
+      "SELECT sequence, kind, unit_id FROM study_event WHERE study_id = ? AND sequence > ? ORDER BY sequence LIMIT ?");
+  rows.Bind(study_id, after_sequence, std::max(events_max, 1));
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) return absl::OkStatus();
@@ -31,25 +33,24 @@ absl::Status LoadEvents(Database& database, int64_t study_id, StudyHistory* hist
   }
 }
 
-absl::Status LoadUnits(Database& database, int64_t study_id, StudyHistory* history) {
-  Statement rows =
-      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE u.study_id = ? ORDER BY u.unit_id");
-  rows.Bind(study_id);
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
-    if (!has_row) return absl::OkStatus();
-    history->units.push_back(ReadUnit(rows));
+absl::Status LoadUnits(Database& database, const std::set<int64_t>& unit_ids, StudyHistory* history) {
+  for (const int64_t unit_id : unit_ids) {
+    Statement row = database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE u.unit_id = ?");
+    ASSIGN_OR_RETURN(const bool found, row.Bind(unit_id).Step());
+    if (found) history->units.push_back(ReadUnit(row));
   }
+  return absl::OkStatus();
 }
 
-absl::Status LoadTrials(Database& database, int64_t study_id, StudyHistory* history) {
-  Statement rows =
-      database.Prepare("SELECT " TUNEFARM_TRIAL_COLUMNS " FROM trial_result t WHERE t.study_id = ? ORDER BY t.ordinal");
-  rows.Bind(study_id);
+absl::Status LoadTrials(Database& database, const UnitRow& unit, std::vector<TrialRow>* trials) {
+  Statement rows = database.Prepare("SELECT " TUNEFARM_TRIAL_COLUMNS
+                                    " FROM trial_result t WHERE t.study_id = ? AND t.ordinal BETWEEN ? AND ? ORDER BY "
+                                    "t.ordinal");
+  rows.Bind(unit.study_id, unit.first_ordinal, unit.first_ordinal + unit.trial_count - 1);
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) return absl::OkStatus();
-    history->trials.push_back(ReadTrial(rows));
+    trials->push_back(ReadTrial(rows));
   }
 }
 
@@ -103,14 +104,25 @@ absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobS
   }
 }
 
-absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id) {
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence,
+                                         int events_max) {
   Statement known = database.Prepare("SELECT 1 FROM study WHERE study_id = ?");
   ASSIGN_OR_RETURN(const bool found, known.Bind(study_id).Step());
   if (!found) return NotFound("study {} does not exist", study_id);
   StudyHistory history;
-  RETURN_IF_ERROR(LoadEvents(database, study_id, &history));
-  RETURN_IF_ERROR(LoadUnits(database, study_id, &history));
-  RETURN_IF_ERROR(LoadTrials(database, study_id, &history));
+  RETURN_IF_ERROR(LoadEvents(database, study_id, after_sequence, events_max, &history));
+  std::set<int64_t> named, told;
+  for (const StudyEvent& event : history.events) {
+    named.insert(event.unit_id);
+    if (event.kind == StudyEvent::Kind::kTell) told.insert(event.unit_id);
+  }
+  RETURN_IF_ERROR(LoadUnits(database, named, &history));
+  for (const UnitRow& unit : history.units) {
+    if (told.count(unit.unit_id) == 0 && unit.state == UnitState::kTold) continue;
+    RETURN_IF_ERROR(LoadTrials(database, unit, &history.trials));
+  }
+  std::sort(history.trials.begin(), history.trials.end(),
+            [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; });
   return history;
 }
 
@@ -121,6 +133,8 @@ absl::StatusOr<StoreStatus> ReadStatus(Database& database) {
   ASSIGN_OR_RETURN(const int64_t pages, database.QueryInt("PRAGMA page_count"));
   ASSIGN_OR_RETURN(const int64_t page_bytes, database.QueryInt("PRAGMA page_size"));
   status.database_bytes = pages * page_bytes;
+  ASSIGN_OR_RETURN(const int64_t free_pages, database.QueryInt("PRAGMA freelist_count"));
+  status.used_bytes = (pages - free_pages) * page_bytes;
   ASSIGN_OR_RETURN(status.active_jobs, database.QueryInt("SELECT count(*) FROM job WHERE state < 5"));
   ASSIGN_OR_RETURN(status.stored_trials, database.QueryInt("SELECT count(*) FROM trial_result"));
   return status;

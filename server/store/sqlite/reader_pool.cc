@@ -10,6 +10,8 @@ absl::StatusOr<std::unique_ptr<ReaderPool>> ReaderPool::Open(const std::string& 
   std::vector<std::unique_ptr<Database>> databases;
   for (int i = 0; i < connections; ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, Database::Mode::kReadOnly));
+    // SQLite opens the write-ahead log with the first read: done here, no later one can fail for want of a descriptor.
+    RETURN_IF_ERROR(database->Execute("SELECT count(*) FROM sqlite_schema"));
     databases.push_back(std::move(database));
   }
   return std::unique_ptr<ReaderPool>(new ReaderPool(std::move(databases)));

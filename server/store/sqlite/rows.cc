@@ -38,6 +38,7 @@ StudyRow ReadStudy(const Statement& row) {
   study.space_summary = row.Bytes(6);
   study.state = static_cast<StudyState>(row.Int(7));
   study.next_ordinal = row.Int(8);
+  study.device_busy_ms = row.Real(9);
   return study;
 }
 

@@ -18,8 +18,9 @@ KernelRow ReadKernel(const Statement& row);
   "created_at_ms, started_at_ms, ended_at_ms"
 JobRow ReadJob(const Statement& row);
 
-#define TUNEFARM_STUDY_COLUMNS \
-  "study_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal"
+#define TUNEFARM_STUDY_COLUMNS                                                                          \
+  "study_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal, " \
+  "device_busy_ms"
 StudyRow ReadStudy(const Statement& row);
 
 #define TUNEFARM_UNIT_COLUMNS \

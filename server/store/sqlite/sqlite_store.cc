@@ -4,8 +4,15 @@
 
 #include "server/base/log.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 
 namespace tunefarm::sqlite {
+namespace {
+
+// Some ten milliseconds of deleting, for which other writes wait.
+constexpr int kRowsDeletedAtOnceMax = 2000;
+
+}  // namespace
 
 SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers)
     : writer_(std::move(writer)), readers_(std::move(readers)) {}
@@ -68,8 +75,10 @@ absl::StatusOr<std::vector<JobRow>> SqliteStore::ActiveJobs() {
   return readers_->Read([](Database& database) { return sqlite::ActiveJobs(database); });
 }
 
-absl::StatusOr<StudyHistory> SqliteStore::LoadHistory(int64_t study_id) {
-  return readers_->Read([&](Database& database) { return sqlite::LoadHistory(database, study_id); });
+absl::StatusOr<StudyHistory> SqliteStore::LoadHistory(int64_t study_id, int64_t after_sequence,
+                                                      int events_max) {
+  return readers_->Read(
+      [&](Database& database) { return sqlite::LoadHistory(database, study_id, after_sequence, events_max); });
 }
 
 absl::StatusOr<DriveResult> SqliteStore::Drive(const DriveStep& step) {
@@ -126,11 +135,37 @@ absl::StatusOr<std::vector<OutcomeCountRow>> SqliteStore::CountOutcomes(int64_t 
 }
 
 absl::Status SqliteStore::DeleteJob(int64_t job_id) {
-  return writer_->Run([&](Database& database) { return sqlite::DeleteJob(database, job_id); });
+  while (true) {
+    const absl::StatusOr<bool> is_last = writer_->Call(
+        [&](Database& database) { return sqlite::DeleteJobPart(database, job_id, kRowsDeletedAtOnceMax); });
+    RETURN_IF_ERROR(is_last.status());
+    if (*is_last) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<std::vector<JobRow>> SqliteStore::EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) {
+  return readers_->Read(
+      [&](Database& database) { return sqlite::EndedJobs(database, ended_before_ms, after_job_id, limit); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::PruneTrialData(int64_t ended_before_ms, int rows_max) {
+  return writer_->Call([&](Database& database) { return sqlite::PruneTrialData(database, ended_before_ms, rows_max); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::DeleteUnusedKernels(int64_t created_before_ms) {
+  return writer_->Call([&](Database& database) { return sqlite::DeleteUnusedKernels(database, created_before_ms); });
 }
 
 absl::StatusOr<StoreStatus> SqliteStore::Status() {
   return readers_->Read([](Database& database) { return sqlite::ReadStatus(database); });
+}
+
+absl::StatusOr<QueueCounts> SqliteStore::CountQueue() {
+  return readers_->Read([](Database& database) { return sqlite::CountQueue(database); });
+}
+
+absl::Status SqliteStore::CheckWritable() {
+  return writer_->Run([](Database& database) { return sqlite::CheckWritable(database); });
 }
 
 absl::Status SqliteStore::Backup(const std::string& path) {

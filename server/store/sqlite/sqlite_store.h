@@ -33,7 +33,7 @@ class SqliteStore : public Store {
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
 
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
-  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) override;
+  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override;
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override;
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
                            int64_t now_ms) override;
@@ -54,7 +54,14 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override;
   absl::Status DeleteJob(int64_t job_id) override;
 
+  absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override;
+  absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override;
+  absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
+
   absl::StatusOr<StoreStatus> Status() override;
+  absl::StatusOr<QueueCounts> CountQueue() override;
+  CommitStats Commits() const override { return writer_->stats(); }
+  absl::Status CheckWritable() override;
   absl::Status Backup(const std::string& path) override;
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
 

@@ -1,9 +1,11 @@
 #include "server/store/sqlite/writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/check.h"
 #include "server/base/clock.h"
+#include "server/base/failpoint.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/transaction.h"
@@ -67,18 +69,41 @@ Writer::Request* Writer::Take() {
 
 void Writer::RunBatch() {
   std::vector<Request*> taken;
+  const MonotonicTime began = Clock::Real()->Now();
   const absl::Status status = RunTransaction(&taken);
+  const Duration took = Clock::Real()->Now() - began;
   // BEGIN failed: whoever waits is answered rather than kept until the disk is well again.
   if (taken.empty()) {
     while (Request* const request = Take()) taken.push_back(request);
   }
   MutexLock lock(&mutex_);
+  Count(status.ok(), took, taken.size());
   for (Request* request : taken) {
     // An operation's own refusal holds whatever became of the commit.
     if (request->status.ok()) request->status = Unshared(status);
     request->is_done = true;
   }
   done_.NotifyAll();
+}
+
+void Writer::Count(bool is_committed, Duration took, size_t operations) {
+  if (!is_committed) {
+    ++stats_.failed;
+    return;
+  }
+  const double ms = std::chrono::duration<double, std::milli>(took).count();
+  const auto& bounds = CommitStats::kBoundsMs;
+  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), ms) - bounds.begin();
+  ++stats_.by_latency[static_cast<size_t>(bucket)];
+  stats_.total_ms += ms;
+  stats_.operations += static_cast<int64_t>(operations);
+}
+
+CommitStats Writer::stats() const {
+  MutexLock lock(&mutex_);
+  CommitStats stats = stats_;
+  stats.waiting = static_cast<int64_t>(queue_.size());
+  return stats;
 }
 
 absl::Status Writer::RunTransaction(std::vector<Request*>* taken) {
@@ -97,7 +122,10 @@ absl::Status Writer::RunTransaction(std::vector<Request*>* taken) {
     }
     if (Clock::Real()->Now() >= end) break;
   }
-  return transaction.Commit();
+  RETURN_IF_ERROR(Failpoint("store.commit.before"));
+  RETURN_IF_ERROR(transaction.Commit());
+  PassFailpoint("store.commit.after");
+  return absl::OkStatus();
 }
 
 absl::Status Writer::RunOne(const Operation& operation) {

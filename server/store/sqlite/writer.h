@@ -12,6 +12,7 @@
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
 #include "server/store/sqlite/database.h"
+#include "server/store/store.h"
 
 namespace tunefarm::sqlite {
 
@@ -35,6 +36,8 @@ class Writer {
 
   // Blocks until the operation is durable or has failed.
   absl::Status Run(const Operation& operation) LOCKS_EXCLUDED(mutex_);
+
+  CommitStats stats() const LOCKS_EXCLUDED(mutex_);
 
   // The same for operations with an answer.
   template <typename F>
@@ -66,18 +69,20 @@ class Writer {
   // that of the transaction.
   absl::Status RunTransaction(std::vector<Request*>* taken) LOCKS_EXCLUDED(mutex_);
   absl::Status RunOne(const Operation& operation);
+  void Count(bool is_committed, Duration took, size_t operations) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next request, without waiting; null: none.
   Request* Take() LOCKS_EXCLUDED(mutex_);
 
   // The writer thread's alone.
   const std::unique_ptr<Database> database_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar work_;
   CondVar room_;
   CondVar done_;
   std::deque<Request*> queue_ GUARDED_BY(mutex_);
   bool is_closing_ GUARDED_BY(mutex_) = false;
+  CommitStats stats_ GUARDED_BY(mutex_);  // without `waiting`
 
   // Last: it starts after, and ends before, everything above.
   Thread thread_;

@@ -1,9 +1,11 @@
 #include "server/worker/cuda/cuda_compile.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -55,16 +57,36 @@ void SetResources(const PreparedKernel& kernel, const NvrtcOutput& output, v1::R
   resources->set_binary_bytes(static_cast<int64_t>(output.cubin.size()));
 }
 
+// The next `seconds` of processor time are all that is left; the one after ends this process with SIGXCPU.
+void LimitProcessorTime(int seconds) {
+  rusage used;
+  rlimit limit;
+  if (seconds <= 0 || getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_CPU, &limit) != 0) return;
+  const rlim_t end = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + seconds);
+  limit.rlim_cur = std::min(limit.rlim_max, end);
+  (void)setrlimit(RLIMIT_CPU, &limit);
+}
+
 class CudaCompileBackend final : public CompileBackend {
  public:
-  explicit CudaCompileBackend(std::unique_ptr<Nvrtc> nvrtc) : nvrtc_(std::move(nvrtc)) {}
+  CudaCompileBackend(std::unique_ptr<Nvrtc> nvrtc, int compile_seconds)
+      : nvrtc_(std::move(nvrtc)), compile_seconds_(compile_seconds) {}
 
-  std::string toolchain() const override { return fmt::format("NVRTC {} ({})", nvrtc_->version(), nvrtc_->path()); }
+  // With the file that the library's names lead to and its size: its version has no third number, and binaries are kept
+  // for one compiler.
+  std::string toolchain() const override {
+    std::error_code error;
+    const std::filesystem::path file = std::filesystem::canonical(nvrtc_->path(), error);
+    if (error) return fmt::format("NVRTC {} ({})", nvrtc_->version(), nvrtc_->path());
+    const uint64_t bytes = std::filesystem::file_size(file, error);
+    return fmt::format("NVRTC {} ({}, {} bytes)", nvrtc_->version(), file.string(), error ? 0 : bytes);
+  }
 
   Result Compile(const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
                  std::string* artifact) override {
     reporter->Begin(v1::PHASE_COMPILE);
     const MonotonicTime start = Clock::Real()->Now();
+    LimitProcessorTime(compile_seconds_);
     Result result;
     result.set_phase(v1::PHASE_COMPILE);
     const absl::StatusOr<NvrtcInput> input =
@@ -98,6 +120,7 @@ class CudaCompileBackend final : public CompileBackend {
 
  private:
   const std::unique_ptr<Nvrtc> nvrtc_;
+  const int compile_seconds_;
 };
 
 }  // namespace
@@ -150,9 +173,8 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
 namespace tunefarm {
 
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeCudaCompileBackend(const WorkerOptions& options) {
-  ASSIGN_OR_RETURN(auto nvrtc,
-                   cuda::Nvrtc::Open(cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess(options.cuda_path))));
-  return std::make_unique<cuda::CudaCompileBackend>(std::move(nvrtc));
+  ASSIGN_OR_RETURN(auto nvrtc, cuda::Nvrtc::Open(cuda::ProcessSearchPlaces(options.cuda_path)));
+  return std::make_unique<cuda::CudaCompileBackend>(std::move(nvrtc), options.compile_seconds);
 }
 
 }  // namespace tunefarm

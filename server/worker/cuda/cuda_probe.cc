@@ -85,7 +85,7 @@ class DeviceReader {
 class CudaProbeBackend final : public ProbeBackend {
  public:
   explicit CudaProbeBackend(const WorkerOptions& options)
-      : places_(SearchPlaces(SearchEnvironment::FromProcess(options.cuda_path))) {}
+      : places_(ProcessSearchPlaces(options.cuda_path)) {}
 
   void Probe(tunefarm::worker::v1::ProbeReport* report) override {
     std::string toolkit_version;

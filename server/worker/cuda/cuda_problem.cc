@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/worker/verify/expected_file.h"
 #include "server/worker/verify/fill.h"
 
 namespace tunefarm::cuda {
@@ -65,8 +66,15 @@ Failure CudaProblem::Allocate() {
     const double bytes = static_cast<double>(GuardedBuffer::FootprintBytes(BytesOf(plan)));
     needed += bytes * (1 + (NeedsPristine(plan) ? 1 : 0) + (has_reference && IsOutput(plan) ? 1 : 0));
   }
-  uint64_t free = 0;
-  TUNEFARM_RETURN_IF_FAILED(tools_.gpu.FreeBytes(&free));
+  uint64_t free = 0, total = 0;
+  TUNEFARM_RETURN_IF_FAILED(tools_.gpu.FreeBytes(&free, &total));
+  if (kernel_->standby && (needed > static_cast<double>(total) / 4 || needed > static_cast<double>(free) / 2)) {
+    return {
+        v1::OUTCOME_OUT_OF_MEMORY,
+        fmt::format("The problem needs {:.0f} MiB; {:.0f} of {:.0f} MiB are free, and a standby leaves room for as "
+                    "much again.",
+                    Mebibytes(needed), Mebibytes(static_cast<double>(free)), Mebibytes(static_cast<double>(total)))};
+  }
   if (needed > static_cast<double>(free)) {
     return {v1::OUTCOME_OUT_OF_MEMORY,
             fmt::format("The problem needs {:.0f} MiB of device memory, but {:.0f} MiB are free.", Mebibytes(needed),
@@ -93,15 +101,22 @@ Failure CudaProblem::AllocateBuffer(Buffer* buffer) {
   return NeedsPristine(buffer->plan) ? AllocateGuarded(BytesOf(buffer->plan), &buffer->pristine) : Failure{};
 }
 
-Failure CudaProblem::SelectInputs(uint64_t seed) {
+Failure CudaProblem::SelectInputs(uint64_t seed, const std::function<void()>& between) {
   if (seed_ == seed) return {};
   seed_.reset();
-  TUNEFARM_RETURN_IF_FAILED(BuildInputs(seed));
+  TUNEFARM_RETURN_IF_FAILED(BuildInputs(seed, between));
   seed_ = seed;
   return {};
 }
 
-Failure CudaProblem::BuildInputs(uint64_t seed) {
+Failure CudaProblem::Pause(const std::function<void()>& between) {
+  if (!between) return {};
+  TUNEFARM_RETURN_IF_FAILED(tools_.gpu.Synchronize("Building the inputs failed"));
+  between();
+  return {};
+}
+
+Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& between) {
   sealed_.clear();
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
@@ -111,25 +126,85 @@ Failure CudaProblem::BuildInputs(uint64_t seed) {
   seed_.reset();
   if (failure) return failure;
   for (Buffer& buffer : buffers_) {
-    if (StartsWithData(buffer.plan)) TUNEFARM_RETURN_IF_FAILED(FillData(&buffer, seed));
+    if (!StartsWithData(buffer.plan)) continue;
+    TUNEFARM_RETURN_IF_FAILED(FillData(&buffer, seed));
+    TUNEFARM_RETURN_IF_FAILED(Pause(between));
   }
+  bool taken = false;
+  TUNEFARM_RETURN_IF_FAILED(TakeReference(seed, &taken));
+  TUNEFARM_RETURN_IF_FAILED(Pause(between));
   std::unique_ptr<LoadedModule> module;
-  if (!kernel_->reference_artifact.empty()) {
-    failure = LoadedModule::Load(tools_.gpu, kernel_->reference_artifact, kernel_->reference_lowered_names, &module);
-    if (!failure) failure = WriteSymbols(module.get());
-    if (failure) {
-      failure.message = "The reference's binary: " + failure.message;
-      return failure;
+  if (!taken || kernel_->plan->HasSequence(Sequence::kPreparePerProblem)) {
+    TUNEFARM_RETURN_IF_FAILED(LoadReference(&module));
+    TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps(module.get()));
+    TUNEFARM_RETURN_IF_FAILED(Pause(between));
+  }
+  if (!taken) TUNEFARM_RETURN_IF_FAILED(BuildReference(module.get()));
+  TUNEFARM_RETURN_IF_FAILED(Pause(between));
+  return Seal();
+}
+
+Failure CudaProblem::LoadReference(std::unique_ptr<LoadedModule>* module) {
+  if (kernel_->reference_artifact.empty()) return {};
+  Failure failure =
+      LoadedModule::Load(tools_.gpu, kernel_->reference_artifact, kernel_->reference_lowered_names, module);
+  if (!failure) failure = WriteSymbols(module->get());
+  if (failure) failure.message = "The reference's binary: " + failure.message;
+  return failure;
+}
+
+Failure CudaProblem::BuildReference(LoadedModule* module) {
+  if (!kernel_->plan->HasSequence(Sequence::kReference)) return {};
+  TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst, module));
+  bool ambiguous = false;
+  TUNEFARM_RETURN_IF_FAILED(FindAmbiguity(&ambiguous));
+  return ambiguous ? RunReference(PoisonPattern::kSecond, module) : Failure{};
+}
+
+std::string CudaProblem::ReferenceKey(uint64_t seed) const {
+  return fmt::format("{}|{}|{}", kernel_->plan->kernel_id(), kernel_->problem.key, seed);
+}
+
+std::string CudaProblem::PackReference(uint64_t bytes_max) {
+  if (!seed_.has_value()) return "";
+  uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers_) bytes += buffer.expected.bytes() + buffer.expected_second.bytes();
+  if (bytes == 0 || bytes + (1 << 16) > bytes_max) return "";
+  std::vector<std::string> blocks;
+  for (const auto kept : {&Buffer::expected, &Buffer::expected_second}) {
+    for (const Buffer& buffer : buffers_) {
+      const GuardedBuffer& memory = buffer.*kept;
+      if (memory.empty()) continue;
+      std::string& block = blocks.emplace_back(memory.bytes(), '\0');
+      // What cannot be read now is found out by the first trial.
+      if (tools_.gpu.CopyToHost(memory.data(), block.data(), block.size())) return "";
     }
   }
-  TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps(module.get()));
-  if (kernel_->plan->HasSequence(Sequence::kReference)) {
-    TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst, module.get()));
-    bool ambiguous = false;
-    TUNEFARM_RETURN_IF_FAILED(FindAmbiguity(&ambiguous));
-    if (ambiguous) TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kSecond, module.get()));
+  return PackExpected(ReferenceKey(*seed_), blocks);
+}
+
+Failure CudaProblem::TakeReference(uint64_t seed, bool* taken) {
+  if (kernel_->expected_outputs.empty()) return {};
+  const auto blocks = UnpackExpected(kernel_->expected_outputs, ReferenceKey(seed));
+  std::vector<Buffer*> outputs;
+  for (Buffer& buffer : buffers_) {
+    buffer.expected_second = GuardedBuffer();
+    if (!buffer.expected.empty()) outputs.push_back(&buffer);
   }
-  return Seal();
+  // Under one poison, or under both.
+  if (!blocks || outputs.empty() || (blocks->size() != outputs.size() && blocks->size() != 2 * outputs.size()))
+    return {};
+  for (size_t i = 0; i < blocks->size(); ++i) {
+    if ((*blocks)[i].size() != BytesOf(outputs[i % outputs.size()]->plan)) return {};
+  }
+  for (size_t i = 0; i < blocks->size(); ++i) {
+    Buffer& buffer = *outputs[i % outputs.size()];
+    GuardedBuffer* const kept = i < outputs.size() ? &buffer.expected : &buffer.expected_second;
+    if (kept->empty()) TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(buffer.plan), kept));
+    TUNEFARM_RETURN_IF_FAILED(tools_.gpu.CopyToDevice((*blocks)[i].data(), kept->data(), (*blocks)[i].size()));
+  }
+  *taken = true;
+  return {};
 }
 
 Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +36,12 @@ class CudaProblem {
   const PreparedKernel& kernel() const { return *kernel_; }
   int64_t footprint_bytes() const { return footprint_bytes_; }
 
-  // Makes the inputs and reference outputs of a seed current; builds them unless they are and are whole.
-  Failure SelectInputs(uint64_t seed);
+  // Makes the inputs and reference outputs of a seed current; builds them unless they are and are whole. `between`, if
+  // given, is called between the steps of building, when nothing of them is at work on the device.
+  Failure SelectInputs(uint64_t seed, const std::function<void()>& between = {});
+  // What PreparedKernel::expected_outputs of another worker needs of the current inputs; empty if there is no reference
+  // or it would be longer than `bytes_max`, or cannot be read.
+  std::string PackReference(uint64_t bytes_max);
   // Whether the inputs and reference outputs of some seed are built and no damage to them was found.
   bool is_whole() const { return seed_.has_value(); }
   // Work space whose size depends on the config. OUT_OF_MEMORY if it cannot be had.
@@ -76,7 +81,13 @@ class CudaProblem {
   Failure Allocate();
   Failure AllocateBuffer(Buffer* buffer);
   Failure AllocateGuarded(uint64_t bytes, GuardedBuffer* buffer);
-  Failure BuildInputs(uint64_t seed);
+  Failure BuildInputs(uint64_t seed, const std::function<void()>& between);
+  Failure Pause(const std::function<void()>& between);
+  Failure LoadReference(std::unique_ptr<LoadedModule>* module);
+  Failure BuildReference(LoadedModule* module);
+  std::string ReferenceKey(uint64_t seed) const;
+  // Nothing in *taken if they are not of this seed, or not whole.
+  Failure TakeReference(uint64_t seed, bool* taken);
   Failure FillData(Buffer* buffer, uint64_t seed);
   Failure RunPrepareSteps(LoadedModule* module);
   Failure RunReference(PoisonPattern pattern, LoadedModule* module);

@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +12,9 @@
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
 #include "server/worker/cuda/cuda_problem.h"
+#include "server/worker/cuda/device_conditions.h"
+#include "server/worker/cuda/device_stopwatch.h"
+#include "server/worker/cuda/input_copies.h"
 #include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
 #include "server/worker/verify/sampling.h"
@@ -21,62 +26,111 @@ namespace {
 using tunefarm::worker::v1::Prepared;
 using tunefarm::worker::v1::Result;
 
+// Asking the driver for a device's processes takes a millisecond or more.
+constexpr std::chrono::milliseconds kLookForOthersEvery{250};
 constexpr double kEventResolutionNs = 500;  // CUDA documents about half a microsecond
+// Launches below this are timed in graphs unless the policy says otherwise.
+constexpr double kGraphBelowNs = 50e3;
+// Inputs and reference outputs that take longer than this are not made a second time within a trial: a slow reference
+// would look like a config that hangs.
+constexpr Duration kSecondInputsMax = std::chrono::seconds(5);
 constexpr uint64_t kFlushBytesMin = uint64_t{64} << 20;
+
+// What lives as long as the runner and every trial measures with.
+struct MeasuringTools {
+  const Nvml* nvml = nullptr;  // null: unknown conditions
+  ByteRange flush;
+  EventOverhead* overhead = nullptr;
+};
 
 class CudaTrial final : public TrialPhases {
  public:
-  CudaTrial(const RunTools& tools, CudaProblem* problem, const Nvml* nvml, ByteRange flush, const RunInput& input,
+  CudaTrial(const RunTools& tools, CudaProblem* problem, const MeasuringTools& measuring, const RunInput& input,
             PhaseReporter* reporter)
       : TrialPhases(input, reporter),
         tools_(tools),
         problem_(problem),
-        nvml_(nvml),
-        flush_(flush),
-        launches_(tools.gpu),
-        prepare_(tools.gpu) {}
+        measuring_(measuring),
+        stopwatch_(tools.gpu),
+        copies_(tools) {}
+
+  Result RunAndAccount() {
+    Result result = Run();
+    result.set_device_busy_ms(stopwatch_.milliseconds());
+    if (result.has_measurement()) result.mutable_measurement()->set_device_busy_ms(measured_ms_);
+    return result;
+  }
 
  private:
-  Failure Load() override {
-    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
+  Failure Load(uint64_t input_seed) override {
+    // In this order: sequences point into the module.
+    launches_ = nullptr;
+    prepare_ = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_seed));
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
     const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
-    const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
+    absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
     if (!buffers.ok()) return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(buffers.status())) + "."};
-    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
+    buffers_ = *std::move(buffers);
+    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(buffers_));
+    TUNEFARM_RETURN_IF_FAILED(LoadModule());
+    return BuildSequences(config);
+  }
+
+  Failure SelectInputs(uint64_t input_seed) override { return problem_->SelectInputs(input_seed); }
+
+  Failure LoadModule() {
+    const PreparedKernel& kernel = problem_->kernel();
     // A baseline's own steps are compiled with the reference's binary unless it came with one.
     const bool use_reference = input().baseline && input().artifact.empty();
     const std::string& artifact = use_reference ? kernel.reference_artifact : input().artifact;
-    if (!artifact.empty()) {
+    if (artifact.empty()) return {};
+    if (module_ == nullptr) {
       TUNEFARM_RETURN_IF_FAILED(LoadedModule::Load(
           tools_.gpu, artifact, use_reference ? kernel.reference_lowered_names : input().lowered_names, &module_));
-      TUNEFARM_RETURN_IF_FAILED(problem_->WriteSymbols(module_.get()));
       result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
     }
-    const bool own_baseline = input().baseline && plan.HasSequence(Sequence::kBaseline);
-    std::vector<StepPlan> steps;
+    return problem_->WriteSymbols(module_.get());
+  }
+
+  Failure BuildSequences(const Config& config) {
+    const PreparedKernel& kernel = problem_->kernel();
+    const bool own_baseline = input().baseline && kernel.plan->HasSequence(Sequence::kBaseline);
     TUNEFARM_RETURN_IF_FAILED(EvaluateSteps(tools_.gpu, kernel,
                                             own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
-                                            module_.get(), &steps, result().mutable_resources()));
-    TUNEFARM_RETURN_IF_FAILED(launches_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas));
-    if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
+                                            module_.get(), &steps_, result().mutable_resources()));
+    TUNEFARM_RETURN_IF_FAILED(BuildLaunches(problem_->Views(), &launches_));
+    prepare_ = std::make_unique<LaunchSequence>(tools_.gpu);
+    if (own_baseline || !kernel.plan->HasSequence(Sequence::kPreparePerConfig)) return {};
+    std::vector<StepPlan> steps;
     TUNEFARM_RETURN_IF_FAILED(
         EvaluateSteps(tools_.gpu, kernel, Sequence::kPreparePerConfig, config, module_.get(), &steps));
-    return prepare_.Build(steps, problem_->Views(), module_.get(), &tools_.cublas);
+    return prepare_->Build(steps, problem_->Views(), module_.get(), &tools_.cublas);
+  }
+
+  Failure BuildLaunches(const DeviceViews& views, std::unique_ptr<LaunchSequence>* launches) {
+    *launches = std::make_unique<LaunchSequence>(tools_.gpu);
+    return (*launches)->Build(steps_, views, module_.get(), &tools_.cublas);
   }
 
   Failure Launch(PoisonPattern pattern) override {
-    TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
-    TUNEFARM_RETURN_IF_FAILED(prepare_.Enqueue());
-    TUNEFARM_RETURN_IF_FAILED(launches_.Enqueue());
-    return tools_.gpu.Synchronize("The kernel crashed");
+    return stopwatch_.Time([&]() -> Failure {
+      TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
+      TUNEFARM_RETURN_IF_FAILED(prepare_->Enqueue());
+      return launches_->Enqueue();
+    });
   }
 
-  Failure FindDamage() override { return problem_->FindDamage(); }
+  Failure FindDamage() override {
+    return stopwatch_.Time([&]() -> Failure {
+      TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+      return copies_.FindDamage();
+    });
+  }
 
   Failure Verify(PoisonPattern pattern, v1::Verification* verification) override {
-    return problem_->Verify(pattern, verification);
+    return stopwatch_.Time([&] { return problem_->Verify(pattern, verification); });
   }
 
   Failure AfterTiming(Failure failure) override {
@@ -97,40 +151,95 @@ class CudaTrial final : public TrialPhases {
     return failure;
   }
 
+  // The sequences that samples take in turn: the one, or with copies of the inputs one on each.
+  Failure Rotation(std::vector<LaunchSequence*>* rotation) {
+    rotation->assign(1, launches_.get());
+    if (input().policy.warm_cache() || input().policy.input_copies() <= 1) return {};
+    TUNEFARM_RETURN_IF_FAILED(copies_.Make(buffers_, problem_->Views(), input().policy.input_copies()));
+    for (int set = 1; set < copies_.count(); ++set) {
+      std::unique_ptr<LaunchSequence> launches;
+      TUNEFARM_RETURN_IF_FAILED(BuildLaunches(copies_.Views(set), &launches));
+      rotation->push_back(launches.get());
+      on_copies_.push_back(std::move(launches));
+    }
+    return {};
+  }
+
+  bool WantsGraph(double launch_ns) const {
+    switch (input().policy.method()) {
+      case v1::TIMING_METHOD_CUDA_GRAPH:
+        return true;
+      case v1::TIMING_METHOD_CUDA_EVENTS:
+        return false;
+      default:
+        return launch_ns < kGraphBelowNs;
+    }
+  }
+
   Failure Measure() override {
-    const v1::MeasurementPolicy& policy = input().policy;
-    if (launches_.timed_stretches() == 0)
+    if (launches_->timed_stretches() == 0)
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
-    Sampler sampler(tools_.gpu, problem_, &launches_, policy.warm_cache() ? ByteRange{} : flush_);
+    const v1::MeasurementPolicy& policy = input().policy;
+    const double before_ms = stopwatch_.milliseconds();
+    DeviceConditions conditions(measuring_.nvml, tools_.gpu.uuid(), policy.min_clock_share());
+    Sampler::Setup setup;
+    setup.problem = problem_;
+    TUNEFARM_RETURN_IF_FAILED(Rotation(&setup.launches));
+    setup.flush = !policy.warm_cache() && !(copies_.count() > 1 && copies_.Outgrow(tools_.gpu.l2_bytes()));
+    setup.scratch = measuring_.flush;
+    setup.overhead = measuring_.overhead;
+    setup.conditions = &conditions;
+    setup.stopwatch = &stopwatch_;
+    Sampler sampler(tools_.gpu, std::move(setup));
+    SamplingResult sampled;
+    TUNEFARM_RETURN_IF_FAILED(Sample(&sampler, &sampled));
+    measured_ms_ = stopwatch_.milliseconds() - before_ms;
+    v1::Measurement* const measurement = result().mutable_measurement();
+    *measurement = sampled.measurement;
+    measurement->set_method(sampler.in_graph() ? v1::TIMING_METHOD_CUDA_GRAPH : v1::TIMING_METHOD_CUDA_EVENTS);
+    measurement->set_cold_cache(!policy.warm_cache());
+    measurement->set_input_copies(copies_.count());
+    conditions.Describe(measurement);
+    LogSampling(sampler, conditions);
+    JudgeTimes(sampled);
+    return {};
+  }
+
+  Failure Sample(Sampler* sampler, SamplingResult* sampled) {
+    const v1::MeasurementPolicy& policy = input().policy;
     Failure failure;
-    const std::optional<double> launch_ns =
-        RunWarmUp(policy, *Clock::Real(), [&](int launches) -> std::optional<double> {
-          double nanoseconds = 0;
-          failure = sampler.WarmUp(launches, &nanoseconds);
-          if (failure) return std::nullopt;
-          return nanoseconds;
-        });
-    if (!launch_ns) return failure;
-    const bool one_only = problem_->has_restores() || !policy.warm_cache() || launches_.has_untimed_steps();
-    SamplingOptions options;
-    options.policy = policy;
-    options.keep_samples = input().keep_samples;
-    options.launches_per_sample = LaunchesPerSample(*launch_ns, kEventResolutionNs, one_only);
-    const SamplingResult sampled = RunSampling(options, sampler.clock(), [&](int launches) -> std::optional<double> {
+    const std::optional<double> cost_ns = RunWarmUp(policy, *Clock::Real(), [&](int launches) -> std::optional<double> {
       double nanoseconds = 0;
-      failure = sampler.Next(launches, &nanoseconds);
+      failure = sampler->WarmUp(launches, &nanoseconds);
       if (failure) return std::nullopt;
       return nanoseconds;
     });
-    if (failure) return failure;
-    v1::Measurement* const measurement = result().mutable_measurement();
-    *measurement = sampled.measurement;
-    measurement->set_method(v1::TIMING_METHOD_CUDA_EVENTS);
-    measurement->set_cold_cache(!policy.warm_cache());
-    if (nvml_ != nullptr) {
-      measurement->set_clock_mhz(nvml_->ClockMhz(tools_.gpu.uuid()));
-      measurement->set_throttled(nvml_->IsThrottled(tools_.gpu.uuid()));
-    }
+    if (!cost_ns) return failure;
+    const bool one_only = problem_->has_restores() || !policy.warm_cache() || launches_->has_untimed_steps();
+    SamplingOptions options;
+    options.policy = policy;
+    options.keep_samples = input().keep_samples;
+    options.race_limit_ns = input().race_limit_ns;
+    options.launches_per_sample = LaunchesPerSample(sampler->launch_ns(), kEventResolutionNs, one_only);
+    TUNEFARM_RETURN_IF_FAILED(sampler->Begin(options.launches_per_sample, WantsGraph(sampler->launch_ns())));
+    *sampled = RunSampling(options, sampler->clock(), [&](int, int until_look) -> std::optional<TakenSample> {
+      TakenSample sample;
+      failure = sampler->Next(until_look, &sample);
+      if (failure) return std::nullopt;
+      return sample;
+    });
+    return failure;
+  }
+
+  void LogSampling(const Sampler& sampler, const DeviceConditions& conditions) {
+    reporter()->Log(
+        fmt::format("measured in {} batches{}{}; {} readings of the conditions took {:.2f} ms", sampler.batches(),
+                    sampler.in_graph() ? " of a graph" : "",
+                    sampler.why_no_graph().empty() ? std::string() : " without a graph: " + sampler.why_no_graph(),
+                    conditions.reads(), conditions.read_ms()));
+  }
+
+  void JudgeTimes(const SamplingResult& sampled) {
     if (sampled.implausible) {
       result().set_outcome(v1::OUTCOME_NOISY);
       result().set_message("The device's clock reported a time of zero: the launch sequence is too short to be timed.");
@@ -138,25 +247,29 @@ class CudaTrial final : public TrialPhases {
       result().set_outcome(v1::OUTCOME_NOISY);
       result().set_message(
           fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
-                      measurement->samples(), policy.time_budget_ms()));
+                      sampled.measurement.samples(), input().policy.time_budget_ms()));
     }
-    return {};
   }
 
   const RunTools tools_;
   CudaProblem* const problem_;
-  const Nvml* const nvml_;
-  const ByteRange flush_;
+  const MeasuringTools measuring_;
+  DeviceStopwatch stopwatch_;
+  double measured_ms_ = 0;
+  InputCopies copies_;
   std::unique_ptr<LoadedModule> module_;
-  LaunchSequence launches_, prepare_;
+  std::vector<BufferPlan> buffers_;
+  std::vector<StepPlan> steps_;
+  std::unique_ptr<LaunchSequence> launches_, prepare_;
+  std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
 };
 
 class CudaRunBackend final : public RunBackend {
  public:
-  CudaRunBackend(std::unique_ptr<GpuContext> gpu, std::unique_ptr<Nvrtc> nvrtc, std::unique_ptr<Harness> harness,
+  CudaRunBackend(std::unique_ptr<GpuContext> gpu, HarnessBinary binary, std::unique_ptr<Harness> harness,
                  std::vector<SearchPlace> places)
       : gpu_(std::move(gpu)),
-        nvrtc_(std::move(nvrtc)),
+        binary_(std::move(binary)),
         harness_(std::move(harness)),
         cublas_(*gpu_, std::move(places)),
         nvml_(Nvml::Open()) {}
@@ -164,8 +277,26 @@ class CudaRunBackend final : public RunBackend {
   std::string toolchain() const override {
     int version = 0;
     (void)gpu_->driver().cuDriverGetVersion(&version);
-    return fmt::format("CUDA driver API {}.{}, NVRTC {} ({})", version / 1000, version % 1000 / 10, nvrtc_->version(),
-                       nvrtc_->path());
+    return fmt::format("CUDA driver API {}.{}, {}", version / 1000, version % 1000 / 10, binary_.toolchain);
+  }
+  std::string warm_start() const override { return binary_.Pack(gpu_->compute_capability()); }
+
+  std::string ExpectedOutputs(int64_t bytes_max) override {
+    return problem_ == nullptr || bytes_max <= 0 ? std::string()
+                                                 : problem_->PackReference(static_cast<uint64_t>(bytes_max));
+  }
+
+  tunefarm::worker::v1::HealthReport CheckHealth() override {
+    tunefarm::worker::v1::HealthReport report;
+    bool right = false;
+    double nanoseconds = 0;
+    const Failure failure = harness_->CheckHealth(&right, &nanoseconds);
+    report.set_ok(!failure && right && nanoseconds > 0);
+    report.set_nanoseconds(nanoseconds);
+    if (!report.ok()) report.set_message(failure ? failure.message : "a kernel whose result is known computed another");
+    const int processes = nvml_ == nullptr ? -1 : nvml_->ProcessCount(gpu_->uuid());
+    report.set_foreign_processes(std::max(processes - 1, -1));
+    return report;
   }
 
   Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
@@ -174,17 +305,29 @@ class CudaRunBackend final : public RunBackend {
     Prepared prepared;
     const uint64_t seed = kernel->input_seed;
     std::unique_ptr<CudaProblem> problem;
+    std::function<void()> between;
+    if (kernel->standby) {
+      between = [reporter] {
+        reporter->YieldDevice();
+        reporter->TakeDevice();
+      };
+    }
     reporter->Begin(v1::PHASE_LOAD);
+    reporter->TakeDevice();
     Failure failure = damage_;
     if (!failure) failure = ReserveFlush();
     if (!failure) failure = CudaProblem::Create(Tools(), std::move(kernel), &problem);
-    if (!failure) failure = problem->SelectInputs(seed);
+    const MonotonicTime start = Clock::Real()->Now();
+    if (!failure) failure = problem->SelectInputs(seed, between);
+    inputs_took_ = Clock::Real()->Now() - start;
+    if (!failure && between) failure = gpu_->Synchronize("Building the inputs failed");
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
     prepared.set_ok(!failure);
     if (failure) {
       if (failure.sticky) damage_ = {v1::OUTCOME_LOST, "The runner's GPU context was lost: " + failure.message, false};
       prepared.set_outcome(failure.outcome);
       prepared.set_message(failure.message);
+      prepared.set_worker_is_damaged(failure.sticky);
       return prepared;
     }
     problem_ = std::move(problem);
@@ -200,10 +343,28 @@ class CudaRunBackend final : public RunBackend {
       return result;
     }
     const ByteRange flush{flush_.data(), flush_.bytes()};
-    return CudaTrial(Tools(), problem_.get(), nvml_.get(), flush, input, reporter).Run();
+    LookForOthers(input);
+    RunInput wanted = input;
+    if (inputs_took_ > kSecondInputsMax) wanted.second_input_seed = 0;
+    Result result =
+        CudaTrial(Tools(), problem_.get(), {nvml_.get(), flush, &overhead_}, wanted, reporter).RunAndAccount();
+    LookForOthers(input);
+    if (result.has_measurement()) result.mutable_measurement()->set_contended(contended_);
+    reporter->Log(fmt::format(
+        "load {:.2f} ms, launch and verify {:.2f} ms, measure {:.2f} ms, of which the device worked {:.2f} ms",
+        result.load_ms(), result.verify_ms(), result.measure_ms(), result.device_busy_ms()));
+    return result;
   }
 
  private:
+  // Before and after a trial, but not so often that asking is what takes the time.
+  void LookForOthers(const RunInput& input) {
+    const MonotonicTime now = Clock::Real()->Now();
+    if (nvml_ == nullptr || input.own_processes <= 0 || now < look_again_at_) return;
+    look_again_at_ = now + kLookForOthersEvery;
+    contended_ = nvml_->ProcessCount(gpu_->uuid()) > input.own_processes;
+  }
+
   RunTools Tools() { return {*gpu_, *harness_, cublas_}; }
 
   // Twice the cache, so that nothing of the last sample stays.
@@ -214,10 +375,14 @@ class CudaRunBackend final : public RunBackend {
   }
 
   const std::unique_ptr<GpuContext> gpu_;
-  const std::unique_ptr<Nvrtc> nvrtc_;
+  const HarnessBinary binary_;
   const std::unique_ptr<Harness> harness_;
   Cublas cublas_;
   const std::unique_ptr<Nvml> nvml_;
+  Duration inputs_took_{};
+  EventOverhead overhead_;
+  bool contended_ = false;  // at the last look
+  MonotonicTime look_again_at_{};
   GuardedBuffer flush_;
   Failure damage_;  // set once a reference or prepare step broke the context: the process is of no more use
   std::unique_ptr<CudaProblem> problem_;
@@ -230,10 +395,15 @@ namespace tunefarm {
 
 absl::StatusOr<std::unique_ptr<RunBackend>> MakeCudaRunBackend(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(auto gpu, cuda::GpuContext::Open(options.device_uuid));
-  std::vector<cuda::SearchPlace> places = cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess(options.cuda_path));
-  ASSIGN_OR_RETURN(auto nvrtc, cuda::Nvrtc::Open(places));
-  ASSIGN_OR_RETURN(auto harness, cuda::Harness::Create(*gpu, *nvrtc));
-  return std::make_unique<cuda::CudaRunBackend>(std::move(gpu), std::move(nvrtc), std::move(harness),
+  std::vector<cuda::SearchPlace> places = cuda::ProcessSearchPlaces(options.cuda_path);
+  std::optional<cuda::HarnessBinary> binary =
+      cuda::HarnessBinary::Unpack(options.warm_start, gpu->compute_capability());
+  if (!binary) {
+    ASSIGN_OR_RETURN(const auto nvrtc, cuda::Nvrtc::Open(places));
+    ASSIGN_OR_RETURN(binary, cuda::HarnessBinary::Compile(gpu->compute_capability(), *nvrtc));
+  }
+  ASSIGN_OR_RETURN(auto harness, cuda::Harness::Create(*gpu, *binary));
+  return std::make_unique<cuda::CudaRunBackend>(std::move(gpu), *std::move(binary), std::move(harness),
                                                 std::move(places));
 }
 

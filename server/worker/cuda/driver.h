@@ -54,8 +54,14 @@ inline constexpr int kApiVersion = 12040;
   X(cuStreamSynchronize, (CUstream))                                                                                \
   X(cuEventCreate, (CUevent*, unsigned int))                                                                        \
   X(cuEventDestroy, (CUevent))                                                                                      \
-  X(cuEventRecord, (CUevent, CUstream))                                                                             \
+  X(cuEventRecordWithFlags, (CUevent, CUstream, unsigned int))                                                      \
   X(cuEventElapsedTime, (float*, CUevent, CUevent))                                                                 \
+  X(cuStreamBeginCapture, (CUstream, CUstreamCaptureMode))                                                          \
+  X(cuStreamEndCapture, (CUstream, CUgraph*))                                                                       \
+  X(cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))                                       \
+  X(cuGraphLaunch, (CUgraphExec, CUstream))                                                                         \
+  X(cuGraphExecDestroy, (CUgraphExec))                                                                              \
+  X(cuGraphDestroy, (CUgraph))                                                                                      \
   X(cuTensorMapEncodeTiled,                                                                                         \
     (CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, const cuuint32_t*, \
      const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill))
@@ -74,7 +80,13 @@ inline constexpr int kApiVersion = 12040;
 #undef cuModuleGetGlobal
 #undef cuStreamSynchronize
 #undef cuEventDestroy
-#undef cuEventRecord
+#undef cuEventRecordWithFlags
+#undef cuStreamBeginCapture
+#undef cuStreamEndCapture
+#undef cuGraphInstantiateWithFlags
+#undef cuGraphLaunch
+#undef cuGraphExecDestroy
+#undef cuGraphDestroy
 #undef cuEventElapsedTime
 #undef cuLaunchKernelEx
 

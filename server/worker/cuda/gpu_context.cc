@@ -60,12 +60,19 @@ Failure GpuContext::Synchronize(std::string_view what) const {
   return driver_->Check(driver_->cuStreamSynchronize(stream_), CallKind::kLaunch, what);
 }
 
-Failure GpuContext::FreeBytes(uint64_t* free) const {
+Failure GpuContext::FreeBytes(uint64_t* free, uint64_t* total) const {
   size_t free_bytes = 0, total_bytes = 0;
   TUNEFARM_RETURN_IF_FAILED(
       driver_->Check(driver_->cuMemGetInfo(&free_bytes, &total_bytes), "The free device memory could not be read"));
   *free = free_bytes;
+  if (total != nullptr) *total = total_bytes;
   return {};
+}
+
+Failure GpuContext::CopyToDevice(const void* from, CUdeviceptr to, size_t bytes) const {
+  TUNEFARM_RETURN_IF_FAILED(
+      driver_->Check(driver_->cuMemcpyHtoDAsync(to, from, bytes, stream_), "A copy to the device failed"));
+  return Synchronize("A copy to the device failed");
 }
 
 Failure GpuContext::CopyToHost(CUdeviceptr from, void* to, size_t bytes) const {

@@ -28,8 +28,10 @@ class GpuContext {
   int shared_bytes_per_block_optin() const { return shared_bytes_per_block_optin_; }
 
   Failure Synchronize(std::string_view what) const;
-  Failure FreeBytes(uint64_t* free) const;
-  Failure CopyToHost(CUdeviceptr from, void* to, size_t bytes) const;  // waits
+  // Of device memory now. `total` may be null.
+  Failure FreeBytes(uint64_t* free, uint64_t* total = nullptr) const;
+  Failure CopyToHost(CUdeviceptr from, void* to, size_t bytes) const;          // waits
+  Failure CopyToDevice(const void* from, CUdeviceptr to, size_t bytes) const;  // waits
 
  private:
   GpuContext() = default;

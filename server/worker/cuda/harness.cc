@@ -8,8 +8,10 @@
 #include <cstring>
 
 #include "server/base/embedded_file.h"
+#include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/worker/verify/expected_file.h"
 #include "server/worker/verify/poison.h"
 
 namespace tunefarm {
@@ -26,11 +28,41 @@ constexpr uint64_t kBlocksPerSm = 8;
 constexpr uint64_t kRowOfOneBlockMax = uint64_t{1} << 20;
 constexpr const char* kFailed = "A check on the device failed";
 
-constexpr const char* kKernels[] = {
-    "tunefarm_fill",    "tunefarm_poison",  "tunefarm_fill_guard", "tunefarm_check_guard", "tunefarm_checksum",
-    "tunefarm_compare", "tunefarm_largest", "tunefarm_rows",       "tunefarm_row_sums",    "tunefarm_find_bits"};
+constexpr const char* kKernels[] = {"tunefarm_fill",        "tunefarm_poison",       "tunefarm_fill_guard",
+                                    "tunefarm_check_guard", "tunefarm_checksum",     "tunefarm_compare",
+                                    "tunefarm_largest",     "tunefarm_rows",         "tunefarm_row_sums",
+                                    "tunefarm_find_bits",   "tunefarm_health_write", "tunefarm_health_sum"};
+
+// See CheckHealth: one wave of threads on a large device, long enough to be timed.
+constexpr uint64_t kHealthWords = uint64_t{1} << 18;
+constexpr int kHealthSteps = 2048;
+constexpr int kHealthRunsMin = 5;
+// Clocks that rise from rest make it faster meanwhile.
+constexpr int kHealthRunsMax = 100;
+constexpr uint64_t kHealthSeed = 0x243f6a8885a308d3;
+constexpr uint64_t kHealthFactor = 6364136223846793005, kHealthAddend = 1442695040888963407;
+
+// The sum of what tunefarm_health_write writes. After k steps of x = a * x + c a word is A * x + C, with A and C found
+// by taking the steps once.
+uint64_t HealthSum() {
+  uint64_t factor = 1, addend = 0;
+  for (int step = 0; step < kHealthSteps; ++step) {
+    factor *= kHealthFactor;
+    addend = addend * kHealthFactor + kHealthAddend;
+  }
+  const uint64_t starts = kHealthWords * kHealthSeed + kHealthWords * (kHealthWords - 1) / 2;
+  return factor * starts + addend * kHealthWords;
+}
 
 uint64_t MaskOf(size_t size) { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
+
+// Other sources or options make another binary.
+std::string SourceKey(int compute_capability) {
+  const NvrtcInput input = HarnessSource(compute_capability);
+  std::string text = input.source;
+  for (const std::string& option : input.options) text += "\n" + option;
+  return Sha256(text).Hex();
+}
 
 uint64_t ElementPoison(v1::DataType type, PoisonPattern pattern) {
   return PoisonBits(type, pattern) & MaskOf(SizeOf(type));
@@ -55,15 +87,29 @@ NvrtcInput HarnessSource(int compute_capability) {
   return input;
 }
 
-absl::StatusOr<std::unique_ptr<Harness>> Harness::Create(const GpuContext& gpu, const Nvrtc& nvrtc) {
-  const NvrtcOutput output = nvrtc.Compile(HarnessSource(gpu.compute_capability()));
+absl::StatusOr<HarnessBinary> HarnessBinary::Compile(int compute_capability, const Nvrtc& nvrtc) {
+  const NvrtcOutput output = nvrtc.Compile(HarnessSource(compute_capability));
   if (output.outcome != v1::OUTCOME_OK) {
     return FailedPrecondition("the worker's own kernels do not compile for compute capability {}.{}: {}",
-                              gpu.compute_capability() / 10, gpu.compute_capability() % 10, output.message);
+                              compute_capability / 10, compute_capability % 10, output.message);
   }
+  return HarnessBinary{output.cubin, fmt::format("NVRTC {} ({})", nvrtc.version(), nvrtc.path())};
+}
+
+std::string HarnessBinary::Pack(int compute_capability) const {
+  return PackExpected(SourceKey(compute_capability), {toolchain, cubin});
+}
+
+std::optional<HarnessBinary> HarnessBinary::Unpack(std::string_view packed, int compute_capability) {
+  const auto parts = UnpackExpected(packed, SourceKey(compute_capability));
+  if (!parts || parts->size() != 2) return std::nullopt;
+  return HarnessBinary{std::string((*parts)[1]), std::string((*parts)[0])};
+}
+
+absl::StatusOr<std::unique_ptr<Harness>> Harness::Create(const GpuContext& gpu, const HarnessBinary& binary) {
   std::unique_ptr<Harness> harness(new Harness(gpu));
   const Driver& driver = gpu.driver();
-  Failure failure = driver.Check(driver.cuModuleLoadData(&harness->module_, output.cubin.data()),
+  Failure failure = driver.Check(driver.cuModuleLoadData(&harness->module_, binary.cubin.data()),
                                  "The worker's own kernels could not be loaded");
   for (const char* kernel : kKernels) {
     if (failure) break;
@@ -91,6 +137,54 @@ Failure Harness::ReserveResults(uint64_t bytes) {
   if (results_.bytes() >= bytes) return {};
   results_ = GuardedBuffer();
   return GuardedBuffer::Allocate(gpu_, bytes, &results_);
+}
+
+Failure Harness::CheckHealth(bool* right, double* nanoseconds) {
+  const Driver& driver = gpu_.driver();
+  TUNEFARM_RETURN_IF_FAILED(ReserveResults((kHealthWords + 1) * sizeof(uint64_t)));
+  CUevent begin = nullptr, end = nullptr;
+  Failure failure = driver.Check(driver.cuEventCreate(&begin, CU_EVENT_DEFAULT), kFailed);
+  if (!failure) failure = driver.Check(driver.cuEventCreate(&end, CU_EVENT_DEFAULT), kFailed);
+  *right = true;
+  *nanoseconds = 0;
+  int since_better = 0;
+  // On while it becomes faster, which it does where clocks were low.
+  for (int run = 0; run < kHealthRunsMax && since_better < kHealthRunsMin && *right && !failure; ++run) {
+    double taken = 0;
+    failure = RunHealthKernels(begin, end, right, &taken);
+    ++since_better;
+    if (*nanoseconds == 0 || taken < 0.99 * *nanoseconds) {
+      *nanoseconds = taken;
+      since_better = 0;
+    }
+  }
+  if (begin != nullptr) (void)driver.cuEventDestroy(begin);
+  if (end != nullptr) (void)driver.cuEventDestroy(end);
+  return failure;
+}
+
+Failure Harness::RunHealthKernels(CUevent begin, CUevent end, bool* right, double* nanoseconds) {
+  const Driver& driver = gpu_.driver();
+  CUdeviceptr sum = results_.data(), words = sum + sizeof(uint64_t);
+  uint64_t count = kHealthWords, seed = kHealthSeed, factor = kHealthFactor, addend = kHealthAddend;
+  int steps = kHealthSteps;
+  void* write[] = {&words, &count, &seed, &factor, &addend, &steps};
+  void* add[] = {&words, &count, &sum};
+  TUNEFARM_RETURN_IF_FAILED(
+      driver.Check(driver.cuMemsetD8Async(sum, 0, (count + 1) * sizeof(uint64_t), gpu_.stream()), kFailed));
+  TUNEFARM_RETURN_IF_FAILED(
+      driver.Check(driver.cuEventRecordWithFlags(begin, gpu_.stream(), CU_EVENT_RECORD_DEFAULT), kFailed));
+  TUNEFARM_RETURN_IF_FAILED(Launch("tunefarm_health_write", count, write));
+  TUNEFARM_RETURN_IF_FAILED(Launch("tunefarm_health_sum", count, add));
+  TUNEFARM_RETURN_IF_FAILED(
+      driver.Check(driver.cuEventRecordWithFlags(end, gpu_.stream(), CU_EVENT_RECORD_DEFAULT), kFailed));
+  uint64_t found = 0;
+  TUNEFARM_RETURN_IF_FAILED(gpu_.CopyToHost(sum, &found, sizeof(found)));
+  float milliseconds = 0;
+  TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventElapsedTime(&milliseconds, begin, end), kFailed));
+  *right = found == HealthSum();
+  *nanoseconds = static_cast<double>(milliseconds) * 1e6;
+  return {};
 }
 
 Failure Harness::Fill(const TunefarmFill& fill, CUdeviceptr output, uint64_t elements) {

@@ -262,3 +262,26 @@ extern "C" __global__ void tunefarm_find_bits(const unsigned char* input, U64 bi
   for (U64 i = ThreadIndex(); i < elements; i += ThreadCount()) mine = mine || Load(input, i, size) == bits;
   if (mine) *found = 1;
 }
+
+// The health check: arithmetic that no compiler foresees, its results through memory, and their sum.
+extern "C" __global__ void tunefarm_health_write(U64* words, U64 count, U64 seed, U64 factor, U64 addend, int steps) {
+  for (U64 i = ThreadIndex(); i < count; i += ThreadCount()) {
+    U64 value = seed + i;
+    for (int step = 0; step < steps; ++step) value = value * factor + addend;
+    words[i] = value;
+  }
+}
+
+// Adds to *sum what other threads have written. 256 threads a block.
+extern "C" __global__ void tunefarm_health_sum(const U64* words, U64 count, U64* sum) {
+  __shared__ U64 sums[256];
+  U64 mine = 0;
+  for (U64 i = ThreadIndex(); i < count; i += ThreadCount()) mine += words[count - 1 - i];
+  sums[threadIdx.x] = mine;
+  __syncthreads();
+  for (unsigned int half = blockDim.x / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) atomicAdd(sum, sums[0]);
+}

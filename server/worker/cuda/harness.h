@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/worker/cuda/gpu_context.h"
@@ -33,10 +34,26 @@ struct ByteRange {
   uint64_t bytes = 0;
 };
 
+// The kernels compiled for one kind of device. Half a second's work of NVRTC, which later workers need not do again.
+struct HarnessBinary {
+  std::string cubin;
+  std::string toolchain;  // "NVRTC 13.0 (/usr/lib/...)"; for messages
+
+  // FailedPrecondition with one sentence if the kernels do not compile.
+  static absl::StatusOr<HarnessBinary> Compile(int compute_capability, const Nvrtc& nvrtc);
+  // For RunBackend::warm_start, and back: nothing if it is not whole, or of other sources or another kind of device.
+  std::string Pack(int compute_capability) const;
+  static std::optional<HarnessBinary> Unpack(std::string_view packed, int compute_capability);
+};
+
 class Harness {
  public:
-  // FailedPrecondition with one sentence if the kernels cannot be compiled or loaded.
-  static absl::StatusOr<std::unique_ptr<Harness>> Create(const GpuContext& gpu, const Nvrtc& nvrtc);
+  // FailedPrecondition with one sentence if the kernels cannot be loaded.
+  static absl::StatusOr<std::unique_ptr<Harness>> Create(const GpuContext& gpu, const HarnessBinary& binary);
+
+  // Runs integer arithmetic and memory traffic whose result is known, several times. `right` says whether every result
+  // was; the time is that of the fastest run.
+  Failure CheckHealth(bool* right, double* nanoseconds);
 
   Failure Fill(const TunefarmFill& fill, CUdeviceptr output, uint64_t elements);
   Failure Poison(tunefarm::v1::DataType type, PoisonPattern pattern, CUdeviceptr output, uint64_t elements);
@@ -62,6 +79,7 @@ class Harness {
 
   Failure Launch(const char* kernel, uint64_t threads, void** parameters);
   Failure ReserveResults(uint64_t bytes);
+  Failure RunHealthKernels(CUevent begin, CUevent end, bool* right, double* nanoseconds);
   Failure ReadFirstMismatches(const CompareInput& input, const TolerancePlan& tolerance,
                               const std::vector<uint32_t>& chunk_mismatches, BufferComparison* found);
   Failure CompareRows(const TunefarmComparison& pair, const TolerancePlan& tolerance, BufferComparison* found);

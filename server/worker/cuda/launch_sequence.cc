@@ -152,10 +152,11 @@ Failure LaunchSequence::Enqueue() {
   return {};
 }
 
-Failure LaunchSequence::EnqueueTimed(const CUevent* events) {
+Failure LaunchSequence::EnqueueTimed(const CUevent* events, unsigned int flags) {
   const Driver& driver = gpu_.driver();
   const auto record = [&] {
-    return driver.Check(driver.cuEventRecord(*events++, gpu_.stream()), "An event could not be recorded");
+    return driver.Check(driver.cuEventRecordWithFlags(*events++, gpu_.stream(), flags),
+                        "An event could not be recorded");
   };
   bool timing = false;
   for (const std::unique_ptr<Step>& step : steps_) {

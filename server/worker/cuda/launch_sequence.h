@@ -29,8 +29,9 @@ class LaunchSequence {
   // Stretches of consecutive timed steps; what lies between them is not timed.
   size_t timed_stretches() const { return timed_stretches_; }
   bool has_untimed_steps() const { return has_untimed_steps_; }
-  // As Enqueue, with events around each timed stretch: 2 * timed_stretches() of them.
-  Failure EnqueueTimed(const CUevent* events);
+  // As Enqueue, with events around each timed stretch: 2 * timed_stretches() of them. `flags` of
+  // cuEventRecordWithFlags: while a graph is captured, CU_EVENT_RECORD_EXTERNAL makes the events part of it.
+  Failure EnqueueTimed(const CUevent* events, unsigned int flags);
 
  private:
   struct alignas(64) Argument {

@@ -146,6 +146,11 @@ std::vector<SearchPlace> SearchPlaces(const SearchEnvironment& environment) {
   return places.Take();
 }
 
+const std::vector<SearchPlace>& ProcessSearchPlaces(const std::string& cuda_path) {
+  static const std::vector<SearchPlace> places = SearchPlaces(SearchEnvironment::FromProcess(cuda_path));
+  return places;
+}
+
 absl::StatusOr<FoundLibrary> FindLibrary(const std::vector<SearchPlace>& places, const std::vector<std::string>& names,
                                          const std::function<bool(const std::string& path)>& opens) {
   std::string looked;

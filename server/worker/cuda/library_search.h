@@ -35,6 +35,10 @@ struct SearchPlace {
 // Existing directories only, each once, in order of preference.
 std::vector<SearchPlace> SearchPlaces(const SearchEnvironment& environment);
 
+// Those of this process, looked up once and remembered: a sandbox that shows what is in them hides how they were found.
+// `cuda_path` counts on the first call only. Not for several threads at once.
+const std::vector<SearchPlace>& ProcessSearchPlaces(const std::string& cuda_path);
+
 struct FoundLibrary {
   std::string path;  // absolute, or the bare name when the loader found it
   SearchPlace place;

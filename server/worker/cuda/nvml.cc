@@ -15,13 +15,21 @@ struct Nvml::Functions {
   int (*clock)(void*, int, unsigned int*) = nullptr;
   int (*max_clock)(void*, int, unsigned int*) = nullptr;
   int (*throttle_reasons)(void*, unsigned long long*) = nullptr;
+  int (*compute_processes)(void*, unsigned int*, void*) = nullptr;
+  int (*graphics_processes)(void*, unsigned int*, void*) = nullptr;
+  int (*power)(void*, unsigned int*) = nullptr;
+  int (*temperature)(void*, int, unsigned int*) = nullptr;
 };
 
 namespace {
 
+constexpr int kInsufficientSize = 7;
 constexpr int kSmClock = 1;
-// SW thermal, HW slowdown, HW thermal, HW power brake.
-constexpr unsigned long long kThrottled = 0x20 | 0x08 | 0x40 | 0x80;
+constexpr int kGpuSensor = 0;
+// NVML's bits.
+constexpr unsigned long long kIdle = 0x01, kPowerCap = 0x04, kHardwareSlowdown = 0x08, kSoftwareThermal = 0x20,
+                             kHardwareThermal = 0x40, kPowerBrake = 0x80;
+constexpr unsigned long long kThrottled = kSoftwareThermal | kHardwareSlowdown | kHardwareThermal | kPowerBrake;
 
 template <typename Function>
 bool Resolve(void* library, const char* name, Function* function) {
@@ -53,6 +61,14 @@ std::unique_ptr<Nvml> Nvml::Open() {
   if (!Resolve(library, "nvmlDeviceGetCurrentClocksEventReasons", &found.throttle_reasons)) {
     (void)Resolve(library, "nvmlDeviceGetCurrentClocksThrottleReasons", &found.throttle_reasons);
   }
+  if (!Resolve(library, "nvmlDeviceGetComputeRunningProcesses_v3", &found.compute_processes)) {
+    (void)Resolve(library, "nvmlDeviceGetComputeRunningProcesses", &found.compute_processes);
+  }
+  if (!Resolve(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &found.graphics_processes)) {
+    (void)Resolve(library, "nvmlDeviceGetGraphicsRunningProcesses", &found.graphics_processes);
+  }
+  (void)Resolve(library, "nvmlDeviceGetPowerUsage", &found.power);
+  (void)Resolve(library, "nvmlDeviceGetTemperature", &found.temperature);
   if (found.init() != 0) return nullptr;
   std::unique_ptr<Nvml> nvml(new Nvml);
   *nvml->functions_ = found;
@@ -60,8 +76,12 @@ std::unique_ptr<Nvml> Nvml::Open() {
 }
 
 void* Nvml::Handle(const std::string& uuid) const {
-  void* handle = nullptr;
-  return functions_->handle_by_uuid(uuid.c_str(), &handle) == 0 ? handle : nullptr;
+  // Looking it up walks over all devices.
+  if (handle_ == nullptr || handle_uuid_ != uuid) {
+    handle_uuid_ = uuid;
+    if (functions_->handle_by_uuid(uuid.c_str(), &handle_) != 0) handle_ = nullptr;
+  }
+  return handle_;
 }
 
 std::string Nvml::DriverVersion() const {
@@ -82,11 +102,55 @@ int Nvml::MaxClockMhz(const std::string& uuid) const {
   return handle != nullptr && functions_->max_clock(handle, kSmClock, &mhz) == 0 ? static_cast<int>(mhz) : 0;
 }
 
+bool Nvml::Read(const std::string& uuid, Conditions* conditions) const {
+  void* const handle = Handle(uuid);
+  unsigned int mhz = 0, milliwatts = 0, celsius = 0;
+  if (handle == nullptr || functions_->clock(handle, kSmClock, &mhz) != 0) return false;
+  *conditions = {};
+  conditions->clock_mhz = static_cast<int>(mhz);
+  if (functions_->power != nullptr && functions_->power(handle, &milliwatts) == 0) {
+    conditions->power_watts = milliwatts / 1000.0;
+  }
+  if (functions_->temperature != nullptr && functions_->temperature(handle, kGpuSensor, &celsius) == 0) {
+    conditions->temperature_c = static_cast<int>(celsius);
+  }
+  if (functions_->throttle_reasons != nullptr) {
+    (void)functions_->throttle_reasons(handle, &conditions->throttle_reasons);
+  }
+  return true;
+}
+
+std::string Nvml::ReasonText(unsigned long long throttle_reasons) {
+  if ((throttle_reasons & (kSoftwareThermal | kHardwareThermal)) != 0) return "thermal";
+  if ((throttle_reasons & kPowerBrake) != 0) return "power brake";
+  if ((throttle_reasons & kHardwareSlowdown) != 0) return "hardware slowdown";
+  return (throttle_reasons & kPowerCap) != 0 ? "power cap" : "";
+}
+
+bool Nvml::IsThrottledBy(unsigned long long throttle_reasons) { return (throttle_reasons & kThrottled) != 0; }
+
+bool Nvml::IsIdle(unsigned long long throttle_reasons) { return (throttle_reasons & kIdle) != 0; }
+
 bool Nvml::IsThrottled(const std::string& uuid) const {
   void* const handle = Handle(uuid);
   unsigned long long reasons = 0;
   if (handle == nullptr || functions_->throttle_reasons == nullptr) return false;
   return functions_->throttle_reasons(handle, &reasons) == 0 && (reasons & kThrottled) != 0;
+}
+
+int Nvml::ProcessCount(const std::string& uuid) const {
+  void* const handle = Handle(uuid);
+  if (handle == nullptr || functions_->compute_processes == nullptr) return -1;
+  int count = 0;
+  for (const auto list : {functions_->compute_processes, functions_->graphics_processes}) {
+    if (list == nullptr) continue;
+    // Without room for any it only tells how many there are.
+    unsigned int found = 0;
+    const int error = list(handle, &found, nullptr);
+    if (error != 0 && error != kInsufficientSize) return -1;
+    count += static_cast<int>(found);
+  }
+  return count;
 }
 
 }  // namespace tunefarm::cuda

@@ -18,9 +18,29 @@ class Nvml {
   std::string DriverVersion() const;               // "580.159.04"; empty: unknown
   int ClockMhz(const std::string& uuid) const;     // of the multiprocessors now; 0: unknown
   int MaxClockMhz(const std::string& uuid) const;  // highest of the multiprocessors; 0: unknown
+  // What the device does now. False if even the clock is unknown. Takes as long as the driver likes: the caller decides
+  // when that disturbs nothing.
+  struct Conditions {
+    int clock_mhz = 0;
+    double power_watts = 0;  // 0: unknown
+    int temperature_c = 0;   // 0: unknown
+    unsigned long long throttle_reasons = 0;
+  };
+  bool Read(const std::string& uuid, Conditions* conditions) const;
+  // The gravest of the reasons, in words: "thermal", "power brake", "hardware slowdown", "power cap"; empty: none.
+  static std::string ReasonText(unsigned long long throttle_reasons);
+  // As IsThrottled.
+  static bool IsThrottledBy(unsigned long long throttle_reasons);
+  // The clock was read while the device had nothing to do, so that it says nothing of work.
+  static bool IsIdle(unsigned long long throttle_reasons);
+
   // Whether heat or the power supply slows the device down right now. A power cap that is merely reached does not
   // count: that is how these devices run dense arithmetic.
   bool IsThrottled(const std::string& uuid) const;
+
+  // Processes that have the device open, this one among them; -1: unknown. Names cannot be had across the namespaces of
+  // processes, so that only their number tells.
+  int ProcessCount(const std::string& uuid) const;
 
  private:
   struct Functions;
@@ -29,6 +49,8 @@ class Nvml {
   void* Handle(const std::string& uuid) const;  // null: unknown
 
   std::unique_ptr<Functions> functions_;
+  mutable std::string handle_uuid_;
+  mutable void* handle_ = nullptr;
 };
 
 }  // namespace tunefarm::cuda

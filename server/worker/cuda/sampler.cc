@@ -3,12 +3,20 @@
 #include <algorithm>
 #include <cmath>
 
+#include "server/measure/statistics.h"
+
 namespace tunefarm::cuda {
 namespace {
 
 // A batch ends after about this long, so that stopping rules are asked often enough.
 constexpr double kBatchNs = 10e6;
 constexpr int kSamplesPerBatchMax = 16;
+// Of a graph: enough that starting it is a small part of it, few enough that it is made in no time.
+constexpr int kSamplesPerGraph = 10;
+constexpr int kLaunchesPerGraphMax = 1000;
+constexpr int kOverheadPairs = 16;
+// What is left of a time after subtracting the events' own is at least this share: never nothing.
+constexpr double kTimeShareMin = 0.1;
 constexpr const char* kCrashed = "The kernel crashed";
 
 double NanosecondsSince(MonotonicTime start) { return static_cast<double>((Clock::Real()->Now() - start).count()); }
@@ -16,35 +24,13 @@ double NanosecondsSince(MonotonicTime start) { return static_cast<double>((Clock
 }  // namespace
 
 Sampler::~Sampler() {
+  graph_ = nullptr;  // it uses the events
   for (CUevent event : events_) (void)gpu_.driver().cuEventDestroy(event);
 }
 
-Failure Sampler::EnqueueBefore() {
-  if (problem_->has_restores()) TUNEFARM_RETURN_IF_FAILED(problem_->Restore());
-  if (flush_.bytes == 0) return {};
-  const Driver& driver = gpu_.driver();
-  return driver.Check(driver.cuMemsetD8Async(flush_.data, 0, flush_.bytes, gpu_.stream()),
-                      "The cache could not be flushed");
-}
-
-Failure Sampler::WarmUp(int count, double* nanoseconds) {
-  TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
-  const MonotonicTime start = Clock::Real()->Now();
-  for (int i = 0; i < count; ++i) {
-    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
-    TUNEFARM_RETURN_IF_FAILED(launches_->Enqueue());
-  }
-  TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
-  *nanoseconds = sample_cost_ns_ = NanosecondsSince(start) / std::max(count, 1);
-  return {};
-}
-
-Failure Sampler::Next(int launches, double* nanoseconds) {
-  if (taken_.empty()) TUNEFARM_RETURN_IF_FAILED(TakeBatch(launches));
-  *nanoseconds = taken_.front().nanoseconds;
-  clock_.Advance(taken_.front().cost);
-  taken_.pop_front();
-  return {};
+size_t Sampler::EventsPerSample() const {
+  // Between untimed steps, each sequence has its own events; else one pair holds all launches of a sample.
+  return launches_per_sample_ == 1 ? 2 * setup_.launches.front()->timed_stretches() : 2;
 }
 
 Failure Sampler::ReserveEvents(size_t count) {
@@ -57,49 +43,171 @@ Failure Sampler::ReserveEvents(size_t count) {
   return {};
 }
 
-Failure Sampler::TakeBatch(int launches) {
+LaunchSequence* Sampler::NextLaunches() { return setup_.launches[next_copy_++ % setup_.launches.size()]; }
+
+Failure Sampler::EnqueueBefore() {
+  if (setup_.problem->has_restores()) TUNEFARM_RETURN_IF_FAILED(setup_.problem->Restore());
+  if (!setup_.flush) return {};
   const Driver& driver = gpu_.driver();
-  // Between untimed steps, each sequence has its own events; else one pair holds all launches of a sample.
-  const bool single = launches == 1;
-  const size_t events_per_sample = single ? 2 * launches_->timed_stretches() : 2;
-  const double cost = std::max(sample_cost_ns_, 1.0);
-  const int samples = std::clamp(static_cast<int>(kBatchNs / cost), 1, kSamplesPerBatchMax);
-  TUNEFARM_RETURN_IF_FAILED(ReserveEvents(static_cast<size_t>(samples) * events_per_sample));
-  const MonotonicTime start = Clock::Real()->Now();
-  for (int i = 0; i < samples; ++i) {
-    CUevent* const events = events_.data() + static_cast<size_t>(i) * events_per_sample;
-    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
-    if (single) {
-      TUNEFARM_RETURN_IF_FAILED(launches_->EnqueueTimed(events));
-      continue;
-    }
-    // The first warms up what the host's pause between batches let go cold.
-    TUNEFARM_RETURN_IF_FAILED(launches_->Enqueue());
-    TUNEFARM_RETURN_IF_FAILED(
-        driver.Check(driver.cuEventRecord(events[0], gpu_.stream()), "An event could not be recorded"));
-    for (int launch = 0; launch < launches; ++launch) TUNEFARM_RETURN_IF_FAILED(launches_->Enqueue());
-    TUNEFARM_RETURN_IF_FAILED(
-        driver.Check(driver.cuEventRecord(events[1], gpu_.stream()), "An event could not be recorded"));
-  }
+  return driver.Check(driver.cuMemsetD8Async(setup_.scratch.data, 0, setup_.scratch.bytes, gpu_.stream()),
+                      "The cache could not be flushed");
+}
+
+Failure Sampler::WarmUp(int count, double* nanoseconds) {
   TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
-  const double wall = NanosecondsSince(start);
+  TUNEFARM_RETURN_IF_FAILED(ReserveEvents(EventsPerSample()));
+  const MonotonicTime start = Clock::Real()->Now();
+  TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Start());
+  for (int i = 0; i < count; ++i) {
+    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
+    TUNEFARM_RETURN_IF_FAILED(NextLaunches()->EnqueueTimed(events_.data(), CU_EVENT_RECORD_DEFAULT));
+  }
+  TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Stop());
+  TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
+  *nanoseconds = sample_cost_ns_ = NanosecondsSince(start) / std::max(count, 1);
+  TUNEFARM_RETURN_IF_FAILED(ReadStretch(events_.data(), &launch_ns_));
+  return setup_.stopwatch->Add();
+}
+
+Failure Sampler::Begin(int launches_per_sample, bool graph) {
+  launches_per_sample_ = launches_per_sample;
+  if (graph) {
+    Failure failure = MeasureOverhead(true, &setup_.overhead->in_graph_ns);
+    if (!failure) failure = CaptureBatch();
+    if (failure.sticky) return failure;
+    if (!failure) {
+      overhead_ns_ = *setup_.overhead->in_graph_ns;
+      return {};
+    }
+    graph_ = nullptr;
+    why_no_graph_ = failure.message;
+  }
+  TUNEFARM_RETURN_IF_FAILED(MeasureOverhead(false, &setup_.overhead->in_stream_ns));
+  overhead_ns_ = *setup_.overhead->in_stream_ns;
+  return {};
+}
+
+// Behind a flush, so that the device does not wait for the host between the events.
+Failure Sampler::MeasureOverhead(bool graph, std::optional<double>* nanoseconds) {
+  if (nanoseconds->has_value()) return {};
+  TUNEFARM_RETURN_IF_FAILED(ReserveEvents(2 * kOverheadPairs));
+  const Driver& driver = gpu_.driver();
+  const unsigned int flags = graph ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
+  const auto enqueue = [&]() -> Failure {
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuMemsetD8Async(setup_.scratch.data, 0, setup_.scratch.bytes, gpu_.stream()),
+                     "The cache could not be flushed"));
+    for (size_t i = 0; i < 2 * kOverheadPairs; ++i) {
+      TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventRecordWithFlags(events_[i], gpu_.stream(), flags),
+                                             "An event could not be recorded"));
+    }
+    return {};
+  };
+  if (graph) {
+    CapturedGraph captured(gpu_);
+    TUNEFARM_RETURN_IF_FAILED(captured.Capture(enqueue));
+    TUNEFARM_RETURN_IF_FAILED(captured.Enqueue());
+    TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
+  } else {
+    TUNEFARM_RETURN_IF_FAILED(enqueue());
+    TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
+  }
+  std::vector<double> pairs;
+  for (size_t i = 0; i < 2 * kOverheadPairs; i += 2) {
+    float milliseconds = 0;
+    TUNEFARM_RETURN_IF_FAILED(
+        driver.Check(driver.cuEventElapsedTime(&milliseconds, events_[i], events_[i + 1]), "A time could not be read"));
+    pairs.push_back(static_cast<double>(milliseconds) * 1e6);
+  }
+  *nanoseconds = Median(pairs);
+  return {};
+}
+
+Failure Sampler::CaptureBatch() {
+  // Every copy of the inputs as often as every other.
+  const int copies = static_cast<int>(setup_.launches.size());
+  const int wanted = std::max(std::min(kSamplesPerGraph, kLaunchesPerGraphMax / launches_per_sample_), 1);
+  graph_samples_ = (wanted + copies - 1) / copies * copies;
+  next_copy_ = 0;
+  TUNEFARM_RETURN_IF_FAILED(ReserveEvents(static_cast<size_t>(graph_samples_) * EventsPerSample()));
+  graph_ = std::make_unique<CapturedGraph>(gpu_);
+  return graph_->Capture([this] { return EnqueueBatch(graph_samples_, CU_EVENT_RECORD_EXTERNAL); });
+}
+
+Failure Sampler::EnqueueBatch(int samples, unsigned int flags) {
+  for (int i = 0; i < samples; ++i) {
+    TUNEFARM_RETURN_IF_FAILED(EnqueueSample(events_.data() + static_cast<size_t>(i) * EventsPerSample(), flags));
+  }
+  return {};
+}
+
+Failure Sampler::EnqueueSample(const CUevent* events, unsigned int flags) {
+  const Driver& driver = gpu_.driver();
+  TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
+  LaunchSequence* const launches = NextLaunches();
+  if (launches_per_sample_ == 1) return launches->EnqueueTimed(events, flags);
+  const auto record = [&](CUevent event) {
+    return driver.Check(driver.cuEventRecordWithFlags(event, gpu_.stream(), flags), "An event could not be recorded");
+  };
+  // The first warms up what the host's pause between batches let go cold.
+  TUNEFARM_RETURN_IF_FAILED(launches->Enqueue());
+  TUNEFARM_RETURN_IF_FAILED(record(events[0]));
+  for (int launch = 0; launch < launches_per_sample_; ++launch) TUNEFARM_RETURN_IF_FAILED(launches->Enqueue());
+  return record(events[1]);
+}
+
+Failure Sampler::Next(int until_look, TakenSample* sample) {
+  if (taken_.empty()) TUNEFARM_RETURN_IF_FAILED(TakeBatch(until_look));
+  *sample = taken_.front().taken;
+  clock_.Advance(taken_.front().cost);
+  taken_.pop_front();
+  return {};
+}
+
+Failure Sampler::TakeBatch(int until_look) {
+  const int affordable = std::max(static_cast<int>(kBatchNs / std::max(sample_cost_ns_, 1.0)), 1);
+  const int samples =
+      in_graph() ? graph_samples_ : std::clamp(until_look, 1, std::min(affordable, kSamplesPerBatchMax));
+  TUNEFARM_RETURN_IF_FAILED(ReserveEvents(static_cast<size_t>(samples) * EventsPerSample()));
+  const MonotonicTime start = Clock::Real()->Now();
+  TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Start());
+  TUNEFARM_RETURN_IF_FAILED(in_graph() ? graph_->Enqueue() : EnqueueBatch(samples, CU_EVENT_RECORD_DEFAULT));
+  TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Stop());
+  setup_.conditions->Read();
+  TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
+  const double wall_ns = NanosecondsSince(start);
+  ++batches_;
+  TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Add());
+  return ReadBatch(samples, wall_ns);
+}
+
+Failure Sampler::ReadBatch(int samples, double wall_ns) {
   double sum = 0;
   for (int i = 0; i < samples; ++i) {
     double nanoseconds = 0;
-    for (size_t event = 0; event < events_per_sample; event += 2) {
-      float milliseconds = 0;
-      CUevent* const pair = events_.data() + static_cast<size_t>(i) * events_per_sample + event;
-      TUNEFARM_RETURN_IF_FAILED(
-          driver.Check(driver.cuEventElapsedTime(&milliseconds, pair[0], pair[1]), "A time could not be read"));
-      nanoseconds += static_cast<double>(milliseconds) * 1e6;
-    }
+    TUNEFARM_RETURN_IF_FAILED(ReadStretch(events_.data() + static_cast<size_t>(i) * EventsPerSample(), &nanoseconds));
+    const double pairs = static_cast<double>(EventsPerSample()) / 2;
     sum += nanoseconds;
-    taken_.push_back({nanoseconds, 0});
+    taken_.push_back(
+        {{std::max(nanoseconds - pairs * overhead_ns_, nanoseconds * kTimeShareMin), setup_.conditions->is_slow()},
+         nanoseconds});
   }
   // The device's clock and the host's differ a little: never less than nothing, and a nanosecond against rounding.
-  const double overhead = std::max(wall - sum, 0.0) / samples + 1;
-  for (Sample& sample : taken_) sample.cost = std::ceil(sample.nanoseconds + overhead);
-  sample_cost_ns_ = wall / samples;
+  const double overhead = std::max(wall_ns - sum, 0.0) / samples + 1;
+  for (Sample& sample : taken_) sample.cost = std::ceil(sample.cost + overhead);
+  sample_cost_ns_ = wall_ns / samples;
+  return {};
+}
+
+Failure Sampler::ReadStretch(const CUevent* events, double* nanoseconds) const {
+  const Driver& driver = gpu_.driver();
+  *nanoseconds = 0;
+  for (size_t event = 0; event < EventsPerSample(); event += 2) {
+    float milliseconds = 0;
+    TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventElapsedTime(&milliseconds, events[event], events[event + 1]),
+                                           "A time could not be read"));
+    *nanoseconds += static_cast<double>(milliseconds) * 1e6;
+  }
   return {};
 }
 

@@ -1,35 +1,70 @@
 // Times a launch sequence with events: batches of samples are enqueued at once, so that the device never waits for the
 // host within one, and handed out one by one.
 //
+// Where launches are so short that the host could not keep up, or that its jitter shows, a batch is one CUDA graph: of
+// (flush or restore, event, launches, event) x samples when caches are cold, of plain repeats between two events when
+// they are warm. What the pair of events itself takes is measured once, in the stream and in a graph, and subtracted.
+//
 // One thread.
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/worker/cuda/captured_graph.h"
 #include "server/worker/cuda/cuda_problem.h"
+#include "server/worker/cuda/device_conditions.h"
+#include "server/worker/cuda/device_stopwatch.h"
 #include "server/worker/cuda/launch_sequence.h"
+#include "server/worker/verify/sampling.h"
 
 namespace tunefarm::cuda {
 
+// Nanoseconds between two events with nothing between them; nothing: not measured yet. Lives as long as the context.
+struct EventOverhead {
+  std::optional<double> in_stream_ns, in_graph_ns;
+};
+
 class Sampler {
  public:
-  // `flush` is overwritten before each sample; empty: caches stay warm.
-  Sampler(const GpuContext& gpu, CudaProblem* problem, LaunchSequence* launches, ByteRange flush)
-      : gpu_(gpu), problem_(problem), launches_(launches), flush_(flush) {}
+  // Everything must outlive the sampler.
+  struct Setup {
+    CudaProblem* problem = nullptr;
+    // The same sequence on each copy of the inputs; samples take them in turn. At least one.
+    std::vector<LaunchSequence*> launches;
+    bool flush = false;  // overwrite `scratch` before each sample
+    ByteRange scratch;   // larger than the caches
+    EventOverhead* overhead = nullptr;
+    DeviceConditions* conditions = nullptr;
+    DeviceStopwatch* stopwatch = nullptr;
+  };
+
+  Sampler(const GpuContext& gpu, Setup setup) : gpu_(gpu), setup_(std::move(setup)) {}
   ~Sampler();
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // Untimed launch sequences; sets the time of one, flush included, in nanoseconds.
+  // Launch sequences whose times are not kept; sets what one costs, flush included, in nanoseconds.
   Failure WarmUp(int count, double* nanoseconds);
-  // One sample of `launches` sequences, in nanoseconds.
-  Failure Next(int launches, double* nanoseconds);
+  // The last of the warm-up's sequences alone, as events saw it.
+  double launch_ns() const { return launch_ns_; }
+
+  // Once, before Next. With `graph` in a graph if the sequence can be captured, else as without.
+  Failure Begin(int launches_per_sample, bool graph);
+  bool in_graph() const { return graph_ != nullptr; }
+  // Why Begin could not use a graph; empty if it did or was not asked to.
+  const std::string& why_no_graph() const { return why_no_graph_; }
+
+  // One sample. `until_look` as in TakeSample.
+  Failure Next(int until_look, TakenSample* sample);
 
   // Time as the samples see it: a batch's cost is spread over its samples, and no sample costs less than it took.
   const Clock& clock() const { return clock_; }
+  int batches() const { return batches_; }
 
  private:
   class BatchClock final : public Clock {
@@ -43,22 +78,36 @@ class Sampler {
   };
 
   struct Sample {
-    double nanoseconds;
-    double cost;
+    TakenSample taken;
+    double cost = 0;
   };
 
-  Failure TakeBatch(int launches);
-  Failure EnqueueBefore();
+  size_t EventsPerSample() const;
   Failure ReserveEvents(size_t count);
+  LaunchSequence* NextLaunches();
+  Failure EnqueueBefore();
+  Failure EnqueueSample(const CUevent* events, unsigned int flags);
+  Failure EnqueueBatch(int samples, unsigned int flags);
+  Failure CaptureBatch();
+  Failure TakeBatch(int until_look);
+  Failure ReadBatch(int samples, double wall_ns);
+  Failure ReadStretch(const CUevent* events, double* nanoseconds) const;
+  Failure MeasureOverhead(bool graph, std::optional<double>* nanoseconds);
 
   const GpuContext& gpu_;
-  CudaProblem* const problem_;
-  LaunchSequence* const launches_;
-  const ByteRange flush_;
+  const Setup setup_;
+  int launches_per_sample_ = 1;
+  size_t next_copy_ = 0;
   std::vector<CUevent> events_;
+  std::unique_ptr<CapturedGraph> graph_;
+  int graph_samples_ = 0;
+  std::string why_no_graph_;
   std::deque<Sample> taken_;
   BatchClock clock_;
   double sample_cost_ns_ = 0;  // as the last batch or the warm-up saw it
+  double launch_ns_ = 0;
+  double overhead_ns_ = 0;
+  int batches_ = 0;
 };
 
 }  // namespace tunefarm::cuda

@@ -14,6 +14,7 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/exec/frame_limits.h"
 #include "server/worker/backend.h"
 #include "server/worker/host/host_toolchain.h"
 
@@ -24,7 +25,6 @@ using tunefarm::worker::v1::Result;
 
 constexpr size_t kLogBytesMax = 32 * 1024;
 constexpr size_t kLineBytesMax = 1024;
-constexpr uint64_t kArtifactBytesMax = uint64_t{256} << 20;
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -35,7 +35,7 @@ std::string FirstError(const std::string& log) {
   while (begin < log.size()) {
     const size_t end = std::min(log.find('\n', begin), log.size());
     const std::string line = log.substr(begin, std::min(end - begin, kLineBytesMax));
-    if (Contains(line, "error: ") || Contains(line, "undefined reference")) return line;
+    if (Contains(line, "error: ") || Contains(line, " Error: ") || Contains(line, "undefined reference")) return line;
     if (first.empty()) first = line;
     begin = end + 1;
   }
@@ -50,6 +50,16 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
   if (says({"out of memory", "virtual memory exhausted", "annot allocate memory", "std::bad_alloc"})) {
     result->set_outcome(v1::OUTCOME_OUT_OF_MEMORY);
     result->set_message("The compiler ran out of memory: " + FirstError(log));
+    return;
+  }
+  if (says({"CPU time limit exceeded signal terminated"})) {
+    result->set_outcome(v1::OUTCOME_COMPILE_TIMEOUT);
+    result->set_message("The compiler used more processor time than it may: " + FirstError(log));
+    return;
+  }
+  if (says({"Bad system call signal terminated", "File size limit exceeded signal terminated"})) {
+    result->set_outcome(v1::OUTCOME_SANDBOX_VIOLATION);
+    result->set_message("The compiler did what the sandbox forbids: " + FirstError(log));
     return;
   }
   // The driver survives its compiler's death and says so; exit codes above 128 are a shell's (or clang's) way to say
@@ -89,8 +99,10 @@ bool IsInside(const std::string& path) {
 
 class HostCompileBackend final : public CompileBackend {
  public:
-  HostCompileBackend(HostToolchain toolchain, std::string scratch_directory)
-      : toolchain_(std::move(toolchain)), scratch_directory_(std::move(scratch_directory)) {}
+  HostCompileBackend(HostToolchain toolchain, const WorkerOptions& options)
+      : toolchain_(std::move(toolchain)),
+        scratch_directory_(options.scratch_directory),
+        compile_seconds_(options.compile_seconds) {}
 
   std::string toolchain() const override { return toolchain_.Description(); }
 
@@ -124,7 +136,8 @@ class HostCompileBackend final : public CompileBackend {
     }
     RETURN_IF_ERROR(WriteSources(directory, kernel, *constants));
     const std::string output = directory + "/kernel.so";
-    ASSIGN_OR_RETURN(CommandResult command, RunCommand(Arguments(kernel), directory + "/src", directory, kLogBytesMax));
+    ASSIGN_OR_RETURN(CommandResult command,
+                     RunCommand(Arguments(kernel), directory + "/src", "..", kLogBytesMax, compile_seconds_));
     std::string log = std::move(command.output);
     if (command.truncated) log += "\n(the log is longer; the rest was cut)\n";
     if (!command.exit.ok()) {
@@ -133,7 +146,22 @@ class HostCompileBackend final : public CompileBackend {
       return absl::OkStatus();
     }
     result->set_log(std::move(log));
-    ASSIGN_OR_RETURN(*artifact, ReadFile(output, kArtifactBytesMax));
+    absl::StatusOr<std::string> library = ReadFile(output, kArtifactBytesMax);
+    if (absl::IsNotFound(library.status())) {
+      result->set_outcome(v1::OUTCOME_COMPILE_CRASH);
+      result->set_message("The compiler said that all is well, but left no library.");
+      return absl::OkStatus();
+    }
+    if (absl::IsResourceExhausted(library.status())) {
+      result->set_outcome(v1::OUTCOME_COMPILE_ERROR);
+      result->set_message(
+          fmt::format("The binary has more than {} MiB, the most that is taken; give large data at run "
+                      "time, as an argument.",
+                      kArtifactBytesMax >> 20));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(library.status());
+    *artifact = *std::move(library);
     result->set_outcome(v1::OUTCOME_OK);
     result->set_has_artifact(true);
     result->mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact->size()));
@@ -182,6 +210,7 @@ class HostCompileBackend final : public CompileBackend {
 
   const HostToolchain toolchain_;
   const std::string scratch_directory_;
+  const int compile_seconds_;
   int64_t compiles_ = 0;
 };
 
@@ -190,7 +219,7 @@ class HostCompileBackend final : public CompileBackend {
 absl::StatusOr<std::unique_ptr<CompileBackend>> MakeHostCompileBackend(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(HostToolchain toolchain, FindHostToolchain(options.host_compiler));
   if (options.scratch_directory.empty()) return FailedPrecondition("the host compiler needs a scratch directory");
-  return std::make_unique<HostCompileBackend>(std::move(toolchain), options.scratch_directory);
+  return std::make_unique<HostCompileBackend>(std::move(toolchain), options);
 }
 
 }  // namespace tunefarm

@@ -1,6 +1,7 @@
 #include "server/worker/host/host_problem.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <string.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "server/base/memfd.h"
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
+#include "server/worker/seccomp_filter.h"
 #include "server/worker/verify/fill.h"
 
 namespace tunefarm {
@@ -62,6 +64,17 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
   if (reply.exit.exited) {
     return {v1::OUTCOME_RUN_CRASH,
             fmt::format("{} ended its process: it exited with code {}.", what, reply.exit.exit_code)};
+  }
+  if (reply.exit.signal == SIGSYS) {
+    const std::string_view name = ForbiddenSyscallName(reply.forbidden_syscall);
+    return {v1::OUTCOME_SANDBOX_VIOLATION,
+            fmt::format("{} made a forbidden system call{}{}.", what, name.empty() ? "" : ": ", name)};
+  }
+  if (reply.exit.signal == SIGXFSZ) {
+    return {v1::OUTCOME_SANDBOX_VIOLATION, fmt::format("{} wrote a file beyond the limit of 64 MiB.", what)};
+  }
+  if (reply.exit.signal == SIGXCPU) {
+    return {v1::OUTCOME_RUN_TIMEOUT, fmt::format("{} used an hour of processor time.", what)};
   }
   std::string message = fmt::format("{} crashed with {}", what, SignalName(reply.exit.signal));
   if (reply.fault_address_known) {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,7 +51,8 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   return pointers;
 }
 
-[[noreturn]] void Exec(char* const* argv, char* const* environment, const char* directory, int output, pid_t parent) {
+[[noreturn]] void Exec(char* const* argv, char* const* environment, const char* directory, int output, pid_t parent,
+                       int processor_seconds) {
   (void)setpgid(0, 0);
   // A driver's own children outlive it; the worker's pid namespace ends those.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -64,6 +66,12 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   close_range(3, ~0u, 0);
+  if (processor_seconds > 0) {
+    // At the second number the kernel would end it without saying why.
+    const rlim_t seconds = static_cast<rlim_t>(processor_seconds);
+    const struct rlimit limit = {seconds, seconds + 5};
+    if (setrlimit(RLIMIT_CPU, &limit) != 0) _exit(127);
+  }
   if (directory[0] != '\0' && chdir(directory) != 0) _exit(127);
   execve(argv[0], argv, environment);
   _exit(127);
@@ -84,7 +92,8 @@ void ReadAll(int fd, size_t bytes_max, CommandResult* result) {
 }  // namespace
 
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& argv, const std::string& directory,
-                                         const std::string& temporary_directory, size_t output_bytes_max) {
+                                         const std::string& temporary_directory, size_t output_bytes_max,
+                                         int processor_seconds) {
   std::vector<std::string> arguments = argv;
   std::vector<std::string> environment = {"PATH=" + SearchPath(), "LC_ALL=C"};
   if (!temporary_directory.empty()) environment.push_back("TMPDIR=" + temporary_directory);
@@ -97,7 +106,8 @@ absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& argv, c
   const pid_t pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "cannot start {}", argv[0]);
   if (pid == 0) {
-    Exec(argument_pointers.data(), environment_pointers.data(), directory.c_str(), write_end.get(), parent);
+    Exec(argument_pointers.data(), environment_pointers.data(), directory.c_str(), write_end.get(), parent,
+         processor_seconds);
   }
   (void)setpgid(pid, pid);
   write_end.Reset();

@@ -33,8 +33,10 @@ struct CommandResult {
 };
 
 // Runs argv[0] (a path) in its own process group, with a small fixed environment (PATH, LC_ALL=C, TMPDIR), no input,
-// and `directory` as the working directory ("" keeps ours). Internal when it cannot be started.
+// and `directory` as the working directory ("" keeps ours), from which a relative `temporary_directory` starts. Each of
+// its processes may use `processor_seconds` (0: any number) before SIGXCPU ends it. Internal when it cannot be started.
 absl::StatusOr<CommandResult> RunCommand(const std::vector<std::string>& argv, const std::string& directory,
-                                         const std::string& temporary_directory, size_t output_bytes_max);
+                                         const std::string& temporary_directory, size_t output_bytes_max,
+                                         int processor_seconds = 0);
 
 }  // namespace tunefarm

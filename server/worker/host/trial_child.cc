@@ -24,6 +24,7 @@
 #include "server/base/status.h"
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/trial_process.h"
+#include "server/worker/seccomp_filter.h"
 
 namespace tunefarm {
 namespace {
@@ -31,6 +32,11 @@ namespace {
 // What a kernel may allocate beyond the process as it is when the trial starts: enough for any work space, and far from
 // driving the machine into swap.
 constexpr uint64_t kExtraMemoryBytes = uint64_t{1} << 30;
+
+// Nobody's kernel writes files; what it may fill is memory.
+constexpr uint64_t kFileBytesMax = uint64_t{64} << 20;
+// The daemon's deadlines end a trial much earlier, as long as there is a daemon that can.
+constexpr uint64_t kProcessorSecondsMax = 3600;
 
 constexpr size_t kCacheLineBytes = 64;
 
@@ -44,6 +50,12 @@ void OnFault(int signal, siginfo_t* info, void*) {
   // not caused, has no instruction to run again.
   ::signal(signal, SIG_DFL);
   if (info->si_code <= 0) raise(signal);
+}
+
+void OnForbidden(int signal, siginfo_t* info, void*) {
+  g_page->forbidden_syscall.store(info->si_syscall, std::memory_order_release);
+  ::signal(signal, SIG_DFL);
+  raise(signal);
 }
 
 void OnNewFailed() {
@@ -71,6 +83,8 @@ void ResetSignals() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGSEGV, &action, nullptr);
   sigaction(SIGBUS, &action, nullptr);
+  action.sa_sigaction = OnForbidden;
+  sigaction(SIGSYS, &action, nullptr);
 }
 
 void CloseAllBut(std::array<int, 3> keep) {
@@ -102,6 +116,8 @@ void LowerLimit(int resource, uint64_t bytes) {
 // `own_bytes`: what this side of the process allocates, which is not to be the kernel's loss.
 void LimitMemory(uint64_t own_bytes) {
   LowerLimit(RLIMIT_CORE, 0);
+  LowerLimit(RLIMIT_FSIZE, kFileBytesMax);
+  LowerLimit(RLIMIT_CPU, kProcessorSecondsMax);
   FILE* const statm = fopen("/proc/self/statm", "re");
   if (statm == nullptr) return;
   unsigned long long total = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
@@ -122,8 +138,10 @@ class TrialChild {
       : program_(program), pid_(getpid()), command_fd_(command_fd), reply_fd_(reply_fd), page_(page) {}
 
   [[noreturn]] void Serve() {
-    if (!Guarded([this] { return Load(); })) WaitForTheEnd();
-    Reply(kTrialDone);
+    if (program_.load_at_start) {
+      if (!Guarded([this] { return Load(program_.prepare, program_.steps); })) WaitForTheEnd();
+      Reply(kTrialDone);
+    }
     TrialCommand command;
     while (ReadCommand(&command)) {
       if (!Guarded([this, &command] { return Obey(command); })) WaitForTheEnd();
@@ -151,24 +169,25 @@ class TrialChild {
     return false;
   }
 
-  bool Load() {
-    void* library = nullptr;
-    if (program_.library_fd >= 0) {
+  // The binary, unless it is loaded, and what is a config's own. The steps must outlive the calls.
+  bool Load(const std::vector<StepPlan>& prepare_plan, const std::vector<StepPlan>& steps_plan) {
+    if (program_.library_fd >= 0 && library_ == nullptr) {
       const std::string path = fmt::format("/proc/self/fd/{}", program_.library_fd);
-      library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr) return Fail(dlerror());
+      library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library_ == nullptr) return Fail(dlerror());
       close(program_.library_fd);
     }
+    void* const library = library_;
     for (const TrialCopy& copy : program_.symbols) {
       void* const address = library == nullptr ? nullptr : dlsym(library, copy.symbol.c_str());
       if (address == nullptr) return Fail(fmt::format("the binary has no constant symbol '{}'", copy.symbol).c_str());
       std::memcpy(address, copy.source.data(), copy.source.size());
     }
     absl::StatusOr<KernelCalls> prepare =
-        KernelCalls::Resolve(library, program_.prepare, program_.buffers, program_.lowered_names);
+        KernelCalls::Resolve(library, prepare_plan, program_.buffers, program_.lowered_names);
     if (!prepare.ok()) return Fail(std::string(MessageOf(prepare.status())).c_str());
     absl::StatusOr<KernelCalls> steps =
-        KernelCalls::Resolve(library, program_.steps, program_.buffers, program_.lowered_names);
+        KernelCalls::Resolve(library, steps_plan, program_.buffers, program_.lowered_names);
     if (!steps.ok()) return Fail(std::string(MessageOf(steps.status())).c_str());
     prepare_ = *std::move(prepare);
     steps_ = *std::move(steps);
@@ -193,6 +212,8 @@ class TrialChild {
         BeforeSample(command);
         for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&steps_);
         break;
+      case TrialCommand::kConfig:
+        return TakeConfig(command.count);
       default:
         _exit(1);
     }
@@ -200,12 +221,17 @@ class TrialChild {
     return true;
   }
 
-  int64_t RunSteps(KernelCalls* calls) {
-    const int64_t nanoseconds = calls->Run();
-    // A kernel that forks and returns twice must not have two of us answer.
-    if (getpid() != pid_) _exit(1);
-    return nanoseconds;
+  bool TakeConfig(uint32_t bytes) {
+    std::string config(std::min<size_t>(bytes, kTrialConfigBytesMax), '\0');
+    if (!Read(config.data(), config.size())) _exit(1);
+    absl::StatusOr<TrialSteps> planned = program_.plan(config);
+    if (!planned.ok()) return Fail(std::string(MessageOf(planned.status())).c_str());
+    planned_ = *std::move(planned);
+    return Load(planned_.prepare, planned_.steps);
   }
+
+  // A kernel that forks and returns twice makes two of us; only one answers (see Reply).
+  int64_t RunSteps(KernelCalls* calls) { return calls->Run(); }
 
   void BeforeSample(const TrialCommand& command) {
     if (command.restore != 0) {
@@ -248,12 +274,14 @@ class TrialChild {
     }
   }
 
-  bool ReadCommand(TrialCommand* command) {
+  bool ReadCommand(TrialCommand* command) { return Read(command, sizeof(*command)); }
+
+  bool Read(void* bytes, size_t count) {
     ssize_t got = 0;
     do {
-      got = read(command_fd_, command, sizeof(*command));
+      got = read(command_fd_, bytes, count);
     } while (got < 0 && errno == EINTR);
-    return got == static_cast<ssize_t>(sizeof(*command));
+    return got == static_cast<ssize_t>(count);
   }
 
   [[noreturn]] void WaitForTheEnd() {
@@ -268,12 +296,15 @@ class TrialChild {
   const int command_fd_;
   const int reply_fd_;
   TrialPage* const page_;
+  void* library_ = nullptr;
+  TrialSteps planned_;  // of the last kConfig
   KernelCalls prepare_;
   KernelCalls steps_;
   volatile unsigned char* flush_ = nullptr;
 };
 
-void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, int reply_fd, TrialPage* page) {
+void RunTrialChild(const TrialProgram& program, const SeccompFilter& filter, pid_t parent, int command_fd, int reply_fd,
+                   TrialPage* page) {
   (void)setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
@@ -284,6 +315,8 @@ void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, in
   LimitMemory(program.flush_bytes);
   std::set_new_handler(OnNewFailed);
   (void)on_exit(OnExit, nullptr);
+  // A kernel without filters leaves the namespaces to stand alone, and the worker's level says so.
+  if (const int error = filter.Install(); error != 0 && error != EINVAL && error != ENOSYS) _exit(1);
   TrialChild(program, command_fd, reply_fd, page).Serve();
 }
 

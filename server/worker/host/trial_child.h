@@ -8,6 +8,7 @@
 
 namespace tunefarm {
 
+class SeccompFilter;
 struct TrialProgram;
 
 // Shared between parent and child; the child may write anything into it at any time.
@@ -16,6 +17,7 @@ struct TrialPage {
   std::atomic<uint32_t> out_of_memory{0};  // operator new has failed
   std::atomic<uint32_t> faulted{0};
   std::atomic<uint64_t> fault_address{0};
+  std::atomic<int32_t> forbidden_syscall{-1};
   char text[1024] = {};
 };
 
@@ -26,9 +28,10 @@ inline constexpr char kTrialThrew = 'T';
 inline constexpr char kTrialOutOfMemory = 'M';
 
 // Loads the program's binary, replies, then serves commands until the pipe closes. Memory beyond what the process has
-// now and the program's flush takes is limited to 1 GiB. Descriptors other than its own, and standard output and error
-// (both: the worker's error), are closed.
-[[noreturn]] void RunTrialChild(const TrialProgram& program, pid_t parent, int command_fd, int reply_fd,
-                                TrialPage* page);
+// now and the program's flush takes is limited to 1 GiB, files to 64 MiB, processor time to an hour. Descriptors other
+// than its own, and standard output and error (both: the worker's error), are closed. From the first foreign
+// instruction on `filter` says which system calls there are; the page tells which one was forbidden.
+[[noreturn]] void RunTrialChild(const TrialProgram& program, const SeccompFilter& filter, pid_t parent, int command_fd,
+                                int reply_fd, TrialPage* page);
 
 }  // namespace tunefarm

@@ -14,15 +14,23 @@
 #include <new>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/host/trial_child.h"
+#include "server/worker/seccomp_filter.h"
 
 namespace tunefarm {
 namespace {
 
 constexpr int kOrphanRoundsMax = 64;
+
+// Of the TrialProcesses that live, in the one thread that makes them.
+std::vector<pid_t>& LivePids() {
+  static std::vector<pid_t> pids;
+  return pids;
+}
 
 absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
   int fds[2];
@@ -53,6 +61,9 @@ std::vector<pid_t> Children() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrialProcess>> TrialProcess::Start(const TrialProgram& program) {
+  // Compiled once: every trial gets the same.
+  static const absl::StatusOr<SeccompFilter> filter = SeccompFilter::Build(SeccompProfile::kTrial);
+  RETURN_IF_ERROR(filter.status());
   std::unique_ptr<TrialProcess> process(new TrialProcess);
   void* const page = mmap(nullptr, sizeof(TrialPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return ErrnoStatus(errno, "no memory for a trial's control page");
@@ -60,11 +71,14 @@ absl::StatusOr<std::unique_ptr<TrialProcess>> TrialProcess::Start(const TrialPro
   UniqueFd command_read, reply_write;
   RETURN_IF_ERROR(MakePipe(&command_read, &process->command_fd_));
   RETURN_IF_ERROR(MakePipe(&process->reply_fd_, &reply_write));
+  // The reading end of the commands lives in the child alone, whose death must not be ours.
+  (void)signal(SIGPIPE, SIG_IGN);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "cannot fork a trial");
-  if (pid == 0) RunTrialChild(program, parent, command_read.get(), reply_write.get(), process->page_);
+  if (pid == 0) RunTrialChild(program, *filter, parent, command_read.get(), reply_write.get(), process->page_);
   process->pid_ = pid;
+  LivePids().push_back(pid);
   // Both sides do it, so that it holds for whichever comes first.
   (void)setpgid(pid, pid);
   ASSIGN_OR_RETURN(process->pidfd_, Pidfd::Open(pid));
@@ -78,19 +92,29 @@ TrialProcess::~TrialProcess() {
     (void)kill(pid_, SIGKILL);
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
+    std::erase(LivePids(), pid_);
     KillOrphans();
   }
   if (page_ != nullptr) munmap(page_, sizeof(TrialPage));
 }
 
-void TrialProcess::Send(const TrialCommand& command) {
-  // Smaller than PIPE_BUF and never ahead of the child, so this cannot block; a dead child shows in Await. The pipe's
-  // SIGPIPE is ours to avoid: the reading end lives in the child alone.
-  struct sigaction ignore = {}, before = {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &before);
-  (void)!write(command_fd_.get(), &command, sizeof(command));
-  sigaction(SIGPIPE, &before, nullptr);
+void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }
+
+void TrialProcess::SendConfig(std::string_view config) {
+  TUNEFARM_CHECK(config.size() <= kTrialConfigBytesMax);
+  TrialCommand command;
+  command.kind = TrialCommand::kConfig;
+  command.count = static_cast<uint32_t>(config.size());
+  // In one piece: a child that reads a command finds all of it.
+  std::string bytes(reinterpret_cast<const char*>(&command), sizeof(command));
+  bytes += config;
+  Write(bytes.data(), bytes.size());
+}
+
+void TrialProcess::Write(const void* bytes, size_t count) {
+  // Never ahead of the child and smaller than the pipe, so this cannot block; a dead child shows in Await.
+  while (write(command_fd_.get(), bytes, count) < 0 && errno == EINTR) {
+  }
 }
 
 TrialReply TrialProcess::Await() {
@@ -151,6 +175,7 @@ TrialReply TrialProcess::DeadReply() {
   if (aborted && page_->out_of_memory.load(std::memory_order_acquire) != 0) reply.kind = TrialReply::kOutOfMemory;
   reply.fault_address_known = page_->faulted.load(std::memory_order_acquire) != 0;
   reply.fault_address = page_->fault_address.load(std::memory_order_acquire);
+  reply.forbidden_syscall = page_->forbidden_syscall.load(std::memory_order_acquire);
   return reply;
 }
 
@@ -167,7 +192,8 @@ std::string TrialProcess::PageText() const {
 
 void KillOrphans() {
   for (int round = 0; round < kOrphanRoundsMax; ++round) {
-    const std::vector<pid_t> children = Children();
+    std::vector<pid_t> children = Children();
+    for (const pid_t live : LivePids()) std::erase(children, live);
     if (children.empty()) return;
     for (const pid_t child : children) {
       (void)kill(child, SIGKILL);

@@ -1,4 +1,5 @@
-// One forked child that loads a host kernel and runs its launch sequences on command, and the parent's handle on it.
+// One forked child that loads a host kernel and runs its launch sequences on command, and the parent's handle on it. It
+// may be given one config after another as long as binary, buffers and inputs stay the same.
 //
 // The child shares the buffers with the parent and nothing else that matters: whatever its kernel does to the rest of
 // the process is gone with it. What it says is hostile: a reply is only "I am done", and the parent looks at the
@@ -10,10 +11,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,13 +34,22 @@ struct TrialCopy {
   std::span<const std::byte> source;
 };
 
+// What a config adds to the binary and the buffers.
+struct TrialSteps {
+  std::vector<StepPlan> prepare;  // run before the steps of kLaunch, untimed
+  std::vector<StepPlan> steps;
+};
+
 // What a child is to load and run. Everything it points to must outlive the TrialProcess.
 struct TrialProgram {
   int library_fd = -1;  // the shared object; -1 if no step calls into one
   std::map<std::string, std::string> lowered_names;
   BufferViews buffers;
-  std::vector<StepPlan> prepare;  // run before the steps of kLaunch, untimed
+  bool load_at_start = true;      // false: nothing foreign runs before SendConfig
+  std::vector<StepPlan> prepare;  // as in TrialSteps
   std::vector<StepPlan> steps;
+  // The steps of another config, serialized, for SendConfig; runs in the child. May be empty.
+  std::function<absl::StatusOr<TrialSteps>(std::string_view config)> plan;
   std::vector<TrialCopy> symbols;
   std::vector<TrialCopy> restores;  // before each sample that asks for it
   size_t flush_bytes = 0;           // how much memory a cache flush walks
@@ -49,6 +61,7 @@ struct TrialCommand {
     kLaunch = 1,  // prepare steps, then one launch sequence
     kWarm = 2,    // `count` launch sequences, restored and flushed like samples if asked to
     kSample = 3,  // one sample of `count` launch sequences
+    kConfig = 4,  // a config of `count` bytes follows, whose steps take the place of those before
   };
   uint32_t kind = 0;
   uint32_t count = 1;
@@ -65,14 +78,18 @@ struct TrialReply {
   ExitStatus exit;              // kDied
   uintptr_t fault_address = 0;  // kDied by SIGSEGV or SIGBUS, if known
   bool fault_address_known = false;
-  int64_t nanoseconds = 0;  // kDone of kSample and kWarm: what the child claims; may be anything
+  int forbidden_syscall = -1;  // kDied by SIGSYS, if known; the child may say anything
+  int64_t nanoseconds = 0;     // kDone of kSample and kWarm: what the child claims; may be anything
 };
 
 struct TrialPage;
 
+// What fits into a pipe beside a command, so that a child that does not read holds nobody up.
+inline constexpr size_t kTrialConfigBytesMax = 32 << 10;
+
 class TrialProcess {
  public:
-  // Forks; the child starts loading at once. Await says how that went.
+  // Forks; the child starts loading at once (Await says how that went) or waits for SendConfig.
   static absl::StatusOr<std::unique_ptr<TrialProcess>> Start(const TrialProgram& program);
 
   // Kills the child's process group and whatever else it left behind, and reaps it.
@@ -83,9 +100,13 @@ class TrialProcess {
   // Blocks until the child has loaded its binary (first call) or has done what Send asked for, or is dead.
   TrialReply Await();
   void Send(const TrialCommand& command);
+  // The child loads its binary, unless it has, and serves this config from now on; Await says how that went. At most
+  // kTrialConfigBytesMax.
+  void SendConfig(std::string_view config);
 
  private:
   TrialProcess() = default;
+  void Write(const void* bytes, size_t count);
   TrialReply DeadReply();
   std::string PageText() const;
 
@@ -96,8 +117,8 @@ class TrialProcess {
   TrialPage* page_ = nullptr;
 };
 
-// Kills and reaps every child of this thread: a trial's leftovers, if the process is a child subreaper. Bounded: gives
-// up on whoever forks faster than it is killed.
+// Kills and reaps every child of this thread but the TrialProcesses: a trial's leftovers, if the process is a child
+// subreaper. Bounded: gives up on whoever forks faster than it is killed.
 void KillOrphans();
 
 }  // namespace tunefarm

@@ -17,13 +17,17 @@ constexpr uint64_t kSamplesFewest = 3;
 constexpr double kNoisyRelativeHalfWidth = 0.5;
 // A sample should be this many times longer than the clock's resolution.
 constexpr double kResolutionsPerSample = 200;
+// A device that stays slow must not cost more than this of the time budget without a result.
+constexpr double kDiscardedShareMax = 0.5;
 
-StoppingOptions StoppingOf(const v1::MeasurementPolicy& policy) {
+StoppingOptions StoppingOf(const v1::MeasurementPolicy& policy, double race_limit_ns) {
   StoppingOptions options;
   options.samples_min = static_cast<uint64_t>(std::clamp(policy.min_samples(), 1, kSamplesMax));
   options.samples_max = static_cast<uint64_t>(std::clamp(policy.max_samples(), 1, kSamplesMax));
   options.relative_half_width_max = policy.target_relative_half_width();
   options.budget_ns = policy.time_budget_ms() * 1e6;
+  options.first_look_samples = static_cast<uint64_t>(std::clamp(policy.first_look_samples(), 1, kSamplesMax));
+  options.race_limit_ns = policy.no_early_stop() || !std::isfinite(race_limit_ns) ? 0 : std::max(race_limit_ns, 0.0);
   return options;
 }
 
@@ -40,6 +44,7 @@ void Describe(const SampleSummary& summary, v1::Measurement* measurement) {
 
 v1::StopReason ReasonOf(const SampleStopper& stopper, const StoppingOptions& options) {
   if (stopper.decision() == StopDecision::kConverged) return v1::STOP_REASON_CONVERGED;
+  if (stopper.decision() == StopDecision::kLosing) return v1::STOP_REASON_LOSING;
   return stopper.samples().size() >= std::max(options.samples_min, options.samples_max) ? v1::STOP_REASON_SAMPLE_BUDGET
                                                                                         : v1::STOP_REASON_TIME_BUDGET;
 }
@@ -60,26 +65,40 @@ std::optional<double> RunWarmUp(const v1::MeasurementPolicy& policy, const Clock
 
 SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, const TakeSample& take_sample) {
   SamplingResult result;
-  const StoppingOptions stopping = StoppingOf(options.policy);
+  const StoppingOptions stopping = StoppingOf(options.policy, options.race_limit_ns);
   SampleStopper stopper(stopping);
   const int launches = std::max(options.launches_per_sample, 1);
+  int discarded = 0;
+  double discarded_ns = 0;
+  bool kept_slowed = false;
   while (stopper.decision() == StopDecision::kContinue || stopper.samples().size() < kSamplesFewest) {
     const MonotonicTime start = clock.Now();
-    const std::optional<double> total_ns = take_sample(launches);
-    if (!total_ns) {
+    const std::optional<TakenSample> taken = take_sample(launches, static_cast<int>(stopper.until_look()));
+    if (!taken) {
       result.failed = true;
       break;
     }
     const double cost_ns = static_cast<double>((clock.Now() - start).count());
-    if (!std::isfinite(*total_ns) || *total_ns <= 0 || *total_ns > cost_ns) {
+    const double total_ns = taken->nanoseconds;
+    if (!std::isfinite(total_ns) || total_ns <= 0 || total_ns > cost_ns) {
       result.implausible = true;
       break;
     }
+    if (taken->is_slowed && discarded_ns + cost_ns < stopping.budget_ns * kDiscardedShareMax &&
+        stopper.budget_left_ns() > cost_ns && discarded < kSamplesMax) {
+      stopper.AddDiscarded(cost_ns);
+      discarded_ns += cost_ns;
+      ++discarded;
+      continue;
+    }
+    kept_slowed = kept_slowed || taken->is_slowed;
     // The budget is one of time passed, the samples are of one launch sequence.
-    stopper.Add(*total_ns / launches, cost_ns);
+    stopper.Add(total_ns / launches, cost_ns);
   }
   v1::Measurement* const measurement = &result.measurement;
   measurement->set_launches_per_sample(launches);
+  measurement->set_discarded_samples(discarded);
+  measurement->set_throttled(kept_slowed);
   if (stopper.samples().empty()) return result;
   const SampleSummary summary = stopper.Summary();
   Describe(summary, measurement);

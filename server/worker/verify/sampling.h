@@ -13,9 +13,15 @@
 
 namespace tunefarm {
 
-// Takes one sample: the time of `launches` launch sequences in nanoseconds. Nothing when the kernel failed; the callee
-// knows why.
-using TakeSample = std::function<std::optional<double>(int launches)>;
+// One sample.
+struct TakenSample {
+  double nanoseconds = 0;  // of all its launch sequences
+  bool is_slowed = false;  // the device's clock was held down meanwhile
+};
+
+// Takes one sample of `launches` launch sequences. Nothing is decided before `until_look` samples, so that many may be
+// taken at once and handed out one by one. Nothing when the kernel failed; the callee knows why.
+using TakeSample = std::function<std::optional<TakenSample>(int launches, int until_look)>;
 
 // Launches that many sequences without keeping their times: the time of one in nanoseconds. Nothing when the kernel
 // failed; the callee knows why.
@@ -32,6 +38,7 @@ struct SamplingOptions {
   bool keep_samples = false;
   // Launch sequences per sample; see LaunchesPerSample.
   int launches_per_sample = 1;
+  double race_limit_ns = 0;  // see SampleStopper; 0: none
 };
 
 struct SamplingResult {
@@ -40,12 +47,15 @@ struct SamplingResult {
   bool implausible = false;
   // The samples say what the median is; otherwise the config is NOISY. One that merely did not converge is established.
   bool established = false;
-  tunefarm::v1::Measurement measurement;  // method, cold_cache and conditions are the caller's
+  // Method, cold_cache, device_busy_ms and conditions are the caller's, but for discarded_samples and throttled.
+  tunefarm::v1::Measurement measurement;
 };
 
 // Until the interval is narrow enough (never before min_samples), max_samples are there, or the time budget, counted in
-// `clock`'s time with all that a sample costs, is spent; three samples are taken even so. The clock also exposes
-// samples that claim more time than passed: those come from the other side of a trust boundary.
+// `clock`'s time with all that a sample costs, is spent; three samples are taken even so. In a race also until it is
+// lost. Samples of a slowed device are thrown away and taken again as long as that has cost less than half of the time
+// budget; what is slowed then counts, and the measurement is marked as throttled. The clock also exposes samples that
+// claim more time than passed: those come from the other side of a trust boundary.
 SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, const TakeSample& take_sample);
 
 // How many launch sequences make one sample long enough for a clock of `resolution_ns`: one for cold caches and

@@ -24,7 +24,7 @@ worker::v1::Result TrialPhases::Run() {
 
 Failure TrialPhases::RunPhases() {
   const MonotonicTime load_start = BeginPhase(v1::PHASE_LOAD);
-  Failure failure = Load();
+  Failure failure = Load(input_.input_seed);
   result_.set_load_ms(MillisecondsSince(load_start));
   if (failure) return failure;
   const MonotonicTime launch_start = BeginPhase(v1::PHASE_FIRST_LAUNCH);
@@ -44,6 +44,7 @@ Failure TrialPhases::RunPhases() {
   if (failure) return failure;
   const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
   failure = VerifyAgain();
+  if (!failure) failure = VerifyOnSecondInputs();
   result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
   if (!failure) result_.set_phase(v1::PHASE_MEASURE);
   return failure;
@@ -63,6 +64,21 @@ Failure TrialPhases::VerifyAgain() {
   Failure failure = Check(PoisonPattern::kSecond);
   if (failure) return AfterTiming(std::move(failure));
   return {};
+}
+
+Failure TrialPhases::VerifyOnSecondInputs() {
+  if (input_.second_input_seed == 0 || input_.second_input_seed == input_.input_seed) return {};
+  // Its own phase and deadline: the inputs and the reference's outputs are made first.
+  BeginPhase(v1::PHASE_VERIFY);
+  Failure failure = Load(input_.second_input_seed);
+  if (!failure) failure = Launch(PoisonPattern::kFirst);
+  if (!failure) failure = Check(PoisonPattern::kFirst);
+  if (failure) failure.message = "On a second set of random inputs: " + failure.message;
+  if (failure.sticky) return failure;
+  // Here there is time for it; a trial's load phase must not need it.
+  BeginPhase(v1::PHASE_VERIFY);
+  Failure back = SelectInputs(input_.input_seed);
+  return back.sticky && !failure ? back : failure;
 }
 
 MonotonicTime TrialPhases::BeginPhase(v1::Phase phase) {

@@ -1,5 +1,6 @@
 // The order in which every run worker evaluates a config: load, first launch, verify, measure, look for damage, verify
-// again. What each step does is the backend's; what the result says of phases, times and verdicts is decided here.
+// again, and verify on a second input set if asked to. What each step does is the backend's; what the result says of
+// phases, times and verdicts is decided here.
 //
 // One thread. Made per evaluation and run once; owns only the result, which grows as the phases pass. The input and the
 // reporter must outlive it. Times in the result are milliseconds of the steady clock.
@@ -26,10 +27,14 @@ class TrialPhases {
  protected:
   const RunInput& input() const { return input_; }
   tunefarm::worker::v1::Result& result() { return result_; }
+  PhaseReporter* reporter() const { return reporter_; }
 
  private:
-  // Makes everything ready for launches and fills the result's resources.
-  virtual Failure Load() = 0;
+  // Makes everything ready for launches on the inputs of a seed and fills the result's resources. Called again for the
+  // second input set.
+  virtual Failure Load(uint64_t input_seed) = 0;
+  // Makes the inputs of a seed current and nothing else, so that the next trial need not.
+  virtual Failure SelectInputs(uint64_t input_seed) = 0;
   // One launch sequence from pristine buffers with outputs poisoned in this pattern; waits for its end.
   virtual Failure Launch(PoisonPattern pattern) = 0;
   // Damage outside the buffers or to an input: OUT_OF_BOUNDS with the place.
@@ -47,6 +52,7 @@ class TrialPhases {
   Failure RunPhases();
   Failure Check(PoisonPattern pattern);
   Failure VerifyAgain();
+  Failure VerifyOnSecondInputs();
   MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
 
   const RunInput& input_;

@@ -1,10 +1,13 @@
 // The agent against a scripted control and evaluator.
 #include "server/agent/agent.h"
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/agent/trial_report.h"
 #include "server/base/check.h"
@@ -180,7 +183,7 @@ TEST_F(AgentTest, ReportsEachTrialOnceAndTheLastOneEndsTheUnit) {
   EXPECT_EQ(evaluator_.runs().back().config, "T=20");
   EXPECT_EQ(evaluator_.most_running(), 1);
   EXPECT_TRUE(evaluator_.overlapped());
-  EXPECT_LE(evaluator_.most_compiling(), evaluator_.compile_slots() * 2 + 2);
+  EXPECT_LE(evaluator_.most_compiling(), evaluator_.compile_slots() * 3 + 2);
 }
 
 TEST_F(AgentTest, ADeviceLimitPrunesBeforeAnythingIsCompiled) {
@@ -200,18 +203,53 @@ TEST_F(AgentTest, ADeviceLimitPrunesBeforeAnythingIsCompiled) {
   EXPECT_EQ(pruned, 1);
 }
 
-TEST_F(AgentTest, InterleavedRoundsRotateAndGoThroughTheInputSets) {
+// The rounds of a final that has `count` trials, as they were run.
+std::vector<std::vector<std::string>> RoundsOf(const std::vector<std::string>& runs, size_t count) {
+  std::vector<std::vector<std::string>> rounds;
+  for (size_t i = 0; i < runs.size(); i += count) {
+    rounds.emplace_back(runs.begin() + static_cast<std::ptrdiff_t>(i),
+                        runs.begin() + static_cast<std::ptrdiff_t>(std::min(i + count, runs.size())));
+  }
+  return rounds;
+}
+
+TEST_F(AgentTest, InterleavedRoundsHaveTheirOwnOrderAndGoThroughTheInputSets) {
   Offer(1, 0, 3, 4, {7, 8});
   agent_->Start();
   RunFor(std::chrono::seconds(5));
   std::vector<std::string> order;
   for (const auto& run : evaluator_.runs()) order.push_back(run.config);
-  EXPECT_EQ(order, (std::vector<std::string>{"T=1", "T=2", "T=3", "T=2", "T=3", "T=1", "T=3", "T=1", "T=2", "T=1",
-                                             "T=2", "T=3"}));
+  const auto rounds = RoundsOf(order, 3);
+  ASSERT_EQ(rounds.size(), 4u);
+  for (const auto& round : rounds) EXPECT_THAT(round, testing::UnorderedElementsAre("T=1", "T=2", "T=3"));
+  EXPECT_GT(std::set<std::vector<std::string>>(rounds.begin(), rounds.end()).size(), 1u);
   for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(evaluator_.runs()[i].input_seed, i / 3 % 2 == 0 ? 7u : 8u);
   ASSERT_EQ(control_.reported(), 3);
   EXPECT_EQ(control_.reports[0].trials(0).measurement().samples(), 20);
   EXPECT_EQ(control_.reports[0].trials(0).measurement().median_ns(), 1000);
+}
+
+// Runs of microseconds wait for the device in the evaluator, but those of a final keep their rounds and their order.
+TEST_F(AgentTest, AFinalOfVeryShortRunsKeepsItsRounds) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question&) {
+    FakeEvaluator::Script script;
+    script.run_time = std::chrono::microseconds(100);
+    return script;
+  });
+  Offer(1, 0, 10);
+  Offer(2, 10, 1, 5);
+  Offer(3, 11, 2, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 13);
+  std::vector<std::string> order;
+  for (const auto& run : evaluator_.runs()) order.push_back(run.config);
+  ASSERT_EQ(order.size(), 10u + 5 + 6);
+  const std::vector<std::string> finals(order.begin() + 10, order.end());
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(finals[i], "T=11");
+  for (const auto& round : RoundsOf({finals.begin() + 5, finals.end()}, 2)) {
+    EXPECT_THAT(round, testing::UnorderedElementsAre("T=12", "T=13"));
+  }
 }
 
 TEST_F(AgentTest, AStaleVerdictDropsTheUnitAndKillsItsWork) {
@@ -274,6 +312,35 @@ TEST_F(AgentTest, ALostReferenceIsCompiledAgainAlthoughEveryTrialIsReady) {
   RunFor(std::chrono::seconds(5));
   EXPECT_EQ(control_.reported(), 13);
   EXPECT_EQ(evaluator_.runs().size(), 13u);
+}
+
+TEST_F(AgentTest, AReferenceWhoseCompilerWasStoppedIsCompiledAgainButNotForEver) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.config == "T=1" && question.attempt < 2) script.compile = tunefarm::v1::OUTCOME_COMPILE_TIMEOUT;
+    return script;
+  });
+  Offer(1, 5, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 3);
+  EXPECT_EQ(evaluator_.runs().size(), 3u);
+}
+
+TEST_F(AgentTest, AReferenceThatNeverCompilesEndsItsTrialsWithItsOutcome) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.config == "T=1") script.compile = tunefarm::v1::OUTCOME_COMPILE_TIMEOUT;
+    return script;
+  });
+  Offer(1, 5, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  ASSERT_EQ(control_.reported(), 3);
+  EXPECT_TRUE(evaluator_.runs().empty());
+  const auto compiles = evaluator_.compiles();
+  EXPECT_EQ(std::count(compiles.begin(), compiles.end(), "T=1"), 3);
+  EXPECT_EQ(control_.reports[0].trials(0).outcome(), tunefarm::v1::OUTCOME_COMPILE_TIMEOUT);
 }
 
 TEST_F(AgentTest, ARevokedUnitTakesItsReferenceAlong) {

@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <regex>
 
+#include "server/base/file.h"
 #include "server/base/log_escape.h"
+#include "server/base/log_file.h"
 #include "server/base/status.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/log_capture.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
 namespace {
@@ -150,6 +155,37 @@ TEST(LogRateLimitTest, CountsWhatItSkips) {
   clock.Advance(std::chrono::seconds(10));
   EXPECT_TRUE(limit.Allow(&skipped));
   EXPECT_EQ(skipped, 0u);
+}
+
+TEST_F(LogTest, FilesAreBoundedInSizeAndNumber) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("d.log");
+  ASSERT_TRUE(LogToFile(path, 1000, 3).ok());
+  for (int i = 0; i < 200; ++i) LogInfo("base", "line {}", i);
+  ASSERT_TRUE(LogToFile("", 0, 0).ok());
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    names.push_back(entry.path().filename());
+    EXPECT_LE(entry.file_size(), 1000u);
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"d.1.log", "d.2.log", "d.log"}));
+  const std::string last = ReadFile(path, 1 << 20).value();
+  EXPECT_NE(last.find("info base line 199\n"), std::string::npos);
+  // What is there already counts, and stays.
+  ASSERT_TRUE(LogToFile(path, 1000, 3).ok());
+  LogInfo("base", "after");
+  ASSERT_TRUE(LogToFile("", 0, 0).ok());
+  EXPECT_NE(ReadFile(path, 1 << 20)->find("after"), std::string::npos);
+}
+
+TEST_F(LogTest, AFileThatCannotBeOpenedIsRefused) {
+  const TemporaryDirectory directory;
+  const absl::Status status = LogToFile(directory.File("missing/d.log"), 1000, 3);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(std::string(MessageOf(status)).find("missing/d.log"), std::string::npos);
+  EXPECT_TRUE(absl::IsInvalidArgument(LogToFile(directory.File("d.log"), 0, 3)));
+  EXPECT_TRUE(absl::IsInvalidArgument(LogToFile(directory.File("d.log"), 1000, 0)));
 }
 
 }  // namespace

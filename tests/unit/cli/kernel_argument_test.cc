@@ -122,7 +122,7 @@ TEST_F(KernelArgumentTest, CompletesVerbsOptionsAndKernels) {
   EXPECT_THAT(Complete({""}), testing::Not(HasSubstr("__complete")));
   EXPECT_EQ(Complete({"tune", ""}), "alpha\nbeta\n");
   EXPECT_EQ(Complete({"tune", "al"}), "alpha\n");
-  EXPECT_EQ(Complete({"tune", "alpha", "--max-t"}), "--max-trials\n");
+  EXPECT_EQ(Complete({"tune", "alpha", "--max-tr"}), "--max-trials\n");
   EXPECT_EQ(Complete({"jobs", "show", ""}), "");
   EXPECT_EQ(Complete({"tune", "--device", "x", "be"}), "beta\n");
 }

@@ -147,6 +147,12 @@ TEST_F(DaemonConfigTest, FlagErrorsNameTheFlag) {
   EXPECT_THAT(ErrorOf({"word"}), HasSubstr("word"));
 }
 
+TEST_F(DaemonConfigTest, OnlyKnownLevelsOfIsolationCanBeRequired) {
+  EXPECT_EQ(Parse({})->required_isolation, "");
+  EXPECT_EQ(Parse({"--required-isolation", "L1"})->required_isolation, "L1");
+  EXPECT_THAT(ErrorOf({"--required-isolation", "full"}), AllOf(HasSubstr("'full'"), HasSubstr("write L1")));
+}
+
 TEST_F(DaemonConfigTest, OnlyLoopbackIsServedInPlainText) {
   for (const char* good : {"127.0.0.1:7070", "localhost:0", "[::1]:7070"}) {
     EXPECT_EQ(Parse({"--listen", good})->listen, good);
@@ -159,6 +165,20 @@ TEST_F(DaemonConfigTest, OnlyLoopbackIsServedInPlainText) {
   }
   for (const char* bad : {"127.0.0.1", "127.0.0.1:", "7070"})
     EXPECT_THAT(ErrorOf({"--listen", bad}), HasSubstr("port"));
+}
+
+TEST_F(DaemonConfigTest, PagesForMonitoringAreServedOnLoopbackOnly) {
+  EXPECT_EQ(Parse({"--http-listen", "127.0.0.1:0"})->http_listen, "127.0.0.1:0");
+  EXPECT_EQ(Parse({})->http_listen, "");
+  EXPECT_EQ(ReasonOf(Parse({"--http-listen", "0.0.0.0:7071"}).status()), "PLAINTEXT_REFUSED");
+  EXPECT_THAT(ErrorOf({"--http-listen", "localhost"}), AllOf(HasSubstr("http_listen"), HasSubstr("port")));
+}
+
+TEST_F(DaemonConfigTest, BoundsHaveBounds) {
+  EXPECT_THAT(ErrorOf({"--max-database-bytes", "1000"}), HasSubstr("max_database_bytes is 1000, but must be from"));
+  EXPECT_THAT(ErrorOf({"--log-files", "0"}), HasSubstr("log_files is 0"));
+  EXPECT_THAT(ErrorOf({"--max-active-jobs", "0"}), HasSubstr("max_active_jobs is 0"));
+  EXPECT_EQ(Parse({"--min-free-disk-bytes", "0"})->min_free_disk_bytes, 0);
 }
 
 TEST_F(DaemonConfigTest, TheExampleIsTheDefaults) {
@@ -180,7 +200,7 @@ TEST_F(DaemonConfigTest, TheExampleIsTheDefaults) {
     active += line + "\n";
     start = end + 1;
   }
-  EXPECT_EQ(keys, 13u);
+  EXPECT_GE(keys, 22u);
   const auto parsed = Parse({"--config", File(active)});
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
   const auto defaults = Parse({});
@@ -197,6 +217,15 @@ TEST_F(DaemonConfigTest, TheExampleIsTheDefaults) {
   EXPECT_EQ(parsed->compile_timeout_ms, defaults->compile_timeout_ms);
   EXPECT_EQ(parsed->launch_timeout_ms, defaults->launch_timeout_ms);
   EXPECT_EQ(parsed->worker_uid_base, defaults->worker_uid_base);
+  EXPECT_EQ(parsed->http_listen, defaults->http_listen);
+  EXPECT_EQ(parsed->max_active_jobs, defaults->max_active_jobs);
+  EXPECT_EQ(parsed->max_database_bytes, defaults->max_database_bytes);
+  EXPECT_EQ(parsed->min_free_disk_bytes, defaults->min_free_disk_bytes);
+  EXPECT_EQ(parsed->keep_logs_days, defaults->keep_logs_days);
+  EXPECT_EQ(parsed->keep_jobs_days, defaults->keep_jobs_days);
+  EXPECT_EQ(parsed->log_file, defaults->log_file);
+  EXPECT_EQ(parsed->log_file_max_bytes, defaults->log_file_max_bytes);
+  EXPECT_EQ(parsed->log_files, defaults->log_files);
 }
 
 TEST_F(DaemonConfigTest, HelpAndVersionAreTextToPrint) {

@@ -81,8 +81,28 @@ TEST(FrameCheck, Prepared) {
   EXPECT_NE(CheckPrepared(prepared, WorkerRole::kRun), "");
   prepared.set_ok(true);
   EXPECT_EQ(CheckPrepared(prepared, WorkerRole::kRun), "");
+  EXPECT_NE(CheckPrepared(prepared, WorkerRole::kRun, 1), "") << "a descriptor that belongs to nothing";
+  prepared.set_has_expected_outputs(true);
+  EXPECT_NE(CheckPrepared(prepared, WorkerRole::kRun, 0), "");
+  EXPECT_EQ(CheckPrepared(prepared, WorkerRole::kRun, 1), "");
+  EXPECT_NE(CheckPrepared(prepared, WorkerRole::kCompile, 1), "");
   prepared.set_footprint_bytes(-1);
-  EXPECT_NE(CheckPrepared(prepared, WorkerRole::kRun), "");
+  EXPECT_NE(CheckPrepared(prepared, WorkerRole::kRun, 1), "");
+}
+
+TEST(FrameCheck, HealthReport) {
+  HealthReport report;
+  EXPECT_EQ(CheckHealthReport(report), "");
+  report.set_ok(true);
+  EXPECT_NE(CheckHealthReport(report), "") << "sound without a time";
+  report.set_nanoseconds(1000);
+  report.set_foreign_processes(-1);
+  EXPECT_EQ(CheckHealthReport(report), "");
+  report.set_foreign_processes(-2);
+  EXPECT_NE(CheckHealthReport(report), "");
+  report.set_foreign_processes(0);
+  report.set_nanoseconds(-1);
+  EXPECT_NE(CheckHealthReport(report), "");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ absl::StatusOr<WorkerArguments> Parse(std::vector<std::string> arguments) {
 TEST(WorkerArguments, ReadsThemAll) {
   const auto parsed =
       Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--parent-pid=77", "--scratch=/s", "--device=GPU-1",
-             "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off", "--uid=64001", "--fake-x=1"});
+             "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off", "--uid=64001",
+             "--required-isolation=L1", "--compile-seconds=130", "--fake-x=1"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
   EXPECT_EQ(parsed->role, "run");
   EXPECT_EQ(parsed->backend, "cuda");
@@ -27,6 +28,8 @@ TEST(WorkerArguments, ReadsThemAll) {
   EXPECT_EQ(parsed->host_compiler, "clang++");
   EXPECT_FALSE(parsed->sandbox);
   EXPECT_EQ(parsed->uid, 64001u);
+  EXPECT_EQ(parsed->required_isolation, "L1");
+  EXPECT_EQ(parsed->compile_seconds, 130);
 }
 
 TEST(WorkerArguments, RefusesWhatItDoesNotKnow) {
@@ -37,6 +40,7 @@ TEST(WorkerArguments, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=1"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3x"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--sandbox=maybe"}).ok());
+  EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--required-isolation=L2"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--verbose"}).ok());
 }
 

@@ -41,5 +41,24 @@ TEST(WorkerCommandTest, PassesOnWhereThingsAreAndNothingElse) {
   EXPECT_THAT(command->environment, Not(Contains(HasSubstr("hush"))));
 }
 
+TEST(WorkerCommandTest, DemandsAndLimitsReachTheWorker) {
+  TemporaryDirectory directory;
+  WorkerCommandOptions options;
+  options.scratch_root = directory.File("scratch");
+  options.sandbox = false;
+  const auto arguments = [&options](WorkerRole role) {
+    const absl::StatusOr<SubprocessOptions> command = MakeWorkerCommand(options, role, "host", "worker", "", 0);
+    EXPECT_TRUE(command.ok()) << command.status();
+    return command.ok() ? command->arguments : std::vector<std::string>();
+  };
+  EXPECT_THAT(arguments(WorkerRole::kCompile), Not(Contains(HasSubstr("isolation"))));
+  EXPECT_THAT(arguments(WorkerRole::kCompile), Not(Contains(HasSubstr("seconds"))));
+  options.required_isolation = "L1";
+  options.compile_seconds = 130;
+  EXPECT_THAT(arguments(WorkerRole::kCompile), Contains("--required-isolation=L1"));
+  EXPECT_THAT(arguments(WorkerRole::kCompile), Contains("--compile-seconds=130"));
+  EXPECT_THAT(arguments(WorkerRole::kRun), Not(Contains(HasSubstr("seconds"))));
+}
+
 }  // namespace
 }  // namespace tunefarm

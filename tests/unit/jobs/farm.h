@@ -92,6 +92,7 @@ inline tunefarm::v1::Device HostDevice(const std::string& uuid = "HOST-1") {
   device_class->set_memory_gib(1);
   device_class->set_compiler("g++ 12.2.0");
   device.set_memory_bytes(int64_t{1} << 30);
+  device.set_peak_bytes_per_second(8.192e9);
   device.set_toolkit_version("12.2.0");
   device.set_state(tunefarm::v1::DEVICE_STATE_READY);
   return device;
@@ -105,7 +106,14 @@ inline tunefarm::v1::Problem TestProblem(int64_t n) {
 
 class Farm {
  public:
-  explicit Farm(const std::string& directory) : store_path_(directory + "/tunefarm.db"), backups_(directory) { Boot(); }
+  explicit Farm(const std::string& directory, std::vector<tunefarm::v1::Device> devices = {HostDevice()},
+                int compile_slots = 2)
+      : store_path_(directory + "/tunefarm.db"),
+        backups_(directory),
+        devices_(std::move(devices)),
+        compile_slots_(compile_slots) {
+    Boot();
+  }
   ~Farm() { Crash(); }
 
   // Everything in memory comes up again over the same database.
@@ -121,11 +129,12 @@ class Farm {
     options.store = hooked_store.get();
     options.control = control_.get();
     options.entropy = &entropy;
+    options.active_jobs_max = active_jobs_max;
     service_ = std::make_unique<JobService>(options);
-    TUNEFARM_CHECK_OK(service_->SetDevices({HostDevice()}));
+    TUNEFARM_CHECK_OK(service_->SetDevices(devices_));
     TUNEFARM_CHECK_OK(service_->Start());
     link_ = std::make_unique<SerializingLink>(service_->agent_link());
-    evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get());
+    evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get(), compile_slots_);
     evaluator_->set_scripter(scripter);
     agent_ = std::make_unique<Agent>(
         AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here", service_->ListDevices()});
@@ -144,6 +153,11 @@ class Farm {
     service_ = nullptr;
     hooked_store = nullptr;
     store_ = nullptr;
+  }
+
+  // What the driver has to do now, and nothing else: agents stand still.
+  void RunControl() {
+    while (control_->RunOne()) continue;
   }
 
   // One task of one executor, in turn. False when nothing is ready.
@@ -220,6 +234,7 @@ class Farm {
   FakeClock clock;
   FakeEntropy entropy;
   FakeEvaluator::Scripter scripter;
+  int active_jobs_max = 10'000;               // from the next Boot on
   std::unique_ptr<HookedStore> hooked_store;  // what the service uses
 
  private:
@@ -228,6 +243,8 @@ class Farm {
   }
 
   const std::string store_path_, backups_;
+  const std::vector<tunefarm::v1::Device> devices_;
+  const int compile_slots_;
   uint64_t turn_ = 0;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;

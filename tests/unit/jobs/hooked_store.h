@@ -52,10 +52,10 @@ class HookedStore : public Store {
     return store_->ReleaseOtherAgents(keep, now_ms);
   }
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return store_->ActiveJobs(); }
-  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id) override {
+  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override {
     absl::Status status = instead_of_history ? instead_of_history() : absl::OkStatus();
     if (!status.ok()) return status;
-    return store_->LoadHistory(study_id);
+    return store_->LoadHistory(study_id, after_sequence, events_max);
   }
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override { return store_->Drive(step); }
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
@@ -86,7 +86,19 @@ class HookedStore : public Store {
     return store_->CountOutcomes(job_id);
   }
   absl::Status DeleteJob(int64_t job_id) override { return store_->DeleteJob(job_id); }
+  absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override {
+    return store_->EndedJobs(ended_before_ms, after_job_id, limit);
+  }
+  absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override {
+    return store_->PruneTrialData(ended_before_ms, rows_max);
+  }
+  absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override {
+    return store_->DeleteUnusedKernels(created_before_ms);
+  }
   absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
+  absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }
+  CommitStats Commits() const override { return store_->Commits(); }
+  absl::Status CheckWritable() override { return store_->CheckWritable(); }
   absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
     return store_->GetOrPutSetting(name, value_if_absent);

@@ -85,5 +85,37 @@ TEST(Statistics, MedianIntervalCoversAsOftenAsItSays) {
   }
 }
 
+TEST(Statistics, StudentQuantilesOfTheTables) {
+  EXPECT_NEAR(StudentQuantile(1, 0.975), 12.7062, 1e-4);
+  EXPECT_NEAR(StudentQuantile(2, 0.975), 4.30265, 1e-5);
+  EXPECT_NEAR(StudentQuantile(2, 0.995), 9.92484, 1e-5);
+  EXPECT_NEAR(StudentQuantile(3, 0.95), 2.35336, 1e-5);
+  EXPECT_NEAR(StudentQuantile(4, 0.975), 2.77645, 1e-5);
+  EXPECT_NEAR(StudentQuantile(5, 0.995), 4.03214, 1e-5);
+  EXPECT_NEAR(StudentQuantile(30, 0.975), 2.04227, 1e-5);
+  EXPECT_NEAR(StudentQuantile(1000, 0.975), 1.96234, 1e-5);
+  EXPECT_NEAR(StudentQuantile(7, 0.025), -2.36462, 1e-5);
+  EXPECT_NEAR(StudentQuantile(9, 0.5), 0, 1e-9);
+}
+
+// Critical values of Wilcoxon's signed-rank statistic at 5 %, two-sided: 0 of 6, 2 of 7, 3 of 8, 5 of 9, 8 of 10.
+TEST(Statistics, SignedRankIntervalTakesTheTabulatedRanks) {
+  EXPECT_FALSE(SignedRankInterval(std::vector<double>{1, 2, 3, 4, 5}).has_value());
+  const std::vector<double> six = {6, 1, 4, 2, 5, 3};
+  ASSERT_TRUE(SignedRankInterval(six).has_value());
+  EXPECT_EQ(SignedRankInterval(six)->low, 1);
+  EXPECT_EQ(SignedRankInterval(six)->high, 6);
+  EXPECT_NEAR(SignedRankInterval(six)->coverage, 1 - 2.0 / 64, 1e-12);
+  const std::vector<double> eight = {1, 2, 4, 8, 16, 32, 64, 128};
+  // The averages in order begin 1, 1.5, 2, 2.5, and the fourth from the top is (128 + 16) / 2.
+  EXPECT_EQ(SignedRankInterval(eight)->low, 2.5);
+  EXPECT_EQ(SignedRankInterval(eight)->high, 72);
+  EXPECT_NEAR(SignedRankInterval(eight)->coverage, 1 - 2.0 * 5 / 256, 1e-12);
+  EXPECT_EQ(HodgesLehmann(six), 3.5);
+  EXPECT_FALSE(SignedRankInterval(six, 0.999).has_value());
+  EXPECT_FALSE(SignedRankInterval(std::vector<double>(257, 1.0)).has_value());
+  EXPECT_EQ(SignedRankInterval(std::vector<double>(256, 1.0))->low, 1);
+}
+
 }  // namespace
 }  // namespace tunefarm

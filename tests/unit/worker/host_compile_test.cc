@@ -100,6 +100,18 @@ TEST(HostCompileTest, ALongLogIsCutWithANote) {
   EXPECT_THAT(result.log(), HasSubstr("the rest was cut"));
 }
 
+TEST(HostCompileTest, ABinaryThatIsTooLargeIsTheConfigsFault) {
+  HostKernel kernel(
+      kDefinition,
+      "extern \"C\" __attribute__((visibility(\"default\"))) char large[65l << 20];\nchar large[65l << 20] = {1};\n" +
+          std::string(kSource));
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_THAT(result.message(), HasSubstr("64 MiB"));
+  EXPECT_FALSE(result.has_artifact());
+}
+
 TEST(HostCompileTest, OptionsOfTheDaemonAreTaken) {
   HostKernel kernel(kDefinition,
                     "#ifndef FROM_OPTIONS\n#error \"the option is missing\"\n#endif\n" + std::string(kSource));

@@ -258,8 +258,8 @@ TEST_F(HostRunTest, AKernelThatIsRightOnlyAtFirstIsCaught) {
 }
 
 TEST_F(HostRunTest, Processes) {
-  Expect("twice", v1::OUTCOME_OK, v1::PHASE_MEASURE, "");
-  Expect("leftover", v1::OUTCOME_OK, v1::PHASE_MEASURE, "");
+  Expect("twice", v1::OUTCOME_SANDBOX_VIOLATION, v1::PHASE_FIRST_LAUNCH, "forbidden system call: clone");
+  Expect("leftover", v1::OUTCOME_SANDBOX_VIOLATION, v1::PHASE_FIRST_LAUNCH, "forbidden system call: clone");
   Expect("closes", v1::OUTCOME_RUN_CRASH, v1::PHASE_FIRST_LAUNCH, "");
 }
 

@@ -26,13 +26,14 @@ class Script {
   explicit Script(std::vector<double> times_ns) : times_ns_(std::move(times_ns)) {}
 
   SamplingResult Run(const SamplingOptions& options) {
-    return RunSampling(options, clock_, [this](int launches) -> std::optional<double> {
+    return RunSampling(options, clock_, [this](int launches, int until_look) -> std::optional<TakenSample> {
       launches_ = launches;
+      longest_batch_ = std::max(longest_batch_, until_look);
       const double time_ns = times_ns_[std::min(taken_++, times_ns_.size() - 1)];
       if (time_ns == kFails) return std::nullopt;
       const double cost_ns = std::isfinite(time_ns) && time_ns > 0 ? time_ns : 0;
       clock_.Advance(overhead_ + Duration(static_cast<int64_t>(cost_ns)));
-      return time_ns;
+      return TakenSample{time_ns, taken_ > slow_from_ && taken_ <= slow_until_};
     });
   }
 
@@ -41,7 +42,8 @@ class Script {
   FakeClock clock_;
   Duration overhead_ = std::chrono::milliseconds(1);
   size_t taken_ = 0;
-  int launches_ = 0;
+  int launches_ = 0, longest_batch_ = 0;
+  size_t slow_from_ = 0, slow_until_ = 0;  // samples taken while the clock is held down
 
  private:
   const std::vector<double> times_ns_;
@@ -129,6 +131,44 @@ TEST(SamplingTest, LaunchesPerSampleDivideTheTime) {
   EXPECT_EQ(result.measurement.launches_per_sample(), 8);
 }
 
+TEST(SamplingTest, AConfigThatCannotWinIsLeftAtTheFirstLook) {
+  SamplingOptions options = Options();
+  options.policy.set_first_look_samples(4);
+  options.race_limit_ns = 4000;
+  Script script({5000});
+  const SamplingResult result = script.Run(options);
+  EXPECT_EQ(script.taken_, 4u);
+  EXPECT_EQ(script.longest_batch_, 4) << "no more is asked for at once than the next look needs";
+  EXPECT_EQ(result.measurement.stop_reason(), v1::STOP_REASON_LOSING);
+  EXPECT_FALSE(result.measurement.converged());
+  EXPECT_TRUE(result.established) << "a losing config is no noisy one";
+  options.policy.set_no_early_stop(true);
+  EXPECT_EQ(Script({5000}).Run(options).measurement.stop_reason(), v1::STOP_REASON_CONVERGED);
+}
+
+TEST(SamplingTest, SamplesOfASlowedDeviceAreTakenAgain) {
+  Script script({5000});
+  script.slow_from_ = 3;
+  script.slow_until_ = 8;
+  const SamplingResult result = script.Run(Options());
+  EXPECT_EQ(script.taken_, 15u);
+  EXPECT_EQ(result.measurement.samples(), 10);
+  EXPECT_EQ(result.measurement.discarded_samples(), 5);
+  EXPECT_FALSE(result.measurement.throttled());
+}
+
+TEST(SamplingTest, ADeviceThatStaysSlowIsMeasuredAsItIs) {
+  Script script({5000});
+  script.overhead_ = std::chrono::milliseconds(20);
+  script.slow_until_ = 1000;
+  const SamplingResult result = script.Run(Options());
+  EXPECT_TRUE(result.established);
+  EXPECT_TRUE(result.measurement.throttled());
+  EXPECT_EQ(result.measurement.samples(), 10);
+  // Half of the budget of 500 ms.
+  EXPECT_EQ(result.measurement.discarded_samples(), 12);
+}
+
 TEST(SamplingTest, TimesThatCannotBeAreNotBelieved) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double lie : {nan, HUGE_VAL, 0.0, -1.0}) {
@@ -136,9 +176,9 @@ TEST(SamplingTest, TimesThatCannotBeAreNotBelieved) {
   }
   FakeClock clock;
   // A second of kernel time while a microsecond passed.
-  const SamplingResult result = RunSampling(Options(), clock, [&clock](int) -> std::optional<double> {
+  const SamplingResult result = RunSampling(Options(), clock, [&clock](int, int) -> std::optional<TakenSample> {
     clock.Advance(std::chrono::microseconds(1));
-    return 1e9;
+    return TakenSample{1e9};
   });
   EXPECT_TRUE(result.implausible);
   EXPECT_FALSE(result.established);

@@ -38,7 +38,8 @@ class ScriptedTrial : public TrialPhases {
   void MeasureNoise() { noisy_ = true; }
 
  private:
-  Failure Load() override { return Take("load"); }
+  Failure Load(uint64_t input_seed) override { return Take("load" + std::to_string(input_seed)); }
+  Failure SelectInputs(uint64_t input_seed) override { return Take("select" + std::to_string(input_seed)); }
   Failure Launch(PoisonPattern pattern) override { return Take("launch" + NumberOf(pattern)); }
   Failure FindDamage() override { return Take("damage" + std::to_string(++damage_checks_)); }
   Failure Verify(PoisonPattern pattern, v1::Verification* verification) override {
@@ -90,7 +91,7 @@ class TrialPhasesTest : public ::testing::Test {
 TEST_F(TrialPhasesTest, TakesEveryStepInOrder) {
   const Result result = trial_.Run();
   EXPECT_THAT(steps_,
-              ElementsAre("PHASE_LOAD", "load", "PHASE_FIRST_LAUNCH", "launch1", "PHASE_VERIFY", "damage1", "verify1",
+              ElementsAre("PHASE_LOAD", "load1", "PHASE_FIRST_LAUNCH", "launch1", "PHASE_VERIFY", "damage1", "verify1",
                           "PHASE_MEASURE", "measure", "damage2", "PHASE_VERIFY", "launch2", "damage3", "verify2"));
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK);
   EXPECT_EQ(result.phase(), v1::PHASE_MEASURE);
@@ -113,7 +114,7 @@ TEST_F(TrialPhasesTest, EveryStepsFailureEndsTheTrialInItsPhase) {
     const char* message;
   };
   for (const Case& c :
-       {Case{"load", v1::PHASE_LOAD, "Bad load. Settled."},
+       {Case{"load1", v1::PHASE_LOAD, "Bad load1. Settled."},
         Case{"launch1", v1::PHASE_FIRST_LAUNCH, "Bad launch1. Settled."},
         Case{"damage1", v1::PHASE_VERIFY, "Bad damage1. Settled."},
         Case{"verify1", v1::PHASE_VERIFY, "Bad verify1. Settled."},
@@ -133,6 +134,29 @@ TEST_F(TrialPhasesTest, EveryStepsFailureEndsTheTrialInItsPhase) {
     EXPECT_EQ(result.message(), c.message);
     EXPECT_FALSE(result.worker_is_damaged()) << c.step;
   }
+}
+
+TEST_F(TrialPhasesTest, VerifiesOnASecondInputSetLast) {
+  input_.second_input_seed = 9;
+  const Result result = trial_.Run();
+  const std::vector<std::string> last(steps_.end() - 7, steps_.end());
+  EXPECT_THAT(last, ElementsAre("PHASE_VERIFY", "load9", "launch1", "damage4", "verify1", "PHASE_VERIFY", "select1"));
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK);
+  EXPECT_EQ(result.phase(), v1::PHASE_MEASURE);
+}
+
+TEST_F(TrialPhasesTest, AConfigThatIsRightOnOneInputSetOnlyIsWrong) {
+  input_.second_input_seed = 9;
+  const Result result = RunFailingAt("damage4");
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(result.phase(), v1::PHASE_VERIFY);
+  EXPECT_EQ(result.message(), "On a second set of random inputs: Bad damage4. Settled.");
+}
+
+TEST_F(TrialPhasesTest, TheSameInputSetIsNoSecondOne) {
+  input_.second_input_seed = input_.input_seed;
+  (void)trial_.Run();
+  EXPECT_EQ(steps_.back(), "verify2");
 }
 
 TEST_F(TrialPhasesTest, AFailedSecondCheckReplacesTheFirst) {

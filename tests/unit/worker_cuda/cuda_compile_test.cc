@@ -196,6 +196,19 @@ TEST(CudaCompileTarget, IsArchitectureSpecificOnlyWhenAsked) {
   EXPECT_EQ(cuda::ArchitectureOf(*kernel), "sm_90a");
 }
 
+TEST(Harness, BinaryIsTakenOverOnlyWholeAndForTheSameKindOfDevice) {
+  const cuda::HarnessBinary binary{std::string("cubin\0bytes", 11), "NVRTC 1.0 (somewhere)"};
+  std::string packed = binary.Pack(90);
+  const auto unpacked = cuda::HarnessBinary::Unpack(packed, 90);
+  ASSERT_TRUE(unpacked.has_value());
+  EXPECT_EQ(unpacked->cubin, binary.cubin);
+  EXPECT_EQ(unpacked->toolchain, binary.toolchain);
+  EXPECT_FALSE(cuda::HarnessBinary::Unpack(packed, 80).has_value());
+  EXPECT_FALSE(cuda::HarnessBinary::Unpack("", 90).has_value());
+  packed.back() ^= 1;
+  EXPECT_FALSE(cuda::HarnessBinary::Unpack(packed, 90).has_value());
+}
+
 TEST(Harness, CompilesForOldAndNewDevices) {
   const auto nvrtc = cuda::Nvrtc::Open(cuda::SearchPlaces(cuda::SearchEnvironment::FromProcess("")));
   if (!nvrtc.ok()) GTEST_SKIP() << MessageOf(nvrtc.status());

@@ -1,4 +1,4 @@
-#include "server/exec/policy.h"
+#include "server/measure/policy.h"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +17,10 @@ TEST(Policy, PresetsFillWhatIsZero) {
   EXPECT_EQ(unset.time_budget_ms(), 500);
   EXPECT_EQ(unset.finalists(), 5);
   EXPECT_EQ(unset.final_rounds(), 5);
+  EXPECT_EQ(unset.first_look_samples(), 6);
+  EXPECT_EQ(unset.input_copies(), 1);
+  EXPECT_EQ(unset.min_clock_share(), 0.75);
+  EXPECT_EQ(unset.method(), TIMING_METHOD_UNSPECIFIED) << "the worker chooses by what it times";
 
   MeasurementPolicy policy;
   policy.set_preset(MEASUREMENT_PRESET_RIGOROUS);
@@ -43,6 +47,24 @@ TEST(Policy, NumbersAreBroughtIntoRange) {
   EXPECT_EQ(resolved.min_samples(), 4);
   EXPECT_EQ(resolved.time_budget_ms(), 60'000);
   EXPECT_EQ(resolved.target_relative_half_width(), 0.01);
+  EXPECT_EQ(resolved.first_look_samples(), 4);
+}
+
+TEST(Policy, WhicheverOfTheSampleBoundsIsGivenMovesTheOther) {
+  MeasurementPolicy policy;
+  policy.set_preset(MEASUREMENT_PRESET_FAST);
+  policy.set_min_samples(50);
+  EXPECT_EQ(ResolvePolicy(policy).max_samples(), 50);
+  policy.set_max_samples(30);
+  EXPECT_EQ(ResolvePolicy(policy).min_samples(), 30);
+}
+
+TEST(Policy, NoClockShareStaysNone) {
+  MeasurementPolicy policy;
+  policy.set_min_clock_share(-0.1);
+  const MeasurementPolicy once = ResolvePolicy(policy);
+  EXPECT_LT(once.min_clock_share(), 0);
+  EXPECT_EQ(ResolvePolicy(once).SerializeAsString(), once.SerializeAsString());
 }
 
 }  // namespace

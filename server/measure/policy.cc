@@ -1,4 +1,4 @@
-#include "server/exec/policy.h"
+#include "server/measure/policy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,14 +8,17 @@ namespace {
 
 using tunefarm::v1::MeasurementPolicy;
 
+constexpr int kSamplesMax = 4096;
+constexpr double kMinClockShare = 0.75;
+
 struct Preset {
-  int warmup_launches, min_samples, max_samples;
+  int warmup_launches, first_look_samples, min_samples, max_samples;
   double target_relative_half_width;
   int time_budget_ms, finalists, final_rounds;
 };
-constexpr Preset kFast = {1, 5, 20, 0.02, 100, 3, 3};
-constexpr Preset kDefault = {3, 10, 100, 0.01, 500, 5, 5};
-constexpr Preset kRigorous = {10, 30, 1000, 0.003, 3000, 8, 9};
+constexpr Preset kFast = {1, 3, 5, 20, 0.02, 100, 3, 3};
+constexpr Preset kDefault = {3, 6, 10, 100, 0.01, 500, 5, 5};
+constexpr Preset kRigorous = {10, 10, 30, 1000, 0.003, 3000, 8, 9};
 
 const Preset& PresetOf(const MeasurementPolicy& policy) {
   switch (policy.preset()) {
@@ -30,6 +33,16 @@ const Preset& PresetOf(const MeasurementPolicy& policy) {
 
 int Resolve(int value, int preset, int max) { return std::clamp(value == 0 ? preset : value, 1, max); }
 
+void ResolveSamples(const MeasurementPolicy& policy, const Preset& preset, MeasurementPolicy* resolved) {
+  int min = Resolve(policy.min_samples(), preset.min_samples, kSamplesMax);
+  int max = Resolve(policy.max_samples(), preset.max_samples, kSamplesMax);
+  if (policy.max_samples() == 0) max = std::max(max, min);
+  min = std::min(min, max);
+  resolved->set_min_samples(min);
+  resolved->set_max_samples(max);
+  resolved->set_first_look_samples(Resolve(policy.first_look_samples(), std::min(preset.first_look_samples, max), max));
+}
+
 }  // namespace
 
 MeasurementPolicy ResolvePolicy(const MeasurementPolicy& policy) {
@@ -40,15 +53,17 @@ MeasurementPolicy ResolvePolicy(const MeasurementPolicy& policy) {
     resolved.set_preset(tunefarm::v1::MEASUREMENT_PRESET_DEFAULT);
   }
   resolved.set_warmup_launches(Resolve(policy.warmup_launches(), preset.warmup_launches, 1000));
-  resolved.set_max_samples(Resolve(policy.max_samples(), preset.max_samples, 4096));
-  // A maximum given alone must not be overruled by the preset's minimum.
-  resolved.set_min_samples(std::min(Resolve(policy.min_samples(), preset.min_samples, 4096), resolved.max_samples()));
+  ResolveSamples(policy, preset, &resolved);
   const double target = policy.target_relative_half_width();
   resolved.set_target_relative_half_width(std::isfinite(target) && target > 0 ? std::min(target, 1.0)
                                                                               : preset.target_relative_half_width);
   resolved.set_time_budget_ms(Resolve(policy.time_budget_ms(), preset.time_budget_ms, 60'000));
   resolved.set_finalists(Resolve(policy.finalists(), preset.finalists, 32));
   resolved.set_final_rounds(Resolve(policy.final_rounds(), preset.final_rounds, 64));
+  resolved.set_input_copies(Resolve(policy.input_copies(), 1, 16));
+  const double share = policy.min_clock_share();
+  // -1 for "none", so that resolving twice does not bring the preset back.
+  resolved.set_min_clock_share(std::isfinite(share) && share != 0 ? std::clamp(share, -1.0, 1.0) : kMinClockShare);
   return resolved;
 }
 

@@ -1,0 +1,65 @@
+// StudyNotes: what an agent remembers of the studies whose trials it runs: which work was measured already, and the
+// time to beat.
+//
+// Two configs are one measurement when their binaries are equal byte for byte and so are their whole evaluated launch
+// sequences (definition/launch_digest.h). The second then gets the first one's verdict without running. Only verdicts
+// on the config are passed on: OK with a time taken under good conditions, wrong results, damage, refusals by loader or
+// driver, crashes and hangs. Not NOISY, OUT_OF_MEMORY and what the machinery lost: another attempt may end otherwise.
+//
+// Nothing here outlives the agent; what is forgotten is measured again.
+//
+// Not thread-safe: everything happens on the agent's executor.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "absl/status/statusor.h"
+#include "server/agent/unit_work.h"
+#include "server/base/hash.h"
+#include "server/device/device_class.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+class StudyNotes {
+ public:
+  static constexpr size_t kStudiesMax = 64;
+  static constexpr size_t kVerdictsPerStudyMax = 8192;
+
+  struct Twin {
+    bool runs = false;                             // somebody runs the same work right now: wait for it
+    const tunefarm::v1::Trial* verdict = nullptr;  // how it ended; valid until the next call of another method
+  };
+  Twin Find(int64_t study_id, const Digest& work);
+  void Begin(int64_t study_id, const Digest& work);
+  // Begin's counterpart, always; `ended` is null when there is no verdict.
+  void End(int64_t study_id, const Digest& work, const tunefarm::v1::Trial* ended);
+
+  // The time to beat in nanoseconds, 0 if there is none: the smallest upper end of an interval that was seen here, or
+  // what control says if that is smaller.
+  double RaceLimitNs(int64_t study_id, double from_control);
+  // An ended trial of the search.
+  void NoteTime(int64_t study_id, const tunefarm::v1::Trial& trial);
+
+ private:
+  struct Study {
+    uint64_t used = 0;
+    double smallest_high_ns = 0;  // 0: none
+    std::set<Digest> running;
+    std::unordered_map<Digest, tunefarm::v1::Trial> verdicts;
+    std::deque<Digest> order;  // of the verdicts, oldest first
+  };
+  Study& Of(int64_t study_id);
+
+  std::map<int64_t, Study> studies_;
+  uint64_t uses_ = 0;
+};
+
+// What a compiled trial makes the device do: its binary and its launches. An error: it must run to get its outcome.
+absl::StatusOr<Digest> WorkDigest(const UnitWork& unit, const TrialWork& trial, const DeviceClass& device_class);
+
+}  // namespace tunefarm

@@ -1,0 +1,74 @@
+#include "server/daemon/monitoring.h"
+
+#include <chrono>
+#include <utility>
+
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr Duration kDriverPatience = std::chrono::seconds(2);
+// Each check of the store costs a sync of the disk: who asks more often gets the last answer.
+constexpr Duration kHealthKept = std::chrono::seconds(1);
+
+HttpAnswer MetricsPage(const MonitoringSources& sources) {
+  MetricsSnapshot snapshot;
+  const absl::StatusOr<JobServiceCounts> counts = sources.jobs->Counts();
+  const absl::StatusOr<StoreStatus> store = sources.store->Status();
+  for (const absl::Status& status : {counts.status(), store.status()}) {
+    if (!status.ok()) return {503, std::string(MessageOf(status)) + "\n"};
+  }
+  snapshot.jobs = *counts;
+  snapshot.store = *store;
+  snapshot.commits = sources.store->Commits();
+  sources.fill(&snapshot);
+  return {200, RenderMetrics(snapshot), "text/plain; version=0.0.4; charset=utf-8"};
+}
+
+class Health {
+ public:
+  explicit Health(const MonitoringSources& sources) : sources_(sources) {}
+
+  HttpAnswer Page() LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    const MonotonicTime now = Clock::Real()->Now();
+    if (!checked_ || now - checked_at_ > kHealthKept) {
+      status_ = Check();
+      checked_ = true;
+      checked_at_ = Clock::Real()->Now();
+    }
+    if (status_.ok()) return {200, "ok\n"};
+    return {503, std::string(MessageOf(status_)) + "\n"};
+  }
+
+ private:
+  absl::Status Check() const {
+    RETURN_IF_ERROR(Annotate(sources_.store->CheckWritable(), "the database cannot be written"));
+    return sources_.jobs->CheckAlive(kDriverPatience);
+  }
+
+  const MonitoringSources sources_;
+  Mutex mutex_;
+  bool checked_ GUARDED_BY(mutex_) = false;
+  MonotonicTime checked_at_ GUARDED_BY(mutex_);
+  absl::Status status_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMonitoring(const std::string& listen, MonitoringSources sources) {
+  HttpServerOptions options;
+  const size_t colon = listen.rfind(':');
+  options.host = listen.substr(0, colon);
+  if (options.host == "[::1]") options.host = "::1";
+  options.port = std::stoi(listen.substr(colon + 1));
+  const auto health = std::make_shared<Health>(sources);
+  options.pages["/healthz"] = [health] { return health->Page(); };
+  options.pages["/metrics"] = [sources = std::move(sources)] { return MetricsPage(sources); };
+  return HttpServer::Start(std::move(options));
+}
+
+}  // namespace tunefarm

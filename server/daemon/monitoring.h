@@ -1,0 +1,24 @@
+// Monitoring: the pages /metrics and /healthz. Off unless an address is configured.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/http/http_server.h"
+#include "server/http/metrics.h"
+
+namespace tunefarm {
+
+struct MonitoringSources {
+  JobService* jobs = nullptr;  // all outlive the pages
+  Store* store = nullptr;
+  // Adds what only the daemon knows: evaluator, retention, process, bounds.
+  std::function<void(MetricsSnapshot*)> fill;
+};
+
+// listen: "127.0.0.1:PORT", "localhost:PORT" or "[::1]:PORT", checked by the configuration.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMonitoring(const std::string& listen, MonitoringSources sources);
+
+}  // namespace tunefarm

@@ -1,0 +1,216 @@
+#include "server/exec/run_pools.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/exec/worker_plan.h"
+#include "server/measure/policy.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr size_t kDevicesMax = 64;
+// How often a process that waits for a device asks whether another still measures on it.
+constexpr std::chrono::milliseconds kLockRetry{20};
+
+RunResult ToRunResult(WorkerTaskEnd end) {
+  RunResult run;
+  run.outcome = end.verdict.outcome;
+  run.phase = end.phase;
+  run.message = std::move(end.verdict.message);
+  run.run_ms = end.wall_ms;
+  if (run.outcome != tunefarm::v1::OUTCOME_OK) {
+    if (end.result.has_value()) run.log = PrintableText(end.result->log());
+    if (!run.log.empty() && !end.output.empty()) run.log += '\n';
+    run.log += end.output;
+  }
+  if (end.result.has_value()) {
+    run.device_busy_ms = end.result->device_busy_ms();
+    run.measurement = std::move(*end.result->mutable_measurement());
+    run.verification = std::move(*end.result->mutable_verification());
+    run.resources = std::move(*end.result->mutable_resources());
+  }
+  return run;
+}
+
+}  // namespace
+
+WorkerTask RunPools::MakeTask(const RunRequest& request) const {
+  WorkerTask task;
+  task.preparation = MakePreparation(request.plan, *request.problem, request.device_class, request.input_seed,
+                                     request.reference_artifact, options_.compile_options);
+  *task.evaluate.mutable_config() = request.plan->ToProto(request.config);
+  *task.evaluate.mutable_policy() = ResolvePolicy(request.policy);
+  task.evaluate.set_baseline(request.baseline);
+  task.evaluate.set_verify_only(request.verify_only);
+  task.evaluate.set_keep_samples(request.keep_samples);
+  task.evaluate.set_input_seed(request.input_seed);
+  task.evaluate.set_race_limit_ns(request.race_limit_ns);
+  task.evaluate.set_second_input_seed(request.second_input_seed);
+  task.artifact = request.artifact;
+  return task;
+}
+
+void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, bool host, WorkerTask task,
+                     std::function<void(RunResult)> done) {
+  task.done = [this, id, done = std::move(done)](WorkerTaskEnd end) {
+    runs_.erase(id);
+    done(ToRunResult(std::move(end)));
+  };
+  const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, host);
+  if (!pool.ok()) {
+    WorkerTaskEnd end;
+    end.verdict = {tunefarm::v1::OUTCOME_LOST, std::string(MessageOf(pool.status()))};
+    task.done(std::move(end));
+    return;
+  }
+  // Answers are posted, never given from within Submit: the entry is there before its task ends.
+  runs_.emplace(id, std::make_pair(device_uuid, (*pool)->Submit(std::move(task))));
+}
+
+bool RunPools::Cancel(Evaluator::Id id) {
+  const auto run = runs_.find(id);
+  if (run == runs_.end()) return false;
+  pools_.at(run->second.first)->pool->Cancel(run->second.second);
+  return true;
+}
+
+void RunPools::Release(const std::string& device_uuid) {
+  if (const auto device = pools_.find(device_uuid); device != pools_.end()) device->second->pool->Release();
+}
+
+void RunPools::SetHealthBaseline(const std::string& device_uuid, double nanoseconds) {
+  const auto device = pools_.find(device_uuid);
+  if (device != pools_.end()) device->second->pool->SetHealthBaseline(nanoseconds);
+}
+
+std::vector<WorkerPool*> RunPools::All() const {
+  std::vector<WorkerPool*> all;
+  for (const auto& [uuid, device] : pools_) all.push_back(device->pool.get());
+  return all;
+}
+
+bool RunPools::host_wanted() const {
+  return std::any_of(pools_.begin(), pools_.end(), [](const auto& entry) {
+    return entry.second->host && (entry.second->pool->waiting() > 0 || entry.second->pool->busy() > 0);
+  });
+}
+
+void RunPools::PumpHost() {
+  for (auto& [uuid, device] : pools_) {
+    if (device->host) device->pool->Pump();
+  }
+}
+
+absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, bool host) {
+  if (const auto it = pools_.find(device_uuid); it != pools_.end()) return it->second->pool.get();
+  if (device_uuid.empty() || device_uuid.size() > 128 || device_uuid.find('/') != std::string::npos ||
+      device_uuid[0] == '.') {
+    return InvalidArgument("'{}' is no device UUID", device_uuid);
+  }
+  if (pools_.size() >= kDevicesMax) return ResourceExhausted("more than {} devices", kDevicesMax);
+  auto device = std::make_unique<Device>(options_.expected_outputs_bytes);
+  device->index = static_cast<int>(pools_.size());
+  device->host = host;
+  if (!options_.lock_directory.empty()) RETURN_IF_ERROR(MakeDirectories(options_.lock_directory, 0755));
+  device->pool = std::make_unique<WorkerPool>(loop_, OptionsOf(device.get(), device_uuid));
+  return pools_.emplace(device_uuid, std::move(device)).first->second->pool.get();
+}
+
+std::string RunPools::LockPath(const std::string& name) const {
+  return fmt::format("{}/device-{}.lock", options_.lock_directory, name);
+}
+
+bool RunPools::HasHost(Device* device) {
+  // Every data directory has its own name for the one CPU.
+  return !options_.lock_host || Holds(device, "host");
+}
+
+bool RunPools::Holds(Device* device, const std::string& lock_name) {
+  if (options_.lock_directory.empty() || device->lock.held()) return true;
+  if (device->waits_for_lock) return false;
+  absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(lock_name));
+  if (lock.ok()) {
+    device->lock = *std::move(lock);
+    device->said_so = false;
+    return true;
+  }
+  if (ReasonOf(lock.status()) != "LOCK_HELD") {
+    LogWarn("exec", "measuring on device {} without a lock against other daemons: {}", lock_name,
+            MessageOf(lock.status()));
+    return true;
+  }
+  if (!std::exchange(device->said_so, true)) {
+    LogInfo("exec", "trials wait for device {}, on which another process measures ({})", lock_name,
+            MessageOf(lock.status()));
+  }
+  device->waits_for_lock = true;
+  loop_->PostAfter(kLockRetry, [this] {
+    for (auto& [uuid, waiting] : pools_) {
+      if (std::exchange(waiting->waits_for_lock, false)) waiting->pool->Pump();
+    }
+  });
+  return false;
+}
+
+void RunPools::LeaveHost(Device* device) {
+  if (device->pool->waiting() == 0 && device->pool->busy() == 0) device->lock.Unlock();
+}
+
+WorkerPool::Options RunPools::OptionsOf(Device* device, const std::string& device_uuid) {
+  const bool host = device->host;
+  const auto wants = [host](ForDevices devices) {
+    return devices == ForDevices::kAll || (devices == ForDevices::kGpus && !host);
+  };
+  WorkerPool::Options options =
+      PoolOptions(options_, WorkerRole::kRun, host ? "host" : "cuda", fmt::format("run-{}", device_uuid), device_uuid,
+                  2 * kUidsPerCompilePool + device->index * kUidsPerDevice);
+  options.workers = 1;
+  options.one_stuck_stops_all = true;
+  options.stats = stats_;
+  options.preload = wants(options_.standby_runners);
+  options.spares = options.preload ? 1 : 0;
+  options.check_health = wants(options_.health_checks);
+  options.health_rest = options_.health_rest;
+  if (const auto known = options_.health_baselines_ns.find(device_uuid); known != options_.health_baselines_ns.end()) {
+    options.health_baseline_ns = known->second;
+  }
+  options.make_worker = [device, make = std::move(options.make_worker),
+                         shares = options.preload](int slot) -> absl::StatusOr<WorkerProcessOptions> {
+    ASSIGN_OR_RETURN(WorkerProcessOptions worker, make(slot));
+    worker.baton = shares ? &device->baton : nullptr;
+    worker.expected_outputs = &device->expected_outputs;
+    worker.warm_start = device->warm_start;
+    return worker;
+  };
+  options.on_warm_start = [device](std::shared_ptr<const SharedMemfd> left) { device->warm_start = std::move(left); };
+  if (options_.on_quarantine) {
+    options.on_quarantine = [this, device_uuid](const std::string& reason) {
+      options_.on_quarantine(device_uuid, reason);
+    };
+  }
+  if (options_.on_healthy) {
+    options.on_healthy = [this, device_uuid](int foreign_processes, double baseline_ns) {
+      options_.on_healthy(device_uuid, baseline_ns, foreign_processes);
+    };
+  }
+  // A GPU is held for the daemon's life: contexts stay on it between runs.
+  if (!host) options.has_device = [this, device, device_uuid] { return Holds(device, device_uuid); };
+  if (host) {
+    const bool exclusive = options_.exclusive_host_runs;
+    options.may_begin = [this, device, exclusive] { return !(exclusive && turns_.compiles_busy()) && HasHost(device); };
+    options.on_task_ended = [this, device, exclusive] {
+      LeaveHost(device);
+      if (exclusive) turns_.something_changed();
+    };
+  }
+  return options;
+}
+
+}  // namespace tunefarm

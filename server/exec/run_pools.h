@@ -1,0 +1,87 @@
+#pragma once
+
+// The run half of ProcessEvaluator: a pool of run workers per device.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/file.h"
+#include "server/exec/baton.h"
+#include "server/exec/compile_pools.h"
+#include "server/exec/evaluator.h"
+#include "server/exec/evaluator_stats.h"
+#include "server/exec/event_loop.h"
+#include "server/exec/expected_outputs.h"
+#include "server/exec/frame_limits.h"
+#include "server/exec/process_evaluator_options.h"
+#include "server/exec/worker_pool.h"
+
+namespace tunefarm {
+
+// Loop thread only, but for MakeTask.
+class RunPools {
+ public:
+  // All of them outlive the pools.
+  RunPools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns, EvaluatorStats* stats)
+      : loop_(loop), options_(*options), turns_(*turns), stats_(stats) {}
+
+  // Any thread. Its `done` is left to Start.
+  WorkerTask MakeTask(const RunRequest& request) const;
+
+  // LOST at once when the device has no pool and gets none.
+  void Start(Evaluator::Id id, const std::string& device_uuid, bool host, WorkerTask task,
+             std::function<void(RunResult)> done);
+  // False: unknown.
+  bool Cancel(Evaluator::Id id);
+  // Puts a device back into service.
+  void Release(const std::string& device_uuid);
+
+  void SetHealthBaseline(const std::string& device_uuid, double nanoseconds);
+
+  std::vector<WorkerPool*> All() const;
+  // All workers must be gone or stuck.
+  void Clear() { pools_.clear(); }
+  // A host run waits or is under way.
+  bool host_wanted() const;
+  void PumpHost();
+
+ private:
+  struct Device {
+    explicit Device(uint64_t expected_outputs_bytes)
+        : expected_outputs(expected_outputs_bytes, std::min(expected_outputs_bytes, kExpectedOutputsBytesMax)) {}
+    int index = 0;
+    bool host = false;
+    FileLock lock;
+    bool waits_for_lock = false, said_so = false;
+    Baton baton;
+    ExpectedOutputs expected_outputs;
+    std::shared_ptr<const SharedMemfd> warm_start;
+    std::unique_ptr<WorkerPool> pool;  // its workers use the above
+  };
+
+  absl::StatusOr<WorkerPool*> Pool(const std::string& device_uuid, bool host);
+  std::string LockPath(const std::string& name) const;
+  WorkerPool::Options OptionsOf(Device* device, const std::string& device_uuid);
+  // Takes a lock of this machine for this process, if no other has it; else tries again by itself, until then false.
+  bool Holds(Device* device, const std::string& lock_name);
+  // The cores, which processes take in turns.
+  bool HasHost(Device* device);
+  // Nothing is to be measured now: others may.
+  void LeaveHost(Device* device);
+
+  EventLoop* const loop_;
+  const ProcessEvaluatorOptions& options_;
+  const HostTurns& turns_;
+  EvaluatorStats* const stats_;
+
+  std::map<Evaluator::Id, std::pair<std::string, WorkerPool::TaskId>> runs_;  // device and task
+  std::map<std::string, std::unique_ptr<Device>> pools_;                      // by device
+};
+
+}  // namespace tunefarm

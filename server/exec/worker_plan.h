@@ -1,0 +1,33 @@
+#pragma once
+
+// What compile and run pools have in common: how their workers are started and what those must know of a problem.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/definition/kernel_plan.h"
+#include "server/device/device_class.h"
+#include "server/exec/process_evaluator_options.h"
+#include "server/exec/worker_command.h"
+#include "server/exec/worker_pool.h"
+
+namespace tunefarm {
+
+// Uids of the pools: compile-host, compile-cuda, then each device.
+inline constexpr int kUidsPerCompilePool = 256;
+inline constexpr int kUidsPerDevice = 4;
+
+// "host" or "cuda".
+std::string BackendOf(const KernelPlan& plan);
+
+WorkerPreparation MakePreparation(std::shared_ptr<const KernelPlan> plan, const ResolvedProblem& problem,
+                                  const DeviceClass& device_class, uint64_t seed,
+                                  std::shared_ptr<const Artifact> reference, std::vector<std::string> options);
+
+// The part of a pool's options that says how to start its workers; those of slot n run under first_slot + n. `options`
+// must outlive the pool.
+WorkerPool::Options PoolOptions(const ProcessEvaluatorOptions& options, WorkerRole role, const std::string& backend,
+                                const std::string& name, const std::string& device_uuid, int first_slot);
+
+}  // namespace tunefarm

@@ -1,0 +1,68 @@
+#pragma once
+
+// What a worker is asked to do, and the frames that ask for it. Pure, but for the memfds.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/unique_fd.h"
+#include "server/exec/evaluator.h"
+#include "server/exec/expected_outputs.h"
+#include "server/exec/outcome_table.h"
+#include "tunefarm/worker/v1/worker.pb.h"
+
+namespace tunefarm {
+
+// What a worker needs to know before it can evaluate. Equal keys need no second Prepare.
+struct WorkerPreparation {
+  std::string key;
+  std::function<std::string()> kernel_bytes;  // serialized tunefarm.v1.Kernel; called only when a Prepare is sent
+  tunefarm::v1::Problem problem;
+  tunefarm::v1::DeviceClass device_class;
+  uint64_t input_seed = 1;
+  std::shared_ptr<const Artifact> reference_artifact;  // part of the identity
+  std::vector<std::string> compile_options;
+};
+
+// How a task ended. Without a frame the verdict is all there is.
+struct WorkerTaskEnd {
+  Verdict verdict;
+  tunefarm::v1::Phase phase = tunefarm::v1::PHASE_UNSPECIFIED;
+  bool preparing = false;  // it ended before its evaluation began: the verdict is about the inputs and the reference
+  std::optional<tunefarm::worker::v1::Result> result;
+  std::string artifact;   // compile workers, with OK
+  std::string output;     // what the process wrote to stdout and stderr during the task; printable
+  std::string toolchain;  // of the worker that did it, as its Hello told; empty: none began
+  double wall_ms = 0;
+};
+
+struct WorkerTask {
+  WorkerPreparation preparation;
+  tunefarm::worker::v1::Evaluate evaluate;  // evaluation_id, has_artifact and the like are filled in
+  std::shared_ptr<const Artifact> artifact;
+  std::function<void(WorkerTaskEnd)> done;  // exactly once, on the loop, not from within Assign
+};
+
+// A frame and the descriptors that go with it; those in `owned` are its own.
+struct WorkerRequest {
+  tunefarm::worker::v1::Frame frame;
+  std::vector<int> fds;
+  std::vector<UniqueFd> owned;
+};
+
+// The binary that a worker was sent last: many trials in a row may share one.
+struct SentBinary {
+  std::shared_ptr<const Artifact> artifact;
+  UniqueFd memfd;
+};
+
+// ResourceExhausted for a kernel or binary beyond its limit, or without memory. `expected` may be null.
+absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected);
+absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t evaluation_id, SentBinary* sent);
+
+}  // namespace tunefarm

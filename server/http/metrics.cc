@@ -1,0 +1,172 @@
+#include "server/http/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "server/version.h"
+
+namespace tunefarm {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// Lower case, as label values are: "JOB_STATE_QUEUED" with its prefix taken off becomes "queued".
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+class MetricsText {
+ public:
+  // A family with one value, or more of the family just begun.
+  MetricsText& Counter(const char* name, const char* help, double value, Labels labels = {}) {
+    Metric(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
+    return *this;
+  }
+  MetricsText& Gauge(const char* name, const char* help, double value, Labels labels = {}) {
+    Metric(name, help, MetricType::Gauge, std::move(labels)).gauge.value = value;
+    return *this;
+  }
+  void Commits(const char* name, const char* help, const CommitStats& stats) {
+    ClientMetric::Histogram& histogram = Metric(name, help, MetricType::Histogram, {}).histogram;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < stats.by_latency.size(); ++i) {
+      sum += static_cast<uint64_t>(stats.by_latency[i]);
+      const bool is_last = i == CommitStats::kBoundsMs.size();
+      histogram.bucket.push_back(
+          {sum, is_last ? std::numeric_limits<double>::infinity() : CommitStats::kBoundsMs[i] / 1e3});
+    }
+    histogram.sample_count = sum;
+    histogram.sample_sum = stats.total_ms / 1e3;
+  }
+  std::string Text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  ClientMetric& Metric(const char* name, const char* help, MetricType type, Labels labels) {
+    if (families_.empty() || families_.back().name != name) families_.push_back({name, help, type, {}});
+    families_.back().metric.emplace_back();
+    families_.back().metric.back().label = std::move(labels);
+    return families_.back().metric.back();
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
+  static constexpr std::array<const char*, 8> kStates = {"",           "queued",    "running", "paused",
+                                                         "cancelling", "succeeded", "failed",  "cancelled"};
+  for (size_t i = 1; i < kStates.size(); ++i) {
+    page->Gauge("tunefarm_jobs", "Jobs in the database, by state.", static_cast<double>(s.jobs.queue.jobs[i]),
+                {{"state", kStates[i]}});
+  }
+  const char* const kUnits = "Work units that are waiting for a device, and that an agent has.";
+  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.ready_units), {{"state", "ready"}});
+  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.claimed_units), {{"state", "claimed"}});
+  page->Gauge("tunefarm_suspended", "1 while jobs stand still for want of space.", s.is_suspended ? 1 : 0);
+  page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.jobs.watchers);
+  page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);
+  page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.",
+                static_cast<double>(s.jobs.trials.lookups));
+}
+
+void AddTrials(const TrialCounts& trials, MetricsText* page) {
+  for (int i = tunefarm::v1::Outcome_MIN + 1; i <= tunefarm::v1::Outcome_MAX; ++i) {
+    if (!tunefarm::v1::Outcome_IsValid(i)) continue;
+    const auto outcome = static_cast<tunefarm::v1::Outcome>(i);
+    const auto found = trials.by_outcome.find(outcome);
+    const std::string name = tunefarm::v1::Outcome_Name(outcome);
+    page->Counter("tunefarm_trials_total", "Trials that ended, by outcome.",
+                  found == trials.by_outcome.end() ? 0 : static_cast<double>(found->second),
+                  {{"outcome", Lower(name.substr(std::string_view("OUTCOME_").size()))}});
+  }
+  page->Counter("tunefarm_trials_reused_total", "Trials answered by the measurement of an equal one.",
+                static_cast<double>(trials.reused));
+  for (const auto& [uuid, ms] : trials.busy_ms_by_device) {
+    page->Counter("tunefarm_device_busy_seconds_total", "Time that devices worked for trials.", ms / 1e3,
+                  {{"device", uuid}});
+  }
+}
+
+void AddEvaluator(const EvaluatorStats& stats, MetricsText* page) {
+  const auto read = [](const std::atomic<int64_t>& value) { return static_cast<double>(value.load()); };
+  const char* const kCompiles = "Configs compiled, without those whose binary was in the cache.";
+  page->Counter("tunefarm_compiles_total", kCompiles, read(stats.compiles_ok), {{"result", "ok"}});
+  page->Counter("tunefarm_compiles_total", kCompiles, read(stats.compiles_failed), {{"result", "failed"}});
+  page->Counter("tunefarm_compile_seconds_total", "Time that compile workers worked, all together.",
+                read(stats.compile_us) / 1e6);
+  page->Counter("tunefarm_runners_started_total", "Run workers started.", read(stats.runners_started));
+  page->Counter("tunefarm_runner_crashes_total", "Run workers that crashed, hung or damaged their context.",
+                read(stats.runner_crashes));
+  page->Counter("tunefarm_runner_takeovers_total", "Crashes after which a standby went on.", read(stats.takeovers));
+  page->Gauge("tunefarm_runner_last_takeover_seconds", "From the news of the last crash to the next launch.",
+              read(stats.last_takeover_us) / 1e6);
+  page->Gauge("tunefarm_binary_cache_bytes", "Compiled binaries on disk.", read(stats.cache_bytes));
+  page->Gauge("tunefarm_binary_cache_max_bytes", "Their bound; 0: the cache is off.", read(stats.cache_bytes_max));
+  page->Counter("tunefarm_binary_cache_hits_total", "Binaries found in the cache.", read(stats.cache_hits));
+  page->Counter("tunefarm_binary_cache_misses_total", "Binaries not found in the cache.", read(stats.cache_misses));
+  page->Counter("tunefarm_binary_cache_evictions_total", "Binaries removed to make room.", read(stats.cache_evictions));
+  page->Counter("tunefarm_binary_cache_corrupt_total", "Damaged binaries found and removed.",
+                read(stats.cache_corrupt));
+}
+
+void AddStore(const MetricsSnapshot& s, MetricsText* page) {
+  page->Commits("tunefarm_store_commit_seconds", "Transactions with their sync to disk.", s.commits);
+  page->Counter("tunefarm_store_commit_failures_total", "Transactions that could not be stored.",
+                static_cast<double>(s.commits.failed));
+  page->Counter("tunefarm_store_writes_total", "Writes that the transactions carried.",
+                static_cast<double>(s.commits.operations));
+  page->Gauge("tunefarm_store_queue_length", "Writes that wait for the next transaction.",
+              static_cast<double>(s.commits.waiting));
+  page->Gauge("tunefarm_database_bytes", "Size of the database file.", static_cast<double>(s.store.database_bytes));
+  page->Gauge("tunefarm_database_used_bytes", "Of it in use.", static_cast<double>(s.store.used_bytes));
+  page->Gauge("tunefarm_database_max_bytes", "Its bound; 0: none.", static_cast<double>(s.database_bytes_max));
+  page->Gauge("tunefarm_stored_trials", "Trials in the database.", static_cast<double>(s.store.stored_trials));
+  page->Gauge("tunefarm_disk_free_bytes", "Free where the data directory is.", static_cast<double>(s.free_disk_bytes));
+  page->Gauge("tunefarm_disk_floor_bytes", "Below this jobs pause; 0: never.",
+              static_cast<double>(s.free_disk_bytes_min));
+  if (s.retention == nullptr) return;
+  const char* const kDeleted = "Removed by retention.";
+  const auto deleted = [&](const char* what, const std::atomic<int64_t>& count) {
+    page->Counter("tunefarm_retention_deleted_total", kDeleted, static_cast<double>(count.load()), {{"what", what}});
+  };
+  deleted("jobs", s.retention->jobs_deleted);
+  deleted("trial_data", s.retention->trial_data_deleted);
+  deleted("kernels", s.retention->kernels_deleted);
+}
+
+void AddProcess(const MetricsSnapshot& s, MetricsText* page) {
+  page->Gauge("tunefarm_build_info", "Always 1.", 1, {{"version", TUNEFARM_VERSION}, {"revision", TUNEFARM_REVISION}});
+  page->Gauge("tunefarm_worker_processes", "Worker processes that run.", s.workers);
+  for (const auto& [state, count] : s.devices) {
+    page->Gauge("tunefarm_devices", "Devices of this machine, by state.", static_cast<double>(count),
+                {{"state", Lower(state)}});
+  }
+  page->Gauge("process_resident_memory_bytes", "Resident memory of the daemon.", static_cast<double>(s.resident_bytes));
+  page->Gauge("process_open_fds", "Open descriptors of the daemon.", s.open_files);
+  page->Gauge("process_start_time_seconds", "When the daemon started, seconds since 1970.",
+              static_cast<double>(s.started_at_ms) / 1e3);
+}
+
+}  // namespace
+
+std::string RenderMetrics(const MetricsSnapshot& snapshot) {
+  MetricsText page;
+  AddJobs(snapshot, &page);
+  AddTrials(snapshot.jobs.trials, &page);
+  if (snapshot.evaluator != nullptr) AddEvaluator(*snapshot.evaluator, &page);
+  AddStore(snapshot, &page);
+  AddProcess(snapshot, &page);
+  return page.Text();
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,35 @@
+// The page /metrics: what the daemon counts, in the text format of Prometheus. Names and meanings stand in one table,
+// metrics.cc. Pure: whoever serves the page takes the snapshot.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "server/exec/evaluator_stats.h"
+#include "server/jobs/job_service.h"
+#include "server/jobs/retention.h"
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+struct MetricsSnapshot {
+  JobServiceCounts jobs;
+  StoreStatus store;
+  CommitStats commits;
+  int64_t database_bytes_max = 0;             // 0: no bound
+  const EvaluatorStats* evaluator = nullptr;  // may be null
+  const RetentionStats* retention = nullptr;  // may be null
+  std::map<std::string, int64_t> devices;     // by state, "READY"
+  int64_t free_disk_bytes = 0, free_disk_bytes_min = 0;
+  bool is_suspended = false;
+  int open_calls = 0;
+  int64_t resident_bytes = 0;
+  int open_files = 0;
+  int workers = 0;
+  int64_t started_at_ms = 0;
+};
+
+std::string RenderMetrics(const MetricsSnapshot& snapshot);
+
+}  // namespace tunefarm

@@ -1,0 +1,171 @@
+// How the driver takes jobs up: new ones, those of an earlier run, and a study whose last step was lost.
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/driver.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/trial_rows.h"
+
+namespace tunefarm {
+
+using tunefarm::v1::Trial;
+
+namespace {
+
+// Of a history, which may be of millions of trials: a few MiB.
+constexpr int kHistoryEventsAtOnce = 128;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, const StudyRow& row, bool with_history) {
+  StudyContext context;
+  context.job_id = job.row.job_id;
+  context.spec = job.spec;
+  ASSIGN_OR_RETURN(context.plan, deps_.kernels->GetById(job.row.kernel_id));
+  tunefarm::v1::Problem problem;
+  tunefarm::v1::Study summary;
+  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.space_summary)) {
+    return DataLoss("{} cannot be read", StudyNameOf(job.row.job_id, row.number));
+  }
+  ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
+  context.problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
+  context.size = summary.space();
+  context.flops = summary.flops();
+  context.bytes = summary.bytes();
+  context.floor_ns = summary.floor_ns();
+  context.row = row;
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, deps_.store->ListDeviceClasses());
+  const auto found =
+      std::find_if(classes.begin(), classes.end(), [&](const DeviceClassRow& c) { return c.class_id == row.class_id; });
+  tunefarm::v1::DeviceClass proto;
+  if (found == classes.end() || !proto.ParseFromString(found->properties)) {
+    return DataLoss("device class {} of {} cannot be read", row.class_id, StudyNameOf(job.row.job_id, row.number));
+  }
+  ASSIGN_OR_RETURN(context.device_class, DeviceClass::FromProto(proto));
+  ASSIGN_OR_RETURN(std::unique_ptr<Study> study, Study::Create(std::move(context)));
+  int64_t after_sequence = 0;
+  while (with_history) {
+    ASSIGN_OR_RETURN(const StudyHistory part,
+                     deps_.store->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
+    if (part.events.empty()) break;
+    after_sequence = part.events.back().sequence;
+    RETURN_IF_ERROR(study->Replay(part, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
+      ASSIGN_OR_RETURN(const TrialRow trial, deps_.store->GetTrial(job.row.job_id, row.number, ordinal));
+      return TrialOfRow(trial);
+    }));
+  }
+  if (study->state() == StudyState::kEnded) {
+    const auto best = deps_.catalog->Find(study->context().plan->program_digest(), row.problem_key, row.class_id);
+    if (best != nullptr && best->job() == JobName(job.row.job_id)) study->SetBest(*best);
+  }
+  return study;
+}
+
+absl::StatusOr<std::unique_ptr<Study>> Driver::ReloadStudy(const Active& job, int64_t study_id) {
+  ASSIGN_OR_RETURN(const JobRow row, deps_.store->GetJob(job.row.job_id));
+  for (const StudyRow& study_row : row.studies) {
+    if (study_row.study_id == study_id) return LoadStudy(job, study_row, true);
+  }
+  return DataLoss("study {} of {} is no longer stored", study_id, JobName(job.row.job_id));
+}
+
+absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row, bool with_history) {
+  auto job = std::make_unique<Active>();
+  job->row = row;
+  if (!job->spec.ParseFromString(row.spec))
+    return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+  for (const StudyRow& study_row : row.studies) {
+    ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row, with_history));
+  }
+  return job;
+}
+
+absl::Status Driver::Recover() {
+  ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
+  if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
+  ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
+  for (const JobRow& row : rows) {
+    {
+      MutexLock lock(&mutex_);
+      if (!Admit(row)) continue;
+    }
+    auto job = Load(row, true);
+    if (!job.ok()) {
+      if (job.status().code() == absl::StatusCode::kUnavailable) return job.status();
+      LogError("jobs", "{} cannot go on: {}", JobName(row.job_id), MessageOf(job.status()));
+      RETURN_IF_ERROR(deps_.store->SetJobState(row.job_id, {row.state}, JobState::kFailed, MessageOf(job.status()),
+                                               deps_.executor->clock()->WallMs()));
+      MutexLock lock(&mutex_);
+      MakeRoom(row.job_id);
+      continue;
+    }
+    LogInfo("jobs", "{} goes on ({})", JobName(row.job_id), NameOf(row.state));
+    MutexLock lock(&mutex_);
+    TakeUp(*std::move(job));
+  }
+  return absl::OkStatus();
+}
+
+void Driver::TakeUp(std::unique_ptr<Active> job) {
+  const int64_t job_id = job->row.job_id;
+  for (const auto& [study_id, study] : job->studies) job_of_study_[study_id] = job_id;
+  Active& active = *(jobs_[job_id] = std::move(job));
+  if (active.row.state == JobState::kCancelling) deps_.link->Cancel(job_id);
+  if (active.row.state == JobState::kPaused) deps_.link->Hold(job_id);
+  CheckDeviceTime(active);
+  if (active.row.started_at_ms > 0) StartTimer(active);
+  Post([job_id](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    self->Step(job_id);
+  });
+}
+
+void Driver::Adopt(int64_t job_id) {
+  Post([job_id](Driver* self) { self->TryAdopt(job_id); });
+}
+
+void Driver::TryAdopt(int64_t job_id) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_ || FindActive(job_id) != nullptr) return;
+  }
+  const auto wait = [&](const absl::Status& status) {
+    LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
+    deps_.executor->PostAfter(kStepRetryDelay, [weak = weak_from_this(), job_id] {
+      if (const auto again = weak.lock()) again->TryAdopt(job_id);
+    });
+  };
+  // Without the lock: a large space takes its time, and what is asked about other jobs must not wait for it.
+  auto row = deps_.store->GetJob(job_id);
+  if (absl::IsNotFound(row.status())) return;
+  if (!row.ok()) return wait(row.status());
+  if (IsTerminal(row->state)) return;
+  {
+    MutexLock lock(&mutex_);
+    if (!Admit(*row)) return;
+  }
+  auto job = Load(*row, true);
+
+  MutexLock lock(&mutex_);
+  if (stopped_ || FindActive(job_id) != nullptr) return;
+  if (job.status().code() == absl::StatusCode::kUnavailable) return wait(job.status());
+  if (!job.ok()) {
+    EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
+    return;
+  }
+  // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
+  row = deps_.store->GetJob(job_id);
+  if (!row.ok() && !absl::IsNotFound(row.status())) return wait(row.status());
+  if (!row.ok() || IsTerminal(row->state)) {
+    MakeRoom(job_id);
+    return;
+  }
+  (*job)->row = *std::move(row);
+  TakeUp(*std::move(job));
+}
+
+}  // namespace tunefarm

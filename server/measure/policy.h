@@ -1,0 +1,14 @@
+// The one place that turns a measurement policy with presets into plain numbers. Pure; any thread.
+#pragma once
+
+#include "tunefarm/v1/measurement.pb.h"
+
+namespace tunefarm {
+
+// Every 0 replaced by its preset's value (an unknown or unset preset is DEFAULT) and every number brought into the
+// range that measurement.proto documents; min_samples never exceeds max_samples, and whichever of the two is given
+// alone moves the other. Flags stay as they are; an unset method stays unset, since the worker chooses by what it
+// times. Resolving twice changes nothing.
+tunefarm::v1::MeasurementPolicy ResolvePolicy(const tunefarm::v1::MeasurementPolicy& policy);
+
+}  // namespace tunefarm

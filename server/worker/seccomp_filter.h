@@ -1,0 +1,50 @@
+#pragma once
+
+// Which system calls a process of a worker may make: one profile per role. Everything is allowed but what is listed in
+// the .cc file: calls that reach into other processes or the machine (mount, ptrace, bpf, ...) in every profile;
+// starting processes and opening sockets where the role has no business doing so.
+//
+// What a profile forbids ends in SIGSYS, and OUTCOME_SANDBOX_VIOLATION, where foreign code may run. Where only drivers
+// and our own code do, it fails with an error that such code knows how to handle: libraries ask for much that they do
+// not need.
+//
+// Build allocates and is for the start of a process; Install may be called between fork and the first foreign code.
+
+#include <linux/filter.h>
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tunefarm {
+
+enum class SeccompProfile {
+  kCompileHost,  // starts compilers; no sockets
+  kCompileCuda,  // no processes, no sockets
+  kRunHost,      // starts trials, which narrow their rights by kTrial; no sockets
+  kRunCuda,      // no processes; local sockets only
+  kProbe,        // asks compilers for their version; local sockets only
+  kTrial,        // the code of a host kernel: no processes, no programs, no sockets, no signals to others
+};
+
+class SeccompFilter {
+ public:
+  // Internal when libseccomp cannot make it.
+  static absl::StatusOr<SeccompFilter> Build(SeccompProfile profile);
+
+  // Binds the calling thread and all that it starts from now on, for good. Sets no_new_privs. Returns 0 or errno
+  // (EINVAL: the kernel has no seccomp filters). Async-signal-safe.
+  int Install() const;
+
+ private:
+  std::vector<sock_filter> program_;
+};
+
+// "mount"; "system call 500" has no name here: then empty. Of what the profiles forbid. Async-signal-safe.
+std::string_view ForbiddenSyscallName(int number);
+
+// Makes SIGSYS say on standard error which system call was forbidden before it ends the process.
+void ReportForbiddenSyscalls();
+
+}  // namespace tunefarm

@@ -1,0 +1,86 @@
+"""Compiled binaries outlive the daemon, and nothing that happens to them costs a trial."""
+
+import random
+import unittest
+
+from farm import Farm, assert_ordinals_complete, outcome, search, wait_until
+
+TUNE = ("matmul_host", "--policy", "fast", "--max-trials", "12", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64")
+
+
+def binaries(farm):
+    return sorted((farm.directory / "cache").glob("*.bin"))
+
+
+class Cache(unittest.TestCase):
+    def tune(self, farm, job):
+        farm.cli("tune", *TUNE)
+        trials = farm.trials(job)
+        self.assertEqual(len(search(trials)), 12)
+        self.assertEqual({outcome(t) for t in trials}, {"OK"})
+        assert_ordinals_complete(trials)
+        return search(trials)
+
+    def test_a_warm_cache_compiles_nothing(self):
+        with Farm() as farm:
+            farm.start()
+            cold = self.tune(farm, 1)
+            # Not all: the default config's binary is made for the reference first, and configs may share one.
+            self.assertTrue(any(not t.get("cached_binary", False) for t in cold))
+            self.assertEqual(farm.stop(), 0)
+            kept = binaries(farm)
+            self.assertGreaterEqual(len(kept), 2)
+            self.assertEqual([p.name for p in (farm.directory / "cache").iterdir() if p not in kept], [])
+            farm.start()
+            info = farm.info()
+            self.assertEqual(int(info["binary_cache_bytes_max"]), 4 << 30)
+            self.assertIn("of compiled binaries", farm.cli("status").stdout)
+            warm = self.tune(farm, 2)
+            self.assertEqual([t for t in warm if not t.get("cached_binary", False)], [])
+            self.assertGreater(int(farm.info()["binary_cache_bytes"]), 0)
+            self.assertEqual(binaries(farm), kept)
+
+    def test_damaged_binaries_are_compiled_again(self):
+        seed = 7
+        chance = random.Random(seed)
+        with Farm() as farm:
+            farm.start()
+            self.tune(farm, 1)
+            farm.stop()
+            for path in binaries(farm):
+                content = bytearray(path.read_bytes())
+                at = chance.randrange(len(content))
+                if chance.random() < 0.5:
+                    content = content[:at]
+                else:
+                    content[at] ^= 1 << chance.randrange(8)
+                path.write_bytes(content)
+            farm.start()
+            again = self.tune(farm, 2)
+            self.assertTrue(any(not t.get("cached_binary", False) for t in again), f"seed {seed}")
+            farm.stop()
+            farm.start()
+            self.assertEqual([t for t in self.tune(farm, 3) if not t.get("cached_binary", False)], [])
+
+    def test_a_kill_while_binaries_are_written_leaves_a_good_cache(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("submit", *TUNE)
+            wait_until(lambda: len(binaries(farm)) >= 2, 60, "the first binaries")
+            farm.kill()
+            (farm.directory / "cache" / ("0" * 64 + ".bin.tmp-of-a-dead-writer")).write_bytes(b"half")
+            farm.start()
+            wait_until(lambda: farm.json("jobs", "show", "1").get("state") == "JOB_STATE_SUCCEEDED", 120, "the job's end")
+            assert_ordinals_complete(farm.trials(1))
+            self.assertEqual([p for p in (farm.directory / "cache").iterdir() if not p.name.endswith(".bin")], [])
+
+    def test_without_a_cache_everything_works(self):
+        with Farm("--max-cache-bytes", "0") as farm:
+            farm.start()
+            self.tune(farm, 1)
+            self.assertEqual(binaries(farm), [])
+            self.assertIn("no compiled binaries on disk", farm.cli("status").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,266 @@
+"""Budgets, bounds of disk and log, and the pages for monitoring, with the real daemon."""
+
+import ctypes
+import http.client
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from farm import BIN, Farm, outcome, search, wait_until
+
+SMALL = ["--policy", "fast", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
+
+
+def job(farm, number):
+    return farm.json("jobs", "show", number)
+
+
+def get(address, path, host=None, method="GET"):
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def metrics(address):
+    """Values by name with labels, as written on the page: 'tunefarm_jobs{state="queued"}'."""
+    status, page = get(address, "/metrics")
+    assert status == 200, page
+    values = {}
+    for line in page.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            values[name] = float(value)
+    return values
+
+
+class SmallDisk:
+    """A file system of its own, which can be filled."""
+
+    def __init__(self, megabytes):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-disk."))
+        # Workers drop to other users and must be able to pass through.
+        self.path.chmod(0o755)
+        self.options = f"size={megabytes}m,mode=0755".encode()
+        self.libc = ctypes.CDLL(None, use_errno=True)
+
+    def __enter__(self):
+        if self.libc.mount(b"tmpfs", str(self.path).encode(), b"tmpfs", 0, self.options) != 0:
+            self.path.rmdir()
+            raise unittest.SkipTest("mounting a small file system needs root")
+        return self
+
+    def __exit__(self, *_):
+        self.libc.umount2(str(self.path).encode(), 2)
+        self.path.rmdir()
+
+    def fill_to(self, free_bytes):
+        info = os.statvfs(self.path)
+        with open(self.path / "ballast", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, info.f_bavail * info.f_frsize - free_bytes)
+
+    def empty(self):
+        (self.path / "ballast").unlink()
+
+
+class Budgets(unittest.TestCase):
+    def test_each_budget_ends_the_search_and_says_so(self):
+        with Farm() as farm:
+            farm.start()
+            cases = [(["--patience", "5"], "5 trials without a better one"),
+                     (["--max-device-time", "0.2s"], "devices have worked for 200 ms"),
+                     (["--max-trials", "7"], "7 trials, as many as were asked for"),
+                     (["--max-time", "1s"], "the time is up (1.00 s)")]
+            for number, (flags, because) in enumerate(cases, 1):
+                done = farm.cli("tune", "matmul_host", *SMALL, *flags)
+                self.assertIn("search ended: " + because, done.stdout)
+                study = job(farm, number)["studies"][0]
+                self.assertEqual(study["search_ended_because"], because)
+                # The final follows all the same.
+                self.assertIn("best", study)
+                self.assertIn(because, farm.cli("jobs", "show", number).stdout)
+            self.assertEqual(len(search(farm.trials(3))), 7)
+            self.assertGreaterEqual(job(farm, 2)["device_busy_ms"], 200)
+            self.assertLess(len(search(farm.trials(2))), 200)
+
+    def test_what_cannot_be_is_refused_with_a_sentence(self):
+        with Farm() as farm:
+            farm.start()
+            for flags, sentence in [
+                    (["--max-time", "soon"], "--max-time: 'soon' is not a time; write 90s, 10m, 1h30m or 2d"),
+                    (["--max-time", "10"], None),
+                    (["--max-device-time", "-3s"], "is not a time"),
+                    (["--within-floor", "five"], "--within-floor: 'five' is not a share; write 5% or 0.05"),
+                    (["--within-floor", "2000%"], "budget.stop_within_floor is 20, it must be between 0 and 10"),
+                    (["--max-device-time", "400d"], "budget.max_device_seconds is 3.456e+07, it must be between 0 and")]:
+                done = farm.cli("submit", "matmul_host", *SMALL, *flags, check=False)
+                if sentence is None:
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                else:
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertIn(sentence, done.stderr)
+
+    def test_a_cancel_under_load_stops_the_device_within_a_phase(self):
+        with Farm("--launch-timeout-ms", "2000") as farm:
+            farm.start()
+            farm.cli("submit", "faulty_host", "--policy", "fast", "--retry-poisoned")
+            wait_until(lambda: farm.trials(1), 60, "the first trial")
+            for number in range(2, 6):
+                farm.cli("submit", "matmul_host", *SMALL, "--max-trials", 5)
+            farm.cli("jobs", "cancel", 1, "--yes")
+            # One phase may still be under way: with its deadline, and what it takes to end a worker.
+            wait_until(lambda: job(farm, 1)["state"] == "JOB_STATE_CANCELLED", 15, "the end of the cancelled job")
+            ended = len(farm.trials(1))
+            for number in range(2, 6):
+                wait_until(lambda: job(farm, number)["state"] == "JOB_STATE_SUCCEEDED", 120, "the end of the others")
+            self.assertEqual(len(farm.trials(1)), ended)
+
+
+class Bounds(unittest.TestCase):
+    def test_below_the_floor_jobs_pause_and_go_on_by_themselves(self):
+        megabyte = 1 << 20
+        with SmallDisk(600) as disk, \
+                Farm("--min-free-disk-bytes", 100 * megabyte, directory=disk.path / "data") as farm:
+            farm.start()
+            farm.cli("submit", "matmul_host", "--policy", "default")
+            wait_until(lambda: len(farm.trials(1)) >= 3, 60, "the first trials")
+            disk.fill_to(50 * megabyte)
+            paused = wait_until(lambda: job(farm, 1)["state"] == "JOB_STATE_PAUSED" and job(farm, 1), 20, "the pause")
+            self.assertRegex(paused["state_reason"], r"^\d.* free where .* is, the floor is .*B: free space, or lower")
+            refused = farm.cli("submit", "matmul_host", check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn("no new jobs are taken", refused.stderr)
+            self.assertIn("the floor is", refused.stderr)
+            self.assertIn("jobs are paused", farm.cli("status").stdout)
+            self.assertNotEqual(farm.cli("jobs", "resume", 1, check=False).returncode, 0)
+            # Also across a restart: it is not taken for a pause that somebody asked for.
+            self.assertEqual(farm.stop(), 0)
+            farm.start()
+            self.assertEqual(job(farm, 1)["state"], "JOB_STATE_PAUSED")
+            done = len(farm.trials(1))
+            disk.empty()
+            wait_until(lambda: job(farm, 1)["state"] == "JOB_STATE_RUNNING", 20, "the job's going on")
+            wait_until(lambda: len(farm.trials(1)) > done, 60, "the next trial")
+            self.assertNotIn("state_reason", job(farm, 1))
+            farm.cli("jobs", "cancel", 1, "--yes")
+
+    def test_a_deleted_job_leaves_its_best(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "5")
+            best = farm.json("best", "matmul_host", "--exact", *SMALL[2:])
+            farm.cli("jobs", "delete", 1)
+            self.assertNotEqual(farm.cli("jobs", "show", 1, check=False).returncode, 0)
+            after = farm.json("best", "matmul_host", "--exact", *SMALL[2:])
+            self.assertEqual(best["best"], after["best"])
+
+    def test_the_log_is_bounded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tunefarmd.log"
+            with Farm("--log-file", path, "--log-file-max-bytes", 4096, "--log-files", 3) as farm:
+                farm.start(TUNEFARM_LOG_LEVEL="debug")
+                farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "60")
+                self.assertEqual(farm.stop(), 0)
+            logs = sorted(p.name for p in pathlib.Path(folder).iterdir())
+            self.assertIn("tunefarmd.1.log", logs)
+            self.assertLessEqual(set(logs), {"tunefarmd.1.log", "tunefarmd.2.log", "tunefarmd.log"})
+            for log in pathlib.Path(folder).iterdir():
+                self.assertLessEqual(log.stat().st_size, 4096)
+            self.assertIn("daemon ended", path.read_text())
+
+
+class Monitoring(unittest.TestCase):
+    def test_metrics_and_health(self):
+        with Farm("--http-listen", "127.0.0.1:0") as farm:
+            farm.start()
+            address = farm.info()["http_address"]
+            self.assertRegex(address, r"^http://127\.0\.0\.1:\d+$")
+            self.assertIn(address + "/metrics", farm.cli("status").stdout)
+            wait_until(lambda: get(address, "/healthz")[0] == 200, 30, "health")
+            self.assertEqual(get(address, "/healthz"), (200, "ok\n"))
+            farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "6")
+            farm.cli("best", "matmul_host", *SMALL[2:])
+            values = metrics(address)
+            trials = farm.trials(1)
+            self.assertEqual(values['tunefarm_trials_total{outcome="ok"}'], len([t for t in trials if outcome(t) == "OK"]))
+            self.assertEqual(values['tunefarm_trials_total{outcome="run_crash"}'], 0)
+            self.assertEqual(values['tunefarm_jobs{state="succeeded"}'], 1)
+            self.assertEqual(values['tunefarm_jobs{state="running"}'], 0)
+            self.assertEqual(values['tunefarm_work_units{state="ready"}'], 0)
+            self.assertEqual(values["tunefarm_stored_trials"], len(trials))
+            self.assertEqual(values["tunefarm_lookups_total"], 1)
+            self.assertGreater(values["tunefarm_compile_seconds_total"], 0)
+            busy = [v for k, v in values.items() if k.startswith("tunefarm_device_busy_seconds_total{")]
+            self.assertEqual(len(busy), 1)
+            self.assertGreater(busy[0], 0)
+            self.assertGreater(values["tunefarm_store_commit_seconds_count"], 0)
+            self.assertEqual(values['tunefarm_store_commit_seconds_bucket{le="+Inf"}'],
+                             values["tunefarm_store_commit_seconds_count"])
+            self.assertEqual(values["tunefarm_store_commit_failures_total"], 0)
+            self.assertEqual(values["tunefarm_suspended"], 0)
+            self.assertGreater(values["tunefarm_runners_started_total"], 0)
+            self.assertGreater(values["process_resident_memory_bytes"], 1 << 20)
+            self.assertLess(values["process_open_fds"], 200)
+            # Every family has its help and its type, and no name is written twice.
+            page = get(address, "/metrics")[1]
+            helps = re.findall(r"^# HELP (\S+) \S", page, re.M)
+            types = re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", page, re.M)
+            self.assertEqual(helps, types)
+            self.assertEqual(len(helps), len(set(helps)))
+            for name in helps:
+                self.assertRegex(name, r"^(tunefarm|process)_[a-z_]+$")
+
+    def test_a_database_that_cannot_be_written_is_not_healthy(self):
+        with Farm("--http-listen", "127.0.0.1:0") as farm:
+            farm.start(TUNEFARM_FAILPOINTS="store.commit.before=error@30+")
+            address = farm.info()["http_address"]
+            wait_until(lambda: get(address, "/healthz")[0] == 200, 30, "health")
+
+            def unhealthy():
+                farm.cli("submit", "matmul_host", *SMALL, "--max-trials", 2, check=False)
+                status, text = get(address, "/healthz")
+                return status == 503 and text
+
+            self.assertIn("the database cannot be written", wait_until(unhealthy, 60, "the failing check"))
+            # What was counted can still be read, the failures among it.
+            self.assertGreater(metrics(address)["tunefarm_store_commit_failures_total"], 0)
+
+    def test_only_loopback_is_served(self):
+        with Farm("--http-listen", "127.0.0.1:0") as farm:
+            farm.start()
+            address = farm.info()["http_address"]
+            self.assertEqual(get(address, "/metrics", host="evil.example:80")[0], 403)
+            self.assertEqual(get(address, "/metrics", host="localhost:80")[0], 200)
+            self.assertEqual(get(address, "/", host="localhost")[0], 404)
+            self.assertEqual(get(address, "/healthz", method="HEAD"), (200, ""))
+            self.assertIn(get(address, "/metrics", method="POST")[0], (400, 404, 405))
+            # The port is taken: a second daemon says so and ends.
+            second = subprocess.run([BIN / "tunefarmd", "--data-dir", farm.directory / "second", "--no-gpu", "--http-listen",
+                                     address.removeprefix("http://")], capture_output=True, text=True, timeout=60)
+            self.assertEqual(second.returncode, 1)
+            self.assertIn("cannot listen for HTTP on " + address.removeprefix("http://"), second.stderr)
+        for listen in ("0.0.0.0:7071", "192.168.1.1:7071", "127.0.0.1"):
+            done = subprocess.run([BIN / "tunefarmd", "--http-listen", listen], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"http_listen address '{listen}'", done.stderr)
+
+    def test_idle_connections_do_not_keep_the_pages_busy_for_long(self):
+        with Farm("--http-listen", "127.0.0.1:0") as farm:
+            farm.start()
+            address = farm.info()["http_address"]
+            idle = []
+            for _ in range(8):
+                connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+                connection.connect()
+                idle.append(connection)
+            self.assertEqual(get(address, "/metrics")[0], 200)
+            self.assertEqual(farm.stop(), 0)
+            for connection in idle:
+                connection.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

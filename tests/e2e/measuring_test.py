@@ -1,0 +1,147 @@
+"""How the daemon measures, through whole jobs on the CPU: the race, the policy's knobs, the second input set, the A/A test."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from farm import Farm, config, outcome, search
+
+# Right wherever the x that the config looks at is not negative: for about half of the configs on one input set, and
+# then for about half of those on another.
+CAREFUL = """
+display_name: "careful_host"
+language: LANGUAGE_HOST_CXX
+sources { path: "careful.cc" }
+dims { name: "N" default_value { int_value: 4096 } }
+parameters { name: "LOOKS_AT" range { first: 0 last: 31 } bind: BIND_RUN }
+arguments {
+  name: "x"
+  buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN fill { uniform { low: -1 high: 1 } } }
+}
+arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+arguments { name: "at" scalar { data_type: DATA_TYPE_I64 value: "LOOKS_AT" } }
+launches { kernel { entry: "careful" arguments: ["x", "y", "n", "at"] } }
+reference { steps { kernel { entry: "doubled" arguments: ["x", "y", "n"] } } }
+tolerance { atol: 0 rtol: 0 }
+"""
+CAREFUL_SOURCE = """
+#include <cstdint>
+extern "C" void doubled(const float* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];
+}
+extern "C" void careful(const float* x, float* y, int64_t n, int64_t at) {
+  doubled(x, y, n);
+  if (x[at] < 0) y[at] = 1;
+}
+"""
+
+# DELAY doubles from config to config, so that most of them cannot win.
+SLOW = """
+display_name: "slow_host"
+language: LANGUAGE_HOST_CXX
+sources { path: "slow.cc" }
+parameters { name: "DELAY" values { ints: [1, 2, 3, 4, 5, 6, 7, 8] } bind: BIND_RUN }
+arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "64" access: ACCESS_OUT } }
+arguments { name: "delay" scalar { data_type: DATA_TYPE_I64 value: "DELAY" } }
+launches { kernel { entry: "slow" arguments: ["y", "delay"] } }
+reference { steps { kernel { entry: "quick" arguments: ["y"] } } }
+tolerance { atol: 0 rtol: 0 }
+"""
+SLOW_SOURCE = """
+#include <cstdint>
+extern "C" void quick(float* y) { for (int i = 0; i < 64; ++i) y[i] = i; }
+extern "C" void slow(float* y, int64_t delay) {
+  for (volatile int64_t i = 0; i < 200000 << delay; i = i + 1) {}
+  quick(y);
+}
+"""
+
+
+class Measuring(unittest.TestCase):
+    def kernel(self, text, source, name):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-kernel."))
+        self.addCleanup(lambda: [file.unlink() for file in folder.iterdir()] and folder.rmdir())
+        (folder / "kernel.pbtxt").write_text(text)
+        (folder / name).write_text(source)
+        return folder
+
+    def test_configs_that_cannot_win_are_left_early_and_are_ok(self):
+        slow = self.kernel(SLOW, SLOW_SOURCE, "slow.cc")
+        with Farm("--share-host") as farm:
+            farm.start()
+            done = farm.cli("tune", slow, "--policy", "fast", "--measure", "time_budget_ms=2000")
+            self.assertIn("given up early: they could not win", done.stdout)
+            trials = search(farm.trials(1))
+            # NOISY: a machine with more to do than cores.
+            self.assertLessEqual({outcome(t) for t in trials}, {"OK", "NOISY"})
+            early = {config(t)["DELAY"]: t for t in trials if t.get("stopped_early")}
+            self.assertNotIn(1, early)
+            # The default comes first and is the fastest: whatever takes four times as long has no chance.
+            self.assertGreaterEqual(len(set(early) & set(range(3, 9))), 3)
+            for trial in early.values():
+                self.assertEqual(outcome(trial), "OK")
+                self.assertEqual(trial["measurement"]["stop_reason"], "STOP_REASON_LOSING")
+                self.assertLess(trial["measurement"]["samples"], 20)
+                self.assertFalse(trial["measurement"].get("converged", False))
+            farm.cli("tune", slow, "--policy", "fast", "--measure", "no_early_stop=true", "--max-samples", "8")
+            self.assertFalse([t for t in search(farm.trials(2)) if t.get("stopped_early")])
+
+    def test_a_finalist_that_is_wrong_on_a_second_input_set_is_not_promoted(self):
+        careful = self.kernel(CAREFUL, CAREFUL_SOURCE, "careful.cc")
+        with Farm("--share-host") as farm:
+            farm.start()
+            farm.cli("tune", careful, "--policy", "fast", "--measure", "finalists=32", "--measure", "no_reuse=true")
+            trials = farm.trials(1)
+            right = {config(t)["LOOKS_AT"] for t in search(trials) if outcome(t) == "OK"}
+            finalists = [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST"]
+            judged = {config(t)["LOOKS_AT"]: t for t in finalists}
+            self.assertEqual(set(judged) - {0}, right - {0})
+            late = {at for at, t in judged.items() if outcome(t) == "WRONG_RESULT"}
+            kept = {at for at, t in judged.items() if outcome(t) == "OK"}
+            self.assertTrue(late and kept, f"{late} and {kept}")
+            for at in late & right:
+                self.assertIn("On a second set of random inputs", judged[at]["message"])
+            best = farm.json("best", "careful_host", "--exact")["best"]["config"]["values"]["LOOKS_AT"]["int_value"]
+            self.assertIn(int(best), kept)
+
+    def test_every_knob_and_what_it_may_not_be(self):
+        with Farm("--share-host") as farm:
+            farm.start()
+            for setting, words in (("final_round=3", "did you mean 'final_rounds'"), ("method=laser", "cuda_graph"),
+                                   ("max_samples=many", "whole number"), ("no_reuse=1", "true or false"),
+                                   ("input_copies=17", "must be between 0 and 16"), ("min_clock_share=2", "at most 1")):
+                done = farm.cli("submit", "vector_add_host", "--measure", setting, check=False)
+                self.assertNotEqual(done.returncode, 0, setting)
+                self.assertIn(words, done.stderr)
+            done = farm.cli("run", "vector_add_host", "--dim", "N=4096", "--measure", "min_samples=7", "--measure",
+                            "max_samples=7", "--measure", "warm_cache=true")
+            self.assertIn("7 samples", done.stdout)
+            self.assertIn("steady clock, warm caches", done.stdout)
+
+    def test_the_same_config_twice(self):
+        with Farm("--share-host") as farm:
+            farm.start()
+            done = farm.cli("doctor", "--measure", "--kernel", "vector_add_host", "--dim", "N=65536", "--pairs", "18",
+                            "--rounds", "6", "--knob", "max_samples=40", "--knob", "warm_cache=true", "--output", "json",
+                            check=False)
+            report = json.loads(done.stdout)
+            # What a busy machine made too noisy to be a time is counted apart.
+            self.assertEqual((report["pairs"] + report["failed_pairs"], report["rounds"]), (18, 6))
+            self.assertEqual(len(report["ratios"]), report["pairs"])
+            self.assertGreater(report["pairs"], 0)
+            for ratio, low, high in report["ratios"]:
+                self.assertLessEqual(low, ratio)
+                self.assertLessEqual(ratio, high)
+            outside = sum(1 for _, low, high in report["ratios"] if low > 1 or high < 1)
+            self.assertEqual(report["excluding_one"], outside)
+            self.assertEqual(done.returncode, 0 if report["honest"] else 1)
+            self.assertGreater(report["median_ns"], 0)
+            # The jobs are gone, and the kernel's own bests were not touched.
+            self.assertEqual(farm.json("jobs", "list").get("jobs", []), [])
+            self.assertEqual(farm.cli("best", "vector_add_host", "--exact", check=False).returncode, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,116 @@
+// Compiled binaries that outlive the evaluator that made them.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "tests/exec/evaluator_fixture.h"
+#include "tests/fakes/log_capture.h"
+
+namespace tunefarm {
+namespace {
+
+class EvaluatorCacheTest : public EvaluatorTest {
+ protected:
+  EvaluatorCacheTest() { options_.cache_directory = directory_.File("cache"); }
+
+  void Restart() { evaluator_.reset(); }
+  int64_t Compiles() { return evaluator()->stats().compiles_ok; }
+};
+
+TEST_F(EvaluatorCacheTest, ABinarySurvivesARestart) {
+  const CompileResult first = Compile("ok", 1);
+  EXPECT_FALSE(first.from_cache);
+  EXPECT_EQ(Compiles(), 1);
+  EXPECT_EQ(evaluator()->stats().cache_misses.load(), 1);
+  Restart();
+  const CompileResult second = Compile("ok", 2);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_EQ(Compiles(), 0);
+  EXPECT_EQ(evaluator()->stats().cache_hits.load(), 1);
+  EXPECT_GT(evaluator()->stats().cache_bytes.load(), 0);
+  EXPECT_EQ(second.artifact->bytes, first.artifact->bytes);
+  EXPECT_EQ(second.artifact->lowered_names, first.artifact->lowered_names);
+  EXPECT_EQ(second.compile_ms, first.compile_ms);
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorCacheTest, ManyThatComeBeforeAnyWorkerIsReadyAreAllFound) {
+  const std::vector<std::string> compilable = {"ok", "wrong_result", "damaged", "nan_time"};
+  for (const std::string& behave : compilable) EXPECT_EQ(Compile(behave).outcome, tunefarm::v1::OUTCOME_OK);
+  Restart();
+  int left = 40;  // Evaluator's thread only.
+  Notification done;
+  for (int i = 0; i < 40; ++i) {
+    evaluator()->Compile(CompileOf(compilable[static_cast<size_t>(i) % 4], i), [&](const CompileResult& result) {
+      EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_OK);
+      EXPECT_TRUE(result.from_cache);
+      if (--left == 0) done.Notify();
+    });
+  }
+  done.WaitForNotification();
+  EXPECT_EQ(Compiles(), 0);
+}
+
+TEST_F(EvaluatorCacheTest, AnotherCompilerCompilesAgainAndEachFindsItsOwn) {
+  EXPECT_FALSE(Compile("ok").from_cache);
+  Restart();
+  options_.extra_worker_arguments = {"--fake-toolchain=fake 2.0"};
+  EXPECT_FALSE(Compile("ok").from_cache);
+  Restart();
+  EXPECT_TRUE(Compile("ok").from_cache);
+  Restart();
+  options_.extra_worker_arguments.clear();
+  EXPECT_TRUE(Compile("ok").from_cache);
+}
+
+TEST_F(EvaluatorCacheTest, ADamagedBinaryIsCompiledAgain) {
+  LogCapture log;
+  Compile("ok");
+  Restart();
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.cache_directory)) {
+    ASSERT_EQ(truncate(entry.path().c_str(), 100), 0);
+    ++files;
+  }
+  EXPECT_EQ(files, 1);
+  const CompileResult again = Compile("ok");
+  EXPECT_FALSE(again.from_cache);
+  EXPECT_EQ(again.outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_EQ(evaluator()->stats().cache_corrupt.load(), 1);
+  Restart();
+  EXPECT_TRUE(Compile("ok").from_cache);
+}
+
+TEST_F(EvaluatorCacheTest, CompileErrorsAreForgottenAtARestart) {
+  EXPECT_FALSE(Compile("compile_error").from_cache);
+  EXPECT_TRUE(Compile("compile_error").from_cache);
+  Restart();
+  EXPECT_FALSE(Compile("compile_error").from_cache);
+}
+
+TEST_F(EvaluatorCacheTest, AnUnusableDirectoryCostsNoTrial) {
+  LogCapture log;
+  ASSERT_TRUE(WriteFileAtomically(options_.cache_directory, "a file in its place").ok());
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_TRUE(Compile("ok", 1).from_cache);
+  int warnings = 0;
+  for (const LogCapture::Line& line : log.lines()) warnings += line.message.find("in memory only") != std::string::npos;
+  EXPECT_EQ(warnings, 1);
+}
+
+TEST_F(EvaluatorCacheTest, NothingIsLeftUnansweredWhenItEndsDuringLookups) {
+  Compile("ok");
+  Restart();
+  int answers = 0;  // Evaluator's thread only, and read after it has ended.
+  for (int i = 0; i < 100; ++i) {
+    const Evaluator::Id id =
+        evaluator()->Compile(CompileOf(i % 2 == 0 ? "ok" : "damaged", i), [&](const CompileResult&) { ++answers; });
+    if (i % 3 == 0) evaluator()->Cancel(id);
+  }
+  Restart();
+  EXPECT_EQ(answers, 100);
+}
+
+}  // namespace
+}  // namespace tunefarm

@@ -1,0 +1,89 @@
+"""Processes that stand still for longer than anybody waits for them, and go on afterwards."""
+
+import os
+import signal
+import time
+import unittest
+
+import fault_case
+from fault_case import FaultFarm, SuspendedProcess, wait_until
+from farm import assert_ordinals_complete, outcome, search
+
+QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache"]
+LAUNCH_TIMEOUT_MS = 300
+COMPILE_TIMEOUT_MS = 3000
+# Longer than any phase of a trial may take under that limit: launches, budgets and the grace for measuring.
+STANDSTILL_SECONDS = 8
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+class Suspend(unittest.TestCase):
+    def suspend_worker(self, farm, role, job):
+        """Stops every process of a worker of that role while the job runs, until the daemon has done away with them."""
+        pids = wait_until(lambda: farm.workers(role), 30, f"a worker of role {role}")
+        stopped = []
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+            except ProcessLookupError:
+                pass
+        begin = time.monotonic()
+        wait_until(lambda: not any(alive(pid) for pid in stopped), 60, f"the end of stopped workers {stopped}")
+        print(f"{role}: the stopped worker was replaced after {fault_case.elapsed(begin)}")
+        # They are dead: to continue them is too late, and reports nothing.
+        for pid in stopped:
+            with self.assertRaises(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.assertIn(farm.watch_to_end(job), ("SUCCEEDED",))
+
+    def test_a_runner_that_stands_still(self):
+        with FaultFarm("--launch-timeout-ms", LAUNCH_TIMEOUT_MS) as farm:
+            farm.start()
+            job = farm.cli("submit", "--quiet", "noop_host", "--max-trials", "300", *QUICK).stdout.strip()
+            wait_until(lambda: farm.trials(job), 30, "the first results")
+            self.suspend_worker(farm, "run", job)
+            trials = farm.trials(job)
+            assert_ordinals_complete(trials)
+            late = [t for t in trials if outcome(t) != "OK"]
+            self.assertLessEqual(len(late), 2, late)  # the one in hand, and the next one that it may have been sent
+            self.assertLessEqual({outcome(t) for t in late}, {"RUN_TIMEOUT", "RUN_CRASH"})
+
+    def test_a_compiler_that_stands_still(self):
+        with FaultFarm("--compile-timeout-ms", COMPILE_TIMEOUT_MS, "--compile-workers", "1") as farm:
+            farm.start()
+            job = farm.cli("submit", "--quiet", "matmul_host", "--dim", "M=32", "--dim", "N=32", "--dim", "K=32",
+                           "--max-trials", "60", *QUICK).stdout.strip()
+            wait_until(lambda: farm.trials(job), 30, "the first results")
+            self.suspend_worker(farm, "compile", job)
+            trials = search(farm.trials(job))
+            self.assertEqual(len(trials), 60)
+            late = [t for t in trials if outcome(t) != "OK"]
+            self.assertLessEqual(len(late), 8, late)  # those that share the binary
+            self.assertLessEqual({outcome(t) for t in late}, {"COMPILE_TIMEOUT"})
+
+    def test_a_daemon_that_stands_still(self):
+        """The workers go on meanwhile and answer in time: that the daemon reads it late is not their fault."""
+        with FaultFarm("--launch-timeout-ms", LAUNCH_TIMEOUT_MS) as farm:
+            farm.start()
+            job = farm.cli("submit", "--quiet", "noop_host", "--max-trials", "300", *QUICK).stdout.strip()
+            wait_until(lambda: farm.trials(job), 30, "the first results")
+            # The deadlines of what runs pass while nobody looks: the time is the fault, not a wait for something.
+            with SuspendedProcess(farm.process.pid):
+                time.sleep(STANDSTILL_SECONDS)
+            self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
+            trials = farm.trials(job)
+            assert_ordinals_complete(trials)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            self.assertEqual({t["attempt"] for t in trials}, {1})
+
+
+if __name__ == "__main__":
+    fault_case.main()

@@ -1,0 +1,70 @@
+#include "server/http/metrics.h"
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
+  EvaluatorStats evaluator;
+  evaluator.runners_started = 3;
+  evaluator.runner_crashes = 1;
+  evaluator.last_takeover_us = 12'500;
+  evaluator.cache_bytes = 4096;
+  evaluator.compile_us = 1'500'000;
+  RetentionStats retention;
+  retention.jobs_deleted = 2;
+  MetricsSnapshot snapshot;
+  snapshot.evaluator = &evaluator;
+  snapshot.retention = &retention;
+  snapshot.jobs.queue.jobs[static_cast<size_t>(JobState::kPaused)] = 4;
+  snapshot.jobs.queue.ready_units = 7;
+  snapshot.jobs.trials.by_outcome[tunefarm::v1::OUTCOME_WRONG_RESULT] = 5;
+  snapshot.jobs.trials.busy_ms_by_device["GPU-\"1\""] = 2500;
+  snapshot.jobs.watchers = 6;
+  snapshot.devices["READY"] = 1;
+  snapshot.commits.by_latency[0] = 1;                              // up to 0.5 ms
+  snapshot.commits.by_latency[CommitStats::kBoundsMs.size()] = 2;  // over 2 s
+  snapshot.commits.total_ms = 6000;
+  const std::string page = RenderMetrics(snapshot);
+  for (const char* line : {
+           "tunefarm_runners_started_total 3\n",
+           "tunefarm_runner_crashes_total 1\n",
+           "tunefarm_runner_last_takeover_seconds 0.0125\n",
+           "tunefarm_binary_cache_bytes 4096\n",
+           "tunefarm_compile_seconds_total 1.5\n",
+           "tunefarm_retention_deleted_total{what=\"jobs\"} 2\n",
+           "tunefarm_jobs{state=\"paused\"} 4\n",
+           "tunefarm_jobs{state=\"running\"} 0\n",
+           "tunefarm_work_units{state=\"ready\"} 7\n",
+           "tunefarm_trials_total{outcome=\"wrong_result\"} 5\n",
+           "tunefarm_trials_total{outcome=\"ok\"} 0\n",
+           "tunefarm_device_busy_seconds_total{device=\"GPU-\\\"1\\\"\"} 2.5\n",
+           "tunefarm_watch_streams 6\n",
+           "tunefarm_devices{state=\"ready\"} 1\n",
+           "tunefarm_store_commit_seconds_bucket{le=\"0.0005\"} 1\n",
+           "tunefarm_store_commit_seconds_bucket{le=\"2\"} 1\n",
+           "tunefarm_store_commit_seconds_bucket{le=\"+Inf\"} 3\n",
+           "tunefarm_store_commit_seconds_sum 6\n",
+           "tunefarm_store_commit_seconds_count 3\n",
+       }) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
+TEST(Metrics, WhatIsNotThereIsLeftOut) {
+  const std::string page = RenderMetrics(MetricsSnapshot());
+  EXPECT_THAT(page, Not(HasSubstr("tunefarm_runners_started_total")));
+  EXPECT_THAT(page, Not(HasSubstr("tunefarm_retention_deleted_total")));
+  EXPECT_THAT(page, HasSubstr("tunefarm_stored_trials 0\n"));
+}
+
+}  // namespace
+}  // namespace tunefarm

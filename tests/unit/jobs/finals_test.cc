@@ -1,0 +1,77 @@
+#include "server/jobs/finals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace tunefarm {
+namespace {
+
+// A finalist with one sample for each round.
+FinalTrial Finalist(const std::string& config, int64_t ordinal, std::vector<double> rounds,
+                    v1::Outcome outcome = v1::OUTCOME_OK) {
+  FinalTrial trial;
+  trial.config = config;
+  trial.trial.set_ordinal(ordinal);
+  trial.trial.set_outcome(outcome);
+  for (const double round : rounds) trial.trial.mutable_measurement()->add_sample_ns(static_cast<float>(round));
+  std::sort(rounds.begin(), rounds.end());
+  trial.trial.mutable_measurement()->set_median_ns(rounds[rounds.size() / 2]);
+  return trial;
+}
+
+using Kind = FinalDecision::Kind;
+
+TEST(Finals, RatiosWithinRoundsCancelDrift) {
+  // Each round is a quarter slower than the one before, and a is 2 % faster in each; its last round was lost to a
+  // pause.
+  const std::vector<FinalTrial> trials = {Finalist("a", 2, {98, 122.5, 153.1, 191.4, 239.2}),
+                                          Finalist("b", 1, {100, 125, 156.3, 195.3, 244.1})};
+  const FinalDecision decision = Decide(trials, "b", 5);
+  EXPECT_EQ(decision.kind, Kind::kPromote);
+  EXPECT_EQ(decision.winner->config, "a");
+  EXPECT_NEAR(decision.ratio, 0.98, 0.001);
+  EXPECT_LT(decision.ratio_high, 0.99);
+}
+
+TEST(Finals, AnIncumbentStaysUnlessBeatenByMoreThanTheMarginBeyondNoise) {
+  const std::vector<FinalTrial> close = {Finalist("new", 2, {99.5, 99.4, 99.6, 99.5, 99.5}),
+                                         Finalist("old", 1, {100, 100, 100, 100, 100})};
+  const FinalDecision kept = Decide(close, "old", 5);
+  EXPECT_EQ(kept.kind, Kind::kRefresh);
+  EXPECT_EQ(kept.winner->config, "old");
+  EXPECT_NEAR(kept.ratio, 0.995, 0.001) << "what the fastest did reach";
+  const std::vector<FinalTrial> noisy = {Finalist("new", 2, {95, 90, 104, 99, 93}),
+                                         Finalist("old", 1, {100, 100, 100, 100, 100})};
+  EXPECT_EQ(Decide(noisy, "old", 5).kind, Kind::kRefresh);
+  const std::vector<FinalTrial> clear = {Finalist("new", 2, {95, 95.2, 95.1, 94.9, 95}),
+                                         Finalist("old", 1, {100, 100, 100, 100, 100})};
+  EXPECT_EQ(Decide(clear, "old", 5).kind, Kind::kPromote);
+}
+
+TEST(Finals, WithoutAnIncumbentTheSmallestRatioWins) {
+  // b has the smaller median over all rounds, since its slow round was a slow one of the device; a wins round by round.
+  const std::vector<FinalTrial> trials = {Finalist("a", 1, {100, 99, 140}), Finalist("b", 2, {99.5, 100, 150}),
+                                          Finalist("c", 3, {90, 90, 90}, v1::OUTCOME_WRONG_RESULT)};
+  const FinalDecision decision = Decide(trials, "", 3);
+  EXPECT_EQ(decision.kind, Kind::kPromote);
+  EXPECT_EQ(decision.winner->config, "a");
+}
+
+TEST(Finals, OneRoundProvesNothingAgainstAnIncumbent) {
+  const std::vector<FinalTrial> trials = {Finalist("new", 2, {50, 50, 50, 50}),
+                                          Finalist("old", 1, {100, 100, 100, 100})};
+  EXPECT_EQ(Decide(trials, "old", 1).kind, Kind::kRefresh);
+  EXPECT_EQ(Decide(trials, "old", 4).kind, Kind::kPromote);
+  EXPECT_EQ(Decide(trials, "", 1).winner->config, "new");
+}
+
+TEST(Finals, NobodyWinsWhereNobodyIsOk) {
+  EXPECT_EQ(Decide({Finalist("a", 1, {1, 1, 1}, v1::OUTCOME_WRONG_RESULT)}, "a", 3).kind, Kind::kNone);
+  EXPECT_EQ(Decide({}, "", 3).kind, Kind::kNone);
+}
+
+}  // namespace
+}  // namespace tunefarm

@@ -1,0 +1,147 @@
+// Trials of one binary, one after another, in the two ways of keeping them apart.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/host_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+using ::testing::HasSubstr;
+
+// y = 2 x. DOES and ROOM come when a config runs: every config has the same binary.
+constexpr char kDefinition[] = R"(
+  display_name: "one_binary"
+  language: LANGUAGE_HOST_CXX
+  sources { path: "one_binary.cc" }
+  dims { name: "N" default_value { int_value: 1000 } }
+  parameters { name: "DOES" range { first: 0 last: 9 } bind: BIND_RUN }
+  parameters { name: "ROOM" values { ints: [100, 100000] } bind: BIND_RUN }
+  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments { name: "work" buffer { data_type: DATA_TYPE_F32 length: "ROOM" access: ACCESS_SCRATCH } }
+  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+  arguments { name: "room" scalar { data_type: DATA_TYPE_I64 value: "ROOM" } }
+  arguments { name: "does" scalar { data_type: DATA_TYPE_I32 value: "DOES" } }
+  launches { kernel { entry: "run" arguments: ["x", "y", "work", "n", "room", "does"] } }
+  reference { steps { kernel { entry: "reference" arguments: ["x", "y", "n"] } } }
+)";
+
+constexpr char kSource[] = R"(
+#include <stdlib.h>
+
+#include <stdexcept>
+#include <string>
+
+static int launches = 0;
+
+extern "C" void reference(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = 2 * x[i];
+}
+
+extern "C" void run(const float* x, float* y, float* work, long n, long room, int does) {
+  ++launches;
+  for (long i = 0; i < room; ++i) work[i] = 1;
+  reference(x, y, n);
+  switch (does) {
+    case 1: y[n / 2] += 1; break;
+    case 2: y[n + 1] = 0; break;
+    case 3: *reinterpret_cast<volatile int*>(0xdead0000) = 1; break;
+    case 4: abort();
+    case 5: exit(7);
+    case 6: throw std::runtime_error("this is launch " + std::to_string(launches));
+    case 7: const_cast<float*>(x)[3] = 0; break;
+    default: break;
+  }
+}
+)";
+
+enum { kGood, kWrong, kPast, kSegfault, kAbort, kExit, kTell, kInput };
+
+class HostIsolationTest : public testing::TestWithParam<v1::HostIsolation> {
+ protected:
+  static void SetUpTestSuite() {
+    kernel_ = new HostKernel(kDefinition, kSource);
+    ASSERT_TRUE(kernel_->Prepare().ok());
+    artifact_ = new std::string;
+    ASSERT_EQ(kernel_->Compile(kernel_->DefaultConfig(), artifact_).outcome(), v1::OUTCOME_OK);
+  }
+  static void TearDownTestSuite() {
+    delete kernel_;
+    delete artifact_;
+  }
+  // Whatever the test before has left: another binary (here, none) takes its place.
+  void SetUp() override {
+    RunInput input = HostKernel::Input();
+    input.artifact = "not a library";
+    ASSERT_EQ(kernel_->Run(input).outcome(), v1::OUTCOME_LOAD_ERROR);
+  }
+
+  static worker::v1::Result Run(int64_t does, int64_t room = 100) {
+    RunInput input = HostKernel::Input();
+    input.policy.set_host_isolation(GetParam());
+    input.config = kernel_->DefaultConfig();
+    input.config.Set("DOES", Value(does));
+    input.config.Set("ROOM", Value(room));
+    input.artifact = *artifact_;
+    return kernel_->Run(input);
+  }
+  static bool shared() { return GetParam() == v1::HOST_ISOLATION_SHARED_PROCESS; }
+
+  static HostKernel* kernel_;
+  static std::string* artifact_;
+};
+
+HostKernel* HostIsolationTest::kernel_ = nullptr;
+std::string* HostIsolationTest::artifact_ = nullptr;
+
+TEST_P(HostIsolationTest, EveryTrialHasItsOwnOutcome) {
+  const std::pair<int, v1::Outcome> cases[] = {{kWrong, v1::OUTCOME_WRONG_RESULT}, {kPast, v1::OUTCOME_OUT_OF_BOUNDS},
+                                               {kSegfault, v1::OUTCOME_RUN_CRASH}, {kAbort, v1::OUTCOME_RUN_CRASH},
+                                               {kExit, v1::OUTCOME_RUN_CRASH},     {kTell, v1::OUTCOME_RUN_CRASH},
+                                               {kInput, v1::OUTCOME_OUT_OF_BOUNDS}};
+  for (const auto& [does, outcome] : cases) {
+    // The first one of a binary starts another way than those after it.
+    for (int i = 0; i < 3; ++i) {
+      const worker::v1::Result good = Run(kGood);
+      EXPECT_EQ(good.outcome(), v1::OUTCOME_OK) << "before " << does << ": " << good.message();
+      EXPECT_EQ(good.verification().elements(), 1000u);
+    }
+    const worker::v1::Result bad = Run(does);
+    EXPECT_EQ(bad.outcome(), outcome) << does << ": " << bad.message();
+    EXPECT_FALSE(bad.worker_is_damaged());
+    EXPECT_EQ(Run(does).outcome(), outcome) << does << ", again";
+  }
+  EXPECT_EQ(Run(kGood).outcome(), v1::OUTCOME_OK);
+}
+
+TEST_P(HostIsolationTest, OnlyASharedProcessRemembersTheTrialBefore) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Run(kGood).outcome(), v1::OUTCOME_OK);
+  const std::string told = Run(kTell).message();
+  if (shared()) {
+    EXPECT_THAT(told, HasSubstr("this is launch "));
+    EXPECT_THAT(told, Not(HasSubstr("this is launch 1."))) << "it had a process of its own";
+  } else {
+    EXPECT_THAT(told, HasSubstr("this is launch 1."));
+  }
+  // A failure ends the process that it happened in.
+  EXPECT_THAT(Run(kTell).message(), HasSubstr("this is launch 1."));
+  EXPECT_EQ(Run(kGood).outcome(), v1::OUTCOME_OK);
+}
+
+TEST_P(HostIsolationTest, WorkSpaceOfAnotherSizeIsSeen) {
+  for (const int64_t room : {100, 100, 100000, 100000, 100, 100000}) {
+    const worker::v1::Result result = Run(kGood, room);
+    EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << room << ": " << result.message();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isolation, HostIsolationTest,
+                         testing::Values(v1::HOST_ISOLATION_PROCESS_PER_TRIAL, v1::HOST_ISOLATION_SHARED_PROCESS),
+                         [](const auto& param) {
+                           return param.param == v1::HOST_ISOLATION_SHARED_PROCESS ? "Shared" : "Process";
+                         });
+
+}  // namespace
+}  // namespace tunefarm
