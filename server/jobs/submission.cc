@@ -75,6 +75,9 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
                         policy.min_clock_share()),
         "POLICY_INVALID");
   }
+  if (std::isnan(policy.noisy_relative_half_width())) {
+    return WithReason(InvalidArgument("policy.noisy_relative_half_width is not a number"), "POLICY_INVALID");
+  }
   if (job.label().size() > 256) {
     return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()),
                       "JOB_INVALID");

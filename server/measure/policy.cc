@@ -10,6 +10,8 @@ using tunefarm::v1::MeasurementPolicy;
 
 constexpr int kSamplesMax = 4096;
 constexpr double kMinClockShare = 0.75;
+// Far above what a busy machine does to an honest kernel.
+constexpr double kNoisyRelativeHalfWidth = 0.5;
 
 struct Preset {
   int warmup_launches, first_look_samples, min_samples, max_samples;
@@ -61,9 +63,12 @@ MeasurementPolicy ResolvePolicy(const MeasurementPolicy& policy) {
   resolved.set_finalists(Resolve(policy.finalists(), preset.finalists, 32));
   resolved.set_final_rounds(Resolve(policy.final_rounds(), preset.final_rounds, 64));
   resolved.set_input_copies(Resolve(policy.input_copies(), 1, 16));
-  const double share = policy.min_clock_share();
   // -1 for "none", so that resolving twice does not bring the preset back.
+  const double share = policy.min_clock_share();
   resolved.set_min_clock_share(std::isfinite(share) && share != 0 ? std::clamp(share, -1.0, 1.0) : kMinClockShare);
+  const double noisy = policy.noisy_relative_half_width();
+  resolved.set_noisy_relative_half_width(std::isfinite(noisy) && noisy != 0 ? std::max(noisy, -1.0)
+                                                                            : kNoisyRelativeHalfWidth);
   return resolved;
 }
 

@@ -89,6 +89,9 @@ class Farm:
         return self.process.wait(timeout)
 
     def cli(self, *arguments, check=True, timeout=300):
+        if arguments[0] in ("tune", "submit"):
+            # A busy machine makes times unknowable; the tests judge everything else.
+            arguments += ("--measure", "noisy_relative_half_width=-1")
         environment = dict(os.environ, TUNEFARM_DATA_DIR=str(self.directory), TUNEFARM_KERNELS=str(KERNELS))
         environment.pop("TUNEFARM_SERVER", None)
         if self.server:

@@ -24,10 +24,7 @@ class Tuning(unittest.TestCase):
             self.assertIn("rank", done.stdout)
             trials = farm.trials(1)
             self.assertGreaterEqual(len(search(trials)), 200)
-            # A machine with more to do than cores makes a time here and there unknowable; nothing else may happen.
-            noisy = [t for t in trials if outcome(t) == "NOISY"]
-            self.assertEqual({outcome(t) for t in trials if t not in noisy}, {"OK"})
-            self.assertLess(len(noisy), 0.05 * len(trials), noisy[:3])
+            self.assertEqual({outcome(t) for t in trials}, {"OK"})
             assert_ordinals_complete(trials)
             before = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
             self.assertEqual(farm.stop(), 0)

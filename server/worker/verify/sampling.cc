@@ -13,8 +13,6 @@ constexpr int kSamplesMax = 4096;
 constexpr int kLaunchesPerSampleMax = 1000;
 // A slow config spends its budget on its first sample; a median of fewer than these is no median.
 constexpr uint64_t kSamplesFewest = 3;
-// A time known no better than this is not known. Far above what a busy machine does to an honest kernel.
-constexpr double kNoisyRelativeHalfWidth = 0.5;
 // A sample should be this many times longer than the clock's resolution.
 constexpr double kResolutionsPerSample = 200;
 // A device that stays slow must not cost more than this of the time budget without a result.
@@ -107,8 +105,9 @@ SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, c
   if (options.keep_samples) {
     for (const double sample : stopper.samples()) measurement->add_sample_ns(static_cast<float>(sample));
   }
-  const bool known_to_be_wide = summary.median_interval.coverage >= 0.95 &&
-                                summary.median_interval.RelativeHalfWidth(summary.median) > kNoisyRelativeHalfWidth;
+  const double noisy_from = options.policy.noisy_relative_half_width();
+  const bool known_to_be_wide = noisy_from > 0 && summary.median_interval.coverage >= 0.95 &&
+                                summary.median_interval.RelativeHalfWidth(summary.median) > noisy_from;
   result.established = !result.failed && !result.implausible && summary.count >= kSamplesFewest && !known_to_be_wide;
   return result;
 }

@@ -20,6 +20,7 @@ TEST(Policy, PresetsFillWhatIsZero) {
   EXPECT_EQ(unset.first_look_samples(), 6);
   EXPECT_EQ(unset.input_copies(), 1);
   EXPECT_EQ(unset.min_clock_share(), 0.75);
+  EXPECT_EQ(unset.noisy_relative_half_width(), 0.5);
   EXPECT_EQ(unset.method(), TIMING_METHOD_UNSPECIFIED) << "the worker chooses by what it times";
 
   MeasurementPolicy policy;
@@ -59,11 +60,13 @@ TEST(Policy, WhicheverOfTheSampleBoundsIsGivenMovesTheOther) {
   EXPECT_EQ(ResolvePolicy(policy).min_samples(), 30);
 }
 
-TEST(Policy, NoClockShareStaysNone) {
+TEST(Policy, WhatIsSwitchedOffStaysOff) {
   MeasurementPolicy policy;
   policy.set_min_clock_share(-0.1);
+  policy.set_noisy_relative_half_width(-0.1);
   const MeasurementPolicy once = ResolvePolicy(policy);
   EXPECT_LT(once.min_clock_share(), 0);
+  EXPECT_LT(once.noisy_relative_half_width(), 0);
   EXPECT_EQ(ResolvePolicy(once).SerializeAsString(), once.SerializeAsString());
 }
 

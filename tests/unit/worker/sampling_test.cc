@@ -17,6 +17,7 @@ SamplingOptions Options() {
   options.policy.set_max_samples(100);
   options.policy.set_target_relative_half_width(0.01);
   options.policy.set_time_budget_ms(500);
+  options.policy.set_noisy_relative_half_width(0.5);
   return options;
 }
 
@@ -111,6 +112,9 @@ TEST(SamplingTest, AnUnknowableTimeIsNotEstablished) {
   EXPECT_FALSE(result.established);
   EXPECT_FALSE(result.failed);
   EXPECT_GT(result.measurement.samples(), 0);
+  SamplingOptions any_time = Options();
+  any_time.policy.set_noisy_relative_half_width(-1);
+  EXPECT_TRUE(Script(times).Run(any_time).established);
 }
 
 TEST(SamplingTest, AFailedSampleEndsIt) {
