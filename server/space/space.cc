@@ -96,6 +96,9 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
     if (!status.ok()) return Annotate(status, "derived name '{}'", name);
   }
   impl->parameters = std::move(definition.parameters);
+  for (const Parameter& parameter : impl->parameters) {
+    impl->cartesian_size *= static_cast<double>(parameter.values.size());
+  }
   impl->constraints = std::move(definition.constraints);
   impl->device_rules = std::move(definition.device_rules);
   impl->options = options;
@@ -121,11 +124,7 @@ int Space::ParameterIndex(std::string_view name) const {
   return it == impl_->index_of.end() ? -1 : it->second;
 }
 
-double Space::CartesianSize() const {
-  double size = 1;
-  for (const Parameter& parameter : impl_->parameters) size *= static_cast<double>(parameter.values.size());
-  return size;
-}
+double Space::CartesianSize() const { return impl_->cartesian_size; }
 
 std::string Space::CartesianText() const { return space_internal::CountText(CartesianSize(), /*is_exact=*/true); }
 
@@ -209,16 +208,21 @@ class Joiner {
 }  // namespace
 
 absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
+  return impl_->EnumerateComponents(impl_->components, limit);
+}
+
+absl::StatusOr<ConfigTable> Space::Impl::EnumerateComponents(const std::vector<Component>& parts,
+                                                             uint64_t limit) const {
   limit = std::min(limit, uint64_t{UINT32_MAX});  // rows are numbered in 32 bits while they are sorted
-  ConfigTable table(static_cast<int>(impl_->parameters.size()));
-  if (impl_->is_rejected_by_constant_rule) return table;
-  absl::Status failure = impl_->constant_fault;
-  std::vector<std::vector<uint16_t>> solutions(impl_->components.size());
+  ConfigTable table(static_cast<int>(parameters.size()));
+  if (is_rejected_by_constant_rule) return table;
+  absl::Status failure = constant_fault;
+  std::vector<std::vector<uint16_t>> solutions(parts.size());
   uint64_t count = 1;
   bool is_over = false;
-  for (size_t i = 0; i < impl_->components.size(); ++i) {
+  for (size_t i = 0; i < parts.size(); ++i) {
     bool component_is_over = false;
-    auto rows = impl_->ListComponent(impl_->components[i], limit, &component_is_over);
+    auto rows = ListComponent(parts[i], limit, &component_is_over);
     if (!rows.ok()) {
       if (failure.ok()) failure = rows.status();
       continue;
@@ -226,25 +230,25 @@ absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
     is_over = is_over || component_is_over;
     if (!component_is_over && rows->empty()) return table;
     solutions[i] = *std::move(rows);
-    count = SaturatingMultiply(count, solutions[i].size() / impl_->components[i].parameters.size());
+    count = SaturatingMultiply(count, solutions[i].size() / parts[i].parameters.size());
   }
   RETURN_IF_ERROR(failure);
   if (is_over || count > limit) {
     return ResourceExhausted(
         "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
         "use a strategy that does not list the space",
-        space_internal::CountText(static_cast<double>(limit), true), CartesianText());
+        space_internal::CountText(static_cast<double>(limit), true), space_internal::CountText(cartesian_size, true));
   }
   std::vector<Joiner::List> lists;
-  std::vector<std::pair<size_t, size_t>> place_of(impl_->parameters.size());
+  std::vector<std::pair<size_t, size_t>> place_of(parameters.size());
   for (size_t i = 0; i < solutions.size(); ++i) {
-    std::vector<int> ascending = impl_->components[i].parameters;
+    std::vector<int> ascending = parts[i].parameters;
     std::sort(ascending.begin(), ascending.end());
     for (size_t column = 0; column < ascending.size(); ++column) place_of[ascending[column]] = {i, column};
     lists.push_back({&solutions[i], ascending.size(), 0, solutions[i].size() / ascending.size()});
   }
   table.size_ = count;
-  table.indices_.reserve(count * impl_->parameters.size());
+  table.indices_.reserve(count * parameters.size());
   Joiner(std::move(lists), std::move(place_of), &table.indices_).Run(0);
   return table;
 }

@@ -72,6 +72,7 @@ struct Space::Impl {
   std::vector<Parameter> parameters;
   std::vector<Rule> constraints;
   std::vector<Rule> device_rules;
+  double cartesian_size = 1;
   SpaceOptions options;
   std::map<std::string, int, std::less<>> index_of;
   std::vector<CompiledRule> rules;  // constraints, then device rules
@@ -84,6 +85,9 @@ struct Space::Impl {
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
   mutable std::unique_ptr<const space_internal::Sampler> made_sampler GUARDED_BY(sampler_mutex);
+  // Made by the first query for adjacent configs; never changes afterwards.
+  mutable std::unique_ptr<const absl::StatusOr<std::vector<std::vector<uint16_t>>>> made_occurring
+      GUARDED_BY(sampler_mutex);
 
   const Rule& RuleAt(int rule) const {
     const size_t index = static_cast<size_t>(rule);
@@ -118,6 +122,14 @@ struct Space::Impl {
                                                       bool* is_over) const;
   absl::Status BudgetStatus() const;
 
+  // Space::Enumerate of these components instead of the space's own.
+  absl::StatusOr<ConfigTable> EnumerateComponents(const std::vector<space_internal::Component>& parts,
+                                                  uint64_t limit) const;
+  // By parameter: the value indices that some valid config has, ascending. All empty for an empty space.
+  absl::StatusOr<std::vector<std::vector<uint16_t>>> OccurringValues() const;
+  // The components with each parameter's domain narrowed to `allowed`, ascending.
+  std::vector<space_internal::Component> Narrowed(const std::vector<std::vector<uint16_t>>& allowed) const;
+
   space_internal::Sampler MakeSampler() const;
   // A uniform solution of one component into `row`, by parameter.
   absl::Status DrawComponent(size_t component, const space_internal::ComponentSampler& sampler, PhiloxStream& random,
@@ -139,6 +151,10 @@ inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
+
+// Those of `values` (ascending value indices) that are `index`, or next to it: by one where is_strict, else the nearest
+// one below and above.
+std::vector<uint16_t> WithinOneStep(const std::vector<uint16_t>& values, uint16_t index, bool is_strict);
 
 // "432", "1,728" style digits where exact, "≈1.0e12" from 10^12 on.
 std::string CountText(double count, bool is_exact);
