@@ -78,6 +78,9 @@ struct SpaceOptions {
 class ConfigTable {
  public:
   explicit ConfigTable(int parameter_count) : parameter_count_(parameter_count) {}
+  // Of configs recorded elsewhere: `size` rows of value indices one after another, ascending.
+  ConfigTable(int parameter_count, uint64_t size, std::vector<uint16_t> indices)
+      : parameter_count_(parameter_count), size_(size), indices_(std::move(indices)) {}
   uint64_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   int parameter_count() const { return parameter_count_; }
