@@ -29,7 +29,8 @@ endfunction()
 function(tunefarm_test name)
   cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    # Of a hang: no test judges how fast it is.
+    set(ARG_TIMEOUT 1200)
   endif()
   tunefarm_executable(${name}_test SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   # Tests are built far more often than run: what -O2 costs there it never gives back.

@@ -81,6 +81,8 @@ struct PhaseDeadlines {
   int first_launch_ms = 10'000;
   int verify_ms = 30'000;         // on top of one launch
   int measure_grace_ms = 10'000;  // on top of the time budget, for warm-up and again for samples, and four launches
+  int health_ms = 10'000;
+  int exit_ms = 10'000;  // from a worker's closed channel to its end
 };
 
 class Evaluator {

@@ -310,7 +310,7 @@ void WorkerProcess::BeginEnding(WorkerEndCause cause, std::string detail) {
   }
   if (cause == WorkerEndCause::kExited) {
     if (exited_) return;
-    reap_timer_ = loop_->PostAfter(Milliseconds(options_.exit_grace_ms), Guarded([this] {
+    reap_timer_ = loop_->PostAfter(Milliseconds(options_.deadlines.exit_ms), Guarded([this] {
                                      if (end_.cause == WorkerEndCause::kExited) {
                                        end_.cause = WorkerEndCause::kProtocol;
                                        end_.detail = "it closed its channel and went on running";

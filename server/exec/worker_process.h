@@ -30,8 +30,7 @@ struct WorkerProcessOptions {
   std::string name;  // "compile-cuda-0", for logs
   SubprocessOptions command;
   PhaseDeadlines deadlines;
-  int reap_ms = 30'000;       // longest wait for the end after SIGKILL
-  int exit_grace_ms = 2'000;  // from a closed channel to the process's end
+  int reap_ms = 30'000;  // longest wait for the end after SIGKILL
   // What the workers of one device share; null or empty: they do not. Both outlive the process.
   Baton* baton = nullptr;
   ExpectedOutputs* expected_outputs = nullptr;

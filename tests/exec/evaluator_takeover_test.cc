@@ -62,6 +62,8 @@ TEST_F(TakeoverTest, EveryCrashCostsOneRunnerAndTheStandbyGoesOn) {
     EXPECT_THAT(next.message, HasSubstr(" runs=1 ")) << behave;
     EXPECT_EQ(evaluator()->stats().runner_crashes, crashes) << behave;
     EXPECT_EQ(evaluator()->stats().takeovers, crashes) << behave;
+    // There may be no room for the next standby before what crashed last is cleared away.
+    EXPECT_TRUE(ComesTrue([&] { return evaluator()->stats().runners_started >= crashes + 2; })) << behave;
     EXPECT_EQ(evaluator()->stats().runners_started, crashes + 2) << behave;
   }
   EXPECT_GT(evaluator()->stats().last_takeover_us, 0);
@@ -101,7 +103,7 @@ TEST_F(TakeoverTest, StandbyThatDiesWithTheBatonStopsNobody) {
 }
 
 TEST_F(TakeoverTest, StandbyThatHangsWithTheBatonIsKilled) {
-  options_.deadlines.prepare_ms = 2'000;
+  options_.deadlines.prepare_ms = 5'000;  // also of the one at work
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Run(RunOf("ok", i, "device-0", 7)).outcome, OUTCOME_OK);
 }
 
@@ -154,8 +156,8 @@ TEST_F(TakeoverTest, WorkerThatDoesNotEndTakesItsDeviceOutOfService) {
   const std::string fifo = directory_.File("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0666), 0);
   options_.sandbox = false;
-  options_.deadlines.first_launch_ms = 50;
-  options_.reap_ms = 200;
+  options_.deadlines.first_launch_ms = 500;
+  options_.reap_ms = 3'000;  // also of the good one at the end
   options_.extra_worker_arguments = {"--fake-fifo=" + fifo};
   const RunResult run = Run("escape");
   EXPECT_EQ(run.outcome, OUTCOME_RUN_TIMEOUT);
@@ -165,7 +167,7 @@ TEST_F(TakeoverTest, WorkerThatDoesNotEndTakesItsDeviceOutOfService) {
   const UniqueFd let_go(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(let_go.valid());
   EXPECT_EQ(Quarantines(2)[1], "") << "it has ended after all";
-  EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
+  EXPECT_TRUE(ComesTrue([&] { return Run("ok").outcome == OUTCOME_OK; })) << "as fast as its deadline demands";
 }
 
 TEST_F(TakeoverTest, ReferenceThatCrashesTwiceIsNotRunAgain) {

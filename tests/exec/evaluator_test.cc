@@ -167,7 +167,7 @@ class StartFaultTest : public EvaluatorTest, public testing::WithParamInterface<
 
 TEST_P(StartFaultTest, WaitingTrialsAreLostWithTheReason) {
   options_.extra_worker_arguments = {GetParam().argument};
-  options_.deadlines.start_ms = std::string(GetParam().argument) == "--fake-start=never" ? 100 : 600'000;
+  options_.deadlines.start_ms = std::string(GetParam().argument) == "--fake-start=never" ? 100 : kHangMs;
   const RunResult run = Run("ok");
   EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_LOST);
   EXPECT_THAT(run.message, HasSubstr(GetParam().message));

@@ -95,6 +95,9 @@ TEST_F(SandboxedCompileTest, TemplatesThatTakeYearsEndAtTheLimit) {
   options_.deadlines.compile_ms = 3000;
   const CompileResult result = Compile("explode_templates");
   EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_COMPILE_TIMEOUT) << result.message;
+  // How long a good one takes is not what this is about.
+  evaluator_ = nullptr;
+  options_.deadlines.compile_ms = 600'000;
   EXPECT_EQ(Compile("nothing").outcome, tunefarm::v1::OUTCOME_OK);
 }
 

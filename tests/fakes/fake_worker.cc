@@ -175,14 +175,19 @@ std::string g_device_file;
 // See Escape.
 std::string g_fifo;
 
-// Leaves a process behind that is in no group of the worker's, and holds the channel until the FIFO is opened.
-[[noreturn]] void Escape() {
+// Leaves a process behind that is in no group of the worker's, and holds the channel until the FIFO is opened. Returns
+// when that is so.
+void Escape() {
+  int ends[2];
+  (void)!pipe(ends);
   if (fork() == 0) {
     setsid();
+    (void)!write(ends[1], "x", 1);
     (void)!open(g_fifo.c_str(), O_RDONLY | O_CLOEXEC);
     _exit(0);
   }
-  Hang();
+  char escaped;
+  (void)!read(ends[0], &escaped, 1);
 }
 
 class DeviceHold {
@@ -226,10 +231,12 @@ class FakeRun : public RunBackend {
     if (kernel->standby) {
       for (int step = 0; step < 20; ++step) {
         reporter->TakeDevice();
-        const DeviceHold hold;
-        if (prepare == "6") Crash();
-        if (prepare == "7") Hang();
-        reporter->YieldDevice();
+        {
+          const DeviceHold hold;
+          if (prepare == "6") Crash();
+          if (prepare == "7") Hang();
+        }
+        reporter->YieldDevice();  // From here on another may hold it.
       }
     }
     expected_ = kernel->expected_outputs;
@@ -250,8 +257,9 @@ class FakeRun : public RunBackend {
     reporter->Begin(tunefarm::v1::PHASE_LOAD);
     if (behave == "crash_in_load") Crash();
     if (behave == "leave_child" && fork() == 0) Hang();
-    reporter->Begin(tunefarm::v1::PHASE_FIRST_LAUNCH);
     if (behave == "escape") Escape();
+    reporter->Begin(tunefarm::v1::PHASE_FIRST_LAUNCH);
+    if (behave == "escape") Hang();
     Misbehave(behave, 0);
     if (behave == "flood") Flood();
     reporter->Begin(tunefarm::v1::PHASE_VERIFY);
