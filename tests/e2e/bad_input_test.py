@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from farm import BIN, Farm
+from farm import BIN, HANG_SECONDS, Farm
 
 VALID = '''
 display_name: "tiny"
@@ -100,7 +100,7 @@ class BadInput(unittest.TestCase):
 
 class BadSurroundings(unittest.TestCase):
     def daemon(self, *flags, environment=None):
-        return subprocess.run([BIN / "tunefarmd", *map(str, flags)], capture_output=True, text=True, timeout=60,
+        return subprocess.run([BIN / "tunefarmd", *map(str, flags)], capture_output=True, text=True, timeout=HANG_SECONDS,
                               env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL)
 
     def refused(self, done, code, *words):

@@ -66,11 +66,11 @@ class Cache(unittest.TestCase):
         with Farm() as farm:
             farm.start()
             farm.cli("submit", *TUNE)
-            wait_until(lambda: len(binaries(farm)) >= 2, 60, "the first binaries")
+            wait_until(lambda: len(binaries(farm)) >= 2, "the first binaries")
             farm.kill()
             (farm.directory / "cache" / ("0" * 64 + ".bin.tmp-of-a-dead-writer")).write_bytes(b"half")
             farm.start()
-            wait_until(lambda: farm.json("jobs", "show", "1").get("state") == "JOB_STATE_SUCCEEDED", 120, "the job's end")
+            wait_until(lambda: farm.json("jobs", "show", "1").get("state") == "JOB_STATE_SUCCEEDED", "the job's end")
             assert_ordinals_complete(farm.trials(1))
             self.assertEqual([p for p in (farm.directory / "cache").iterdir() if not p.name.endswith(".bin")], [])
 

@@ -37,12 +37,13 @@ extern "C" void careful(const float* x, float* y, int64_t n, int64_t at) {
 }
 """
 
-# DELAY doubles from config to config, so that most of them cannot win.
+# All configs but the default take a hundred times as long, so that none of them can win. They sleep: on a busy machine a
+# loop's time is anybody's guess, and a sleep is never shorter than that.
 SLOW = """
 display_name: "slow_host"
 language: LANGUAGE_HOST_CXX
 sources { path: "slow.cc" }
-parameters { name: "DELAY" values { ints: [1, 2, 3, 4, 5, 6, 7, 8] } bind: BIND_RUN }
+parameters { name: "DELAY" values { ints: [2, 200, 201, 202, 203] } bind: BIND_RUN }
 arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "64" access: ACCESS_OUT } }
 arguments { name: "delay" scalar { data_type: DATA_TYPE_I64 value: "DELAY" } }
 launches { kernel { entry: "slow" arguments: ["y", "delay"] } }
@@ -51,9 +52,11 @@ tolerance { atol: 0 rtol: 0 }
 """
 SLOW_SOURCE = """
 #include <cstdint>
+#include <ctime>
 extern "C" void quick(float* y) { for (int i = 0; i < 64; ++i) y[i] = i; }
 extern "C" void slow(float* y, int64_t delay) {
-  for (volatile int64_t i = 0; i < 200000 << delay; i = i + 1) {}
+  timespec left = {0, delay * 1000000};
+  while (nanosleep(&left, &left) != 0) {}
   quick(y);
 }
 """
@@ -71,20 +74,19 @@ class Measuring(unittest.TestCase):
         slow = self.kernel(SLOW, SLOW_SOURCE, "slow.cc")
         with Farm("--share-host") as farm:
             farm.start()
-            done = farm.cli("tune", slow, "--policy", "fast", "--measure", "time_budget_ms=2000")
+            brief = ("--policy", "fast", "--measure", "finalists=1", "--measure", "final_rounds=1")
+            done = farm.cli("tune", slow, *brief, "--measure", "time_budget_ms=4000")
             self.assertIn("given up early: they could not win", done.stdout)
             trials = search(farm.trials(1))
             self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            # The default comes first, when there is nothing to lose against.
             early = {config(t)["DELAY"]: t for t in trials if t.get("stopped_early")}
-            self.assertNotIn(1, early)
-            # The default comes first and is the fastest: whatever takes four times as long has no chance.
-            self.assertGreaterEqual(len(set(early) & set(range(3, 9))), 3)
+            self.assertEqual(set(early), {200, 201, 202, 203})
             for trial in early.values():
-                self.assertEqual(outcome(trial), "OK")
                 self.assertEqual(trial["measurement"]["stop_reason"], "STOP_REASON_LOSING")
                 self.assertLess(trial["measurement"]["samples"], 20)
                 self.assertFalse(trial["measurement"].get("converged", False))
-            farm.cli("tune", slow, "--policy", "fast", "--measure", "no_early_stop=true", "--max-samples", "8")
+            farm.cli("tune", slow, *brief, "--measure", "no_early_stop=true", "--max-samples", "4")
             self.assertFalse([t for t in search(farm.trials(2)) if t.get("stopped_early")])
 
     def test_a_finalist_that_is_wrong_on_a_second_input_set_is_not_promoted(self):
@@ -123,13 +125,11 @@ class Measuring(unittest.TestCase):
         with Farm("--share-host") as farm:
             farm.start()
             done = farm.cli("doctor", "--measure", "--kernel", "vector_add_host", "--dim", "N=65536", "--pairs", "18",
-                            "--rounds", "6", "--knob", "max_samples=40", "--knob", "warm_cache=true", "--output", "json",
-                            check=False)
+                            "--rounds", "6", "--knob", "max_samples=40", "--knob", "warm_cache=true", "--knob",
+                            "noisy_relative_half_width=-1", "--output", "json", check=False)
             report = json.loads(done.stdout)
-            # What a busy machine made too noisy to be a time is counted apart.
-            self.assertEqual((report["pairs"] + report["failed_pairs"], report["rounds"]), (18, 6))
+            self.assertEqual((report["pairs"], report["failed_pairs"], report["rounds"]), (18, 0, 6))
             self.assertEqual(len(report["ratios"]), report["pairs"])
-            self.assertGreater(report["pairs"], 0)
             for ratio, low, high in report["ratios"]:
                 self.assertLessEqual(low, ratio)
                 self.assertLessEqual(ratio, high)

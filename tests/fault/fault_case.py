@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "e2e"))
-from farm import BIN, Farm, wait_until  # noqa: E402, F401
+from farm import BIN, HANG_SECONDS, Farm, wait_until  # noqa: E402, F401
 import invariants  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
@@ -78,8 +78,8 @@ class FaultFarm(Farm):
     def state(self, job):
         return self.json("jobs", "show", job)["state"].removeprefix("JOB_STATE_")
 
-    def watch_to_end(self, job, timeout=300):
-        self.cli("jobs", "watch", job, check=False, timeout=timeout)
+    def watch_to_end(self, job):
+        self.cli("jobs", "watch", job, check=False)
         return self.state(job)
 
 

@@ -10,7 +10,7 @@ from farm import assert_ordinals_complete, config, outcome, search
 from rogue_kernel import RogueKernel
 
 QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache"]
-LAUNCH_TIMEOUT_MS = 700
+LAUNCH_TIMEOUT_MS = 3000
 RESIDENT_GROWTH_MAX = 32 << 20
 
 BEFORE = """

@@ -18,7 +18,7 @@ import invariants
 from fault_case import FaultFarm, wait_until
 from farm import KERNELS, assert_ordinals_complete, config, outcome, search
 
-COMPILE_TIMEOUT_MS = 4000
+COMPILE_TIMEOUT_MS = 10_000
 # Nothing here is about times.
 QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache"]
 # Outcome, and what the sentence must name.
@@ -26,7 +26,7 @@ FORBIDDEN = "forbidden system call: "
 EXPECTED = {
     "nothing": ("OK", ""),
     "include_secret": ("COMPILE_ERROR", "No such file"), "include_database": ("COMPILE_ERROR", "/proc/1/environ"),
-    "assemble_secret": ("COMPILE_ERROR", "/etc/shadow"), "explode_templates": ("COMPILE_TIMEOUT", "4.00 s"),
+    "assemble_secret": ("COMPILE_ERROR", "/etc/shadow"), "explode_templates": ("COMPILE_TIMEOUT", "10.0 s"),
     "fill_compiler": ("SANDBOX_VIOLATION", "File size limit"),
     "internet_socket": ("SANDBOX_VIOLATION", FORBIDDEN + "socket"), "local_socket": ("SANDBOX_VIOLATION", FORBIDDEN + "socket"),
     "fork": ("SANDBOX_VIOLATION", FORBIDDEN + "clone"), "thread_and_fork": ("SANDBOX_VIOLATION", FORBIDDEN + "clone"),
@@ -96,7 +96,7 @@ class Sandbox(unittest.TestCase):
 
     def tune_hostile(self, farm, complete):
         """The job over all attempts. `complete`: the level is L1."""
-        farm.cli("tune", "hostile_host", *QUICK, timeout=600)
+        farm.cli("tune", "hostile_host", *QUICK)
         trials = farm.trials("jobs/1")
         assert_ordinals_complete(trials)
         found = {config(trial)["ATTEMPT"]: trial for trial in search(trials)}
@@ -111,7 +111,7 @@ class Sandbox(unittest.TestCase):
         self.assertEqual(wrong, [])
         if not complete:
             # Nothing else ends what a compiler leaves behind where there is no pid namespace than its processor time.
-            wait_until(lambda: not [line for _, line in farm.orphans() if "hostile.cc" in line], 60, "the end of the compilers")
+            wait_until(lambda: not [line for _, line in farm.orphans() if "hostile.cc" in line], "the end of the compilers")
             self.assertEqual([path for path in MADE_OUTSIDE if os.path.exists(path) and os.stat(path).st_uid == 0], [])
             for path in filter(os.path.exists, MADE_OUTSIDE):
                 os.unlink(path)

@@ -12,7 +12,7 @@ import unittest
 import fault_case
 import invariants
 from farm import KERNELS
-from fault_case import NIGHTLY, FaultFarm, failpoints, generator, wait_until
+from fault_case import HANG_SECONDS, NIGHTLY, FaultFarm, failpoints, generator, wait_until
 
 # Cheap trials of configs that share one binary, and trials that each need a compiler.
 RUN_BOUND = ["submit", "--quiet", "noop_host", "--max-trials", "24"]
@@ -111,7 +111,7 @@ class Sigkill(unittest.TestCase):
             farm.keep_busy(random)
             return farm.process.poll() is not None
 
-        wait_until(dead, 60, f"hit {hit} of failpoint {name}")
+        wait_until(dead, f"hit {hit} of failpoint {name}")
         self.assertEqual(farm.process.returncode, -signal.SIGKILL, f"{name}@{hit}: {farm.log.read_text()[-500:]}")
         farm.after_kill(f"{name}@{hit}")
 
@@ -121,7 +121,7 @@ class Sigkill(unittest.TestCase):
                 farm.start(TUNEFARM_FAILPOINTS=f"{name}=crash")
                 farm.keep_busy(generator("backup"))
                 self.assertNotEqual(farm.cli("db", "backup", "copy.db", check=False).returncode, 0)
-                farm.process.wait(30)
+                farm.process.wait(HANG_SECONDS)
                 farm.after_kill(name)
             # What the dead daemons left is neither in the way nor taken for a backup.
             farm.start()
@@ -138,7 +138,7 @@ class Sigkill(unittest.TestCase):
             for number in range(1, migrations + 1):
                 with FaultFarm() as farm:
                     farm.spawn(TUNEFARM_FAILPOINTS=f"{name}=crash@{number}")
-                    farm.process.wait(30)
+                    farm.process.wait(HANG_SECONDS)
                     self.assertEqual(farm.process.returncode, -signal.SIGKILL)
                     with invariants.open_copy(farm.directory / "tunefarm.db") as database:
                         version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -152,10 +152,10 @@ class Sigkill(unittest.TestCase):
     def test_during_the_backup_before_a_migration(self):
         with FaultFarm() as farm:
             farm.spawn(TUNEFARM_FAILPOINTS="store.migrate.after=crash@1")
-            farm.process.wait(30)
+            farm.process.wait(HANG_SECONDS)
             for name in BACKUP_POINTS:
                 farm.spawn(TUNEFARM_FAILPOINTS=f"{name}=crash")
-                farm.process.wait(30)
+                farm.process.wait(HANG_SECONDS)
                 self.assertEqual(farm.process.returncode, -signal.SIGKILL)
                 with invariants.open_copy(farm.directory / "tunefarm.db") as database:
                     self.assertEqual(database.execute("PRAGMA user_version").fetchone()[0], 1)
@@ -188,7 +188,7 @@ class Sigkill(unittest.TestCase):
             farm.start()
             while min(kills.values()) < WORKER_KILLS:
                 role = min(kills, key=kills.get)
-                wait_until(lambda: self.kill_worker(farm, random, role), 60, f"a worker of role {role}")
+                wait_until(lambda: self.kill_worker(farm, random, role), f"a worker of role {role}")
                 kills[role] += 1
             # A config whose worker was killed has its outcome; the others and the daemon do not notice.
             self.assertIsNone(farm.process.poll())
