@@ -1,9 +1,9 @@
 // A Strategy decides which configs of a space to try next, from what was tried before.
 //
-// Its state is a function of (seed, space, options) and of the calls MarkProposed, Ask and Tell in their order, and of
-// nothing else: no clock, no other randomness. A daemon that records each proposal before it runs and each result as it
-// is told can therefore rebuild a strategy after a restart: make it anew, call MarkProposed and Tell for the records in
-// their order, and go on; Ask then proposes what it would have proposed, and never what was recorded.
+// Its state is a function of (seed, space, options, priors) and of the calls MarkProposed, Ask and Tell in their order,
+// and of nothing else: no clock, no other randomness. A daemon that records each proposal before it runs and each
+// result as it is told can therefore rebuild a strategy after a restart: make it anew, call MarkProposed and Tell for
+// the records in their order, and go on; Ask then proposes what it would have proposed, and never what was recorded.
 //
 // Threads: not thread-safe; one owner.
 #pragma once
@@ -36,6 +36,25 @@ struct Told {
   double objective_ns = 0;  // where kOk; smaller is better
 };
 
+// A result of another study that may help: of the same kernel for another problem, on another class of devices, or with
+// another toolkit.
+struct PriorResult {
+  Config config;
+  ToldOutcome outcome = ToldOutcome::kFailed;  // kOk or kFailed
+  double objective_ns = 0;                     // where kOk
+};
+
+// The results of one other study. Objectives of one source compare with each other, never with those of another.
+struct PriorSource {
+  // How similar it is to this study: 0 is the most similar (the nearest problem on the same class, say), then 1, 2, ...
+  int rank = 0;
+  std::string label;  // for people: "m=4096 n=4096 on H100"
+  std::vector<PriorResult> results;
+};
+
+// Sources in any order. Configs that are not of the space (a grown or changed one) are skipped.
+using Priors = std::vector<PriorSource>;
+
 using StrategyOptions = std::map<std::string, std::string, std::less<>>;
 
 class Strategy {
@@ -64,17 +83,30 @@ class Strategy {
   virtual std::optional<uint64_t> Total() const = 0;
 };
 
-// The names that MakeStrategy knows.
+// The strategy of jobs that name none and whose space is not small.
+inline constexpr std::string_view kDefaultStrategy = "default";
+
+// The names that MakeStrategy knows; the default one first.
 std::vector<std::string> StrategyNames();
 
-// "exhaustive": every config in the order of the space. "random": every config in a random order; spaces of more than a
-// million configs are sampled instead of listed. Both propose the default config first, where it is valid. Neither has
-// options.
+// For help texts: every strategy with one sentence, and its options with their defaults and ranges.
+std::string StrategyHelp();
+
+// Every strategy proposes the default config first, where it is valid. "exhaustive" goes through the space in its
+// order, "random" in a random one; neither uses `priors`. StrategyHelp says what the others do. All but "exhaustive"
+// take spaces of any size: beyond a million configs they sample instead of listing.
 //
 // InvalidArgument for an unknown strategy or option (with the likely meant one) and for a space that is too large to
 // list where the strategy must list it; FailedPrecondition for an empty space, with what each rule rejected; otherwise
 // fails as Space::Enumerate does.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, const StrategyOptions& options,
-                                                       const Space& space, uint64_t seed);
+                                                       const Space& space, uint64_t seed, const Priors& priors = {});
+
+class SearchSpace;
+
+// The same over a space that is already listed, or that is a recording; several strategies may share it.
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, const StrategyOptions& options,
+                                                       std::shared_ptr<const SearchSpace> space, uint64_t seed,
+                                                       const Priors& priors = {});
 
 }  // namespace tunefarm

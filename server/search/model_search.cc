@@ -1,0 +1,84 @@
+#include "server/search/model_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "server/search/genetic.h"
+#include "server/search/near_points.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr int kNeighbourValuesMax = 16;
+constexpr size_t kParentPool = 12;
+constexpr size_t kCrossPool = 24;
+
+}  // namespace
+
+double ExpectedImprovement(double mean, double deviation, double best) {
+  const double z = (best - mean) / deviation;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+  const double below = std::erfc(-z / std::numbers::sqrt2) / 2;
+  return deviation * (z * below + density);
+}
+
+ModelSearch::ModelSearch(std::shared_ptr<const SearchSpace> space, uint64_t seed, const ModelSearchOptions& options,
+                         std::shared_ptr<const PriorKnowledge> prior)
+    : options_(options), prior_(std::move(prior)), surrogate_(std::move(space), seed, options.surrogate, prior_) {}
+
+std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream& random) const {
+  const SearchSpace& space = history.space();
+  std::vector<Point> candidates;
+  const auto add = [&](Point&& point) {
+    if (!history.IsProposed(point)) candidates.push_back(std::move(point));
+  };
+  const std::vector<uint32_t>& elite = history.elite();
+  const size_t pool = std::min(elite.size(), kParentPool);
+  for (int i = 0; i < options_.parents && pool > 0; ++i) {
+    // The best always, others by chance.
+    const size_t which = i == 0 ? 0 : random.UniformInt(pool);
+    for (Point& point :
+         NearPoints(space, history.PointOf(elite[which]), Moves::kAnyValue, kNeighbourValuesMax, random)) {
+      add(std::move(point));
+    }
+  }
+  const size_t cross = std::min(elite.size(), kCrossPool);
+  for (int i = 0; i < options_.child_candidates && cross > 0; ++i) {
+    const auto a = history.PointOf(elite[random.UniformInt(cross)]),
+               b = history.PointOf(elite[random.UniformInt(cross)]);
+    Point child = ChildOf(space, a, b, 1.0, 0.5, random);
+    if (space.Contains(child)) add(std::move(child));
+  }
+  for (int i = 0; i < options_.random_candidates; ++i) {
+    absl::StatusOr<Point> point = space.Sample(random);
+    if (!point.ok()) break;
+    add(*std::move(point));
+  }
+  if (prior_ == nullptr) return candidates;
+  for (int source = 0; source < prior_->source_count(); ++source) {
+    for (Point point : prior_->BestOf(source)) add(std::move(point));
+  }
+  return candidates;
+}
+
+std::optional<Point> ModelSearch::Propose(const History& history, PhiloxStream& random) {
+  if (random.NextDouble() < options_.random_share) return std::nullopt;
+  if (!surrogate_.Update(history)) return std::nullopt;
+  std::vector<Point> candidates = Candidates(history, random);
+  Point* chosen = nullptr;
+  double most = -1;
+  for (Point& point : candidates) {
+    const Belief belief = surrogate_.Predict(point);
+    double gain =
+        ExpectedImprovement(belief.mean, belief.deviation * options_.explore, surrogate_.best()) * belief.feasible;
+    if (prior_ != nullptr) gain *= prior_->Feasible(point);
+    if (gain <= most) continue;
+    most = gain;
+    chosen = &point;
+  }
+  if (chosen == nullptr) return std::nullopt;
+  return std::move(*chosen);
+}
+
+}  // namespace tunefarm
