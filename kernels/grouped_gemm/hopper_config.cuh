@@ -1,0 +1,207 @@
+// What one config means for the sm_90a path: roles of the operands, shares of the warpgroups, shared memory.
+//
+// Everything follows from the macros that the definitions name and from Element and TensorMap; no instructions of the
+// GPU. The output's tile is kRows x kCols, and a step adds kDepth terms. wgmma computes kExtentP x kExtentQ of it, P
+// being its M side and Q its N side: rows and columns, or with swap_operands (few rows per expert) columns and rows.
+#pragma once
+
+#include "hopper_tiles.cuh"
+
+namespace hopper {
+
+constexpr bool kForward = GROUPED_GEMM_OP == OP_FORWARD;
+constexpr bool kDx = GROUPED_GEMM_OP == OP_DX;
+constexpr bool kDw = GROUPED_GEMM_OP == OP_DW;
+
+#if GROUPED_GEMM_OP == OP_FORWARD
+constexpr int kRows = BLOCK_SIZE_M;
+constexpr int kCols = BLOCK_SIZE_N;
+constexpr int kDepth = BLOCK_SIZE_K;
+constexpr bool kCopyRows = !use_tma_load_x;  // By threads (cp.async) instead of the copy engine.
+constexpr bool kCopyCols = false;
+static_assert(use_tma_load_w, "weights come through the copy engine");
+static_assert(!(permute_x && use_tma_load_x), "the copy engine cannot gather rows");
+#elif GROUPED_GEMM_OP == OP_DX
+constexpr int kRows = BLOCK_SIZE_M;
+constexpr int kCols = BLOCK_SIZE_K;
+constexpr int kDepth = BLOCK_SIZE_N;
+constexpr bool kCopyRows = !use_tma_load_dy;
+constexpr bool kCopyCols = false;
+static_assert(use_tma_load_w, "weights come through the copy engine");
+static_assert(!(permute_y && use_tma_load_dy), "the copy engine cannot gather rows");
+#else
+constexpr int kRows = BLOCK_SIZE_N;
+constexpr int kCols = BLOCK_SIZE_K;
+constexpr int kDepth = BLOCK_SIZE_M;
+constexpr bool kCopyRows = !use_tma_load_dy;
+constexpr bool kCopyCols = !use_tma_load_x;
+static_assert(!(permute_y && use_tma_load_dy) && !(permute_x && use_tma_load_x), "the copy engine cannot gather rows");
+static_assert(!swap_operands, "dW has no small side to swap");
+#endif
+
+// Rows of tokens that are read or written in the order of gather_indices.
+constexpr bool kGatherX = permute_x && !kDx;
+constexpr bool kGatherDy = permute_y && !kForward;
+constexpr bool kScatterRows = (kForward && permute_y) || (kDx && permute_x);
+
+// --- Threads ---
+constexpr int kConsumers = num_warps / 4;  // Warpgroups that multiply; one more loads.
+constexpr int kThreads = (kConsumers + 1) * 128;
+#if defined(schedule_pingpong)
+constexpr bool kPingPong = true;
+#else
+constexpr bool kPingPong = false;
+#endif
+constexpr int kStages = num_stages;
+constexpr int kClusterRows = cluster_m;
+constexpr int kClusterCols = cluster_n;
+constexpr int kClusterSize = kClusterRows * kClusterCols;
+constexpr bool kCopies = kCopyRows || kCopyCols;
+
+// The pool of registers is what the launch bound gives to kThreads threads; what the loading warpgroup hands back goes
+// to the others. With one consumer there is nothing to gain.
+constexpr bool kMoveRegisters = kConsumers > 1;
+constexpr int kProducerRegisters = kConsumers == 2 ? (kCopies ? 56 : 40) : (kCopies ? 56 : 32);
+constexpr int kConsumerRegisters = kConsumers == 2 ? (kCopies ? 224 : 232) : (kCopies ? 152 : 160);
+
+static_assert(kConsumers >= 1 && kConsumers <= 3 && num_warps % 4 == 0, "num_warps is 4, 8 or 12");
+static_assert(!kPingPong || kConsumers == 2, "ping-pong takes two warpgroups");
+static_assert(kStages >= 2, "at least two stages");
+static_assert(!(kCopyRows && kClusterCols > 1) && !(kCopyCols && kClusterRows > 1),
+              "only the copy engine can multicast");
+
+// --- Operands ---
+using RowTile = OperandTile<!kDw, kRows, kDepth>;
+using ColTile = OperandTile<kForward, kCols, kDepth>;
+constexpr int kRowsOffset = 0;
+constexpr int kColsOffset = RowTile::kBytes;
+constexpr int kStageBytes = RowTile::kBytes + ColTile::kBytes;
+// Boxes: [slow][chunk]. Where blocks share an operand its slow extent is halved, each block loading one half for both.
+constexpr int kRowBoxSlow = RowTile::kSlow / kClusterCols;
+constexpr int kColBoxSlow = ColTile::kSlow / kClusterRows;
+constexpr int kBoxBytes =
+    (kCopyRows ? 0 : RowTile::kBytes) + (kCopyCols ? 0 : ColTile::kBytes);  // Each stage, by boxes.
+
+static_assert(RowTile::kBytes % 1024 == 0 && ColTile::kBytes % 1024 == 0, "tiles begin with whole swizzle patterns");
+static_assert(kRowBoxSlow <= 256 && kColBoxSlow <= 256, "the limit of a tensor map");
+static_assert(kRowBoxSlow * RowTile::kSwizzleBytes % 1024 == 0 && kColBoxSlow * ColTile::kSwizzleBytes % 1024 == 0,
+              "halves begin with whole swizzle patterns");
+
+template <bool kSwap, typename Rows, typename Cols>
+struct Sides {
+  using P = Rows;
+  using Q = Cols;
+};
+template <typename Rows, typename Cols>
+struct Sides<true, Rows, Cols> {
+  using P = Cols;
+  using Q = Rows;
+};
+constexpr bool kSwap = swap_operands;
+using TileP = Sides<kSwap, RowTile, ColTile>::P;
+using TileQ = Sides<kSwap, RowTile, ColTile>::Q;
+constexpr int kExtentP = kSwap ? kCols : kRows;
+constexpr int kExtentQ = kSwap ? kRows : kCols;
+constexpr int kOffsetP = kSwap ? kColsOffset : kRowsOffset;
+constexpr int kOffsetQ = kSwap ? kRowsOffset : kColsOffset;
+
+// --- Shares of the consumers: along P where that comes out even, else along Q; with ping-pong each has whole tiles.
+// ---
+constexpr int kSharers = kPingPong ? 1 : kConsumers;
+constexpr bool kSplitP = kExtentP / kWgmmaM % kSharers == 0;
+constexpr int kShareP = kSplitP ? kExtentP / kSharers : kExtentP;
+constexpr int kShareQ = kSplitP ? kExtentQ : kExtentQ / kSharers;
+constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 16 terms.
+constexpr int kSlices = kDepth / kWgmmaK;
+constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
+
+static_assert(kExtentP % kWgmmaM == 0, "the M side of wgmma is a multiple of 64");
+static_assert(kSplitP || kExtentQ % kSharers == 0, "the consumers share a tile evenly");
+static_assert(kShareQ % 16 == 0 && kShareQ <= 256 && kShareQ % TileQ::kExtentStep == 0, "the N side of a wgmma");
+static_assert(kDepth % kWgmmaK == 0, "a step is made of whole wgmmas");
+
+// --- Epilogue ---
+// A slab is 16 rows by kSlabCols columns of the output, on its way through shared memory.
+#if defined(epilogue_direct)
+constexpr bool kDirect = true;
+constexpr bool kBulk = false;
+#elif defined(epilogue_bulk)
+constexpr bool kDirect = false;
+constexpr bool kBulk = true;
+#else
+constexpr bool kDirect = false;
+constexpr bool kBulk = false;
+#endif
+constexpr bool kStoreBoxes = use_tma_store;
+constexpr int kSlabRows = 16;
+constexpr int kSlabCols = kSwap ? kWgmmaM : epilogue_columns;
+constexpr int kPiecesPerRow = kSlabCols / kPieceElements;
+constexpr int kStoreChunk = kSlabCols % 64 == 0 ? 64 : kSlabCols % 32 == 0 ? 32 : 16;  // Columns of a box.
+constexpr int kStoreSwizzleBytes = kStoreChunk * kElementBytes;
+// Without boxes rows lie one behind the other, one piece apart, so that eight rows of a column of pieces use all banks.
+constexpr int kSlabPitch = kSlabCols * kElementBytes + kPieceBytes;
+constexpr int kSlabBytes = kStoreBoxes ? kSlabRows * kSlabCols * kElementBytes : kSlabRows * kSlabPitch;
+constexpr int kPasses = kSwap ? kTilesP : kTilesP * (kShareQ / kSlabCols);
+// Stores by the engine read their slab later: two slabs take turns.
+constexpr int kSlabBuffers = (kStoreBoxes || kBulk) && kPasses > 1 && !kSwap ? 2 : 1;
+// Slabs of one warp; with swap_operands a warpgroup fills kShareQ / 16 slabs together.
+constexpr int kSlabsPerGroup = kSwap ? kShareQ / kSlabRows : 4 * kSlabBuffers;
+constexpr int kStagingBytes = kDirect ? 0 : kConsumers * kSlabsPerGroup * kSlabBytes;
+
+static_assert(!(kDirect && kSwap), "swapped operands go through shared memory");
+static_assert(!kStoreBoxes || (!kDirect && !kBulk && !kScatterRows), "boxes hold neighbouring rows, in shared memory");
+static_assert(!(kBulk && fuse_mul_post), "bulk copies do not multiply");
+static_assert(kDirect || kSlabCols % 16 == 0, "slabs are made of 16 x 16 blocks");
+static_assert(kDirect || kSwap || kShareQ % kSlabCols == 0, "a consumer's columns are made of whole slabs");
+
+constexpr int SlabOffset(int row, int piece) {
+  constexpr int kPiecesPerChunk = kStoreChunk / kPieceElements;
+  return kStoreBoxes ? piece / kPiecesPerChunk * (kSlabRows * kStoreSwizzleBytes) +
+                           static_cast<int>(SwizzledOffset(
+                               row * kStoreSwizzleBytes + piece % kPiecesPerChunk * kPieceBytes, kStoreSwizzleBytes))
+                     : row * kSlabPitch + piece * kPieceBytes;
+}
+
+// --- Shared memory: stages, slabs, barriers (full, empty, turns), row_start[E + 1], place_start[E + 1] ---
+constexpr int kSlabsBase = kStages * kStageBytes;
+constexpr int kBarriersBase = (kSlabsBase + kStagingBytes + 127) / 128 * 128;
+constexpr int kTableBase = kBarriersBase + kStages * 16 + 16;
+constexpr int SharedBytes(int experts) { return kTableBase + 8 * (experts + 1); }
+
+static_assert(!kStoreBoxes || (kSlabBytes % 1024 == 0 || kStoreSwizzleBytes < 128),
+              "slabs begin with whole swizzle patterns");
+static_assert(SharedBytes(1) <= 232448, "227 KiB for a block");
+
+// --- Arrivals that a phase takes ---
+constexpr int kFullArrivals = 1 + (kCopies ? 128 : 0);
+constexpr int kEmptyArrivals = 4 * kSharers * kClusterSize;
+constexpr int kTurnArrivals = 4;
+
+}  // namespace hopper
+
+// The N of the one wgmma of this translation unit, for the preprocessor.
+#if GROUPED_GEMM_OP == OP_FORWARD
+#define HOPPER_TILE_ROWS BLOCK_SIZE_M
+#define HOPPER_TILE_COLS BLOCK_SIZE_N
+#elif GROUPED_GEMM_OP == OP_DX
+#define HOPPER_TILE_ROWS BLOCK_SIZE_M
+#define HOPPER_TILE_COLS BLOCK_SIZE_K
+#else
+#define HOPPER_TILE_ROWS BLOCK_SIZE_N
+#define HOPPER_TILE_COLS BLOCK_SIZE_K
+#endif
+#if swap_operands
+#define HOPPER_EXTENT_P HOPPER_TILE_COLS
+#define HOPPER_EXTENT_Q HOPPER_TILE_ROWS
+#else
+#define HOPPER_EXTENT_P HOPPER_TILE_ROWS
+#define HOPPER_EXTENT_Q HOPPER_TILE_COLS
+#endif
+#if defined(schedule_pingpong) || HOPPER_EXTENT_P / 64 % (num_warps / 4) == 0
+#define HOPPER_WGMMA_N HOPPER_EXTENT_Q
+#else
+#define HOPPER_WGMMA_N (HOPPER_EXTENT_Q / (num_warps / 4))
+#endif
+namespace hopper {
+static_assert(HOPPER_WGMMA_N == kShareQ, "the preprocessor and the compiler agree");
+}

@@ -1,0 +1,138 @@
+// What a block works on: the kernel's arguments, the table of groups in shared memory, and the walk over tiles.
+#pragma once
+
+#include "hopper_config.cuh"
+
+namespace hopper {
+
+struct Arguments {
+  const TensorMap* row_map;  // The operand with the output's rows,
+  const TensorMap* col_map;  // the one with its columns,
+  const TensorMap* out_map;  // and the output; used as far as the config uses the copy engine.
+  const Element* rows;
+  const Element* cols;
+  Element* out;
+  const int* m_sizes;
+  const int* gather_indices;
+  const float* topk_weights;
+  int experts;
+  int n;
+  int k;
+  int topk;
+  int band;
+
+  HOPPER_FN int OutCols() const { return kForward ? n : k; }
+  HOPPER_FN int TileCols() const { return CeilDiv(OutCols(), kCols); }
+  // Terms of each sum; with dW each expert has as many as rows.
+  HOPPER_FN int Terms() const { return kForward ? k : n; }
+  // Elements in a row of the operands, in global memory.
+  HOPPER_FN int RowLength() const { return kForward ? k : n; }
+  HOPPER_FN int ColLength() const { return k; }
+};
+
+// Each expert's first row and first place (hopper_tiles.cuh), and after the last expert the totals.
+struct Table {
+  int* row_starts;
+  int* place_starts;
+};
+
+// Executed by one warp: reads m_sizes and adds up. Each lane takes a run of experts.
+HOPPER_FN void BuildTable(const Arguments& arguments, const Table& table, int lane) {
+  const int experts = arguments.experts;
+  const int share = CeilDiv(experts, 32);
+  const int first = lane * share < experts ? lane * share : experts;
+  const int last = first + share < experts ? first + share : experts;
+  const int tile_cols = arguments.TileCols();
+  const int dw_places = PlacesOf<kClusterRows, kClusterCols>(CeilDiv(arguments.n, kRows), tile_cols);
+  const auto places_of = [&](int rows) {
+    return kDw ? dw_places : PlacesOf<kClusterRows, kClusterCols>(CeilDiv(rows, kRows), tile_cols);
+  };
+  int rows = 0;
+  int places = 0;
+  for (int i = first; i < last; ++i) {
+    rows += arguments.m_sizes[i];
+    places += places_of(arguments.m_sizes[i]);
+  }
+  int rows_before = rows;
+  int places_before = places;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int more_rows = ShuffleUp(rows_before, distance);
+    const int more_places = ShuffleUp(places_before, distance);
+    if (lane >= distance) {
+      rows_before += more_rows;
+      places_before += more_places;
+    }
+  }
+  rows_before -= rows;
+  places_before -= places;
+  for (int i = first; i < last; ++i) {
+    table.row_starts[i] = rows_before;
+    table.place_starts[i] = places_before;
+    rows_before += arguments.m_sizes[i];
+    places_before += places_of(arguments.m_sizes[i]);
+  }
+  if (lane == 31) {
+    table.row_starts[experts] = rows_before;
+    table.place_starts[experts] = places_before;
+  }
+}
+
+// One tile of one block. `row` and `col` are its origin in the expert's output and may lie past the end.
+struct Work {
+  int expert;
+  int first;  // The expert's first row of tokens,
+  int rows;   // and how many it has.
+  int row;
+  int col;
+  int steps;
+  bool shared;  // The blocks of the cluster share an operand.
+};
+
+// The tiles of this block, in order; the same for all that walk. Blocks of a cluster walk in step.
+class Walk {
+ public:
+  HOPPER_FN Walk(const Arguments& arguments, const Table& table)
+      : arguments_(arguments),
+        table_(table),
+        place_(BlockIndex() / kClusterSize),
+        rank_(BlockIndex() % kClusterSize),
+        end_(table.place_starts[arguments.experts]) {}
+
+  HOPPER_FN int rank() const { return rank_; }
+
+  // False after the last tile.
+  HOPPER_FN bool Next(Work& work) {
+    if (place_ >= end_) return false;
+    const int expert = Uniform(ExpertOf(table_.place_starts, arguments_.experts, place_));
+    work.expert = expert;
+    work.first = table_.row_starts[expert];
+    work.rows = table_.row_starts[expert + 1] - work.first;
+    const int tile_rows = CeilDiv(kDw ? arguments_.n : work.rows, kRows);
+    const TilePlace tile = PlaceTile<kClusterRows, kClusterCols>(place_ - table_.place_starts[expert], tile_rows,
+                                                                 arguments_.TileCols(), arguments_.band, rank_);
+    work.row = tile.row * kRows;
+    work.col = tile.col * kCols;
+    work.shared = tile.shared;
+    work.steps = CeilDiv(kDw ? work.rows : arguments_.Terms(), kDepth);
+    place_ += BlockCount() / kClusterSize;
+    return true;
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Table& table_;
+  int place_;
+  int rank_;
+  int end_;
+};
+
+// The barriers of the stages, and with ping-pong one for each warpgroup that says it is its turn.
+struct Barriers {
+  u32 base;
+  HOPPER_FN u32 Full(int stage) const { return base + 8 * stage; }
+  HOPPER_FN u32 Empty(int stage) const { return base + 8 * (kStages + stage); }
+  HOPPER_FN u32 Turn(int group) const { return base + 8 * (2 * kStages + group); }
+};
+
+}  // namespace hopper

@@ -1,0 +1,152 @@
+// What kernels/grouped_gemm/hopper_ptx.cuh and hopper_wgmma.cuh have, for a host: calls of the machine. Included inside
+// of a namespace of the config, after tests/unit/hopper/machine.h.
+
+namespace hopper {
+
+namespace machine = ::tunefarm::hopper_machine;
+
+inline int ThreadIndex() { return machine::ThreadIndex(); }
+inline int BlockIndex() { return machine::BlockIndex(); }
+inline int BlockCount() { return machine::BlockCount(); }
+inline unsigned char* DynamicShared() { return machine::DynamicShared(); }
+inline u32 SharedAddress(const void* pointer) { return machine::SharedAddress(pointer); }
+inline void Trap() { machine::Trap(); }
+inline int Uniform(int value) { return static_cast<int>(machine::Exchange(static_cast<u32>(value), 0)); }
+inline void WarpSync() { machine::WarpSync(); }
+inline void BlockSync() { machine::BlockSync(); }
+inline void NamedBarrier(int id, int threads) { machine::NamedBarrier(id, threads); }
+template <int kRegisters>
+void RaiseRegisters() {
+  machine::WarpSync();
+}
+template <int kRegisters>
+void LowerRegisters() {
+  machine::WarpSync();
+}
+inline int ClusterRank() { return machine::ClusterRank(); }
+inline void ClusterSync() { machine::ClusterSync(); }
+
+inline void BarrierInit(u32 barrier, u32 arrivals) { machine::BarrierInit(barrier, arrivals); }
+inline void FenceBarrierInit() {}
+inline void BarrierArrive(u32 barrier) { machine::BarrierArrive(barrier, -1, 0); }
+inline void BarrierArriveAt(u32 barrier, int rank) { machine::BarrierArrive(barrier, rank, 0); }
+inline void BarrierArriveExpect(u32 barrier, u32 bytes) { machine::BarrierArrive(barrier, -1, bytes); }
+inline void BarrierWait(u32 barrier, u32 parity) { machine::BarrierWait(barrier, parity); }
+inline void FenceProxyAsync() { machine::FenceProxyAsync(); }
+
+inline const machine::BoxMap& MapOf(const TensorMap* map) { return *reinterpret_cast<const machine::BoxMap*>(map); }
+inline void PrefetchMap(const TensorMap*) {}
+inline void LoadBox(u32 target, const TensorMap* map, int x, int y, u32 barrier) {
+  machine::LoadBox(target, MapOf(map), {x, y}, barrier, 0);
+}
+inline void LoadBox(u32 target, const TensorMap* map, int x, int y, int z, u32 barrier) {
+  machine::LoadBox(target, MapOf(map), {x, y, z}, barrier, 0);
+}
+inline void LoadBoxMulticast(u32 target, const TensorMap* map, int x, int y, u32 barrier, unsigned short blocks) {
+  machine::LoadBox(target, MapOf(map), {x, y}, barrier, blocks);
+}
+inline void LoadBoxMulticast(u32 target, const TensorMap* map, int x, int y, int z, u32 barrier,
+                             unsigned short blocks) {
+  machine::LoadBox(target, MapOf(map), {x, y, z}, barrier, blocks);
+}
+inline void StoreBox(const TensorMap* map, int x, int y, u32 source) { machine::StoreBox(MapOf(map), {x, y}, source); }
+inline void StoreBulk(void* target, u32 source, u32 bytes) { machine::StoreBulk(target, source, bytes); }
+inline void StoreCommit() { machine::StoreCommit(); }
+template <int kPending>
+void StoreWaitRead() {
+  machine::StoreWait(kPending);
+}
+inline void StoreWait() { machine::StoreWait(0); }
+
+inline void CopyPiece(u32 target, const Element* source, bool inside) { machine::CopyPiece(target, source, inside); }
+inline void CopyArrive(u32 barrier) { machine::CopyArrive(barrier); }
+
+struct Piece {
+  u32 words[4];
+};
+inline Piece LoadPiece(u32 address) {
+  Piece piece;
+  machine::ReadShared(address, &piece, 16);
+  return piece;
+}
+inline void StoreZeroPiece(u32 address) {
+  const Piece zero{};
+  machine::WriteShared(address, &zero, 16);
+}
+inline void StoreGlobalPiece(Element* target, const Piece& piece) {
+  machine::CheckGlobal(target, 16);
+  if (reinterpret_cast<u64>(target) % 16 != 0) machine::Trap();
+  __builtin_memcpy(target, &piece, 16);
+}
+inline void StoreGlobalPair(Element* target, u32 pair) {
+  machine::CheckGlobal(target, 4);
+  if (reinterpret_cast<u64>(target) % 4 != 0) machine::Trap();
+  __builtin_memcpy(target, &pair, 4);
+}
+
+// PTX, "stmatrix": lane l gives the address of row l % 8 of matrix l / 8 and has, of each matrix, elements 2 (l % 4)
+// and the next of row l / 4; with .trans of column l / 4.
+template <bool kTranspose>
+void StoreMatrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  const u32 values[4] = {a, b, c, d};
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    for (int lane = 0; lane < 32; ++lane) {
+      const u64 pair = machine::Exchange(values[matrix], lane);
+      for (int part = 0; part < 2; ++part) {
+        const int along = lane % 4 * 2 + part;
+        const int row = kTranspose ? along : lane / 4;
+        const int column = kTranspose ? lane / 4 : along;
+        // The lane whose address this row is writes it.
+        if (machine::ThreadIndex() % 32 != matrix * 8 + row) continue;
+        const unsigned short element = static_cast<unsigned short>(pair >> (16 * part));
+        machine::WriteShared(address + static_cast<u32>(column) * 2, &element, 2);
+      }
+    }
+  }
+}
+
+inline float BitsToFloat(u32 bits) { return __builtin_bit_cast(float, bits); }
+#if defined(dtype_bf16)
+inline float ElementToFloat(unsigned short bits) { return BitsToFloat(static_cast<u32>(bits) << 16); }
+inline u32 RoundedBits(float value) {
+  const u32 bits = __builtin_bit_cast(u32, value);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return 0x7FFF;
+  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+#else
+inline float ElementToFloat(unsigned short bits) { return static_cast<float>(__builtin_bit_cast(_Float16, bits)); }
+inline u32 RoundedBits(float value) { return __builtin_bit_cast(unsigned short, static_cast<_Float16>(value)); }
+#endif
+inline u32 PackPair(float low, float high) { return RoundedBits(low) | RoundedBits(high) << 16; }
+inline float RoundToElement(float value) { return ElementToFloat(static_cast<unsigned short>(RoundedBits(value))); }
+inline u32 ScalePair(u32 pair, float factor) {
+  return PackPair(ElementToFloat(static_cast<unsigned short>(pair)) * factor,
+                  ElementToFloat(static_cast<unsigned short>(pair >> 16)) * factor);
+}
+
+inline int Shuffle(int value, int lane) { return static_cast<int>(machine::Exchange(static_cast<u32>(value), lane)); }
+inline float Shuffle(float value, int lane) {
+  return BitsToFloat(static_cast<u32>(machine::Exchange(__builtin_bit_cast(u32, value), lane)));
+}
+inline int ShuffleUp(int value, int lanes) {
+  const int lane = machine::ThreadIndex() % 32;
+  return Shuffle(value, lane >= lanes ? lane - lanes : lane);
+}
+
+inline void WgmmaFence() {}
+inline void WgmmaCommit() { machine::WgmmaCommit(); }
+template <int kPending>
+void WgmmaWait() {
+  machine::WgmmaWait(kPending);
+}
+template <int kCount>
+void PinAccumulators(float (&d)[kCount]) {
+  // Seen by the compiler to be read and written, as the operations that the machine ran did.
+  asm volatile("" ::"r"(&d[0]) : "memory");
+}
+template <bool kTransposeA, bool kTransposeB, int kCount>
+void Wgmma(float (&d)[kCount], u64 a, u64 b, int accumulate) {
+  machine::Wgmma({2 * kCount, kTransposeA, kTransposeB, a, b, accumulate != 0, ElementToFloat}, d);
+}
+
+}  // namespace hopper

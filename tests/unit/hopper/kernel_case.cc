@@ -1,0 +1,55 @@
+// Compiled once for each config of CMakeLists.txt, with the macros that the tuner would define.
+#include "tests/unit/hopper/kernel_case.h"
+
+#include "tests/unit/hopper/machine.h"
+
+namespace tunefarm::TUNEFARM_CASE {
+
+#define OP_FORWARD 1
+#define OP_DX 2
+#define OP_DW 3
+#if !defined(fuse_mul_post)
+#define fuse_mul_post 0
+#endif
+
+using Element = unsigned short;
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+#define HOPPER_INSTRUCTIONS "tests/unit/hopper/instructions.h"
+#include "kernels/grouped_gemm/hopper_kernel.cuh"
+
+namespace {
+
+void RunThread(const KernelProblem& problem) {
+  hopper::Run({static_cast<const TensorMap*>(problem.row_map), static_cast<const TensorMap*>(problem.col_map),
+               static_cast<const TensorMap*>(problem.out_map), problem.rows, problem.cols, problem.out, problem.m_sizes,
+               problem.gather_indices, problem.topk_weights, problem.experts, problem.n, problem.k, problem.topk,
+               problem.band});
+}
+
+#define TUNEFARM_TEXT_OF(x) #x
+#define TUNEFARM_TEXT(x) TUNEFARM_TEXT_OF(x)
+
+const RegisterKernelCase registered({
+  TUNEFARM_TEXT(TUNEFARM_CASE),
+      hopper::kForward ? Product::kForward
+      : hopper::kDx    ? Product::kDx
+                       : Product::kDw,
+#if defined(dtype_bf16)
+      true,
+#else
+      false,
+#endif
+      permute_x, permute_y, fuse_mul_post, hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
+      {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
+      {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
+      {hopper::kStoreChunk, hopper::kSlabRows, hopper::kStoreSwizzleBytes},
+      [](int experts) { return hopper::SharedBytes(experts); }, RunThread,
+      [](uint16_t bits) { return hopper::ElementToFloat(bits); },
+      [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
+});
+
+}  // namespace
+}  // namespace tunefarm::TUNEFARM_CASE

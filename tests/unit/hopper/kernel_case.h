@@ -1,0 +1,63 @@
+// One config of the sm_90a kernels, compiled for the host, and what a test must know to run it on the machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tunefarm {
+
+enum class Product { kForward, kDx, kDw };
+
+// What the definitions have as a tensor map's box and swizzle.
+struct BoxShape {
+  uint32_t fast;
+  uint32_t slow;
+  int swizzle_bytes;
+};
+
+struct KernelProblem {
+  const void* row_map;  // TensorMap
+  const void* col_map;
+  const void* out_map;
+  const uint16_t* rows;
+  const uint16_t* cols;
+  uint16_t* out;
+  const int* m_sizes;
+  const int* gather_indices;
+  const float* topk_weights;
+  int experts;
+  int n;
+  int k;
+  int topk;
+  int band;
+};
+
+struct KernelCase {
+  std::string name;
+  Product product;
+  bool bf16;
+  bool gather_x;  // permute_x
+  bool gather_y;  // permute_y
+  bool multiply;
+  int tile_rows;
+  int tile_cols;
+  int threads;
+  int cluster;
+  BoxShape row_box;
+  BoxShape col_box;
+  BoxShape out_box;
+  int (*shared_bytes)(int experts);
+  void (*run)(const KernelProblem& problem);  // As one thread of the machine.
+  float (*to_float)(uint16_t);
+  uint16_t (*to_element)(float);
+};
+
+// All that were linked in.
+std::vector<KernelCase>& KernelCases();
+
+struct RegisterKernelCase {
+  explicit RegisterKernelCase(const KernelCase& kernel) { KernelCases().push_back(kernel); }
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,239 @@
+// Runs configs of the sm_90a kernels on the machine and compares every bit.
+//
+// All values are small whole numbers, so that sums are exact in any order and every result has one right rounding.
+#include <gtest/gtest.h>
+#include <string.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/unit/hopper/kernel_case.h"
+#include "tests/unit/hopper/machine.h"
+
+namespace tunefarm {
+
+std::vector<KernelCase>& KernelCases() {
+  static std::vector<KernelCase> cases;
+  return cases;
+}
+
+namespace {
+
+using hopper_machine::BoxMap;
+using hopper_machine::MakeBoxMap;
+
+struct Numbers {
+  uint64_t state;
+  uint32_t Next(uint32_t bound) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<uint32_t>((state >> 33) % bound);
+  }
+};
+
+constexpr size_t kGuard = 4096;  // Elements in front of and behind the output.
+
+// A tensor in memory that is aligned as cuMemAlloc's.
+struct Tensor {
+  std::vector<uint16_t> memory;
+  uint16_t* data = nullptr;
+  size_t size = 0;
+
+  Tensor(size_t count, size_t guard, uint16_t fill) : memory(count + 2 * guard + 128, fill), size(count) {
+    const size_t misaligned = reinterpret_cast<uintptr_t>(memory.data()) % 256 / 2;
+    data = memory.data() + (128 - misaligned) + guard;
+  }
+  hopper_machine::Span span() const { return {data, size * 2}; }
+};
+
+struct Sizes {
+  std::vector<int> m;
+  int n;
+  int k;
+  int topk;
+  int band;
+};
+
+// A map in the 128 bytes of a TensorMap.
+struct alignas(64) MapWords {
+  unsigned char bytes[128] = {};
+  explicit MapWords(const BoxMap& map) { memcpy(bytes, &map, sizeof(map)); }
+};
+
+class Trial {
+ public:
+  Trial(const KernelCase& kernel, const Sizes& sizes, uint64_t seed) : kernel_(kernel), sizes_(sizes), numbers_{seed} {
+    rows_ = std::accumulate(sizes.m.begin(), sizes.m.end(), 0);
+    experts_ = static_cast<int>(sizes.m.size());
+    gather_.resize(static_cast<size_t>(rows_));
+    std::iota(gather_.begin(), gather_.end(), 0);
+    for (size_t i = gather_.size(); i > 1; --i)
+      std::swap(gather_[i - 1], gather_[numbers_.Next(static_cast<uint32_t>(i))]);
+    for (int i = 0; i < rows_; ++i) weights_.push_back(static_cast<float>(numbers_.Next(5)) / 4 + 1.0f / 3);
+  }
+
+  void Run() {
+    const bool forward = kernel_.product == Product::kForward;
+    const bool dx = kernel_.product == Product::kDx;
+    const size_t m = static_cast<size_t>(rows_), n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k),
+                 e = static_cast<size_t>(experts_);
+    const size_t x_rows = kernel_.gather_x ? m / static_cast<size_t>(sizes_.topk) : m;
+    Tensor x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
+    Tensor out(forward ? m * n : dx ? m * k : e * n * k, kGuard, kPoison);
+    const std::vector<uint16_t> pristine = out.memory;
+
+    const uint64_t row_length = forward ? k : n;
+    const MapWords row_map(MakeBoxMap(forward ? x.data : dy.data, {row_length, forward ? x_rows : m}, {2 * row_length},
+                                      {kernel_.row_box.fast, kernel_.row_box.slow}, kernel_.row_box.swizzle_bytes));
+    const MapWords col_map(kernel_.product == Product::kDw
+                               ? MakeBoxMap(x.data, {k, x_rows}, {2 * k}, {kernel_.col_box.fast, kernel_.col_box.slow},
+                                            kernel_.col_box.swizzle_bytes)
+                               : MakeBoxMap(w.data, {k, n, e}, {2 * k, 2 * n * k},
+                                            {kernel_.col_box.fast, kernel_.col_box.slow, 1},
+                                            kernel_.col_box.swizzle_bytes));
+    const uint64_t out_cols = forward ? n : k;
+    const MapWords out_map(MakeBoxMap(out.data, {out_cols, out.size / out_cols}, {2 * out_cols},
+                                      {kernel_.out_box.fast, kernel_.out_box.slow}, kernel_.out_box.swizzle_bytes));
+    const KernelProblem problem{&row_map,
+                                &col_map,
+                                &out_map,
+                                forward ? x.data : dy.data,
+                                kernel_.product == Product::kDw ? x.data : w.data,
+                                out.data,
+                                sizes_.m.data(),
+                                gather_.data(),
+                                weights_.data(),
+                                experts_,
+                                sizes_.n,
+                                sizes_.k,
+                                sizes_.topk,
+                                sizes_.band};
+    const int blocks = kernel_.cluster * static_cast<int>(1 + numbers_.Next(3));
+    const hopper_machine::Launch launch{blocks, kernel_.cluster, kernel_.threads, kernel_.shared_bytes(experts_),
+                                        numbers_.state};
+    ASSERT_NO_THROW_WITH_TEXT([&] {
+      hopper_machine::Run(launch, {x.span(), dy.span(), w.span(), out.span()}, [&] { kernel_.run(problem); });
+    });
+
+    std::vector<uint16_t> expected = pristine;
+    Reference(x.data, dy.data, w.data, expected.data() + (out.data - out.memory.data()));
+    int wrong = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i] == out.memory[i] || ++wrong > 5) continue;
+      const auto at = static_cast<int64_t>(i) - (out.data - out.memory.data());
+      ADD_FAILURE() << kernel_.name << ": element " << at << " (row " << at / static_cast<int64_t>(out_cols)
+                    << ", column " << at % static_cast<int64_t>(out_cols) << ") is " << kernel_.to_float(out.memory[i])
+                    << ", not " << kernel_.to_float(expected[i]);
+    }
+    EXPECT_EQ(wrong, 0) << kernel_.name << " of " << out.size;
+  }
+
+ private:
+  static constexpr uint16_t kPoison = 0x7FA5;
+
+  template <typename Work>
+  void ASSERT_NO_THROW_WITH_TEXT(const Work& work) {
+    try {
+      work();
+    } catch (const hopper_machine::MachineError& error) {
+      FAIL() << kernel_.name << ": " << error.what();
+    }
+  }
+
+  Tensor Values(size_t count) {
+    Tensor tensor(count, 0, 0);
+    for (size_t i = 0; i < count; ++i) tensor.data[i] = kernel_.to_element(static_cast<float>(numbers_.Next(5)) - 2.0f);
+    return tensor;
+  }
+
+  void Reference(const uint16_t* x, const uint16_t* dy, const uint16_t* w, uint16_t* out) const {
+    const size_t n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k);
+    size_t row = 0;
+    for (size_t e = 0; e < sizes_.m.size(); ++e) {
+      std::vector<float> dw(kernel_.product == Product::kDw ? n * k : 0);
+      for (int i = 0; i < sizes_.m[e]; ++i, ++row) {
+        const size_t place = static_cast<size_t>(gather_[row]);
+        const uint16_t* const x_row = x + (kernel_.gather_x ? place / static_cast<size_t>(sizes_.topk) : row) * k;
+        const uint16_t* const dy_row = dy + (kernel_.gather_y ? place : row) * n;
+        const uint16_t* const matrix = w + e * n * k;
+        if (kernel_.product == Product::kForward) {
+          for (size_t j = 0; j < n; ++j) {
+            float sum = 0;
+            for (size_t t = 0; t < k; ++t) sum += Value(x_row[t]) * Value(matrix[j * k + t]);
+            uint16_t result = kernel_.to_element(sum);
+            if (kernel_.multiply)
+              result = kernel_.to_element(Value(result) * Value(kernel_.to_element(weights_[place])));
+            out[(kernel_.gather_y ? place : row) * n + j] = result;
+          }
+        } else if (kernel_.product == Product::kDx) {
+          for (size_t j = 0; j < k; ++j) {
+            float sum = 0;
+            for (size_t t = 0; t < n; ++t) sum += Value(dy_row[t]) * Value(matrix[t * k + j]);
+            out[(kernel_.gather_x ? place : row) * k + j] = kernel_.to_element(sum);
+          }
+        } else {
+          for (size_t a = 0; a < n; ++a) {
+            for (size_t b = 0; b < k; ++b) dw[a * k + b] += Value(dy_row[a]) * Value(x_row[b]);
+          }
+        }
+      }
+      for (size_t j = 0; j < dw.size(); ++j) out[e * n * k + j] = kernel_.to_element(dw[j]);
+    }
+  }
+  float Value(uint16_t bits) const { return kernel_.to_float(bits); }
+
+  const KernelCase& kernel_;
+  Sizes sizes_;
+  Numbers numbers_;
+  int rows_ = 0;
+  int experts_ = 0;
+  std::vector<int> gather_;
+  std::vector<float> weights_;
+};
+
+// Group sizes around a tile's height: none, one, a few, whole tiles, one over, several tiles.
+std::vector<int> GroupSizes(Numbers& numbers, int tile, int topk) {
+  const int pool[] = {0, 1, 3, 17, tile - 1, tile, tile + 1, 2 * tile + 5};
+  std::vector<int> sizes;
+  const uint32_t count = 2 + numbers.Next(3);
+  for (uint32_t i = 0; i < count; ++i) sizes.push_back(pool[numbers.Next(8)]);
+  sizes.push_back(0);
+  const int sum = std::accumulate(sizes.begin(), sizes.end(), 0);
+  sizes.front() += (topk - sum % topk) % topk + (sum == 0 ? topk : 0);
+  return sizes;
+}
+
+class HopperKernel : public testing::TestWithParam<size_t> {};
+
+TEST_P(HopperKernel, EveryBitIsRight) {
+  const KernelCase& kernel = KernelCases()[GetParam()];
+  const char* const nightly = getenv("TUNEFARM_NIGHTLY");
+  const uint64_t rounds = nightly != nullptr && *nightly != '\0' ? 20 : 1;
+  const int topk = 2;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    Numbers numbers{GetParam() * 1000 + round};
+    Sizes sizes;
+    sizes.topk = topk;
+    sizes.band = static_cast<int>(1 + numbers.Next(4));
+    const auto extent = [&](int tile) {
+      return 8 * static_cast<int>(1 + numbers.Next(static_cast<uint32_t>(tile * 5 / 32)));
+    };
+    if (kernel.product == Product::kDw) {
+      sizes.m = GroupSizes(numbers, 64, topk);
+      sizes.n = extent(kernel.tile_rows);
+      sizes.k = extent(kernel.tile_cols);
+    } else {
+      sizes.m = GroupSizes(numbers, kernel.tile_rows, topk);
+      (kernel.product == Product::kForward ? sizes.n : sizes.k) = extent(kernel.tile_cols);
+      (kernel.product == Product::kForward ? sizes.k : sizes.n) = extent(128);
+    }
+    SCOPED_TRACE(testing::Message() << "round " << round << " n " << sizes.n << " k " << sizes.k);
+    Trial(kernel, sizes, numbers.state).Run();
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Configs, HopperKernel, testing::Range(size_t{0}, KernelCases().size()),
+                         [](const testing::TestParamInfo<size_t>& info) { return KernelCases()[info.param].name; });
+
+}  // namespace
+}  // namespace tunefarm
