@@ -42,12 +42,8 @@ complete -c tunefarm -a '(tunefarm __complete (commandline -opc)[2..-1] (command
 )sh";
 
 void AddKernelNames(const Session& session, std::vector<std::string>* candidates) {
-  const std::string box = KernelsInTheBox(session.environment);
-  std::error_code error;
-  for (const std::string& folder : {box, box + "/examples"}) {
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      if (fs::exists(it->path() / "kernel.pbtxt", error)) candidates->push_back(it->path().filename().string());
-    }
+  for (const BoxDefinition& definition : DefinitionsInTheBox(session.environment)) {
+    candidates->push_back(definition.name);
   }
 }
 

@@ -45,22 +45,10 @@ absl::StatusOr<ExitCode> List(Session* session) {
     table.AddRow({kernel.display_name(), LanguageText(kernel.language()), std::to_string(kernel.parameters_size()),
                   kernel.name().substr(0, 20)});
   }
-  std::error_code error;
-  const std::string box = KernelsInTheBox(session->environment);
-  std::vector<fs::path> folders;
-  for (const std::string& folder : {box, box + "/examples"}) {
-    if (box.empty()) break;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (fs::exists(entry.path() / "kernel.pbtxt", error)) folders.push_back(entry.path());
-    }
-  }
-  std::sort(folders.begin(), folders.end(),
-            [](const fs::path& a, const fs::path& b) { return a.filename() < b.filename(); });
-  for (const fs::path& folder : folders) {
-    const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(folder.string(), session->environment);
+  for (const BoxDefinition& definition : DefinitionsInTheBox(session->environment)) {
+    const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(definition.file, session->environment);
     if (!kernel.ok()) {
-      table.AddRow(
-          {folder.filename().string(), "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
+      table.AddRow({definition.name, "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
       continue;
     }
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),

@@ -1,5 +1,6 @@
 #include "client/cli/kernel_argument.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -29,6 +30,36 @@ absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
   return argument;
 }
 
+// The definitions that lie in a folder, by name. kernel.pbtxt stands for the folder.
+std::vector<BoxDefinition> DefinitionsIn(const fs::path& folder) {
+  std::vector<BoxDefinition> found;
+  std::error_code error;
+  const fs::path only = folder / "kernel.pbtxt";
+  if (fs::exists(only, error)) {
+    found.push_back({folder.filename().string(), only.string()});
+    return found;
+  }
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".pbtxt") found.push_back({it->path().stem().string(), it->path().string()});
+  }
+  std::sort(found.begin(), found.end(), [](const BoxDefinition& a, const BoxDefinition& b) { return a.name < b.name; });
+  return found;
+}
+
+absl::StatusOr<KernelArgument> LoadFolder(const std::string& text) {
+  // A trailing slash would make the folder's name empty.
+  const std::vector<BoxDefinition> definitions = DefinitionsIn(fs::path(text));
+  if (definitions.size() == 1) return LoadFile(definitions.front().file);
+  if (definitions.empty()) {
+    return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
+  }
+  std::string names;
+  for (const BoxDefinition& definition : definitions) {
+    names += (names.empty() ? "" : ", ") + fs::path(definition.file).filename().string();
+  }
+  return InvalidArgument("the folder {} has several definitions: {}; name one of them", text, names);
+}
+
 }  // namespace
 
 std::string KernelsInTheBox(const EnvironmentGetter& environment) {
@@ -42,24 +73,33 @@ std::string KernelsInTheBox(const EnvironmentGetter& environment) {
   return "";
 }
 
+std::vector<BoxDefinition> DefinitionsInTheBox(const EnvironmentGetter& environment) {
+  std::vector<BoxDefinition> all;
+  const std::string box = KernelsInTheBox(environment);
+  if (box.empty()) return all;
+  std::error_code error;
+  for (const fs::path& folder : {fs::path(box), fs::path(box) / "examples"}) {
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      std::error_code ignored;
+      if (!fs::is_directory(it->path(), ignored)) continue;
+      for (BoxDefinition& definition : DefinitionsIn(it->path())) all.push_back(std::move(definition));
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const BoxDefinition& a, const BoxDefinition& b) { return a.name < b.name; });
+  return all;
+}
+
 absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment) {
   std::error_code error;
-  if (fs::is_directory(text, error)) {
-    const fs::path file = fs::path(text) / "kernel.pbtxt";
-    if (!fs::exists(file, error))
-      return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
-    return LoadFile(file);
-  }
+  if (fs::is_directory(text, error)) return LoadFolder(text);
   if (fs::exists(text, error)) return LoadFile(text);
   const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;
   if (looks_like_path || fs::path(text).extension() == ".pbtxt")
     return NotFound("there is no kernel definition at {}", text);
-  if (const std::string box = KernelsInTheBox(environment); !box.empty()) {
-    const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
-    for (const fs::path& file :
-         {fs::path(box) / name / "kernel.pbtxt", fs::path(box) / "examples" / name / "kernel.pbtxt"}) {
-      if (fs::exists(file, error)) return LoadFile(file);
-    }
+  const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
+  for (const BoxDefinition& definition : DefinitionsInTheBox(environment)) {
+    if (definition.name == name) return LoadFile(definition.file);
   }
   KernelArgument argument;
   argument.name = text;

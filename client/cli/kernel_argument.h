@@ -1,9 +1,13 @@
 // The KERNEL argument of commands: a definition file, a folder with one, the name of a kernel in the box, or of a
 // stored one.
+//
+// A folder has one definition, kernel.pbtxt, and is then called like the kernel; or several that share sources, each
+// called like its kernel (NAME.pbtxt).
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/xdg.h"
@@ -24,5 +28,13 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
 // The folder of the kernels in the box: TUNEFARM_KERNELS, else ../share/tunefarm/kernels beside the program, else the
 // source tree that it was built in. Empty when there is none.
 std::string KernelsInTheBox(const EnvironmentGetter& environment);
+
+struct BoxDefinition {
+  std::string name;  // how ResolveKernelArgument finds it
+  std::string file;
+};
+
+// Every definition in the box and among its examples, by name.
+std::vector<BoxDefinition> DefinitionsInTheBox(const EnvironmentGetter& environment);
 
 }  // namespace tunefarm::cli

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "client/cli/app.h"
@@ -71,6 +72,22 @@ TEST_F(KernelArgumentTest, FilesFoldersAndTheBox) {
   }
   EXPECT_EQ(Resolve("alpha")->file, directory_.File("box/alpha/kernel.pbtxt"));
   EXPECT_EQ(Resolve("beta")->file, directory_.File("box/examples/beta/kernel.pbtxt"));
+}
+
+// Definitions that share sources lie in one folder, each under its own name.
+TEST_F(KernelArgumentTest, SeveralDefinitionsInAFolder) {
+  Write("box/several", "first");
+  std::filesystem::rename(directory_.File("box/several/kernel.pbtxt"), directory_.File("box/several/first.pbtxt"));
+  EXPECT_EQ(Resolve(directory_.File("box/several"))->name, "first") << "one of any name stands for its folder";
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("box/several/second.pbtxt"),
+                                        KernelTemplate("second", "first.cc", /*is_cuda=*/false)));
+  EXPECT_EQ(Resolve("second")->file, directory_.File("box/several/second.pbtxt"));
+  EXPECT_EQ(Resolve("kernels/first")->name, "first");
+  EXPECT_EQ(Resolve(directory_.File("box/several/second.pbtxt"))->name, "second");
+  const auto several = Resolve(directory_.File("box/several"));
+  EXPECT_EQ(several.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(MessageOf(several.status())), HasSubstr("first.pbtxt, second.pbtxt"));
+  EXPECT_EQ(Complete({"tune", ""}), "alpha\nbeta\nfirst\nsecond\n");
 }
 
 TEST_F(KernelArgumentTest, AnyOtherBareNameIsAStoredKernel) {

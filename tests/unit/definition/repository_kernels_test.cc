@@ -18,7 +18,7 @@ std::vector<std::filesystem::path> Definitions() {
   std::vector<std::filesystem::path> definitions;
   if (source == nullptr) return definitions;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(std::filesystem::path(source) / "kernels")) {
-    if (entry.path().filename() == "kernel.pbtxt") definitions.push_back(entry.path());
+    if (entry.path().extension() == ".pbtxt") definitions.push_back(entry.path());
   }
   return definitions;
 }
