@@ -127,8 +127,10 @@ class CudaCompileBackend final : public CompileBackend {
 
 std::string ArchitectureOf(const PreparedKernel& kernel) {
   const v1::ResourceEstimate& resources = kernel.plan->kernel().resources();
+  // There are such targets from 9.0 on; a kernel that runs on older devices too is compiled for those as usual.
+  const int capability = kernel.device_class.compute_capability;
   const bool specific = resources.architecture_specific() || resources.exact_compute_capability() != 0;
-  return fmt::format("sm_{}{}", kernel.device_class.compute_capability, specific ? "a" : "");
+  return fmt::format("sm_{}{}", capability, specific && capability >= 90 ? "a" : "");
 }
 
 absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Config& config,

@@ -194,6 +194,14 @@ TEST(CudaCompileTarget, IsArchitectureSpecificOnlyWhenAsked) {
   kernel = PrepareText(definition + " resources { exact_compute_capability: 90 }", {{"scale.cu", kSource}}, "H200");
   ASSERT_NE(kernel, nullptr);
   EXPECT_EQ(cuda::ArchitectureOf(*kernel), "sm_90a");
+  // Where there is no such target, the usual one.
+  const std::string specific = definition + " resources { architecture_specific: true }";
+  kernel = PrepareText(specific, {{"scale.cu", kSource}}, "H200");
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(cuda::ArchitectureOf(*kernel), "sm_90a");
+  kernel = PrepareText(specific, {{"scale.cu", kSource}}, "L40S");
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(cuda::ArchitectureOf(*kernel), "sm_89");
 }
 
 TEST(Harness, BinaryIsTakenOverOnlyWholeAndForTheSameKindOfDevice) {
