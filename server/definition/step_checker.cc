@@ -232,8 +232,14 @@ absl::Status Checker::CheckLibraryOp(const std::string& path, Sequence sequence,
   for (const auto& [field, text, formula] : {std::tuple{"m", &op->m(), &plan->m}, std::tuple{"n", &op->n(), &plan->n},
                                              std::tuple{"k", &op->k(), &plan->k}}) {
     const std::string field_path = fmt::format("{}.{}", path, field);
-    if (text->empty() && !grouped) return FieldError(field_path, kMissingField, "an expression is missing");
+    if (text->empty() && (!grouped || formula == &plan->n)) {
+      return FieldError(field_path, kMissingField, "an expression is missing");
+    }
     ASSIGN_OR_RETURN(*formula, CompileOptional(field_path, *text, kConfigContext, Result::kInt));
+  }
+  if (grouped && op->m().empty() == op->k().empty()) {
+    return FieldError(path + ".m", kConflictingFields,
+                      "the groups divide m or k: leave that one out and give the other");
   }
   return absl::OkStatus();
 }

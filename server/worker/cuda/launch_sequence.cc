@@ -46,12 +46,7 @@ Failure LaunchSequence::Build(const std::vector<StepPlan>& steps, const DeviceVi
         TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.memset_buffer, &step->memset_view));
         break;
       case StepPlan::Kind::kLibraryOp:
-        if (plan.library_op.op() == v1::LIBRARY_OP_KIND_GEMM) {
-          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.a(), &step->a));
-          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.b(), &step->b));
-          TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.c(), &step->c));
-        }
-        TUNEFARM_RETURN_IF_FAILED(cublas->Ready(plan, step->a, step->b, step->c));
+        TUNEFARM_RETURN_IF_FAILED(BuildLibraryOp(views, step.get()));
         break;
     }
     if (plan.timed && !timing) ++timed_stretches_;
@@ -60,6 +55,17 @@ Failure LaunchSequence::Build(const std::vector<StepPlan>& steps, const DeviceVi
     steps_.push_back(std::move(step));
   }
   return {};
+}
+
+Failure LaunchSequence::BuildLibraryOp(const DeviceViews& views, Step* step) const {
+  const StepPlan& plan = step->plan;
+  TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.a(), &step->a));
+  TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.b(), &step->b));
+  TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.c(), &step->c));
+  if (plan.library_op.op() == v1::LIBRARY_OP_KIND_GEMM) return cublas_->Ready(plan, step->a, step->b, step->c);
+  DeviceView sizes;
+  TUNEFARM_RETURN_IF_FAILED(FindView(views, plan.library_op.group_sizes(), &sizes));
+  return cublas_->ReadyGroups(plan, step->a, step->b, step->c, sizes, &step->grouped);
 }
 
 Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* module, Step* step) const {
@@ -142,6 +148,9 @@ Failure LaunchSequence::EnqueueStep(Step* step) {
                                                  step->memset_view.bytes, gpu_.stream()),
                           fmt::format("The memset of {} failed", step->plan.memset_buffer));
     case StepPlan::Kind::kLibraryOp:
+      if (step->grouped != nullptr) {
+        return cublas_->EnqueueGroups(step->plan, step->a, step->b, step->c, *step->grouped);
+      }
       return cublas_->Enqueue(step->plan, step->a, step->b, step->c);
   }
   return {};

@@ -46,9 +46,11 @@ class LaunchSequence {
     std::vector<Argument> arguments;
     std::vector<void*> parameters;
     DeviceView memset_view, a, b, c;
+    std::unique_ptr<GroupedCall> grouped;  // of a grouped library operation
   };
 
   Failure BuildKernel(const DeviceViews& views, LoadedModule* module, Step* step) const;
+  Failure BuildLibraryOp(const DeviceViews& views, Step* step) const;
   Failure BuildArgument(const DeviceViews& views, const StepPlan& plan, const std::string& name,
                         Argument* argument) const;
   Failure EnqueueStep(Step* step);

@@ -1,0 +1,153 @@
+// Real compilations of configs of kernels/grouped_gemm for sm_80 and sm_90a, with what the compiler reports compared to
+// what the definitions take for granted: registers, spills, shared memory. The sample is drawn from the revision, so
+// that another part of the spaces is seen with every commit; TUNEFARM_SAMPLE_SEED=N repeats one, TUNEFARM_NIGHTLY=1
+// takes 600 for each target.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "server/base/random.h"
+#include "server/device/device_class.h"
+#include "server/version.h"
+#include "tests/unit/worker_cuda/cuda_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr int kSpillBytesMax = 64;  // a handful of values around the main loop
+
+std::string ReadText(const std::string& name) {
+  std::ifstream file(std::string(getenv("TUNEFARM_SOURCE_DIR")) + "/kernels/grouped_gemm/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool IsNightly() {
+  const char* const nightly = getenv("TUNEFARM_NIGHTLY");
+  return nightly != nullptr && *nightly != '\0';
+}
+
+uint64_t SampleSeed() {
+  if (const char* const given = getenv("TUNEFARM_SAMPLE_SEED")) return strtoull(given, nullptr, 10);
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : std::string(TUNEFARM_REVISION)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash % 1'000'000'007;
+}
+
+struct Target {
+  const char* op;
+  const char* device;
+};
+
+class GroupedGemmCompile : public testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<CompileBackend>> backend = MakeCudaCompileBackend({});
+    if (!backend.ok()) GTEST_SKIP() << MessageOf(backend.status());
+    backend_ = *std::move(backend);
+    definition_ = ReadText(std::string("grouped_gemm_") + GetParam().op + ".pbtxt");
+    const absl::StatusOr<v1::Kernel> kernel = ParseKernelText(definition_, GetParam().op);
+    ASSERT_TRUE(kernel.ok()) << MessageOf(kernel.status());
+    for (const v1::SourceFile& source : kernel->sources())
+      sources_.emplace_back(source.path(), ReadText(source.path()));
+  }
+
+  // `flags`: 0 none, 1 permute_x, 2 permute_y, 3 permute_y with the fused multiplication (forward).
+  std::shared_ptr<PreparedKernel> Prepare(uint64_t flags, const char* dtype) {
+    v1::Problem problem;
+    auto& dims = *problem.mutable_dims();
+    dims["dtype"].set_string_value(dtype);
+    dims["permute_x"].set_bool_value(flags == 1);
+    dims["permute_y"].set_bool_value(flags >= 2);
+    if (std::string(GetParam().op) == "forward") dims["fuse_mul_post"].set_bool_value(flags == 3);
+    return PrepareText(definition_, sources_, GetParam().device, problem);
+  }
+
+  void CompileAndCheck(const PreparedKernel& kernel, const Config& config) {
+    SilentReporter reporter;
+    std::string artifact;
+    const auto result = backend_->Compile(kernel, config, &reporter, &artifact);
+    ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << config.ToText() << ": " << result.message() << "\n" << result.log();
+    const auto value = [&config](const char* name) { return config.Find(name)->int_value(); };
+    const std::string path = config.Find("path")->string_value();
+    const v1::ResourceUse& use = result.resources();
+    EXPECT_LE(use.spill_bytes(), kSpillBytesMax) << config.ToText();
+    if (path != "portable") {
+      // Wgmmas that the compiler had to serialise, or setmaxnreg that it ignored.
+      EXPECT_THAT(result.log(), testing::Not(testing::HasSubstr("C75"))) << config.ToText();
+      return;
+    }
+    const bool forward = std::string(GetParam().op) == "forward", dw = std::string(GetParam().op) == "dw";
+    const int64_t m = value(dw ? "BLOCK_SIZE_N" : "BLOCK_SIZE_M"), n = value(forward ? "BLOCK_SIZE_N" : "BLOCK_SIZE_K");
+    const int64_t k = value(dw ? "BLOCK_SIZE_M" : forward ? "BLOCK_SIZE_K" : "BLOCK_SIZE_N");
+    const int64_t warps = value("num_warps"), warps_m = value("warps_m");
+    const int64_t estimate = m * n / (32 * warps) + m / warps_m / 2 + n / (warps / warps_m) / 2 + 56;
+    // A bound on what the block may need: with one block there are registers to spare, which the compiler then uses.
+    if (value("min_blocks") > 1) {
+      EXPECT_LE(use.registers(), 65536 / (value("min_blocks") * 32 * warps)) << config.ToText();
+    }
+    EXPECT_LE(use.registers(), 255) << config.ToText();
+    EXPECT_LE(estimate, 255) << config.ToText();
+    EXPECT_EQ(use.static_shared_bytes(), 0) << config.ToText();
+    const std::map<std::string, LoadedEntry> loaded = {
+        {std::string("grouped_gemm_") + GetParam().op, {1, static_cast<int>(use.registers()), 0}}};
+    const auto steps = kernel.plan->Steps(Sequence::kLaunches, kernel.problem, config, kernel.device_class, &loaded);
+    ASSERT_TRUE(steps.ok()) << MessageOf(steps.status());
+    ASSERT_EQ(steps->size(), 1U) << config.ToText();
+    const bool staged = config.Find("epilogue")->string_value() == "staged";
+    const int64_t ring = value("num_stages") * (m + n) * k * 2, out = staged ? m * (n + 8) * 2 : 0;
+    EXPECT_EQ(steps->front().dynamic_shared_bytes, std::max(ring, out) + 8 * (128 + 1)) << config.ToText();
+    EXPECT_LE(steps->front().dynamic_shared_bytes, kernel.device_class.shared_bytes_per_block_optin);
+  }
+
+  std::unique_ptr<CompileBackend> backend_;
+  std::string definition_;
+  std::vector<std::pair<std::string, std::string>> sources_;
+};
+
+TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
+  const uint64_t seed = SampleSeed();
+  SCOPED_TRACE("TUNEFARM_SAMPLE_SEED=" + std::to_string(seed));
+  PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1]) << 8 | static_cast<uint64_t>(*GetParam().device));
+  const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
+  const int rounds = IsNightly() ? 20 : 2;
+  for (int round = 0; round < rounds; ++round) {
+    const auto kernel = Prepare(random.UniformInt(kinds), random.UniformInt(2) == 0 ? "bf16" : "f16");
+    ASSERT_NE(kernel, nullptr);
+    const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
+    ASSERT_TRUE(space.ok()) << MessageOf(space.status());
+    for (int i = 0; i < (IsNightly() ? 10 : 1); ++i) {
+      const absl::StatusOr<std::vector<uint16_t>> indices = space->SampleUniform(random);
+      ASSERT_TRUE(indices.ok()) << MessageOf(indices.status());
+      ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, space->MakeConfig(*indices)));
+    }
+  }
+}
+
+// The default config stands for the reference too: it must compile under every flag.
+TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
+  const uint64_t kinds = !IsNightly() ? 1 : std::string(GetParam().op) == "forward" ? 4 : 3;
+  for (uint64_t flags = 0; flags < kinds; ++flags) {
+    const auto kernel = Prepare(flags, "bf16");
+    ASSERT_NE(kernel, nullptr);
+    const Config config = kernel->plan->DefaultConfig(kernel->problem);
+    const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
+    ASSERT_TRUE(space.ok()) << MessageOf(space.status());
+    EXPECT_TRUE(space->Contains(config)) << MessageOf(space->Check(config));
+    ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, config));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, GroupedGemmCompile,
+                         testing::Values(Target{"forward", "A100"}, Target{"forward", "H200"}, Target{"dx", "A100"},
+                                         Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"}),
+                         [](const testing::TestParamInfo<Target>& target) {
+                           return std::string(target.param.op) + "_" + target.param.device;
+                         });
+
+}  // namespace
+}  // namespace tunefarm
