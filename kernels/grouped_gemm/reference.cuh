@@ -1,0 +1,145 @@
+// What every configuration's result is compared with: plain tiles with single precision sums in the order of the terms,
+// the same for all configurations. It depends on the element type and the flags alone, and finds its rows by walking
+// the sizes one by one.
+#pragma once
+
+#include "roles.cuh"
+
+constexpr int kReferenceTile = 64;
+constexpr int kReferenceDepth = 16;
+
+// Which rows of which group a block computes. `rows` is 0 for blocks that have none.
+struct ReferenceRows {
+  int group;
+  int first_row;  // Of the tile, among all rows.
+  int rows;       // At most kReferenceTile.
+};
+
+// The number-th tile of kReferenceTile rows, counting group after group.
+__device__ __forceinline__ ReferenceRows FindReferenceRows(const int* m_sizes, int experts, int number) {
+  int first_row = 0;
+  for (int group = 0; group < experts; ++group) {
+    const int tiles = CeilDiv(m_sizes[group], kReferenceTile);
+    if (number < tiles) {
+      const int row = number * kReferenceTile;
+      return {group, first_row + row, min(m_sizes[group] - row, kReferenceTile)};
+    }
+    number -= tiles;
+    first_row += m_sizes[group];
+  }
+  return {0, 0, 0};
+}
+
+// One tile of C = A * B with 16 x 16 threads; each computes 4 x 4. a(i, term) and b(term, j) give the factors as floats
+// for i < rows, j < columns and term < terms; store(i, j, sum) takes the result.
+template <typename A, typename B, typename Store>
+__device__ __forceinline__ void ReferenceTile(int rows, int columns, int terms, A a, B b, Store store) {
+  __shared__ float a_tile[kReferenceDepth][kReferenceTile + 1];
+  __shared__ float b_tile[kReferenceDepth][kReferenceTile + 1];
+  const int thread = static_cast<int>(threadIdx.y * 16 + threadIdx.x);
+  float sums[4][4] = {};
+  for (int first = 0; first < terms; first += kReferenceDepth) {
+    for (int i = thread; i < kReferenceTile * kReferenceDepth; i += 256) {
+      const int line = i / kReferenceDepth;
+      const int term = first + i % kReferenceDepth;
+      a_tile[i % kReferenceDepth][line] = line < rows && term < terms ? a(line, term) : 0.0f;
+      b_tile[i % kReferenceDepth][line] = line < columns && term < terms ? b(term, line) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll 4
+    for (int depth = 0; depth < kReferenceDepth; ++depth) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          sums[i][j] += a_tile[depth][threadIdx.y + i * 16] * b_tile[depth][threadIdx.x + j * 16];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      const int row = static_cast<int>(threadIdx.y) + i * 16;
+      const int column = static_cast<int>(threadIdx.x) + j * 16;
+      if (row < rows && column < columns) store(row, column, sums[i][j]);
+    }
+  }
+}
+
+// The row of a rows x width matrix.
+__device__ __forceinline__ const Element* RowOf(const Element* matrix, long long row, int width) {
+  return matrix + row * width;
+}
+
+#if GROUPED_GEMM_OP == OP_FORWARD
+// Launched with ceil(n / 64) blocks in x and one for each 64 rows of a group in y.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_forward_reference(const Element* x, const Element* w, Element* y, const int* m_sizes,
+                                   const int* gather_indices, const float* topk_weights, int experts, int n, int k,
+                                   int topk) {
+  const ReferenceRows tile = FindReferenceRows(m_sizes, experts, static_cast<int>(blockIdx.y));
+  if (tile.rows == 0) return;
+  const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
+  const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
+  ReferenceTile(
+      tile.rows, n - first_column, k,
+      [&](int i, int term) {
+        const int row = tile.first_row + i;
+        return ToFloat(RowOf(x, kPermuteX ? gather_indices[row] / topk : row, k)[term]);
+      },
+      [&](int term, int j) { return ToFloat(RowOf(matrix, first_column + j, k)[term]); },
+      [&](int i, int j, float sum) {
+        const int row = tile.first_row + i;
+        const int output_row = kPermuteY ? gather_indices[row] : row;
+        if (kFuseMultiply) sum = MultiplyRounded(sum, topk_weights[output_row]);
+        y[static_cast<long long>(output_row) * n + first_column + j] = ToElement(sum);
+      });
+}
+#elif GROUPED_GEMM_OP == OP_DX
+// Launched with ceil(k / 64) blocks in x and one for each 64 rows of a group in y.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_dx_reference(const Element* dy, const Element* w, Element* dx, const int* m_sizes,
+                              const int* gather_indices, int experts, int n, int k) {
+  const ReferenceRows tile = FindReferenceRows(m_sizes, experts, static_cast<int>(blockIdx.y));
+  if (tile.rows == 0) return;
+  const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
+  const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
+  ReferenceTile(
+      tile.rows, k - first_column, n,
+      [&](int i, int term) {
+        const int row = tile.first_row + i;
+        return ToFloat(RowOf(dy, kPermuteY ? gather_indices[row] : row, n)[term]);
+      },
+      [&](int term, int j) { return ToFloat(RowOf(matrix, term, k)[first_column + j]); },
+      [&](int i, int j, float sum) {
+        const int row = tile.first_row + i;
+        const int output_row = kPermuteX ? gather_indices[row] : row;
+        dx[static_cast<long long>(output_row) * k + first_column + j] = ToElement(sum);
+      });
+}
+#else
+// Launched with ceil(k / 64) blocks in x, ceil(n / 64) in y and one for each group in z.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_dw_reference(const Element* dy, const Element* x, Element* dw, const int* m_sizes,
+                              const int* gather_indices, int n, int k, int topk) {
+  const int group = static_cast<int>(blockIdx.z);
+  int first_row = 0;
+  for (int before = 0; before < group; ++before) first_row += m_sizes[before];
+  const int first_n = static_cast<int>(blockIdx.y) * kReferenceTile;
+  const int first_k = static_cast<int>(blockIdx.x) * kReferenceTile;
+  ReferenceTile(
+      n - first_n, k - first_k, m_sizes[group],
+      [&](int i, int term) {
+        const int row = first_row + term;
+        return ToFloat(RowOf(dy, kPermuteY ? gather_indices[row] : row, n)[first_n + i]);
+      },
+      [&](int term, int j) {
+        const int row = first_row + term;
+        return ToFloat(RowOf(x, kPermuteX ? gather_indices[row] / topk : row, k)[first_k + j]);
+      },
+      [&](int i, int j, float sum) {
+        dw[(static_cast<long long>(group) * n + first_n + i) * k + first_k + j] = ToElement(sum);
+      });
+}
+#endif

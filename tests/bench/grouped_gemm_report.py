@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Grouped products of mixture-of-experts layers: ours, tuned, against what PyTorch and cuBLAS do, in one table.
+
+Usage: grouped_gemm_report.py BUNDLE OUT [--case NAME ...] [--op forward,dx,dw] [--trials N] [--rounds N]
+
+Needs a GPU, PyTorch with CUDA and a bundle of tunefarm. For each case the kernel is tuned; then rounds follow in which
+every contender is measured in turn, the order moving on by one each round, so that all see the same clocks: the tuned
+config and the default one (tunefarm run), torch._grouped_mm, one torch.mm for each expert, and the dense product with as
+many operations. Every sample starts with a cold L2; a contender's time is the median of its rounds' medians. Operands are
+normally distributed bfloat16; rows are routed by independent draws, each side with draws of its own.
+
+The floor is the larger of operations / P and bytes / B. P (a dense 8192^3 product) and B (a copy of 1 GiB, both
+directions counted) are measured first. OUT/report.md has the table, OUT/report.json all numbers.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+# name: (tokens, topk, E, N, K)
+CASES = {
+    "qwen3_up": (4096, 8, 128, 1536, 2048),
+    "qwen3_down": (4096, 8, 128, 2048, 768),
+    "llama4_up": (8192, 1, 16, 16384, 5120),
+    "llama4_down": (8192, 1, 16, 5120, 8192),
+    "deepseek_up": (8192, 1, 32, 4096, 7168),
+    "mixtral_up": (4096, 2, 8, 28672, 4096),
+    "qwen3_up_decode": (128, 8, 128, 1536, 2048),
+    "deepseek_up_decode": (128, 8, 32, 4096, 7168),
+}
+FIRST_CASES = ["qwen3_up", "qwen3_down", "llama4_up"]
+SAMPLES = 20
+
+
+class Farm:
+    """tunefarm's command line on a data directory of its own."""
+
+    def __init__(self, bundle):
+        self.program = str(pathlib.Path(bundle).resolve() / "bin/tunefarm")
+        self.directory = tempfile.mkdtemp(prefix="tunefarm-gemm.")
+        self.environment = dict(os.environ, TUNEFARM_DATA_DIR=self.directory)
+
+    def call(self, *arguments, check=True):
+        done = subprocess.run([self.program, *arguments], env=self.environment, capture_output=True, text=True)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"tunefarm {' '.join(arguments)}: {done.returncode}\n{done.stderr[-2000:]}")
+        return done.stdout
+
+    def dims(self, case):
+        names = ("tokens", "topk", "E", "N", "K")
+        return [word for name, value in zip(names, CASES[case]) for word in ("--dim", f"{name}={value}")]
+
+    def tune(self, op, case, trials):
+        kernel = f"grouped_gemm_{op}"
+        self.call("tune", kernel, "--device", "cuda", *self.dims(case), "--max-trials", str(trials))
+        best = json.loads(self.call("best", kernel, "--device", "cuda", *self.dims(case), "--exact", "--output", "json"))
+        return best
+
+    def run(self, op, case, settings):
+        """Nanoseconds, and the outcome."""
+        text = self.call("run", f"grouped_gemm_{op}", *settings, "--device", "cuda", *self.dims(case), "--min-samples",
+                         str(SAMPLES), "--output", "json", check=False)
+        trial = json.loads(text)
+        return float(trial.get("measurement", {}).get("median_ns", 0)), trial.get("outcome", "none")
+
+    def stop(self):
+        self.call("stop", "--now", check=False)
+
+
+def settings_of(message):
+    """NAME=VALUE of every value of the first config found in a JSON answer."""
+    if isinstance(message, dict):
+        values = message.get("config", {}).get("values") if isinstance(message.get("config"), dict) else None
+        if values:
+            settings = []
+            for name, value in values.items():
+                (kind, plain), = value.items()
+                settings.append(f"{name}={str(plain).lower() if kind == 'bool_value' else plain}")
+            return settings
+        message = list(message.values())
+    if isinstance(message, list):
+        for part in message:
+            found = settings_of(part)
+            if found:
+                return found
+    return []
+
+
+class Torch:
+    """The peers, on operands of one case."""
+
+    def __init__(self):
+        import torch
+        self.torch = torch
+        self.flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+
+    def time_ns(self, function):
+        torch = self.torch
+        for _ in range(3):
+            function()
+        times = []
+        for _ in range(SAMPLES):
+            self.flush.zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            function()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e6)
+        return statistics.median(times)
+
+    def limits(self):
+        torch = self.torch
+        a = torch.randn(8192, 8192, device="cuda").bfloat16()
+        b = torch.randn(8192, 8192, device="cuda").bfloat16()
+        source = torch.randn(1 << 28, device="cuda")
+        target = torch.empty_like(source)
+        peak = 2 * 8192**3 / self.time_ns(lambda: torch.mm(a, b)) * 1e9
+        bandwidth = 2 * source.numel() * 4 / self.time_ns(lambda: target.copy_(source)) * 1e9
+        return peak, bandwidth
+
+    def contenders(self, op, case):
+        """name -> function, and the sizes of the groups."""
+        torch = self.torch
+        tokens, topk, experts, n, k = CASES[case]
+        rows = tokens * topk
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        routed = torch.randint(experts, (rows,), device="cuda", generator=generator)
+        sizes = torch.bincount(routed, minlength=experts)
+        ends = torch.cumsum(sizes, 0).to(torch.int32)
+        host = sizes.tolist()
+        def normal(*shape):
+            return torch.randn(*shape, device="cuda", generator=generator).mul_(0.1).bfloat16()
+        x, dy = normal(rows, k), normal(rows, n)
+        w = torch.stack([normal(n, k) for _ in range(experts)])
+        if op == "forward":
+            out, dense = torch.empty_like(dy), lambda: torch.mm(x, w[0].t(), out=out)
+            grouped = lambda: torch._grouped_mm(x, w.transpose(-2, -1), offs=ends)
+            pairs = [(a, m.t(), o) for a, m, o in zip(x.split(host), w, out.split(host))]
+        elif op == "dx":
+            out, dense = torch.empty_like(x), lambda: torch.mm(dy, w[0], out=out)
+            grouped = lambda: torch._grouped_mm(dy, w, offs=ends)
+            pairs = [(a, m, o) for a, m, o in zip(dy.split(host), w, out.split(host))]
+        else:
+            out = torch.empty_like(w)
+            dense_out = torch.empty(n, k, device="cuda", dtype=torch.bfloat16)
+            dense = lambda: torch.mm(dy.t(), x, out=dense_out)
+            grouped = lambda: torch._grouped_mm(dy.t(), x, offs=ends)
+            pairs = [(a.t(), b, o) for a, b, o in zip(dy.split(host), x.split(host), out)]
+        def loop():
+            for a, b, o in pairs:
+                torch.mm(a, b, out=o)
+        return {"torch._grouped_mm": grouped, "mm per expert": loop, "dense, equal flops": dense}, host
+
+
+def floor_ns(op, case, sizes, peak, bandwidth):
+    tokens, topk, experts, n, k = CASES[case]
+    rows = tokens * topk
+    matrices = experts if op == "dw" else sum(size > 0 for size in sizes)
+    moved = 2 * (rows * k + rows * n + matrices * n * k)
+    return max(2 * rows * n * k / peak, moved / bandwidth) * 1e9
+
+
+def measure(farm, torch, op, case, trials, rounds, limits):
+    best = farm.tune(op, case, trials)
+    settings = settings_of(best)
+    peers, sizes = torch.contenders(op, case)
+    contenders = dict(peers)
+    contenders["ours, tuned"] = settings
+    contenders["ours, default"] = []
+    times = {name: [] for name in contenders}
+    notes = []
+    names = list(contenders)
+    for round_number in range(rounds):
+        shift = round_number % len(names)
+        for name in names[shift:] + names[:shift]:
+            if name in peers:
+                try:
+                    times[name].append(torch.time_ns(peers[name]))
+                except (RuntimeError, AttributeError) as error:  # A version without it is no contender.
+                    notes.append(f"{name}: {str(error).splitlines()[0]}")
+                continue
+            nanoseconds, outcome = farm.run(op, case, contenders[name])
+            if outcome == "OUTCOME_OK":
+                times[name].append(nanoseconds)
+            else:
+                notes.append(f"{name}: {outcome}")
+    medians = {name: statistics.median(values) for name, values in times.items() if values}
+    return {"case": case, "op": op, "floor_ns": floor_ns(op, case, sizes, *limits), "medians_ns": medians, "rounds_ns": times,
+            "config": settings, "notes": sorted(set(notes))}
+
+
+def table(results, limits):
+    names = ["ours, tuned", "ours, default", "torch._grouped_mm", "mm per expert", "dense, equal flops"]
+    lines = [f"P = {limits[0] / 1e12:.0f} TFLOP/s, B = {limits[1] / 1e12:.2f} TB/s; times in us", "",
+             "| case | floor | " + " | ".join(names) + " | of floor | best peer / ours |",
+             "|---|---|" + "---|" * (len(names) + 2)]
+    for result in results:
+        medians = result["medians_ns"]
+        ours = medians.get("ours, tuned")
+        peers = [medians[name] for name in ("torch._grouped_mm", "mm per expert") if name in medians]
+        cells = [f"{medians[name] / 1e3:.1f}" if name in medians else "-" for name in names]
+        cells.append(f"{result['floor_ns'] / ours:.0%}" if ours else "-")
+        cells.append(f"{min(peers) / ours:.2f}" if ours and peers else "-")
+        lines.append(f"| {result['case']} {result['op']} | {result['floor_ns'] / 1e3:.1f} | " + " | ".join(cells) + " |")
+    for result in results:
+        lines.append(f"\n{result['case']} {result['op']}: {', '.join(result['config']) or 'no config'}")
+        lines.extend(f"  {note}" for note in result["notes"])
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle")
+    parser.add_argument("out")
+    parser.add_argument("--case", nargs="+", choices=sorted(CASES), default=FIRST_CASES)
+    parser.add_argument("--op", default="forward,dx,dw")
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    out = pathlib.Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    torch = Torch()
+    limits = torch.limits()
+    farm = Farm(arguments.bundle)
+    results = []
+    try:
+        for case in arguments.case:
+            for op in arguments.op.split(","):
+                results.append(measure(farm, torch, op, case, arguments.trials, arguments.rounds, limits))
+                torch.torch.cuda.empty_cache()
+                (out / "report.json").write_text(json.dumps({"limits": limits, "results": results}, indent=1))
+                (out / "report.md").write_text(table(results, limits) + "\n")
+                print(table(results, limits), flush=True)
+    finally:
+        farm.stop()
+
+
+if __name__ == "__main__":
+    main()
