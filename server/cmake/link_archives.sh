@@ -6,7 +6,7 @@ set -euo pipefail
 command=() zlib=()
 for word in "$@"; do
   case $word in
-    */libabsl_*.so* | */libprotobuf.so* | */libffi.so* | */libxxhash.so* | */libseccomp.so*)
+    */libabsl_*.so* | */libprotobuf.so* | */libffi.so* | */libxxhash.so* | */libseccomp.so* | */libcrypto.so*)
       archive=${word%%.so*}.a
       if [ -e "$archive" ]; then
         case $word in */libprotobuf.so*) zlib=(-lz) ;; esac
@@ -16,5 +16,6 @@ for word in "$@"; do
   esac
   command+=("$word")
 done
-# Shared objects bring their own dependencies; archives ask for them in any order.
-exec "${command[0]}" -Wl,--as-needed "${command[@]:1}" "${zlib[@]}"
+# Shared objects bring their own dependencies; archives ask for them in any order. Every symbol is bound at the start:
+# what is bound late is bound again in every fork.
+exec "${command[0]}" -Wl,--as-needed,-z,now "${command[@]:1}" "${zlib[@]}"

@@ -90,6 +90,9 @@ class RunBackend {
                                                  PhaseReporter* reporter) = 0;
   // Load, first launch, verify, measure, verify again. worker_is_damaged asks for a fresh process.
   virtual tunefarm::worker::v1::Result Run(const RunInput& input, PhaseReporter* reporter) = 0;
+  // What a Run leaves to be done that its result need not wait for. Whatever comes next does it first if it was not
+  // called.
+  virtual void CleanUp() {}
 
   // What spares later workers of the device a part of their start; empty: nothing. Asked once, before Prepare.
   virtual std::string warm_start() const { return ""; }

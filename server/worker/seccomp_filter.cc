@@ -1,6 +1,7 @@
 #include "server/worker/seccomp_filter.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -89,6 +91,20 @@ constexpr std::array kForks = {TUNEFARM_SYSCALL(fork), TUNEFARM_SYSCALL(vfork)};
 // To others than the process itself.
 constexpr std::array kSignals = {TUNEFARM_SYSCALL(kill), TUNEFARM_SYSCALL(tgkill), TUNEFARM_SYSCALL(rt_sigqueueinfo),
                                  TUNEFARM_SYSCALL(rt_tgsigqueueinfo)};
+// kTrialRest: of each call the value of the first argument, or its bit, with which it is allowed.
+struct RestRule {
+  int number;
+  enum { kNever, kOwnPid, kThread } allowed;
+};
+constexpr std::array kRest = {
+    RestRule{SCMP_SYS(fork), RestRule::kNever},
+    RestRule{SCMP_SYS(vfork), RestRule::kNever},
+    RestRule{SCMP_SYS(clone), RestRule::kThread},
+    RestRule{SCMP_SYS(kill), RestRule::kOwnPid},
+    RestRule{SCMP_SYS(tgkill), RestRule::kOwnPid},
+    RestRule{SCMP_SYS(rt_sigqueueinfo), RestRule::kOwnPid},
+    RestRule{SCMP_SYS(rt_tgsigqueueinfo), RestRule::kOwnPid},
+};
 constexpr std::array kProcessHandles = {TUNEFARM_SYSCALL(tkill), TUNEFARM_SYSCALL(pidfd_open),
                                         TUNEFARM_SYSCALL(pidfd_send_signal)};
 constexpr std::array kPartly = {TUNEFARM_SYSCALL(clone), TUNEFARM_SYSCALL(socket), TUNEFARM_SYSCALL(socketpair)};
@@ -111,8 +127,10 @@ class Rules {
     for (const Syscall& call : kNever) Forbid(call, Forbidden());
     AddProcesses();
     AddSockets();
-    if (profile_ == SeccompProfile::kTrial) {
+    if (IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate})) {
       for (const Syscall& call : kProcessHandles) Forbid(call, Forbidden());
+    }
+    if (profile_ == SeccompProfile::kTrial) {
       for (const Syscall& call : kSignals) Forbid(call, Forbidden(), SCMP_A0(SCMP_CMP_NE, kOwnPid));
     }
     RETURN_IF_ERROR(failure_);
@@ -142,6 +160,10 @@ class Rules {
       }
       return;
     }
+    if (profile_ == SeccompProfile::kTrialTemplate) {
+      for (const Syscall& call : kPrograms) Forbid(call, SCMP_ACT_TRAP);
+      return;
+    }
     const uint32_t action = profile_ == SeccompProfile::kTrial ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EPERM);
     for (const Syscall& call : kForks) Forbid(call, action);
     for (const Syscall& call : kPrograms) Forbid(call, action);
@@ -149,7 +171,8 @@ class Rules {
   }
 
   void AddSockets() {
-    const uint32_t action = profile_ == SeccompProfile::kTrial ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EAFNOSUPPORT);
+    const bool is_trial = IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate});
+    const uint32_t action = is_trial ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EAFNOSUPPORT);
     if (IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe})) {
       Forbid(TUNEFARM_SYSCALL(socket), action, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
     } else {
@@ -186,12 +209,75 @@ class Rules {
   absl::Status failure_;
 };
 
+// By hand: the kernel walks a filter for every system call there is when it is installed, which is what installing
+// costs. Foreign architectures are the first part's business, which has ended the process then.
+class RestProgram {
+ public:
+  std::vector<sock_filter> Build() {
+    std::vector<RestRule> rules(kRest.begin(), kRest.end());
+    std::erase_if(rules, [](const RestRule& rule) { return rule.number < 0; });
+    std::sort(rules.begin(), rules.end(), [](const RestRule& a, const RestRule& b) { return a.number < b.number; });
+    program_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
+    AddTree(rules.data(), rules.size());
+    return std::move(program_);
+  }
+
+ private:
+  void AddTree(const RestRule* rules, size_t count) {
+    if (count > 2) {
+      const size_t half = count / 2;
+      const size_t jump = program_.size();
+      program_.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, static_cast<uint32_t>(rules[half].number), 0, 0));
+      AddTree(rules, half);
+      program_[jump].jt = static_cast<uint8_t>(program_.size() - jump - 1);
+      AddTree(rules + half, count - half);
+      return;
+    }
+    for (size_t i = 0; i < count; ++i) AddRule(rules[i]);
+    program_.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  }
+
+  void AddRule(const RestRule& rule) {
+    const bool looks = rule.allowed != RestRule::kNever;
+    program_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(rule.number), 0,
+                                static_cast<uint8_t>(looks ? 4 : 1)));
+    if (looks) {
+      // The kernel takes process ids and these flags from the lower half.
+      constexpr size_t kLower = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0;
+      program_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + kLower));
+      if (rule.allowed == RestRule::kThread) {
+        program_.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
+      } else {
+        program_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kOwnPid, 0, 1));
+      }
+      program_.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+    program_.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP));
+  }
+
+  std::vector<sock_filter> program_;
+};
+
 template <size_t size>
 std::string_view NameIn(const std::array<Syscall, size>& calls, int number) {
   for (const Syscall& call : calls) {
     if (call.number == number) return call.name;
   }
   return "";
+}
+
+template <size_t size>
+[[gnu::noinline]] int InstallCopy(const std::vector<sock_filter>& program) {
+  std::array<sock_filter, size> copy;
+  if (program.size() > copy.size()) return E2BIG;
+  std::memcpy(copy.data(), program.data(), program.size() * sizeof(sock_filter));
+  const uint32_t pid = static_cast<uint32_t>(getpid());
+  for (size_t i = 0; i < program.size(); ++i) {
+    if (BPF_CLASS(copy[i].code) == BPF_JMP && copy[i].k == kOwnPid) copy[i].k = pid;
+  }
+  const sock_fprog description = {static_cast<unsigned short>(program.size()), copy.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
+  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &description) == 0 ? 0 : errno;
 }
 
 void OnForbidden(int signal_number, siginfo_t* info, void*) {
@@ -210,21 +296,18 @@ void OnForbidden(int signal_number, siginfo_t* info, void*) {
 
 absl::StatusOr<SeccompFilter> SeccompFilter::Build(SeccompProfile profile) {
   SeccompFilter filter;
+  if (profile == SeccompProfile::kTrialRest) {
+    filter.program_ = RestProgram().Build();
+    return filter;
+  }
   ASSIGN_OR_RETURN(filter.program_, Rules(profile).Build());
   return filter;
 }
 
 int SeccompFilter::Install() const {
-  std::array<sock_filter, 1024> program;
-  if (program_.size() > program.size()) return E2BIG;
-  std::memcpy(program.data(), program_.data(), program_.size() * sizeof(sock_filter));
-  const uint32_t pid = static_cast<uint32_t>(getpid());
-  for (size_t i = 0; i < program_.size(); ++i) {
-    if (BPF_CLASS(program[i].code) == BPF_JMP && program[i].k == kOwnPid) program[i].k = pid;
-  }
-  const sock_fprog description = {static_cast<unsigned short>(program_.size()), program.data()};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
-  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &description) == 0 ? 0 : errno;
+  // Two sizes, so that a small filter does not touch a page of stack for nothing.
+  if (program_.size() <= 64) return InstallCopy<64>(program_);
+  return InstallCopy<1024>(program_);
 }
 
 std::string_view ForbiddenSyscallName(int number) {

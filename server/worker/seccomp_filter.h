@@ -26,6 +26,10 @@ enum class SeccompProfile {
   kRunCuda,      // no processes; local sockets only
   kProbe,        // asks compilers for their version; local sockets only
   kTrial,        // the code of a host kernel: no processes, no programs, no sockets, no signals to others
+  // kTrial in two parts, for trials that are forked from one process: the first may still start processes and signal
+  // others, and costs each of its children nothing; the second is what is missing, as small as can be.
+  kTrialTemplate,
+  kTrialRest,
 };
 
 class SeccompFilter {

@@ -323,7 +323,9 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
     result.set_outcome(tunefarm::v1::OUTCOME_LOST);
     result.set_message(fmt::format("the worker does not accept the config: {}", MessageOf(config.status())));
   }
-  return SendResult(std::move(result), compiled);
+  RETURN_IF_ERROR(SendResult(std::move(result), compiled));
+  if (run_ != nullptr) run_->CleanUp();
+  return absl::OkStatus();
 }
 
 Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact,

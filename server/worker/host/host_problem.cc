@@ -240,9 +240,12 @@ Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what
     program.library_fd = library.get();
     program.symbols = SymbolCopies();
   }
-  program.lowered_names = kernel_->reference_lowered_names;
-  program.buffers = Views();
-  program.steps = *std::move(steps);
+  const BufferViews views = Views();
+  absl::StatusOr<std::vector<HostCall>> calls = PlanCalls(*steps, views, kernel_->reference_lowered_names);
+  if (!calls.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} could not be loaded: {}.", what, MessageOf(calls.status()))};
+  }
+  program.sequences.launches = *std::move(calls);
   absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
   if (!process.ok()) return MachineryFailure(process.status());
   TUNEFARM_RETURN_IF_FAILED(FailureOf((*process)->Await(), what, *this));

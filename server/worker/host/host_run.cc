@@ -44,9 +44,10 @@ class HostTrial final : public TrialPhases {
         flush_bytes_(static_cast<size_t>(flush_bytes)),
         loaded_(kept != nullptr ? std::move(kept) : std::make_unique<LoadedTrial>()) {}
 
-  // After Run: its process, if it may serve another trial, and its library.
+  // After Run: its process, if it may serve another trial (else it is about to end), and its library.
   std::unique_ptr<LoadedTrial> Keep(bool ended_well) {
-    if (!ended_well || !shares_process() || loaded_->trials % kTrialsPerProcessMax == 0) loaded_->process = nullptr;
+    loaded_->keeps_process = ended_well && shares_process() && loaded_->trials % kTrialsPerProcessMax != 0;
+    if (!loaded_->keeps_process && loaded_->process != nullptr) loaded_->process->Kill();
     return std::move(loaded_);
   }
 
@@ -71,35 +72,54 @@ class HostTrial final : public TrialPhases {
       loaded_->trials = 0;
     }
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_seed));
-    TrialSteps steps;
-    TUNEFARM_RETURN_IF_FAILED(PlanSteps(&steps));
+    BufferViews buffers;
+    HostSequences sequences;
+    TUNEFARM_RETURN_IF_FAILED(PlanSequences(lowered_names, &buffers, &sequences));
     result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
-    const std::string config = kernel.plan->ToProto(input().config).SerializeAsString();
-    const bool serves = !input().baseline && config.size() <= kTrialConfigBytesMax &&
-                        loaded_->Serves(artifact, lowered_names, input_seed, problem_->Views());
-    if (!serves) return StartProcess(artifact, lowered_names, input_seed, std::move(steps));
-    ++loaded_->trials;
-    problem_->Reset(PoisonPattern::kFirst);
-    if (loaded_->process == nullptr) loaded_->process = std::move(loaded_->next);
-    if (loaded_->process == nullptr) TUNEFARM_RETURN_IF_FAILED(Fork(&loaded_->process));
-    loaded_->process->SendConfig(config);
-    // While this one loads, which is not measured; nothing is gained where trials differ in their binaries.
-    if (!shares_process() && loaded_->next == nullptr) TUNEFARM_RETURN_IF_FAILED(Fork(&loaded_->next));
-    return Explain(loaded_->process->Await());
-  }
-
-  // A process that waits for a config.
-  Failure Fork(std::unique_ptr<TrialProcess>* process) {
-    loaded_->program.load_at_start = false;
-    absl::StatusOr<std::unique_ptr<TrialProcess>> forked = TrialProcess::Start(loaded_->program);
-    if (!forked.ok()) return {v1::OUTCOME_LOST, std::string(MessageOf(forked.status())) + "."};
-    *process = *std::move(forked);
-    return {};
-  }
-
-  Failure StartProcess(const std::string& artifact, const std::map<std::string, std::string>& lowered_names,
-                       uint64_t input_seed, TrialSteps steps) {
+    if (!input().baseline && loaded_->Serves(artifact, lowered_names, input_seed, buffers)) {
+      const std::string config = EncodeSequences(sequences);
+      if (config.size() <= kTrialConfigBytesMax && GetProcess()) {
+        problem_->Reset(PoisonPattern::kFirst);
+        return LoadConfig(config);
+      }
+    }
     loaded_->Drop();
+    loaded_->lowered_names = lowered_names;
+    loaded_->input_seed = input_seed;
+    loaded_->buffers = std::move(buffers);
+    return StartProcess(artifact, std::move(sequences));
+  }
+
+  // The one that is kept, the one that was forked ahead, or another one from the template. False without.
+  bool GetProcess() {
+    ++loaded_->trials;
+    if (loaded_->process == nullptr) loaded_->process = std::move(loaded_->next);
+    if (loaded_->process != nullptr) return true;
+    if (loaded_->source == nullptr) {
+      loaded_->program.load_at_start = false;
+      absl::StatusOr<std::unique_ptr<TrialTemplate>> source = TrialTemplate::Start(loaded_->program);
+      if (!source.ok()) return false;
+      loaded_->source = *std::move(source);
+    }
+    absl::StatusOr<std::unique_ptr<TrialProcess>> process = loaded_->source->Take();
+    if (!process.ok()) return false;
+    loaded_->process = *std::move(process);
+    return true;
+  }
+
+  Failure LoadConfig(const std::string& config) {
+    loaded_->process->SendConfig(config);
+    // The next one is forked while this one loads, which is not measured, and is there before anything is.
+    const bool ahead = !shares_process() && loaded_->next == nullptr && loaded_->source->Ask().ok();
+    const TrialReply reply = loaded_->process->Await();
+    if (ahead) {
+      absl::StatusOr<std::unique_ptr<TrialProcess>> next = loaded_->source->Take();
+      if (next.ok()) loaded_->next = *std::move(next);
+    }
+    return Explain(reply);
+  }
+
+  Failure StartProcess(const std::string& artifact, HostSequences sequences) {
     TrialProgram& program = loaded_->program;
     if (artifact.empty()) {
       loaded_->library.Reset();
@@ -109,19 +129,13 @@ class HostTrial final : public TrialPhases {
       loaded_->library = *std::move(library);
     }
     loaded_->artifact = artifact;
-    loaded_->input_seed = input_seed;
     loaded_->trials = input().baseline ? 0 : 1;
     program.library_fd = loaded_->library ? loaded_->library.get() : -1;
-    program.lowered_names = lowered_names;
     program.symbols = artifact.empty() ? std::vector<TrialCopy>() : problem_->SymbolCopies();
-    program.buffers = problem_->Views();
     program.restores = problem_->RestoreCopies();
     program.flush_bytes = flush_bytes_;
     program.load_at_start = true;
-    program.prepare = std::move(steps.prepare);
-    program.steps = std::move(steps.steps);
-    // Runs in the child, which has the kernel since its fork.
-    program.plan = [kernel = &problem_->kernel()](std::string_view config) { return StepsOf(*kernel, config); };
+    program.sequences = std::move(sequences);
     problem_->Reset(PoisonPattern::kFirst);
     absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
     if (!process.ok()) return {v1::OUTCOME_LOST, std::string(MessageOf(process.status())) + "."};
@@ -129,43 +143,38 @@ class HostTrial final : public TrialPhases {
     return Explain(loaded_->process->Await());
   }
 
-  static absl::StatusOr<TrialSteps> StepsOf(const PreparedKernel& kernel, std::string_view serialized) {
-    v1::Config proto;
-    if (!proto.ParseFromArray(serialized.data(), static_cast<int>(serialized.size()))) {
-      return InvalidArgument("a config of {} bytes cannot be parsed", serialized.size());
-    }
-    ASSIGN_OR_RETURN(const Config config, kernel.plan->ParseConfig(proto));
-    return StepsOf(kernel, config, Sequence::kLaunches);
-  }
-
-  static absl::StatusOr<TrialSteps> StepsOf(const PreparedKernel& kernel, const Config& config, Sequence sequence) {
-    const KernelPlan& plan = *kernel.plan;
-    TrialSteps steps;
-    ASSIGN_OR_RETURN(steps.steps, plan.Steps(sequence, kernel.problem, config, kernel.device_class));
-    if (sequence == Sequence::kLaunches && plan.HasSequence(Sequence::kPreparePerConfig)) {
-      ASSIGN_OR_RETURN(steps.prepare,
-                       plan.Steps(Sequence::kPreparePerConfig, kernel.problem, config, kernel.device_class));
-    }
-    return steps;
-  }
-
-  Failure PlanSteps(TrialSteps* steps) {
+  Failure PlanSequences(const std::map<std::string, std::string>& lowered_names, BufferViews* views,
+                        HostSequences* sequences) {
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
     const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
     const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
     if (!buffers.ok()) return Refused(buffers.status());
     TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
+    *views = problem_->Views();
     const bool own_baseline = input().baseline && plan.HasSequence(Sequence::kBaseline);
-    absl::StatusOr<TrialSteps> planned =
-        StepsOf(kernel, config, own_baseline ? Sequence::kBaseline : Sequence::kLaunches);
-    if (!planned.ok()) return Refused(planned.status());
-    *steps = *std::move(planned);
-    for (const StepPlan& step : steps->steps) {
+    TUNEFARM_RETURN_IF_FAILED(PlanSequence(own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
+                                           lowered_names, *views, &sequences->launches));
+    if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
+    return PlanSequence(Sequence::kPreparePerConfig, config, lowered_names, *views, &sequences->prepare);
+  }
+
+  Failure PlanSequence(Sequence sequence, const Config& config, const std::map<std::string, std::string>& lowered_names,
+                       const BufferViews& views, std::vector<HostCall>* calls) {
+    const PreparedKernel& kernel = problem_->kernel();
+    const absl::StatusOr<std::vector<StepPlan>> steps =
+        kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class);
+    if (!steps.ok()) return Refused(steps.status());
+    for (const StepPlan& step : *steps) {
       if (step.kind == StepPlan::Kind::kLibraryOp) {
         return {v1::OUTCOME_LOAD_ERROR, "The host has no library for this operation, so there is no baseline to time."};
       }
     }
+    absl::StatusOr<std::vector<HostCall>> planned = PlanCalls(*steps, views, lowered_names);
+    if (!planned.ok()) {
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("The kernel could not be loaded: {}.", MessageOf(planned.status()))};
+    }
+    *calls = *std::move(planned);
     return {};
   }
 
@@ -275,6 +284,7 @@ class HostRunBackend final : public RunBackend {
   std::string toolchain() const override { return "dlopen and libffi"; }
 
   Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
+    CleanUp();
     // The old problem's memory first: both may not fit.
     kept_.reset();
     problem_.reset();
@@ -302,11 +312,19 @@ class HostRunBackend final : public RunBackend {
       result.set_message("The runner has no prepared problem.");
       return result;
     }
+    CleanUp();
     HostTrial trial(problem_.get(), input, reporter, flush_bytes_, std::move(kept_));
     Result result = trial.Run();
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
-    EmptyScratchDirectory(scratch_directory_);
+    is_clean_ = false;
     return result;
+  }
+
+  void CleanUp() override {
+    if (is_clean_) return;
+    is_clean_ = true;
+    if (kept_ != nullptr && !kept_->keeps_process) kept_->process = nullptr;
+    EmptyScratchDirectory(scratch_directory_);
   }
 
  private:
@@ -314,6 +332,7 @@ class HostRunBackend final : public RunBackend {
   const std::string scratch_directory_;
   std::unique_ptr<HostProblem> problem_;
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
+  bool is_clean_ = true;
 };
 
 }  // namespace

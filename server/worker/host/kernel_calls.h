@@ -1,19 +1,22 @@
-// Resolves the entries of a loaded shared object and calls them with typed arguments. Runs inside the forked trial:
-// what it calls may crash, hang or throw.
+// A sequence's steps as calls: planned by the runner, sent to the trial's process, resolved against the loaded shared
+// object there and made. What they call may crash, hang or throw.
 //
 // One thread. Nothing here catches exceptions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
+#include "server/worker/host/library_gemm.h"
 
 namespace tunefarm {
 
@@ -24,13 +27,42 @@ struct BufferView {
 };
 using BufferViews = std::map<std::string, BufferView>;
 
+// One step with everything that it is called with. Addresses are those of the buffers, which are the same on both sides
+// of a fork.
+struct HostCall {
+  StepPlan::Kind kind = StepPlan::Kind::kKernel;
+  bool timed = true;
+  // kKernel
+  std::string symbol;
+  std::vector<tunefarm::v1::DataType> types;  // DATA_TYPE_UNSPECIFIED: a pointer
+  std::vector<std::array<std::byte, 8>> values;
+  // kMemset
+  std::span<std::byte> memset_target;
+  uint8_t memset_byte = 0;
+  // kLibraryOp
+  HostGemm gemm;
+};
+
+// `buffers` must outlive the calls. InvalidArgument for an argument that a host kernel cannot take.
+absl::StatusOr<std::vector<HostCall>> PlanCalls(const std::vector<StepPlan>& steps, const BufferViews& buffers,
+                                                const std::map<std::string, std::string>& lowered_names);
+
+// The calls of a config's sequences, the prepare steps first.
+struct HostSequences {
+  std::vector<HostCall> prepare;  // run before those of kLaunch, untimed
+  std::vector<HostCall> launches;
+};
+
+// For the way between two processes of one machine; library operations do not travel. Decode is for bytes that Encode
+// made: false if they are cut short.
+std::string EncodeSequences(const HostSequences& sequences);
+bool DecodeSequences(std::string_view bytes, HostSequences* sequences);
+
 class KernelCalls {
  public:
-  // `library` is dlopen's handle, or nullptr for sequences without kernel steps. The steps and views must outlive this.
-  // NotFound for a missing entry; InvalidArgument for an argument that a host kernel cannot take.
-  static absl::StatusOr<KernelCalls> Resolve(void* library, const std::vector<StepPlan>& steps,
-                                             const BufferViews& buffers,
-                                             const std::map<std::string, std::string>& lowered_names);
+  // `library` is dlopen's handle, or nullptr for sequences without kernel steps. What the calls point to must outlive
+  // this. NotFound for a missing entry.
+  static absl::StatusOr<KernelCalls> Resolve(void* library, const std::vector<HostCall>& planned);
 
   KernelCalls();
   ~KernelCalls();

@@ -14,10 +14,10 @@ bool SameViews(const BufferViews& a, const BufferViews& b) {
 
 }  // namespace
 
-bool LoadedTrial::Serves(const std::string& wanted_artifact, const std::map<std::string, std::string>& lowered_names,
-                         uint64_t seed, const BufferViews& buffers) const {
-  return trials > 0 && input_seed == seed && artifact == wanted_artifact && program.lowered_names == lowered_names &&
-         SameViews(program.buffers, buffers);
+bool LoadedTrial::Serves(const std::string& wanted_artifact, const std::map<std::string, std::string>& wanted_names,
+                         uint64_t seed, const BufferViews& wanted_buffers) const {
+  return trials > 0 && input_seed == seed && artifact == wanted_artifact && lowered_names == wanted_names &&
+         SameViews(buffers, wanted_buffers);
 }
 
 }  // namespace tunefarm

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -134,12 +136,12 @@ void LimitMemory(uint64_t own_bytes) {
 // The child's side of the conversation.
 class TrialChild {
  public:
-  TrialChild(const TrialProgram& program, int command_fd, int reply_fd, TrialPage* page)
-      : program_(program), pid_(getpid()), command_fd_(command_fd), reply_fd_(reply_fd), page_(page) {}
+  TrialChild(const TrialProgram& program, const TrialEnds& ends)
+      : program_(program), pid_(getpid()), command_fd_(ends.command_fd), reply_fd_(ends.reply_fd), page_(ends.page) {}
 
   [[noreturn]] void Serve() {
     if (program_.load_at_start) {
-      if (!Guarded([this] { return Load(program_.prepare, program_.steps); })) WaitForTheEnd();
+      if (!Guarded([this] { return Load(program_.sequences); })) WaitForTheEnd();
       Reply(kTrialDone);
     }
     TrialCommand command;
@@ -169,11 +171,13 @@ class TrialChild {
     return false;
   }
 
-  // The binary, unless it is loaded, and what is a config's own. The steps must outlive the calls.
-  bool Load(const std::vector<StepPlan>& prepare_plan, const std::vector<StepPlan>& steps_plan) {
+  // The binary, unless it is loaded, and what is a config's own.
+  bool Load(const HostSequences& sequences) {
     if (program_.library_fd >= 0 && library_ == nullptr) {
-      const std::string path = fmt::format("/proc/self/fd/{}", program_.library_fd);
-      library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      // Not by fmt: every page that a trial is the first to touch costs it a fault.
+      std::array<char, 32> path = {"/proc/self/fd/"};
+      std::to_chars(path.data() + std::strlen(path.data()), path.data() + path.size() - 1, program_.library_fd);
+      library_ = dlopen(path.data(), RTLD_NOW | RTLD_LOCAL);
       if (library_ == nullptr) return Fail(dlerror());
       close(program_.library_fd);
     }
@@ -183,14 +187,12 @@ class TrialChild {
       if (address == nullptr) return Fail(fmt::format("the binary has no constant symbol '{}'", copy.symbol).c_str());
       std::memcpy(address, copy.source.data(), copy.source.size());
     }
-    absl::StatusOr<KernelCalls> prepare =
-        KernelCalls::Resolve(library, prepare_plan, program_.buffers, program_.lowered_names);
+    absl::StatusOr<KernelCalls> prepare = KernelCalls::Resolve(library, sequences.prepare);
     if (!prepare.ok()) return Fail(std::string(MessageOf(prepare.status())).c_str());
-    absl::StatusOr<KernelCalls> steps =
-        KernelCalls::Resolve(library, steps_plan, program_.buffers, program_.lowered_names);
-    if (!steps.ok()) return Fail(std::string(MessageOf(steps.status())).c_str());
+    absl::StatusOr<KernelCalls> launches = KernelCalls::Resolve(library, sequences.launches);
+    if (!launches.ok()) return Fail(std::string(MessageOf(launches.status())).c_str());
     prepare_ = *std::move(prepare);
-    steps_ = *std::move(steps);
+    launches_ = *std::move(launches);
     return true;
   }
 
@@ -199,18 +201,18 @@ class TrialChild {
     switch (command.kind) {
       case TrialCommand::kLaunch:
         RunSteps(&prepare_);
-        nanoseconds = RunSteps(&steps_);
+        nanoseconds = RunSteps(&launches_);
         break;
       case TrialCommand::kWarm:
         for (uint32_t i = 0; i < command.count; ++i) {
           BeforeSample(command);
-          nanoseconds += RunSteps(&steps_);
+          nanoseconds += RunSteps(&launches_);
         }
         break;
       case TrialCommand::kSample:
-        if (command.rehearse != 0) RunSteps(&steps_);
+        if (command.rehearse != 0) RunSteps(&launches_);
         BeforeSample(command);
-        for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&steps_);
+        for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&launches_);
         break;
       case TrialCommand::kConfig:
         return TakeConfig(command.count);
@@ -224,10 +226,9 @@ class TrialChild {
   bool TakeConfig(uint32_t bytes) {
     std::string config(std::min<size_t>(bytes, kTrialConfigBytesMax), '\0');
     if (!Read(config.data(), config.size())) _exit(1);
-    absl::StatusOr<TrialSteps> planned = program_.plan(config);
-    if (!planned.ok()) return Fail(std::string(MessageOf(planned.status())).c_str());
-    planned_ = *std::move(planned);
-    return Load(planned_.prepare, planned_.steps);
+    HostSequences sequences;
+    if (!DecodeSequences(config, &sequences)) _exit(1);
+    return Load(sequences);
   }
 
   // A kernel that forks and returns twice makes two of us; only one answers (see Reply).
@@ -297,27 +298,48 @@ class TrialChild {
   const int reply_fd_;
   TrialPage* const page_;
   void* library_ = nullptr;
-  TrialSteps planned_;  // of the last kConfig
   KernelCalls prepare_;
-  KernelCalls steps_;
+  KernelCalls launches_;
   volatile unsigned char* flush_ = nullptr;
 };
 
-void RunTrialChild(const TrialProgram& program, const SeccompFilter& filter, pid_t parent, int command_fd, int reply_fd,
-                   TrialPage* page) {
-  (void)setpgid(0, 0);
+void GatherHeap() {
+  // Chunks that were freed lie all over the heap, and the first large allocation of each trial would touch every one.
+  (void)malloc_trim(0);
+  // The others: whatever is free before the end of the heap is taken, for good, so that trials allocate from there on.
+  const char* const end = static_cast<const char*>(sbrk(0)) - mallinfo2().keepcost;
+  constexpr int kChunksMax = 4096;  // of one size; far more than any runner leaves
+  for (size_t bytes = 1 << 16; bytes >= 16; bytes = bytes > 1040 ? bytes / 2 : bytes - 16) {
+    for (int i = 0; i < kChunksMax && static_cast<const char*>(malloc(bytes)) < end; ++i) {
+    }
+  }
+}
+
+void EnterTrialSurroundings(const TrialProgram& program, pid_t parent, std::array<int, 2> keep, TrialPage* page) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   g_page = page;
   ResetSignals();
   RedirectStandardStreams();
-  CloseAllBut({command_fd, reply_fd, program.library_fd});
+  CloseAllBut({keep[0], keep[1], program.library_fd});
   LimitMemory(program.flush_bytes);
   std::set_new_handler(OnNewFailed);
   (void)on_exit(OnExit, nullptr);
+}
+
+void BecomeTrial(const TrialProgram& program, const SeccompFilter& filter, pid_t parent, const TrialEnds& ends) {
+  (void)setpgid(0, 0);
+  // Not inherited.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
   // A kernel without filters leaves the namespaces to stand alone, and the worker's level says so.
   if (const int error = filter.Install(); error != 0 && error != EINVAL && error != ENOSYS) _exit(1);
-  TrialChild(program, command_fd, reply_fd, page).Serve();
+  TrialChild(program, ends).Serve();
+}
+
+void RunTrialChild(const TrialProgram& program, const SeccompFilter& filter, pid_t parent, const TrialEnds& ends) {
+  EnterTrialSurroundings(program, parent, {ends.command_fd, ends.reply_fd}, ends.page);
+  BecomeTrial(program, filter, parent, ends);
 }
 
 }  // namespace tunefarm

@@ -25,19 +25,13 @@ namespace tunefarm {
 namespace {
 
 constexpr int kOrphanRoundsMax = 64;
+// Whoever was sent SIGKILL and still lives after so long will not die.
+constexpr int kDeathMsMax = 10'000;
 
-// Of the TrialProcesses that live, in the one thread that makes them.
+// Our children that are no orphans, in the one thread that makes them.
 std::vector<pid_t>& LivePids() {
   static std::vector<pid_t> pids;
   return pids;
-}
-
-absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "no pipe to a trial");
-  read_end->Reset(fds[0]);
-  write_end->Reset(fds[1]);
-  return absl::OkStatus();
 }
 
 // The children of this thread, as the kernel lists them.
@@ -60,25 +54,52 @@ std::vector<pid_t> Children() {
 
 }  // namespace
 
+absl::Status TrialPipes::Open() {
+  for (const auto& [read_end, write_end] :
+       {std::pair(&command_read, &command_write), std::pair(&reply_read, &reply_write)}) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "no pipe to a trial");
+    read_end->Reset(fds[0]);
+    write_end->Reset(fds[1]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<TrialPage>> NewTrialPage() {
+  void* const page = mmap(nullptr, sizeof(TrialPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return ErrnoStatus(errno, "no memory for a trial's control page");
+  return std::shared_ptr<TrialPage>(new (page) TrialPage, [](TrialPage* ours) { munmap(ours, sizeof(TrialPage)); });
+}
+
+void ReapChild(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  std::erase(LivePids(), pid);
+}
+
+void SpareFromOrphans(pid_t pid) { LivePids().push_back(pid); }
+
 absl::StatusOr<std::unique_ptr<TrialProcess>> TrialProcess::Start(const TrialProgram& program) {
   // Compiled once: every trial gets the same.
   static const absl::StatusOr<SeccompFilter> filter = SeccompFilter::Build(SeccompProfile::kTrial);
   RETURN_IF_ERROR(filter.status());
   std::unique_ptr<TrialProcess> process(new TrialProcess);
-  void* const page = mmap(nullptr, sizeof(TrialPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return ErrnoStatus(errno, "no memory for a trial's control page");
-  process->page_ = new (page) TrialPage;
-  UniqueFd command_read, reply_write;
-  RETURN_IF_ERROR(MakePipe(&command_read, &process->command_fd_));
-  RETURN_IF_ERROR(MakePipe(&process->reply_fd_, &reply_write));
+  ASSIGN_OR_RETURN(process->page_, NewTrialPage());
+  TrialPipes pipes;
+  RETURN_IF_ERROR(pipes.Open());
   // The reading end of the commands lives in the child alone, whose death must not be ours.
   (void)signal(SIGPIPE, SIG_IGN);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return ErrnoStatus(errno, "cannot fork a trial");
-  if (pid == 0) RunTrialChild(program, *filter, parent, command_read.get(), reply_write.get(), process->page_);
+  if (pid == 0) {
+    const TrialEnds ends = {pipes.command_read.get(), pipes.reply_write.get(), process->page_.get()};
+    RunTrialChild(program, *filter, parent, ends);
+  }
   process->pid_ = pid;
-  LivePids().push_back(pid);
+  process->command_fd_ = std::move(pipes.command_write);
+  process->reply_fd_ = std::move(pipes.reply_read);
+  SpareFromOrphans(pid);
   // Both sides do it, so that it holds for whichever comes first.
   (void)setpgid(pid, pid);
   ASSIGN_OR_RETURN(process->pidfd_, Pidfd::Open(pid));
@@ -86,28 +107,30 @@ absl::StatusOr<std::unique_ptr<TrialProcess>> TrialProcess::Start(const TrialPro
 }
 
 TrialProcess::~TrialProcess() {
-  if (pid_ > 0) {
-    // The leader is not reaped yet, so neither number can have been given to somebody else.
-    (void)kill(-pid_, SIGKILL);
-    (void)kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    std::erase(LivePids(), pid_);
-    KillOrphans();
-  }
-  if (page_ != nullptr) munmap(page_, sizeof(TrialPage));
+  if (pid_ <= 0) return;
+  Kill();
+  ReapChild(pid_);
+  if (may_leave_orphans_) KillOrphans();
+}
+
+void TrialProcess::Kill() {
+  // The leader is not reaped yet, so neither number can have been given to somebody else.
+  (void)kill(-pid_, SIGKILL);
+  (void)kill(pid_, SIGKILL);
 }
 
 void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }
 
-void TrialProcess::SendConfig(std::string_view config) {
-  TUNEFARM_CHECK(config.size() <= kTrialConfigBytesMax);
+void TrialProcess::SendConfig(std::string_view sequences) {
+  TUNEFARM_CHECK(sequences.size() <= kTrialConfigBytesMax);
+  // It may be the page of a trial before, which is dead.
+  new (page_.get()) TrialPage;
   TrialCommand command;
   command.kind = TrialCommand::kConfig;
-  command.count = static_cast<uint32_t>(config.size());
+  command.count = static_cast<uint32_t>(sequences.size());
   // In one piece: a child that reads a command finds all of it.
   std::string bytes(reinterpret_cast<const char*>(&command), sizeof(command));
-  bytes += config;
+  bytes += sequences;
   Write(bytes.data(), bytes.size());
 }
 
@@ -117,28 +140,28 @@ void TrialProcess::Write(const void* bytes, size_t count) {
   }
 }
 
-TrialReply TrialProcess::Await() {
-  while (true) {
+bool TrialProcess::AwaitByte(char* said) {
+  while (pidfd_.valid()) {
     pollfd fds[2] = {{reply_fd_.get(), POLLIN, 0}, {pidfd_.fd(), POLLIN, 0}};
-    if (poll(fds, 2, -1) < 0) {
-      if (errno == EINTR) continue;
-      return TrialReply{};
-    }
+    if (poll(fds, 2, -1) < 0 && errno == EINTR) continue;
     // What the child said before it died comes first.
     if ((fds[0].revents & POLLIN) != 0) break;
-    if ((fds[1].revents & POLLIN) != 0) return DeadReply();
-    if ((fds[0].revents & (POLLHUP | POLLERR)) != 0) {
-      // It closed its end and lives on (or is about to die): nothing more can come of it.
-      (void)kill(-pid_, SIGKILL);
-      pollfd end = {pidfd_.fd(), POLLIN, 0};
-      while (poll(&end, 1, 100) < 0 && errno == EINTR) {
-      }
-      return end.revents != 0 ? DeadReply() : TrialReply{};
-    }
+    return false;
   }
-  char said = 0;
+  ssize_t got = 0;
+  do {
+    got = read(reply_fd_.get(), said, 1);
+  } while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
+TrialReply TrialProcess::Await() {
   TrialReply reply;
-  if (read(reply_fd_.get(), &said, 1) != 1) return reply;
+  char said = 0;
+  if (!AwaitByte(&said)) {
+    // It is dead or about to die. If it only closed its end and lives on, nothing more can come of it.
+    return AwaitDeath() ? DeadReply() : reply;
+  }
   switch (said) {
     case kTrialDone:
       reply.kind = TrialReply::kDone;
@@ -159,6 +182,21 @@ TrialReply TrialProcess::Await() {
       break;
   }
   return reply;
+}
+
+// What it is dying of stands when its descriptors close: a signal then changes nothing.
+bool TrialProcess::AwaitDeath() {
+  if (!pidfd_.valid()) {
+    absl::StatusOr<Pidfd> pidfd = Pidfd::Open(pid_);
+    if (!pidfd.ok()) return false;
+    pidfd_ = *std::move(pidfd);
+  }
+  pollfd end = {pidfd_.fd(), POLLIN, 0};
+  if (poll(&end, 1, 0) > 0) return true;
+  (void)kill(-pid_, SIGKILL);
+  while (poll(&end, 1, kDeathMsMax) < 0 && errno == EINTR) {
+  }
+  return end.revents != 0;
 }
 
 TrialReply TrialProcess::DeadReply() {

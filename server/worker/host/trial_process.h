@@ -3,16 +3,14 @@
 //
 // The child shares the buffers with the parent and nothing else that matters: whatever its kernel does to the rest of
 // the process is gone with it. What it says is hostile: a reply is only "I am done", and the parent looks at the
-// buffers itself. The fork happens in a process with one thread. A hang is the daemon's business: it kills this
-// process, and PDEATHSIG the child.
+// buffers itself. The fork happens in a process with one thread: this one, or a TrialTemplate, which is made for many.
+// A hang is the daemon's business: it kills this process, and PDEATHSIG the child.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,7 +20,6 @@
 #include "absl/status/statusor.h"
 #include "server/base/pidfd.h"
 #include "server/base/unique_fd.h"
-#include "server/definition/kernel_plan.h"
 #include "server/worker/host/kernel_calls.h"
 
 namespace tunefarm {
@@ -34,22 +31,11 @@ struct TrialCopy {
   std::span<const std::byte> source;
 };
 
-// What a config adds to the binary and the buffers.
-struct TrialSteps {
-  std::vector<StepPlan> prepare;  // run before the steps of kLaunch, untimed
-  std::vector<StepPlan> steps;
-};
-
 // What a child is to load and run. Everything it points to must outlive the TrialProcess.
 struct TrialProgram {
-  int library_fd = -1;  // the shared object; -1 if no step calls into one
-  std::map<std::string, std::string> lowered_names;
-  BufferViews buffers;
-  bool load_at_start = true;      // false: nothing foreign runs before SendConfig
-  std::vector<StepPlan> prepare;  // as in TrialSteps
-  std::vector<StepPlan> steps;
-  // The steps of another config, serialized, for SendConfig; runs in the child. May be empty.
-  std::function<absl::StatusOr<TrialSteps>(std::string_view config)> plan;
+  int library_fd = -1;        // the shared object; -1 if no step calls into one
+  bool load_at_start = true;  // false: nothing foreign runs before SendConfig
+  HostSequences sequences;    // of load_at_start
   std::vector<TrialCopy> symbols;
   std::vector<TrialCopy> restores;  // before each sample that asks for it
   size_t flush_bytes = 0;           // how much memory a cache flush walks
@@ -61,7 +47,7 @@ struct TrialCommand {
     kLaunch = 1,  // prepare steps, then one launch sequence
     kWarm = 2,    // `count` launch sequences, restored and flushed like samples if asked to
     kSample = 3,  // one sample of `count` launch sequences
-    kConfig = 4,  // a config of `count` bytes follows, whose steps take the place of those before
+    kConfig = 4,  // `count` bytes of sequences follow, which take the place of those before
   };
   uint32_t kind = 0;
   uint32_t count = 1;
@@ -92,32 +78,54 @@ class TrialProcess {
   // Forks; the child starts loading at once (Await says how that went) or waits for SendConfig.
   static absl::StatusOr<std::unique_ptr<TrialProcess>> Start(const TrialProgram& program);
 
-  // Kills the child's process group and whatever else it left behind, and reaps it.
+  // Kill, and reaps it; kills whatever else it left behind.
   ~TrialProcess();
   TrialProcess(const TrialProcess&) = delete;
   TrialProcess& operator=(const TrialProcess&) = delete;
 
+  // Ends the child's process group without waiting for that.
+  void Kill();
+
   // Blocks until the child has loaded its binary (first call) or has done what Send asked for, or is dead.
   TrialReply Await();
   void Send(const TrialCommand& command);
-  // The child loads its binary, unless it has, and serves this config from now on; Await says how that went. At most
-  // kTrialConfigBytesMax.
-  void SendConfig(std::string_view config);
+  // The child loads its binary, unless it has, and serves these sequences (EncodeSequences) from now on; Await says how
+  // that went. At most kTrialConfigBytesMax.
+  void SendConfig(std::string_view sequences);
 
  private:
+  friend class TrialTemplate;
+
   TrialProcess() = default;
   void Write(const void* bytes, size_t count);
+  bool AwaitByte(char* said);  // false: it will say nothing any more
+  bool AwaitDeath();
   TrialReply DeadReply();
   std::string PageText() const;
 
   pid_t pid_ = -1;
+  // Only where the child may leave processes behind that hold its end of the replies: else that end closes with it.
   Pidfd pidfd_;
   UniqueFd command_fd_;
   UniqueFd reply_fd_;
-  TrialPage* page_ = nullptr;
+  std::shared_ptr<TrialPage> page_;
+  bool may_leave_orphans_ = true;
 };
 
-// Kills and reaps every child of this thread but the TrialProcesses: a trial's leftovers, if the process is a child
+// The two pipes of a trial: commands go one way, replies the other. Close-on-exec.
+struct TrialPipes {
+  absl::Status Open();
+
+  UniqueFd command_read, command_write, reply_read, reply_write;
+};
+
+absl::StatusOr<std::shared_ptr<TrialPage>> NewTrialPage();
+
+// Children that are meant to live. ReapChild waits for the end of one and forgets it.
+void SpareFromOrphans(pid_t pid);
+void ReapChild(pid_t pid);
+
+// Kills and reaps every child of this thread but those: a trial's leftovers, if the process is a child
 // subreaper. Bounded: gives up on whoever forks faster than it is killed.
 void KillOrphans();
 

@@ -35,13 +35,13 @@ void FillGuard(std::span<std::byte> zone) {
 }
 
 std::optional<size_t> FindGuardDamage(std::span<const std::byte> zone) {
-  // Whole words first: this runs over two zones of every buffer after every trial.
-  const uint64_t expected = (uint64_t{kGuardWord} << 32) | kGuardWord;
-  size_t i = 0;
-  for (; i + sizeof(expected) <= zone.size(); i += sizeof(expected)) {
-    if (std::memcmp(zone.data() + i, &expected, sizeof(expected)) != 0) break;
-  }
-  for (; i < zone.size(); ++i) {
+  // A zone that begins right and equals itself one period on is whole, which the C library sees in wide registers: this
+  // runs over two zones of every buffer several times in every trial.
+  constexpr size_t kPeriod = sizeof(kGuardWord);
+  bool begins_right = zone.size() > kPeriod;
+  for (size_t i = 0; i < kPeriod && begins_right; ++i) begins_right = zone[i] == GuardByte(i);
+  if (begins_right && std::memcmp(zone.data(), zone.data() + kPeriod, zone.size() - kPeriod) == 0) return std::nullopt;
+  for (size_t i = 0; i < zone.size(); ++i) {
     if (zone[i] != GuardByte(i)) return i;
   }
   return std::nullopt;

@@ -62,10 +62,15 @@ class HostKernel {
     }
     input.artifact = artifact;
     reporter.phases.clear();
-    return runner_->Run(input, &reporter);
+    return Run(input);
   }
 
-  worker::v1::Result Run(const RunInput& input) { return runner_->Run(input, &reporter); }
+  // As the worker does it: by the end of the clean-up nothing of the trial is left.
+  worker::v1::Result Run(const RunInput& input) {
+    worker::v1::Result result = runner_->Run(input, &reporter);
+    runner_->CleanUp();
+    return result;
+  }
 
   // A short measurement without the cost of flushing caches.
   static RunInput Input() {
