@@ -113,7 +113,7 @@ const std::vector<ProposerEntry>& Entries() {
   static const std::vector<ProposerEntry> entries = {
       {kDefaultStrategy,
        1,
-       "a model of the space that learns as results come, beside a genetic search that needs no model",
+       "a model of the space that learns as results come, beside a pack search that needs no model",
        {kStart, kTrees, kExplore, kCandidates, kRandomShare},
        MakePortfolio},
       {"bayes",

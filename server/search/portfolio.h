@@ -1,11 +1,11 @@
-// "default": needs no choice by the user. A surrogate model proposes most points; a genetic search, which shares the
+// "default": needs no choice by the user. A surrogate model proposes most points; a pack search, which shares the
 // history but not the model, proposes the others, so that a model that is wrong costs little.
 #pragma once
 
 #include <memory>
 
-#include "server/search/genetic.h"
 #include "server/search/model_search.h"
+#include "server/search/pack_search.h"
 #include "server/search/prior_knowledge.h"
 #include "server/search/proposer.h"
 
@@ -22,7 +22,7 @@ class Portfolio final : public Proposer {
 
  private:
   ModelSearch model_;
-  Genetic genetic_;
+  PackSearch pack_;
 };
 
 }  // namespace tunefarm

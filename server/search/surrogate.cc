@@ -13,6 +13,18 @@ constexpr size_t kObservationsMin = 4;
 constexpr size_t kFitsPerOctave = 16;
 constexpr double kDeviationMin = 1e-6;
 
+// Each target becomes the logarithm of its place among all, between 0 and 1: whatever the distribution of the times,
+// the model spends its splits on telling good from very good, not bad from very bad.
+void ToLogPlaces(std::vector<double>* targets) {
+  std::vector<double> sorted = *targets;
+  std::sort(sorted.begin(), sorted.end());
+  const auto count = static_cast<double>(sorted.size());
+  for (double& target : *targets) {
+    const auto place = std::lower_bound(sorted.begin(), sorted.end(), target) - sorted.begin();
+    target = std::log((static_cast<double>(place) + 0.5) / count);
+  }
+}
+
 }  // namespace
 
 size_t FitMilestone(size_t count) {
@@ -63,7 +75,6 @@ void Surrogate::Fit(const History& history, size_t count) {
     kept.resize(rows_max);
     std::sort(kept.begin(), kept.end());
   }
-  best_ = INFINITY;
   bool any_failed = false;
   for (const size_t i : kept) {
     AppendBins(history.PointOf(i), &all.bins);
@@ -73,8 +84,8 @@ void Surrogate::Fit(const History& history, size_t count) {
     if (!ok) continue;
     AppendBins(history.PointOf(i), &rows.bins);
     targets.push_back(history.ValueOf(i));
-    best_ = std::min(best_, history.ValueOf(i));
   }
+  ToLogPlaces(&targets);
   PhiloxStream random(seed_, StreamOf(StreamUse::kModel, count));
   value_ = Forest();
   feasible_ = Forest();
@@ -82,7 +93,10 @@ void Surrogate::Fit(const History& history, size_t count) {
   options.trees = options_.trees;
   options.leaf_min = options_.leaf_min;
   options.feature_share = options_.feature_share;
-  if (targets.size() >= kObservationsMin) value_.Fit(rows, targets, options, random);
+  if (targets.size() >= kObservationsMin) {
+    best_ = *std::min_element(targets.begin(), targets.end());
+    value_.Fit(rows, targets, options, random);
+  }
   if (!any_failed) return;
   options.trees = std::max(5, options_.trees / 2);
   options.leaf_min = 1;

@@ -20,7 +20,7 @@ namespace tunefarm {
 struct SurrogateOptions {
   int trees = 20;
   int leaf_min = 2;
-  double feature_share = 0.8;
+  double feature_share = 0.5;
   int rows_max = 1500;  // observations that the model is fitted to, at most: the best and the latest
 };
 
@@ -41,7 +41,7 @@ class Surrogate {
   bool Update(const History& history);
 
   Belief Predict(std::span<const uint16_t> point) const;
-  // The smallest value in the training data.
+  // The smallest such value in the training data.
   double best() const { return best_; }
 
  private:

@@ -168,10 +168,42 @@ TEST(Replay, RefusesConfigsOfAnotherSpace) {
 
 TEST(MakeStrategy, RefusesUnknownNamesAndOptions) {
   const Space space = SmallSpace();
-  EXPECT_EQ(MessageOf(MakeStrategy("exhaustve", {}, space, 1).status()),
-            "unknown strategy 'exhaustve' (did you mean 'exhaustive'?); known are exhaustive and random");
-  EXPECT_EQ(MessageOf(MakeStrategy("random", {{"temperature", "1"}}, space, 1).status()),
-            "the strategy random has no option 'temperature'; it has none");
+  const auto error = [&](std::string_view name, const StrategyOptions& options) -> std::string {
+    const auto made = MakeStrategy(name, options, space, 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(made.status()));
+    return std::string(MessageOf(made.status()));
+  };
+  EXPECT_EQ(error("exhaustve", {}),
+            "unknown strategy 'exhaustve' (did you mean 'exhaustive'?); known are default, bayes, genetic, annealing, "
+            "local, pack, exhaustive and random");
+  EXPECT_EQ(error("random", {{"temperature", "1"}}), "the strategy random has no option 'temperature'; it has none");
+  EXPECT_EQ(error("genetic", {{"populaton", "10"}}),
+            "the strategy genetic has no option 'populaton' (did you mean 'population'?)");
+  EXPECT_EQ(error("local", {{"zebra", "10"}}),
+            "the strategy local has no option 'zebra'; it has start, perturbation, perturbed");
+  EXPECT_EQ(error("genetic", {{"population", "many"}}),
+            "the option population of the strategy genetic takes a whole number, not 'many'");
+  EXPECT_EQ(error("genetic", {{"population", "10.5"}}),
+            "the option population of the strategy genetic takes a whole number, not '10.5'");
+  EXPECT_EQ(error("genetic", {{"population", "2"}}),
+            "the option population of the strategy genetic is 2, it must be 4 to 10000");
+  EXPECT_EQ(error("annealing", {{"cooling", "nan"}}),
+            "the option cooling of the strategy annealing takes a number, not 'nan'");
+}
+
+TEST(MakeStrategy, OptionsChangeWhatItDoes) {
+  const Space space = SmallSpace();
+  const auto plain = MakeStrategy("genetic", {}, space, 1);
+  const auto other = MakeStrategy("genetic", {{"start", "3"}}, space, 1);
+  ASSERT_TRUE(plain.ok() && other.ok());
+  EXPECT_NE(Drain(**plain, 1, 12), Drain(**other, 1, 12));
+}
+
+TEST(MakeStrategy, HelpNamesEveryStrategy) {
+  const std::string help = StrategyHelp();
+  for (const std::string& name : StrategyNames()) EXPECT_NE(help.find(name + ": "), std::string::npos) << name;
+  EXPECT_NE(help.find("  population     configs that have children (20, 4 to 10000)\n"), std::string::npos) << help;
+  EXPECT_EQ(StrategyNames().front(), kDefaultStrategy);
 }
 
 TEST(MakeStrategy, EmptySpaceSaysWhatRejectedIt) {
