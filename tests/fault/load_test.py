@@ -149,7 +149,7 @@ class Load(unittest.TestCase):
             jobs, known = [], {}
             for drain in range(DRAINS):
                 # A new one each time: on a fast machine the one before has ended meanwhile.
-                jobs.append(farm.cli("submit", "--quiet", "noop_host", "--max-trials", "120", "--policy", "fast",
+                jobs.append(farm.cli("submit", "--quiet", "noop_host", "--max-trials", "40", "--policy", "fast",
                                      "--min-samples", "3", "--time-budget-ms", "40", "--seed", drain + 1).stdout.strip())
                 wait_until(lambda: farm.trials(jobs[-1]), "the first results")
                 time.sleep(random.uniform(0.0, 0.1))
