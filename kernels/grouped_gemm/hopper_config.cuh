@@ -7,6 +7,10 @@
 
 #include "hopper_tiles.cuh"
 
+#if !defined(swap_operands)  // dW has no small side.
+#define swap_operands 0
+#endif
+
 namespace hopper {
 
 constexpr bool kForward = GROUPED_GEMM_OP == OP_FORWARD;
@@ -36,7 +40,6 @@ constexpr int kDepth = BLOCK_SIZE_M;
 constexpr bool kCopyRows = !use_tma_load_dy;
 constexpr bool kCopyCols = !use_tma_load_x;
 static_assert(!(permute_y && use_tma_load_dy) && !(permute_x && use_tma_load_x), "the copy engine cannot gather rows");
-static_assert(!swap_operands, "dW has no small side to swap");
 #endif
 
 // Rows of tokens that are read or written in the order of gather_indices.
@@ -57,12 +60,6 @@ constexpr int kClusterRows = cluster_m;
 constexpr int kClusterCols = cluster_n;
 constexpr int kClusterSize = kClusterRows * kClusterCols;
 constexpr bool kCopies = kCopyRows || kCopyCols;
-
-// The pool of registers is what the launch bound gives to kThreads threads; what the loading warpgroup hands back goes
-// to the others. With one consumer there is nothing to gain.
-constexpr bool kMoveRegisters = kConsumers > 1;
-constexpr int kProducerRegisters = kConsumers == 2 ? (kCopies ? 56 : 40) : (kCopies ? 56 : 32);
-constexpr int kConsumerRegisters = kConsumers == 2 ? (kCopies ? 224 : 232) : (kCopies ? 152 : 160);
 
 static_assert(kConsumers >= 1 && kConsumers <= 3 && num_warps % 4 == 0, "num_warps is 4, 8 or 12");
 static_assert(!kPingPong || kConsumers == 2, "ping-pong takes two warpgroups");
@@ -114,6 +111,23 @@ constexpr int kShareQ = kSplitP ? kExtentQ : kExtentQ / kSharers;
 constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 16 terms.
 constexpr int kSlices = kDepth / kWgmmaK;
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
+
+// The pool of registers is what the launch bound gives to kThreads threads (504 for each of three warpgroups together,
+// 512 for four); what the loading warpgroup hands back goes to the others. One that copies keeps the numbers of its
+// rows. With one consumer there is nothing to gain.
+constexpr bool kMoveRegisters = kConsumers > 1;
+constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
+constexpr bool kManySums = kTilesP * kSums > 160;
+constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
+                                   : kManySums     ? 24
+                                   : kManyRows     ? 88
+                                   : kCopies       ? 56
+                                                   : 40;
+constexpr int kConsumerRegisters = kConsumers == 3 ? (kCopies ? 152 : 160)
+                                   : kManySums     ? 240
+                                   : kManyRows     ? 208
+                                   : kCopies       ? 224
+                                                   : 232;
 
 static_assert(kExtentP % kWgmmaM == 0, "the M side of wgmma is a multiple of 64");
 static_assert(kSplitP || kExtentQ % kSharers == 0, "the consumers share a tile evenly");

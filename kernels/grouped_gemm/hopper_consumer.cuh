@@ -118,12 +118,6 @@ HOPPER_FN void Multiply(const Work& work, u32 stages, const Barriers& barriers, 
   if (work.steps > 0) Release(barriers, previous, lane);
 }
 
-// REVIEW (lead, 19:55; remove when mended): with ping-pong nothing orders the two warpgroups. Group 1 skips a tile of,
-// say, 32 steps through 4 stages and waits for Full(0) with parity 0; that wait returns as soon as PASS 0 (group 0's
-// data) has come, since a parity names every second pass. It then multiplies another tile's operands. Group g may begin
-// a tile's waits only after the other group has waited for ALL Full barriers of the tile before (hand-over by two named
-// barriers, bar.sync/bar.arrive with 256 threads, also for tiles without steps; ids not used elsewhere). A CPU
-// emulation should have a test that fails without.
 HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 shared, const Barriers& barriers, int group,
                        int thread) {
   float sums[kTilesP][kSums];

@@ -1,6 +1,8 @@
 // What kernels/grouped_gemm/hopper_ptx.cuh and hopper_wgmma.cuh have, for a host: calls of the machine. Included inside
 // of a namespace of the config, after tests/unit/hopper/machine.h.
 
+#pragma once
+
 namespace hopper {
 
 namespace machine = ::tunefarm::hopper_machine;

@@ -116,49 +116,46 @@ void Resume(Fiber* fiber) {
   if (!machine->error.empty()) throw MachineError(machine->error);
 }
 
+// Takes one out, at random.
+template <typename T>
+T Draw(std::vector<T>& items) {
+  const size_t index = machine->Random() % items.size();
+  T item = std::move(items[index]);
+  items[index] = std::move(items.back());
+  items.pop_back();
+  return item;
+}
+
 // Lets something asynchronous happen; false when nothing is on its way.
 bool StepAsynchronously() {
-  const uint64_t choice = machine->Random() % 4;
+  const uint64_t choice = machine->Random();
   for (uint64_t i = 0; i < 4; ++i) {
     switch ((choice + i) % 4) {
       case 0:
         if (machine->loads.empty()) break;
-        {
-          const size_t index = machine->Random() % machine->loads.size();
-          const std::function<void()> load = std::move(machine->loads[index]);
-          machine->loads.erase(machine->loads.begin() + static_cast<std::ptrdiff_t>(index));
-          load();
-        }
+        Draw(machine->loads)();
         return true;
       case 1:
-        while (!machine->stores.empty() && machine->stores.back()->done) machine->stores.pop_back();
-        if (machine->stores.empty()) break;
-        {
-          const std::shared_ptr<Store> store = machine->stores[machine->Random() % machine->stores.size()];
-          if (!store->done) store->work();
+        while (!machine->stores.empty()) {
+          const std::shared_ptr<Store> store = Draw(machine->stores);
+          if (store->done) continue;
+          store->work();
           store->done = true;
+          return true;
         }
-        return true;
+        break;
       case 2:
-        for (const auto& block : machine->blocks) {
-          for (Warp& warp : block->warps) {
-            if (warp.products_done < warp.products.size() && machine->Random() % 2 == 0) {
-              RunProducts(warp, warp.products_done + 1);
-              return true;
-            }
-          }
+        while (!machine->multiplying.empty()) {
+          Warp* const warp = Draw(machine->multiplying);
+          if (warp->products_done == warp->products.size()) continue;
+          RunProducts(*warp, warp->products_done + 1);
+          return true;
         }
         break;
       default:
-        for (const auto& block : machine->blocks) {
-          const size_t begin = machine->Random() % block->fibers.size();
-          for (size_t j = 0; j < block->fibers.size(); ++j) {
-            Fiber& fiber = *block->fibers[(begin + j) % block->fibers.size()];
-            if (fiber.bundles.empty()) continue;
-            RunBundle(fiber);
-            return true;
-          }
-        }
+        if (machine->copying.empty()) break;
+        RunBundle(*Draw(machine->copying));
+        return true;
     }
   }
   return false;
@@ -262,6 +259,7 @@ void Run(const Launch& launch, const std::vector<Span>& global, const std::funct
     state.blocks.clear();
     state.ready.clear();
     state.stores.clear();
+    state.multiplying.clear();
     state.cluster = {};
     for (int rank = 0; rank < launch.cluster; ++rank) state.blocks.push_back(MakeBlock(launch, first + rank));
     RunCluster();

@@ -201,6 +201,7 @@ void CopyArrive(uint32_t barrier) {
   Fiber& fiber = *machine->current;
   fiber.bundles.emplace_back(std::move(fiber.copies), barrier);
   fiber.copies.clear();
+  machine->copying.push_back(&fiber);
 }
 
 void ReadShared(uint32_t address, void* values, int bytes) {
@@ -241,6 +242,7 @@ void Wgmma(const MatrixProduct& product, float* sums) {
       float* values[32];
     } pointers;
     std::copy(warp.sums, warp.sums + 32, pointers.values);
+    machine->multiplying.push_back(&warp);
     warp.products.push_back([=] { RunProduct(*block, warp_index, product, pointers.values); });
   }
   Meet(warp.meeting, 32, "wgmma");

@@ -96,8 +96,12 @@ struct Machine {
   std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
   Meeting cluster;
   std::vector<Fiber*> ready;
-  std::vector<std::function<void()>> loads;    // boxes on their way
-  std::vector<std::shared_ptr<Store>> stores;  // that may happen any time now
+  // What may happen at any time: boxes on their way, stores, and an entry of its warp or thread for each wgmma and
+  // bundle.
+  std::vector<std::function<void()>> loads;
+  std::vector<std::shared_ptr<Store>> stores;
+  std::vector<Warp*> multiplying;
+  std::vector<Fiber*> copying;
   Fiber* current = nullptr;
   jmp_buf scheduler;
   uint64_t random;
