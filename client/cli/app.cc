@@ -172,6 +172,8 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddKernels(&app, session);
   AddDevices(&app, session);
   AddDb(&app, session);
+  AddImport(&app, session);
+  AddExport(&app, session);
   AddStatus(&app, session);
   AddDoctor(&app, session);
   AddCompletion(&app, session);

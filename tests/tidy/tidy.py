@@ -18,6 +18,7 @@ LAYERS = {
     "search": ["base", "space", "search"],
     "device": ["base", "space", "device"],
     "definition": ["base", "space", "device", "definition"],
+    "interchange": ["base", "space", "device", "definition", "interchange"],
     "store": ["base", "store"],
     "exec": ["base", "space", "measure", "device", "definition", "exec", "version.h"],
     "agent": ["base", "space", "measure", "device", "definition", "exec", "agent"],

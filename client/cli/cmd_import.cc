@@ -1,0 +1,202 @@
+// import {t1}: what other tools write, as ours.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "client/cli/commands.h"
+#include "client/cli/help_format.h"
+#include "server/base/file.h"
+#include "server/base/format.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/kernel_plan.h"
+#include "server/interchange/t1.h"
+
+namespace tunefarm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kFileBytesMax = uint64_t{1} << 20;
+constexpr uint64_t kSourceBytesMax = uint64_t{4} << 20;
+constexpr uint64_t kCountNodesMax = 50'000'000;
+
+struct ImportT1Options {
+  std::string file;
+  std::string folder;
+  std::string name;
+  std::string language;
+  std::string source;
+  std::string reference;  // FILE:ENTRY
+  std::vector<std::string> reference_grid, reference_block;
+  bool unverified = false;
+  bool force = false;
+  int64_t thread_limit = 0;
+  std::optional<double> atol, rtol;
+};
+
+// Files of one folder and below, and nothing else: a T1 file may come from anywhere, and what it names as its source is
+// sent to the daemon.
+class SourceFolder {
+ public:
+  static absl::StatusOr<SourceFolder> Open(const fs::path& folder) {
+    std::error_code error;
+    fs::path root = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
+    if (error) return NotFound("there is no folder {}", folder.string());
+    return SourceFolder(std::move(root));
+  }
+
+  absl::StatusOr<std::string> Read(const std::string& path) const {
+    std::error_code error;
+    const fs::path file = fs::canonical(root_ / path, error);
+    if (error) return NotFound("there is no file {}", (root_ / path).string());
+    const fs::path inside = file.lexically_relative(root_);
+    if (fs::path(path).is_absolute() || inside.empty() || *inside.begin() == "..") {
+      return PermissionDenied("'{}' lies outside of {}", path, root_.string());
+    }
+    return ReadFile(file.string(), kSourceBytesMax);
+  }
+
+  // The path of a file that the user named, relative to the folder.
+  absl::StatusOr<std::string> PathOf(const std::string& file) const {
+    std::error_code error;
+    const fs::path found = fs::canonical(file, error);
+    if (error) return NotFound("there is no file {}", file);
+    const fs::path inside = found.lexically_relative(root_);
+    if (inside.empty() || *inside.begin() == "..") {
+      return InvalidArgument("'{}' must lie in or below {}, the folder of the sources", file, root_.string());
+    }
+    return inside.string();
+  }
+
+ private:
+  explicit SourceFolder(fs::path root) : root_(std::move(root)) {}
+  fs::path root_;
+};
+
+absl::StatusOr<interchange::T1KernelOptions> KernelOptions(const ImportT1Options& options,
+                                                           const SourceFolder& sources) {
+  interchange::T1KernelOptions made;
+  made.display_name = options.name;
+  if (options.language == "cuda") made.language = v1::LANGUAGE_CUDA;
+  if (options.language == "host") made.language = v1::LANGUAGE_HOST_CXX;
+  made.space.thread_limit = options.thread_limit;
+  made.is_unverified = options.unverified;
+  made.atol = options.atol;
+  made.rtol = options.rtol;
+  if (!options.source.empty()) {
+    ASSIGN_OR_RETURN(made.source, sources.PathOf(options.source));
+  }
+  if (options.reference.empty()) return made;
+  const size_t colon = options.reference.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == options.reference.size()) {
+    return InvalidArgument("'{}' is not FILE:FUNCTION", options.reference);
+  }
+  interchange::T1ReferenceKernel reference;
+  ASSIGN_OR_RETURN(reference.path, sources.PathOf(options.reference.substr(0, colon)));
+  reference.entry = options.reference.substr(colon + 1);
+  reference.grid = options.reference_grid;
+  reference.block = options.reference_block;
+  made.reference_kernel = std::move(reference);
+  return made;
+}
+
+absl::Status WriteKernel(const fs::path& folder, const interchange::ImportedKernel& imported, bool force) {
+  std::error_code error;
+  const fs::path definition = folder / "kernel.pbtxt";
+  if (!force && fs::exists(definition, error)) {
+    return AlreadyExists("{} exists; nothing was written (--force replaces it, --to names another folder)",
+                         definition.string());
+  }
+  // The definition last: where it is, its sources are too.
+  for (const v1::SourceFile& source : imported.kernel.sources()) {
+    const fs::path file = folder / source.path();
+    RETURN_IF_ERROR(MakeDirectories(file.parent_path().string()));
+    RETURN_IF_ERROR(WriteFileAtomically(file.string(), source.content()));
+  }
+  RETURN_IF_ERROR(MakeDirectories(folder.string()));
+  return WriteFileAtomically(definition.string(), imported.text);
+}
+
+std::string CountText(const interchange::T1& t1, const interchange::T1SpaceOptions& options) {
+  const absl::StatusOr<Space> space = Space::Build(interchange::SpaceOfT1(t1, options), {.nodes_max = kCountNodesMax});
+  if (!space.ok()) return "";
+  const absl::StatusOr<uint64_t> valid = space->CountValid();
+  if (!valid.ok()) return fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
+  return fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)), space->CartesianText());
+}
+
+absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& options) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  ASSIGN_OR_RETURN(std::string text, ReadFile(options.file, kFileBytesMax));
+  ASSIGN_OR_RETURN(const interchange::T1 t1, interchange::ReadT1(std::move(text), options.file));
+  const fs::path root = fs::path(options.source.empty() ? options.file : options.source).parent_path();
+  ASSIGN_OR_RETURN(const SourceFolder sources, SourceFolder::Open(root));
+  ASSIGN_OR_RETURN(const interchange::T1KernelOptions kernel_options, KernelOptions(options, sources));
+  ASSIGN_OR_RETURN(
+      const interchange::ImportedKernel imported,
+      interchange::KernelOfT1(t1, kernel_options, [&](const std::string& path) { return sources.Read(path); }));
+  const fs::path folder = options.folder.empty() ? fs::path(imported.kernel.display_name()) : fs::path(options.folder);
+  RETURN_IF_ERROR(WriteKernel(folder, imported, options.force));
+  for (const std::string& note : imported.notes) session->Note("- " + note);
+  if (format == OutputFormat::kJson) {
+    v1::Kernel kernel = imported.kernel;
+    for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
+    session->Print(ToJson(kernel));
+  } else {
+    session->Print(fmt::format("{}: {}, {} sources\nspace: {}\n", (folder / "kernel.pbtxt").string(),
+                               imported.kernel.display_name(), imported.kernel.sources_size(),
+                               CountText(t1, kernel_options.space)));
+  }
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", folder.string(),
+                            imported.budget_options.empty() ? "" : " " + imported.budget_options));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddImport(CLI::App* app, Session* session) {
+  CLI::App* import = app->add_subcommand("import", "Read what other tuning tools write.");
+  import->require_subcommand(1);
+  SetExample(import, "tunefarm import t1 hotspot.json\ntunefarm import t1 problem.json --language host --to my_kernel");
+  auto options = std::make_shared<ImportT1Options>();
+  CLI::App* t1 = import->add_subcommand(
+      "t1", "Make a kernel definition of a T1 file (Kernel Tuner, KTT): a folder that tunefarm tune takes.");
+  SetExample(t1,
+             "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference sum_reference.cu:sum "
+             "--reference-grid 64 --reference-block 256");
+  t1->add_option("FILE", options->file, "The T1 file; its KernelFile lies in or below its folder.")->required();
+  t1->add_option("--to", options->folder, "The folder to make. Default: the kernel's name, here.")->type_name("FOLDER");
+  t1->add_option("--name", options->name, "The kernel's name. Default: the file's BenchmarkName or KernelName.")
+      ->type_name("NAME");
+  t1->add_option("--language", options->language,
+                 "What the source is written in: cuda or host. Default: as the file says.")
+      ->type_name("LANGUAGE")
+      ->check(CLI::IsMember({"cuda", "host"}));
+  t1->add_option("--source", options->source, "The kernel's source, instead of KernelFile.")->type_name("FILE");
+  t1->add_option("--thread-limit", options->thread_limit,
+                 "Kernel Tuner's unwritten rule: block_size_x * block_size_y * block_size_z is at most this.")
+      ->type_name("THREADS")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  t1->add_option("--reference", options->reference,
+                 "A function with the kernel's arguments to compare results with. Default: what the file expects, else "
+                 "the kernel's own default config.")
+      ->type_name("FILE:FUNCTION");
+  t1->add_option("--reference-grid", options->reference_grid, "Blocks of the reference: expressions, X,Y,Z.")
+      ->type_name("X,Y,Z")
+      ->delimiter(',');
+  t1->add_option("--reference-block", options->reference_block, "Threads of the reference: expressions, X,Y,Z.")
+      ->type_name("X,Y,Z")
+      ->delimiter(',');
+  t1->add_flag("--unverified", options->unverified, "Compare results with nothing; they are marked so.");
+  t1->add_option("--atol", options->atol, "Absolute tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");
+  t1->add_option("--rtol", options->rtol, "Relative tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");
+  t1->add_flag("--force", options->force, "Replace a definition that is there.");
+  t1->callback([=] { session->command = [=] { return ImportT1(session, *options); }; });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,172 @@
+"""What other tools write, read and tuned; and our results as they read them."""
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from farm import Farm, assert_ordinals_complete, config, outcome, search
+
+SOURCES = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "t1"
+
+# What TuningSchema's results-schema 1.0.0 demands; checked by hand where python3-jsonschema or the schema is not there.
+INVALIDITY = {"timeout", "compile", "runtime", "correctness", "constraints", "correct"}
+TIMES = {"compilation_time": (int, float), "runtimes": list, "framework": (int, float), "search_algorithm": (int, float),
+         "validation": (int, float)}
+
+
+def check_t4(test, document):
+    test.assertRegex(document["schema_version"], r"^[0-9]+\.[0-9]+\.[0-9]+$")
+    test.assertIsInstance(document["results"], list)
+    for row in document["results"]:
+        for key in ("configuration", "times", "invalidity", "correctness"):
+            test.assertIn(key, row)
+        test.assertIsInstance(row["configuration"], dict)
+        test.assertIsInstance(row["timestamp"], str)
+        test.assertIsInstance(row["objectives"], list)
+        test.assertIn(row["invalidity"], INVALIDITY)
+        test.assertIsInstance(row["correctness"], (int, float))
+        for key, kind in TIMES.items():
+            if key in row["times"]:
+                test.assertIsInstance(row["times"][key], kind)
+        for measurement in row["measurements"]:
+            test.assertIsInstance(measurement["name"], str)
+            test.assertIsInstance(measurement["value"], (int, float, str, list))
+            test.assertIsInstance(measurement["unit"], str)
+    schema = pathlib.Path(os.environ.get("TUNEFARM_TEST_DATA", "/nowhere")) / "schemas" / "T4-results-schema-1.0.0.json"
+    try:
+        import jsonschema
+    except ImportError:
+        return
+    if schema.exists():
+        jsonschema.validate(document, json.loads(schema.read_text()))
+
+
+class Import(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.farm = Farm().start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.farm.__exit__(None, None, None)
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
+
+    def copy(self, *names):
+        for name in names:
+            shutil.copy(SOURCES / name, self.folder / name)
+        return self.folder / names[0]
+
+    def refused(self, code, *words, command):
+        done = self.farm.cli(*command, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(len([line for line in done.stderr.splitlines() if line.startswith("tunefarm: ")]), 1, done.stderr)
+
+    def test_a_t1_file_is_imported_tuned_and_exported(self):
+        file = self.copy("running_sum.json", "running_sum.cc")
+        made = self.folder / "made"
+        done = self.farm.cli("import", "t1", file, "--language", "host", "--to", made)
+        self.assertIn("20 valid configs of 24", done.stdout)
+        self.assertIn("--max-trials 6", done.stderr)
+        self.farm.cli("kernels", "check", made)
+        done = self.farm.cli("tune", made, "--policy", "fast")
+        job = self.farm.json("jobs", "list")["jobs"][0]["name"].removeprefix("jobs/")
+        trials = self.farm.trials(job)
+        assert_ordinals_complete(trials)
+        self.assertEqual({outcome(t) for t in trials}, {"OK"}, [t.get("message") for t in trials])
+        self.assertEqual(len(search(trials)), 20)
+
+        results = self.folder / "results.json"
+        self.farm.cli("export", "t4", job, "--file", results)
+        document = json.loads(results.read_text())
+        check_t4(self, document)
+        self.assertEqual(len(document["results"]), 20)
+        self.assertEqual({row["invalidity"] for row in document["results"]}, {"correct"})
+        self.assertEqual(list(document["results"][0]["configuration"]), ["CHUNK", "UNROLL", "FUSED"])
+        of_trial = {json.dumps(config(t), sort_keys=True): t for t in search(trials)}
+        for row in document["results"]:
+            trial = of_trial[json.dumps(row["configuration"], sort_keys=True)]
+            (time,) = [m["value"] for m in row["measurements"] if m["name"] == "time"]
+            self.assertAlmostEqual(time, trial["measurement"]["median_ns"] / 1e6)
+        self.assertEqual(json.loads(self.farm.cli("export", "t4", job).stdout), document)
+        self.refused(3, "has no study 7", command=["export", "t4", job, "--study", "7"])
+
+    def test_a_wrong_kernel_is_found_out(self):
+        file = self.copy("running_sum.json", "running_sum.cc")
+        source = self.folder / "running_sum.cc"
+        source.write_text(source.read_text().replace("sum += x[i];", "sum += x[i] * (UNROLL == 4 ? 1.01f : 1.0f);"))
+        made = self.folder / "made"
+        self.farm.cli("import", "t1", file, "--language", "host", "--to", made, "--name", "wrong sum")
+        self.farm.cli("tune", made, "--policy", "fast")
+        job = self.farm.json("jobs", "list")["jobs"][0]
+        self.assertEqual(job["kernel_name"], "wrong_sum")
+        number = job["name"].removeprefix("jobs/")
+        for trial in search(self.farm.trials(number)):
+            self.assertEqual(outcome(trial), "WRONG_RESULT" if config(trial)["UNROLL"] == 4 else "OK", trial.get("message"))
+        rows = json.loads(self.farm.cli("export", "t4", number, "--finals").stdout)["results"]
+        for row in rows:
+            self.assertEqual(row["invalidity"], "correctness" if row["configuration"]["UNROLL"] == 4 else "correct")
+            self.assertEqual(row["correctness"] < 1, row["configuration"]["UNROLL"] == 4)
+
+    def test_without_expected_values_the_default_config_is_the_judge(self):
+        file = self.copy("running_sum.json", "running_sum.cc")
+        document = json.loads(file.read_text())
+        del document["KernelSpecification"]["ReferenceArguments"]
+        # Without its counter of chunks, which differs from config to config.
+        file.write_text(json.dumps(document))
+        source = self.folder / "running_sum.cc"
+        source.write_text(source.read_text().replace("log[0] += 1;", "log[0] = 1;"))
+        made = self.folder / "made"
+        done = self.farm.cli("import", "t1", file, "--language", "host", "--to", made, "--name", "self_judged")
+        self.assertIn("every config is compared with the default config", done.stderr)
+        self.farm.cli("tune", made, "--policy", "fast", "--max-trials", "6")
+        job = self.farm.json("jobs", "list")["jobs"][0]["name"].removeprefix("jobs/")
+        self.assertEqual({outcome(t) for t in self.farm.trials(job)}, {"OK"})
+
+    def test_kernel_tuners_dialect_has_its_counts_without_a_gpu(self):
+        file = self.copy("stencil.json", "stencil.cu", "stencil_bias.h")
+        made = self.folder / "made"
+        done = self.farm.cli("import", "t1", file, "--to", made)
+        self.assertIn("GlobalSize and LocalSize are not read", done.stderr)
+        self.assertTrue((made / "stencil_bias.h").exists())
+        space = self.farm.json("kernels", "space", made, "--device", "H200")["space"]
+        self.assertIn(f"{int(space['valid'])} valid configs of", done.stdout)
+        limited = self.farm.cli("import", "t1", file, "--to", self.folder / "limited", "--thread-limit", "64")
+        self.assertNotEqual(limited.stdout.split("space: ")[1], done.stdout.split("space: ")[1])
+        self.farm.cli("import", "t1", file, "--to", self.folder / "compared", "--reference", f"{self.folder / 'stencil.cu'}:stencil_reference",
+                      "--reference-grid", "1200", "--reference-block", "256")
+        self.farm.cli("kernels", "check", self.folder / "compared")
+
+    def test_bad_files_are_refused_with_one_sentence_and_a_place(self):
+        file = self.copy("running_sum.json", "running_sum.cc")
+        whole = file.read_text()
+        command = ["import", "t1", file, "--language", "host", "--to", self.folder / "made"]
+        for text, words in (
+                (whole[:300], (f"{file}:", "not valid JSON")),
+                (whole.replace("4**i", "4**(i*40)"), (f"{file}:4:", "/ConfigurationSpace/TuningParameters/0/Values", "64 bits")),
+                (whole.replace("range(3)", "range(10**9)"), (f"{file}:4:", "more than 65536")),
+                (whole.replace("CHUNK // UNROLL", "CHUNK // UNROL"), (f"{file}:9:", "unknown name 'UNROL'")),
+                (whole.replace("\"running_sum.cc\"", "\"../running_sum.cc\""), ("/KernelSpecification/KernelFile",)),
+                (whole.replace("\"running_sum.cc\"", "\"/etc/hostname\""), ("/KernelSpecification/KernelFile",)),
+                ("[" * 100_000, (f"{file}:1:", "nested more than")),
+                (whole + " " * (1 << 20), ("1048576",)),
+        ):
+            file.write_text(text)
+            code = 1 if len(text) > 1 << 20 else 2
+            self.refused(code, *words, command=command)
+        self.assertFalse((self.folder / "made" / "kernel.pbtxt").exists())
+        file.write_text(whole)
+        self.farm.cli(*command)
+        self.refused(1, "exists", "--force", command=command)
+        self.farm.cli(*command, "--force")
+        self.refused(3, "nowhere", command=["import", "t1", self.folder / "nowhere.json"])
+
+
+if __name__ == "__main__":
+    unittest.main()

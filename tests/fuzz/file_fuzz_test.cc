@@ -1,0 +1,150 @@
+// A fuzz target of files without libFuzzer: the files of a folder, damaged with what such files are made of. Some
+// hundreds with every build; TUNEFARM_FUZZ_SECONDS=60 goes on for a minute, with damages that differ from run to run;
+// TUNEFARM_FUZZ_SEED=N repeats one run's.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "server/base/file.h"
+#include "server/base/random.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace tunefarm {
+namespace {
+
+std::string Gzip(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string packed(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+class FileMaker {
+ public:
+  FileMaker(uint64_t seed, std::vector<std::string> files) : random_(seed), files_(std::move(files)) {}
+
+  std::string Next() {
+    std::string text = files_[random_.UniformInt(files_.size())];
+    for (uint64_t damages = random_.UniformInt(5); damages-- > 0;) Damage(&text);
+    if (random_.UniformInt(8) != 0) return text;
+    text = Gzip(text);
+    for (uint64_t damages = random_.UniformInt(3); damages-- > 0;) Damage(&text);
+    return text;
+  }
+
+ private:
+  const char* Token() {
+    static constexpr const char* kTokens[] = {
+        "{", "}", "[", "]", ",", ":", "\"", "null", "true", "0", "1", "-1", "0.5", "1e308", "1e999",
+        "9223372036854775807", "-9223372036854775808", "18446744073709551616", "\"\"", "\"x\"", "\\u0000", "\\", "NaN",
+        "{}", "[]",
+        // Python text
+        "i", " for i in range(9)", " if ", " else ", "range(10**9)", "**", "//", "%", "(", ")", "max(", "sum(",
+        "ProblemSize[0]", " and ", " not ", "'a'", "0x", "lambda", "__import__", "[[1]]", "*65536", "<<62",
+        // words
+        "\"int\"", "\"float\"", "\"bool\"", "\"string\"", "\"Scalar\"", "\"Symbol\"", "\"Vector\"", "\"Random\"",
+        "\"Generator\"", "\"OpenCL\"", "\"ReadOnly\"", "\"WriteOnly\"", "\"half4\"", "\"double\"", "\"uint8\"",
+        "\"compile\"", "\"correct\"", "\"RuntimeFailedConfig\"", "\xff", "\n"};
+    return kTokens[random_.UniformInt(std::size(kTokens))];
+  }
+
+  // The place of some value: behind a colon or a comma.
+  size_t ValueIn(const std::string& text) {
+    const size_t at = random_.UniformInt(text.size() + 1);
+    const size_t found = text.find_first_of(":,[\"", at);
+    return found == std::string::npos ? at : found + 1;
+  }
+
+  void Damage(std::string* text) {
+    const size_t at = ValueIn(*text);
+    switch (random_.UniformInt(7)) {
+      case 0:
+        text->insert(at, Token());
+        break;
+      case 1:
+        text->erase(at, 1 + random_.UniformInt(8));
+        break;
+      case 2: {
+        // A whole value by another.
+        const size_t end = std::min(text->find_first_of(",]}\"", at), text->size());
+        text->replace(at, end - at, Token());
+        break;
+      }
+      case 3: {
+        const size_t from = ValueIn(*text);
+        text->insert(at, text->substr(from, random_.UniformInt(60)));
+        break;
+      }
+      case 4:
+        if (at < text->size()) (*text)[at] = static_cast<char>(random_.UniformInt(256));
+        break;
+      case 5: {
+        // A line twice, or not at all.
+        const size_t start = text->rfind('\n', at) == std::string::npos ? 0 : text->rfind('\n', at);
+        const size_t end = std::min(text->find('\n', at), text->size());
+        if (end <= start) break;
+        const std::string line = text->substr(start, end - start);
+        if (random_.UniformInt(2) == 0) {
+          text->insert(end, line);
+        } else {
+          text->erase(start, end - start);
+        }
+        break;
+      }
+      default:
+        if (random_.UniformInt(4) == 0) text->resize(random_.UniformInt(text->size() + 1));
+        break;
+    }
+  }
+
+  PhiloxStream random_;
+  const std::vector<std::string> files_;
+};
+
+TEST(FileFuzz, FindsNothing) {
+  std::vector<std::string> files;
+  const std::string folder = std::string(std::getenv("TUNEFARM_SOURCE_DIR")) + "/tests/data/" FUZZ_FOLDER;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) files.push_back(*ReadFile(path.string(), 1 << 20));
+  ASSERT_FALSE(files.empty());
+  const char* const seconds_text = std::getenv("TUNEFARM_FUZZ_SECONDS");
+  const char* const seed_text = std::getenv("TUNEFARM_FUZZ_SEED");
+  const auto seconds = std::chrono::seconds(seconds_text == nullptr ? 0 : std::atoi(seconds_text));
+  uint64_t seed = 1;
+  if (seconds.count() > 0) EntropySource::Real()->Fill(&seed, sizeof(seed));
+  if (seed_text != nullptr) seed = std::strtoull(seed_text, nullptr, 10);
+  fmt::print("seed {}\n", seed);
+  const auto end = std::chrono::steady_clock::now() + seconds;
+  FileMaker maker(seed, std::move(files));
+  int64_t tried = 0;
+  while (tried < 600 || std::chrono::steady_clock::now() < end) {
+    const std::string text = maker.Next();
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+    ++tried;
+  }
+  fmt::print("{} files\n", tried);
+}
+
+}  // namespace
+}  // namespace tunefarm

@@ -1,0 +1,167 @@
+#include "server/interchange/recorded_file.h"
+
+#include <cstdlib>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+
+namespace tunefarm::interchange {
+namespace {
+
+constexpr char kT4[] = R"({
+  "schema_version": "1.0.0",
+  "metadata": {"timeunit": "miliseconds"},
+  "results": [
+    {"timestamp": "t", "configuration": {"b": 32, "a": 1.5, "f": true, "s": "x"},
+     "times": {"compilation": 10, "framework": 1, "search_algorithm": 0, "validation": 2, "runtimes": [1, 3]},
+     "invalidity": "correct", "correctness": 1, "measurements": [{"name": "time", "value": 2.5, "unit": ""}], "objectives": ["time"]},
+    {"configuration": {"a": 2.5, "b": 32, "f": false, "s": "x"}, "times": {"compilation_time": 7, "runtimes": []},
+     "invalidity": "compile", "correctness": 0, "measurements": [{"name": "time", "value": "CompilationFailedConfig"}]},
+    {"configuration": {"a": 3.5, "b": 32, "f": false, "s": "x"}, "times": {"runtimes": [4, 6]}, "invalidity": "correct", "correctness": 1}
+  ]
+})";
+
+constexpr char kCache[] = R"({
+"device_name": "NVIDIA A100-PCIE-40GB",
+"kernel_name": "k",
+"problem_size": [4096, 16],
+"tune_params_keys": ["x", "y"],
+"tune_params": {"x": [1, 2], "y": [3]},
+"objective": "time",
+"cache": {
+"1,3": {"x": 1, "y": 3, "time": 1.25, "times": [1.0, 1.5], "compile_time": 100.0, "verification_time": 0, "benchmark_time": 3.5,
+        "strategy_time": 0, "framework_time": 0.5, "timestamp": "2023-01-01 00:00:00+00:00", "GFLOP/s": 7.0},
+"2,3": {"x": 2, "y": 3, "time": "RuntimeFailedConfig", "compile_time": 90.0},
+)";
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(RecordedFile, ReadsT4) {
+  const auto file = ReadRecordedFile(kT4, "f");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->format, RecordedFile::Format::kT4);
+  EXPECT_EQ(file->parameters, (std::vector<std::string>{"b", "a", "f", "s"}));
+  ASSERT_EQ(file->rows.size(), 3u);
+  EXPECT_EQ(file->rows[0].config.ToText(), "a=1.5,b=32,f=true,s=x");
+  EXPECT_EQ(file->rows[0].objective, 2.5);
+  EXPECT_EQ(file->rows[0].compile_ms, 10);
+  EXPECT_EQ(file->rows[0].CostMs(), 10 + 1 + 2 + 1 + 3);
+  EXPECT_EQ(file->rows[1].invalidity, Invalidity::kCompile);
+  EXPECT_FALSE(file->rows[1].objective.has_value());
+  EXPECT_EQ(file->rows[1].compile_ms, 7);
+  EXPECT_EQ(file->rows[2].objective, 5);  // the mean
+  EXPECT_EQ(file->Best(), &file->rows[0]);
+  EXPECT_EQ(file->notes.size(), 1u);
+}
+
+TEST(RecordedFile, ReadsKernelTunersCacheAlsoOfAKilledRun) {
+  for (const std::string& end : {std::string("}}"), std::string(""), std::string("\"4,3\": {\"x\": 4,")}) {
+    const std::string text =
+        end == "}}" ? Replaced(std::string(kCache) + end, "90.0},\n}}", "90.0}\n}}") : kCache + end;
+    const auto file = ReadRecordedFile(text, "f");
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->format, RecordedFile::Format::kKernelTunerCache);
+    EXPECT_EQ(file->device_name, "NVIDIA A100-PCIE-40GB");
+    EXPECT_EQ(file->kernel_name, "k");
+    EXPECT_EQ(file->problem_size, "4096x16");
+    ASSERT_EQ(file->rows.size(), 2u);
+    EXPECT_EQ(file->rows[0].config.ToText(), "x=1,y=3");
+    EXPECT_EQ(file->rows[0].objective, 1.25);
+    EXPECT_EQ(file->rows[0].CostMs(), 104);
+    EXPECT_EQ(file->rows[1].invalidity, Invalidity::kRuntime);
+    EXPECT_EQ(file->is_truncated, end != "}}");
+    EXPECT_EQ(file->notes.size(), end != "}}" ? 1u : 0u);
+  }
+}
+
+TEST(RecordedFile, ErrorsNameTheFieldAndThePlace) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"\"invalidity\": \"compile\"", "\"invalidity\": \"bad\"",
+       "f:9:20: /results/1/invalidity: this is none of correct"},
+      {"\"a\": 2.5", "\"c\": 2.5", "f:8:23: /results/1/configuration: the parameter \"a\" of the first row is missing"},
+      {"\"a\": 2.5", "\"a\": 2.5, \"z\": 1",
+       "f:8:23: /results/1/configuration: there are parameters that the first row lacks"},
+      {"\"a\": 2.5", "\"a\": []",
+       "f:8:29: /results/1/configuration/a: a value of a parameter is needed here, not an array"},
+      {"\"a\": 3.5", "\"a\": 2.5", "f:10:5: /results/2: this config stands in the file twice"},
+      {"\"compilation\": 10", "\"compilation\": -10",
+       "f:6:31: /results/0/times/compilation: a time is needed here, not -10"},
+      {"[1, 3]", "[1, \"x\"]", "f:6:107: /results/0/times/runtimes/1: a time is needed here, not a string"},
+      {"\"value\": 2.5", "\"value\": \"oops\"",
+       "f:7:92: /results/0/measurements/0/value: this is neither a number nor the name of an error"},
+      {"\"runtimes\": [4, 6]", "\"runtimes\": []", "f:10:5: /results/2: a correct row needs a measurement of \"time\""},
+      {"\"miliseconds\"", "\"seconds\"", "f:3:28: /metadata/timeunit: times are read in milliseconds only"},
+      {"\"results\"", "\"result\"", "f:1:1: there is neither \"results\" (T4) nor \"cache\" (Kernel Tuner)"},
+  };
+  for (const auto& [from, to, message] : cases) {
+    const auto file = ReadRecordedFile(Replaced(kT4, from, to), "f");
+    ASSERT_FALSE(file.ok()) << to;
+    EXPECT_EQ(std::string(MessageOf(file.status())).substr(0, std::string(message).size()), message);
+    EXPECT_FALSE(ReasonOf(file.status()).empty());
+  }
+  EXPECT_NE(MessageOf(ReadRecordedFile(Replaced(kCache, "\"y\": 3, ", ""), "f").status())
+                .find("the parameter \"y\" is missing"),
+            std::string::npos);
+  EXPECT_EQ(MessageOf(ReadRecordedFile("{\"results\": []}", "f").status()), "f:1:1: the file has no results");
+  EXPECT_NE(MessageOf(ReadRecordedFile("\x1f\x8b garbage", "f").status()).find("f: byte "), std::string::npos);
+}
+
+TEST(RecordedFile, WhatIsWrittenReadsBackTheSame) {
+  T4Row row;
+  row.timestamp = "2026-11-21 09:54:05+00:00";
+  row.config = Config({{"a", 1}, {"b", 0.5}, {"c", true}, {"d", "bf16"}});
+  row.runtimes_ms = {1.5, 2.5};
+  row.compile_ms = 30;
+  row.measurements = {{"time", 1.75, "ms"}, {"registers", 32, ""}};
+  T4Row failed;
+  failed.config = Config({{"a", 2}, {"b", 0.5}, {"c", true}, {"d", "b\xff"}});
+  failed.invalidity = Invalidity::kTimeout;
+  failed.correctness = 0;
+  failed.compile_ms = 1.0 / 0.0;
+  const std::string text = WriteT4({"d", "a", "b", "c"}, {row, failed});
+  const auto file = ReadRecordedFile(text, "f");
+  ASSERT_TRUE(file.ok()) << file.status() << "\n" << text;
+  EXPECT_EQ(file->parameters, (std::vector<std::string>{"d", "a", "b", "c"}));
+  ASSERT_EQ(file->rows.size(), 2u);
+  EXPECT_EQ(file->rows[0].config, row.config);
+  EXPECT_EQ(file->rows[0].objective, 1.75);
+  EXPECT_EQ(file->rows[0].runtimes_ms, row.runtimes_ms);
+  EXPECT_EQ(file->rows[0].compile_ms, 30);
+  EXPECT_EQ(file->rows[0].timestamp, row.timestamp);
+  EXPECT_EQ(file->rows[1].invalidity, Invalidity::kTimeout);
+  EXPECT_TRUE(file->notes.empty());
+}
+
+TEST(RecordedFile, PublishedFilesHaveTheirPublishedFacts) {
+  const char* folder = std::getenv("TUNEFARM_TEST_DATA");
+  if (folder == nullptr) {
+    ASSERT_EQ(std::getenv("TUNEFARM_REQUIRE_TEST_DATA"), nullptr) << "TUNEFARM_TEST_DATA is not set";
+    GTEST_SKIP() << "TUNEFARM_TEST_DATA is not set";
+  }
+  auto bytes = ReadFile(std::string(folder) + "/t4/convolution_milo_A100_T4.json.gz", 64 << 20);
+  ASSERT_TRUE(bytes.ok());
+  const auto file = ReadRecordedFile(*std::move(bytes), "A100");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->rows.size(), 4362u);
+  size_t counts[6] = {};
+  for (const RecordedRow& row : file->rows) ++counts[static_cast<size_t>(row.invalidity)];
+  EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kCorrect)], 4201u);
+  EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kRuntime)], 155u);
+  EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kCompile)], 6u);
+  ASSERT_NE(file->Best(), nullptr);
+  EXPECT_NEAR(*file->Best()->objective, 0.5536, 5e-5);
+  EXPECT_EQ(file->Best()->config.ToText(),
+            "block_size_x=32,block_size_y=4,filter_height=15,filter_width=15,read_only=1,tile_size_x=1,tile_size_y=3,"
+            "use_cmem=1,"
+            "use_padding=0,use_shmem=1");
+}
+
+}  // namespace
+}  // namespace tunefarm::interchange
