@@ -1,0 +1,98 @@
+"""Reads kernels/grouped_gemm/*.pbtxt as far as a bring-up needs it: its expressions are Python's, too."""
+
+import os
+import re
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kernels", "grouped_gemm")
+SOURCES = {"forward": "forward.cu", "dx": "dx.cu", "dw": "dw.cu"}
+ONLY_PORTABLE = {"path": "hopper", "warps_m": 1, "min_blocks": 1}
+
+
+class Limits:
+    """What the constraints ask of a device: an H100 or H200."""
+    compute_capability = 90
+    sm_count = 132
+    registers_per_sm = 65536
+    reserved_shared_bytes_per_block = 1024
+    shared_bytes_per_sm = 233472
+    shared_bytes_per_block_optin = 232448
+
+
+class OneBlock:
+    max_active_blocks = 1
+
+
+def headers():
+    names = [name for name in os.listdir(FOLDER) if name.endswith(".cuh")]
+    return {name: open(os.path.join(FOLDER, name), encoding="utf-8").read() for name in names}
+
+
+def source(op):
+    return open(os.path.join(FOLDER, SOURCES[op]), encoding="utf-8").read()
+
+
+class Definition:
+    def __init__(self, op):
+        text = open(os.path.join(FOLDER, "grouped_gemm_%s.pbtxt" % op), encoding="utf-8").read()
+        self.op = op
+        self.launch_text = text[text.index("# hopper: launch"):]
+        text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+        self.parameters = {}
+        for name, kind, values in re.findall(r'parameters \{\s*name: "(\w+)" values \{ (\w+): \[(.*?)\] \}', text):
+            read = {"ints": int, "bools": lambda v: v == "true", "strings": lambda v: v.strip('"')}[kind]
+            self.parameters[name] = [read(value.strip()) for value in values.split(",")]
+        self.derived = re.findall(r'derived \{ name: "(\w+)" expression: "(.*?)" \}', text)
+        self.constraints = re.findall(r'constraints \{\s*expression: "(.*?)"\s*reason: "(.*?)"', text)
+        self.maps = {}
+        for name, buffer, body in re.findall(r'arguments \{\s*name: "(\w+)"\s*tensor_map \{\s*buffer: "(\w+)"(.*?)\}\s*\}', text, flags=re.S):
+            lists = {key: re.findall(r'"(.*?)"', value) for key, value in re.findall(r"(\w+): \[(.*?)\]", body)}
+            swizzle = re.search(r'swizzle: "(.*?)" l2', body).group(1)
+            self.maps[name] = (buffer, lists["dims"], lists["byte_strides"], lists["box"], swizzle)
+
+    def environment(self, problem, config):
+        values = dict(ceil_div=lambda a, b: -(-a // b), is_pow2=lambda x: x > 0 and x & (x - 1) == 0, device=Limits, kernel=OneBlock)
+        values.update(problem)
+        values.update({name: choices[0] for name, choices in self.parameters.items()})
+        values.update(ONLY_PORTABLE, GROUP_SIZE_M=8, persistent=1, epilogue_columns=64, use_tma_load_w=True)
+        values.update(config)
+        for name, expression in self.derived:
+            values[name] = eval(expression, values)
+        return values
+
+    def broken(self, values):
+        """The reason of the first constraint that does not hold, or None."""
+        for expression, reason in self.constraints:
+            if not eval(expression, values):
+                return reason
+        return None
+
+    def launch(self, values):
+        read = lambda key: eval(re.search(key + r': "(.*?)"', self.launch_text).group(1), values)
+        names = re.findall(r"arguments: \[(.*?)\]", self.launch_text[:self.launch_text.index("# end hopper")])
+        return dict(grid=read("grid"), block=read("block"), cluster=read("cluster"), shared=read("dynamic_shared_bytes"),
+                    arguments=re.findall(r'"(\w+)"', ", ".join(names)))
+
+    def macros(self, values, dtype):
+        macros = {"dtype_" + dtype: 1, "routing_balanced": 1}
+        for name in list(self.parameters) + ["permute_x", "permute_y", "fuse_mul_post"]:
+            value = values.get(name)
+            if value is None or name == "GROUP_SIZE_M":
+                continue
+            if isinstance(value, str):
+                macros[name] = value
+                macros["%s_%s" % (name, value)] = 1
+            else:
+                macros[name] = int(value)
+        return macros
+
+    def draw(self, problem, random):
+        """A random valid config of the Hopper path."""
+        while True:
+            config = {name: random.choice(choices) for name, choices in self.parameters.items()}
+            config.update(ONLY_PORTABLE)
+            try:
+                values = self.environment(problem, config)
+                if self.broken(values) is None:
+                    return config
+            except ZeroDivisionError:
+                continue
