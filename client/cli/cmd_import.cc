@@ -32,7 +32,7 @@ struct ImportT1Options {
   std::string language;
   std::string source;
   std::string reference;  // FILE:ENTRY
-  std::vector<std::string> reference_grid, reference_block;
+  std::vector<std::string> reference_grid, reference_block, reference_arguments;
   bool unverified = false;
   bool force = false;
   int64_t thread_limit = 0;
@@ -101,6 +101,7 @@ absl::StatusOr<interchange::T1KernelOptions> KernelOptions(const ImportT1Options
   reference.entry = options.reference.substr(colon + 1);
   reference.grid = options.reference_grid;
   reference.block = options.reference_block;
+  reference.arguments = options.reference_arguments;
   made.reference_kernel = std::move(reference);
   return made;
 }
@@ -183,14 +184,18 @@ void AddImport(CLI::App* app, Session* session) {
       ->type_name("THREADS")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   t1->add_option("--reference", options->reference,
-                 "A function with the kernel's arguments to compare results with. Default: what the file expects, else "
-                 "the kernel's own default config.")
-      ->type_name("FILE:FUNCTION");
+                 "FILE:NAME of a function to compare results with. Default: what the file expects, else the kernel's "
+                 "own default config.")
+      ->type_name("FUNCTION");
   t1->add_option("--reference-grid", options->reference_grid, "Blocks of the reference: expressions, X,Y,Z.")
       ->type_name("X,Y,Z")
       ->delimiter(',');
   t1->add_option("--reference-block", options->reference_block, "Threads of the reference: expressions, X,Y,Z.")
       ->type_name("X,Y,Z")
+      ->delimiter(',');
+  t1->add_option("--reference-arguments", options->reference_arguments,
+                 "What the reference takes. Default: the kernel's arguments.")
+      ->type_name("NAMES")
       ->delimiter(',');
   t1->add_flag("--unverified", options->unverified, "Compare results with nothing; they are marked so.");
   t1->add_option("--atol", options->atol, "Absolute tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");

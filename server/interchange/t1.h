@@ -123,7 +123,9 @@ struct T1ReferenceKernel {
   std::string path;  // as read_source knows it
   std::string entry;
   // Expressions of the definition's language; needed for CUDA.
-  std::vector<std::string> grid, block;
+  std::vector<std::string> grid = {}, block = {};
+  // Names of the T1's arguments; empty: those of the kernel, in their order.
+  std::vector<std::string> arguments = {};
 };
 
 struct T1KernelOptions {

@@ -292,7 +292,13 @@ absl::Status KernelMaker::AddReference() {
     launch->set_entry(reference.entry);
     for (const std::string& grid : reference.grid) launch->add_grid(grid);
     for (const std::string& block : reference.block) launch->add_block(block);
-    for (const std::string& name : passed_) launch->add_arguments(name);
+    for (const std::string& name : reference.arguments.empty() ? passed_ : reference.arguments) {
+      if (std::find(passed_.begin(), passed_.end(), name) == passed_.end()) {
+        return InvalidArgument("the reference {} wants the argument '{}', which the file does not have",
+                               reference.entry, name);
+      }
+      launch->add_arguments(name);
+    }
     return absl::OkStatus();
   }
   if (targets_.empty()) {

@@ -170,6 +170,17 @@ absl::Status KernelMaker::AddSpace() {
     }
     *added->mutable_default_value() = ToProto(*defaults.Find(parameter.name));
   }
+  // Kernel Tuner writes its macros into the source, behind the compiler's own headers; here they come before those.
+  static constexpr std::string_view kOfHeaders[] = {"x",      "y",     "z",    "w",   "width",
+                                                    "height", "depth", "size", "ptr", "pitch"};
+  for (const T1Parameter& parameter : t1_.parameters) {
+    if (!is_cuda() || std::find(std::begin(kOfHeaders), std::end(kOfHeaders), parameter.name) == std::end(kOfHeaders))
+      continue;
+    Note(
+        fmt::format("Parameter {0}: a macro of this name breaks the compiler's own headers; rename it in the file and "
+                    "in the source.",
+                    parameter.name));
+  }
   for (const Rule& rule : definition.constraints) {
     v1::Constraint* added = kernel().add_constraints();
     added->set_expression(rule.text);

@@ -166,6 +166,10 @@ class Reader {
   absl::Status ReadDefault(const JsonRef& entry, ValueType type, bool is_unsigned, T1Parameter* parameter) {
     const std::optional<JsonRef> ref = entry.Find("Default");
     if (!ref.has_value()) return absl::OkStatus();
+    if (ref->is_array() || ref->is_object()) {
+      t1_->notes.push_back(fmt::format("Parameter {}: its Default is not one value and is not read.", parameter->name));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const PythonValue scalar, Scalar(*ref));
     const absl::StatusOr<Value> value = Convert(*ref, scalar, type, is_unsigned);
     if (value.ok() &&
@@ -324,7 +328,7 @@ class Reader {
       for (const JsonRef& option : options->Children()) {
         if (!option.is_string())
           return option.Error(kBadField, "a string is needed here, not {}", JsonKindName(option.kind()));
-        t1_->compile_options.emplace_back(option, option.text());
+        if (!option.text().empty()) t1_->compile_options.emplace_back(option, option.text());
       }
     }
     if (const auto shared = kernel.Find("SharedMemory"); shared.has_value()) {

@@ -11,26 +11,26 @@ __constant__ float weights[2 * radius + 1];
 template <typename Element>
 __global__ void __launch_bounds__(block_size_x* block_size_y* block_size_z)
     stencil(Element* out, const Element* in, const Element* unused, const float2* bias, const Element* ramp, float scale) {
-  constexpr int kPitch = width + 2 * radius;
+  constexpr int kPitch = image_width + 2 * radius;
   const int y = blockIdx.y * block_size_y + threadIdx.y;
-  if (y >= height || grid_size_x * grid_size_y * grid_size_z < 1 || unused == nullptr) return;
+  if (y >= image_height || grid_size_x * grid_size_y * grid_size_z < 1 || unused == nullptr) return;
   for (int tile = 0; tile < tile_size_x; ++tile) {
     const int x = (blockIdx.x * tile_size_x + tile) * block_size_x + threadIdx.x;
-    if (x >= width) return;
+    if (x >= image_width) return;
     Element sum = BiasOf(bias[x % 4]) * ramp[x];
 #if loop_unroll_factor_r > 0
 #pragma unroll loop_unroll_factor_r
 #endif
     for (int r = 0; r <= 2 * radius; ++r) sum += weights[r] * in[y * kPitch + x + r];
-    out[y * width + x] = sum * scale;
+    out[y * image_width + x] = sum * scale;
   }
 }
 
 // To compare with.
 __global__ void stencil_reference(float* out, const float* in, const float* unused, const float2* bias, const float* ramp, float scale) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= width * height || unused == nullptr) return;
-  float sum = BiasOf(bias[i % width % 4]) * ramp[i % width];
-  for (int r = 0; r <= 2 * radius; ++r) sum += weights[r] * in[i / width * (width + 2 * radius) + i % width + r];
+  if (i >= image_width * image_height || unused == nullptr) return;
+  float sum = BiasOf(bias[i % image_width % 4]) * ramp[i % image_width];
+  for (int r = 0; r <= 2 * radius; ++r) sum += weights[r] * in[i / image_width * (image_width + 2 * radius) + i % image_width + r];
   out[i] = sum * scale;
 }

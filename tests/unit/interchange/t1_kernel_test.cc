@@ -152,12 +152,16 @@ TEST(T1Kernel, OptionsDecide) {
   EXPECT_FALSE(limited->kernel.has_reference());
   EXPECT_EQ(limited->kernel.unverified_reason(), "imported without a reference");
   T1KernelOptions options;
-  options.reference_kernel = {"stencil.cu", "stencil_reference", {"1200"}, {"256"}};
+  options.reference_kernel = {"stencil.cu", "stencil_reference", {"1200"}, {"256"}, {}};
   options.atol = 1e-6;
   const auto compared = Import("stencil.json", options);
   ASSERT_TRUE(compared.ok()) << compared.status();
   EXPECT_EQ(compared->kernel.reference().steps(0).kernel().entry(), "stencil_reference");
   EXPECT_EQ(compared->kernel.tolerance().atol(), 1e-6);
+  options.reference_kernel->arguments = {"out", "scale"};
+  EXPECT_EQ(Import("stencil.json", options)->kernel.reference().steps(0).kernel().arguments_size(), 2);
+  options.reference_kernel->arguments = {"out", "other"};
+  EXPECT_NE(MessageOf(Import("stencil.json", options).status()).find("'other'"), std::string::npos);
   options.reference_kernel->grid.clear();
   EXPECT_NE(MessageOf(Import("stencil.json", options).status()).find("--reference-grid"), std::string::npos);
 }
@@ -236,7 +240,7 @@ TEST(T1Kernel, TheCudaExampleCompiles) {
   if (!backend.ok()) GTEST_SKIP() << MessageOf(backend.status());
   for (const bool has_reference : {false, true}) {
     T1KernelOptions options;
-    if (has_reference) options.reference_kernel = {"stencil.cu", "stencil_reference", {"1200"}, {"256"}};
+    if (has_reference) options.reference_kernel = {"stencil.cu", "stencil_reference", {"1200"}, {"256"}, {}};
     const auto made = Import("stencil.json", options);
     ASSERT_TRUE(made.ok()) << made.status();
     PreparedKernel kernel;
