@@ -30,8 +30,6 @@ class ConfigIndex {
 
  private:
   uint64_t HashRow(std::span<const uint16_t> indices) const;
-  // The row's place in slots_, or the empty slot where it would stand.
-  uint64_t SlotOf(std::span<const uint16_t> indices) const;
 
   const ConfigTable* table_;
   uint64_t mask_ = 0;

@@ -67,6 +67,7 @@ class SymbolTable {
 
  private:
   friend class ExpressionCompiler;
+  friend class RuleLowering;
   struct Symbol {
     enum class Kind { kVariable, kConstant, kDerived } kind = Kind::kVariable;
     int slot = -1;

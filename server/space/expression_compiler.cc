@@ -41,6 +41,7 @@ class ExpressionCompiler {
       return ErrorAt(program_->text, 1,
                      fmt::format("the expression needs more than {} operands at once", expression::kStackMax));
     }
+    if (program_->integral) program_->integral_code = expression::MakeIntegralCode(*program_);
     return Expression(std::move(program_));
   }
 

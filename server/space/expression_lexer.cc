@@ -259,7 +259,8 @@ absl::Status ErrorAt(std::string_view text, int column, std::string_view message
 
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view text) {
   if (text.size() > kExpressionTextMax) {
-    return InvalidArgument("expression has {} bytes; at most {} are allowed", text.size(), kExpressionTextMax);
+    return ErrorAt(text, kExpressionTextMax + 1,
+                   fmt::format("the expression has {} bytes; at most {} are allowed", text.size(), kExpressionTextMax));
   }
   return Lexer(text).Run();
 }

@@ -102,6 +102,7 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
   impl->constraints = std::move(definition.constraints);
   impl->device_rules = std::move(definition.device_rules);
   impl->options = options;
+  impl->rules_of.resize(impl->parameters.size());
   for (size_t i = 0; i < rule_count; ++i) {
     const bool is_device_rule = i >= impl->constraints.size();
     auto expression = Expression::Compile(impl->RuleAt(static_cast<int>(i)).text, symbols);
@@ -109,9 +110,13 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
       return Annotate(expression.status(), "{} {}", is_device_rule ? "device rule" : "constraint",
                       is_device_rule ? i - impl->constraints.size() + 1 : i + 1);
     }
+    for (const int variable : expression->Variables()) impl->rules_of[variable].push_back(static_cast<int>(i));
     impl->rules.push_back({*std::move(expression), is_device_rule});
   }
-  impl->BuildComponents();
+  std::vector<std::vector<uint16_t>> domain_of;
+  std::vector<int> open_rules;
+  impl->BuildComponents(&domain_of, &open_rules);
+  impl->BuildPrograms(symbols, domain_of, open_rules);
   return Space(std::move(impl));
 }
 
@@ -130,6 +135,12 @@ std::string Space::CartesianText() const { return space_internal::CountText(Cart
 
 absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
   if (impl_->is_rejected_by_constant_rule) return uint64_t{0};
+  if (const auto counted = impl_->CountWithPrograms(impl_->options.nodes_max)) {
+    RETURN_IF_ERROR(counted->status());
+    if (**counted <= limit && **counted < UINT64_MAX) return static_cast<uint64_t>(**counted);
+    return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
+                             space_internal::CountText(static_cast<double>(limit), true), CartesianText());
+  }
   uint64_t count = 1;
   // A fault counts only where nothing else rejects: an empty component elsewhere rejects every point.
   absl::Status failure = impl_->constant_fault;
@@ -208,7 +219,18 @@ class Joiner {
 }  // namespace
 
 absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
+  if (!impl_->is_rejected_by_constant_rule) {
+    auto listed = impl_->EnumerateWithPrograms(std::min(limit, uint64_t{UINT32_MAX}));
+    if (listed.has_value()) return *std::move(listed);
+  }
   return impl_->EnumerateComponents(impl_->components, limit);
+}
+
+absl::Status Space::Impl::TooManyToList(uint64_t limit) const {
+  return ResourceExhausted(
+      "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
+      "use a strategy that does not list the space",
+      space_internal::CountText(static_cast<double>(limit), true), space_internal::CountText(cartesian_size, true));
 }
 
 absl::StatusOr<ConfigTable> Space::Impl::EnumerateComponents(const std::vector<Component>& parts,
@@ -233,12 +255,7 @@ absl::StatusOr<ConfigTable> Space::Impl::EnumerateComponents(const std::vector<C
     count = SaturatingMultiply(count, solutions[i].size() / parts[i].parameters.size());
   }
   RETURN_IF_ERROR(failure);
-  if (is_over || count > limit) {
-    return ResourceExhausted(
-        "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
-        "use a strategy that does not list the space",
-        space_internal::CountText(static_cast<double>(limit), true), space_internal::CountText(cartesian_size, true));
-  }
+  if (is_over || count > limit) return TooManyToList(limit);
   std::vector<Joiner::List> lists;
   std::vector<std::pair<size_t, size_t>> place_of(parameters.size());
   for (size_t i = 0; i < solutions.size(); ++i) {

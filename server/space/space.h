@@ -105,6 +105,7 @@ struct RuleCount {
 
 struct PruneReport {
   bool exact = true;             // false: estimated from `samples` seeded uniform points of the Cartesian product
+  bool is_valid_exact = true;    // `valid` is exact, as it often is where the rules' shares are estimates
   uint64_t samples = 0;          // 0 when exact
   double cartesian = 0;          // points before any rule
   double valid = 0;              // points that break no rule
@@ -154,7 +155,7 @@ class Space {
                                                         PhiloxStream& random) const;
 
   // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points
-  // drawn with a fixed seed.
+  // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds.
   absl::StatusOr<PruneReport> CountByRule(uint64_t exact_max = kSpaceListMax) const;
 
   // For a space that was found empty: one sentence with what each rule killed, and the rules.

@@ -16,24 +16,8 @@ using space_internal::SaturatingMultiply;
 using space_internal::Verdict;
 using space_internal::WalkEnd;
 
-namespace {
+namespace space_internal {
 
-// Union-find over parameters.
-class Groups {
- public:
-  explicit Groups(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
-  int Find(int item) {
-    while (parent_[item] != item) item = parent_[item] = parent_[parent_[item]];
-    return item;
-  }
-  void Join(int a, int b) { parent_[std::max(Find(a), Find(b))] = std::min(Find(a), Find(b)); }
-
- private:
-  std::vector<int> parent_;
-};
-
-// Early failure first: again and again the rule that is cheapest to complete (fewest combinations of its unbound
-// parameters) has those parameters bound next.
 std::vector<int> SearchOrder(const std::vector<int>& parameters, const std::vector<std::vector<int>>& rule_variables,
                              const std::vector<std::vector<uint16_t>>& domain_of) {
   std::vector<int> order;
@@ -67,7 +51,7 @@ std::vector<int> SearchOrder(const std::vector<int>& parameters, const std::vect
   return order;
 }
 
-}  // namespace
+}  // namespace space_internal
 
 uint64_t Component::FreeProduct(int from) const {
   uint64_t product = 1;
@@ -102,16 +86,17 @@ absl::Status Space::Impl::FaultStatus(int rule, const Binding& binding) const {
       values.empty() ? "" : " at ", values.ToText());
 }
 
-void Space::Impl::BuildComponents() {
+void Space::Impl::BuildComponents(std::vector<std::vector<uint16_t>>* domains, std::vector<int>* open) {
   const size_t count = parameters.size();
-  std::vector<std::vector<uint16_t>> domain_of(count);
+  std::vector<std::vector<uint16_t>>& domain_of = *domains;
+  domain_of.resize(count);
   for (size_t p = 0; p < count; ++p) {
     domain_of[p].resize(parameters[p].values.size());
     std::iota(domain_of[p].begin(), domain_of[p].end(), uint16_t{0});
   }
-  Groups groups(count);
+  space_internal::Groups groups(count);
   Binding binding(count);
-  std::vector<int> open_rules;  // those the search must judge
+  std::vector<int>& open_rules = *open;
   for (size_t rule = 0; rule < rules.size(); ++rule) {
     const std::vector<int>& variables = rules[rule].expression.Variables();
     if (variables.empty()) {
@@ -149,7 +134,7 @@ void Space::Impl::BuildComponents() {
       variables.push_back(rules[rule].expression.Variables());
     }
     Component component;
-    component.parameters = SearchOrder(group, variables, domain_of);
+    component.parameters = space_internal::SearchOrder(group, variables, domain_of);
     component.rules_at.resize(group.size());
     std::vector<int> depth_of(count, 0);
     for (size_t depth = 0; depth < group.size(); ++depth) {

@@ -17,6 +17,7 @@ using space_internal::Verdict;
 namespace {
 
 constexpr uint64_t kEstimateSamples = 1'000'000;
+constexpr uint64_t kExactNodesMax = 100'000'000;
 constexpr uint64_t kEstimateSeed = 0x7075'6e65'7265'706f;  // any fixed number: two calls give one answer
 
 // Walks the parameters in declared order and judges a rule where its last parameter is bound. Below a point where rule
@@ -87,6 +88,7 @@ absl::Status Estimate(const Space::Impl& impl, PruneReport* report) {
   PhiloxStream random(kEstimateSeed);
   Binding binding(impl.parameters.size());
   report->exact = false;
+  report->is_valid_exact = false;
   report->samples = kEstimateSamples;
   const double weight = report->cartesian / static_cast<double>(kEstimateSamples);
   for (uint64_t sample = 0; sample < kEstimateSamples; ++sample) {
@@ -123,12 +125,18 @@ absl::StatusOr<PruneReport> Space::CountByRule(uint64_t exact_max) const {
     RETURN_IF_ERROR(ExactCount(*impl_, &report).Run());
   } else {
     RETURN_IF_ERROR(Estimate(*impl_, &report));
+    // What is left of a space can often be counted where each rule's share cannot.
+    const auto valid = impl_->CountWithPrograms(std::min(impl_->options.nodes_max, kExactNodesMax));
+    if (valid.has_value() && valid->ok()) {
+      report.valid = static_cast<double>(**valid);
+      report.is_valid_exact = true;
+    }
   }
   return report;
 }
 
 std::string PruneReport::ToText() const {
-  std::string text = fmt::format("{} of {} points are valid", space_internal::CountText(valid, exact),
+  std::string text = fmt::format("{} of {} points are valid", space_internal::CountText(valid, is_valid_exact),
                                  space_internal::CountText(cartesian, true));
   for (const RuleCount& rule : rules) {
     text += fmt::format("\n  {} rejected by {} '{}'{}{}", space_internal::CountText(rule.rejected, exact),

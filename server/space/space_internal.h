@@ -1,9 +1,11 @@
 // The inside of Space, shared by its own .cc files: compiled rules, independent groups of parameters and the search.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,10 +56,54 @@ struct ComponentSampler {
   std::vector<uint64_t> cumulative;
 };
 
+class SearchProgram;
+
+// How a parameter's value index stands in the one number that a config is listed as: smaller numbers for the earlier
+// configs of the space's order.
+struct KeyLayout {
+  std::vector<int> shift;  // by parameter
+  std::vector<int> bits;
+  int total_bits = 0;  // above 64 there is no such number
+};
+
+// The number of solutions; kCountMax stands for itself and everything above.
+using SolutionCount = unsigned __int128;
+inline constexpr SolutionCount kCountMax = ~SolutionCount{0};
+
+class SearchMemo;
+
+// How to draw one program's solutions: from their list, or by what counting them has left in a memo.
+struct ProgramSampler {
+  SolutionCount total = 0;
+  std::vector<uint64_t> keys;
+  std::shared_ptr<const SearchMemo> memo;
+};
+
 struct Sampler {
   absl::Status status;  // why nothing can be drawn
+  // By program; where the programs cannot be used, by component instead.
+  std::vector<ProgramSampler> programs;
   std::vector<ComponentSampler> components;
 };
+
+// Union-find over parameters.
+class Groups {
+ public:
+  explicit Groups(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
+  int Find(int item) {
+    while (parent_[item] != item) item = parent_[item] = parent_[parent_[item]];
+    return item;
+  }
+  void Join(int a, int b) { parent_[std::max(Find(a), Find(b))] = std::min(Find(a), Find(b)); }
+
+ private:
+  std::vector<int> parent_;
+};
+
+// Early failure first: again and again the rule that is cheapest to complete (fewest combinations of its unbound
+// parameters) has those parameters bound next.
+std::vector<int> SearchOrder(const std::vector<int>& parameters, const std::vector<std::vector<int>>& rule_variables,
+                             const std::vector<std::vector<uint16_t>>& domain_of);
 
 }  // namespace tunefarm::space_internal
 
@@ -75,19 +121,24 @@ struct Space::Impl {
   double cartesian_size = 1;
   SpaceOptions options;
   std::map<std::string, int, std::less<>> index_of;
-  std::vector<CompiledRule> rules;  // constraints, then device rules
+  std::vector<CompiledRule> rules;         // constraints, then device rules
+  std::vector<std::vector<int>> rules_of;  // by parameter: those that name it, ascending
   // values[p][i] as an int where it is one, else 0.
   std::vector<std::vector<int64_t>> int_values;
   std::vector<space_internal::Component> components;
+  std::vector<std::shared_ptr<const space_internal::SearchProgram>> programs;
+  space_internal::KeyLayout key_layout;
+  bool is_rejected_by_program = false;        // some rule rejects every point
   bool is_rejected_by_constant_rule = false;  // a rule without variables is false: the space is empty
   absl::Status constant_fault;                // a rule without variables cannot be evaluated
 
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
   mutable std::unique_ptr<const space_internal::Sampler> made_sampler GUARDED_BY(sampler_mutex);
+  mutable Mutex occurring_mutex;  // taken before sampler_mutex
   // Made by the first query for adjacent configs; never changes afterwards.
   mutable std::unique_ptr<const absl::StatusOr<std::vector<std::vector<uint16_t>>>> made_occurring
-      GUARDED_BY(sampler_mutex);
+      GUARDED_BY(occurring_mutex);
 
   const Rule& RuleAt(int rule) const {
     const size_t index = static_cast<size_t>(rule);
@@ -104,8 +155,30 @@ struct Space::Impl {
   // After a kFault: the error, with the rule, the place in it and the values.
   absl::Status FaultStatus(int rule, const space_internal::Binding& binding) const;
 
-  // Groups the parameters and orders each group.
-  void BuildComponents();
+  // Groups the parameters and orders each group. The domains after the rules on one parameter alone, and the rules that
+  // a search must judge, are left in the arguments.
+  void BuildComponents(std::vector<std::vector<uint16_t>>* domain_of, std::vector<int>* open_rules);
+
+  // ---- By search programs: fast, and the first choice everywhere ----
+  // Each answers nothing where it has no answer (a rule that cannot be evaluated somewhere, a config that does not fit
+  // into a key): the walk over the components then gives it, or says what is wrong.
+  void BuildPrograms(const SymbolTable& symbols, const std::vector<std::vector<uint16_t>>& domain_of,
+                     const std::vector<int>& open_rules);
+  std::optional<absl::StatusOr<space_internal::SolutionCount>> CountWithPrograms(uint64_t nodes_max) const;
+  std::optional<absl::StatusOr<ConfigTable>> EnumerateWithPrograms(uint64_t limit) const;
+  uint16_t IndexInKey(uint64_t key, size_t parameter) const {
+    const uint64_t mask = (uint64_t{1} << key_layout.bits[parameter]) - 1;
+    return static_cast<uint16_t>((key >> key_layout.shift[parameter]) & mask);
+  }
+  void UnpackKeys(const std::vector<uint64_t>& keys, ConfigTable* table) const;
+  // False where there is no answer.
+  bool MakeProgramSamplers(std::vector<space_internal::ProgramSampler>* samplers) const;
+  // False where a rule cannot be evaluated.
+  bool DrawFromProgram(size_t index, const space_internal::ProgramSampler& sampler, PhiloxStream& random,
+                       std::vector<uint16_t>* row) const;
+  absl::Status TooManyToList(uint64_t limit) const;
+
+  // ---- By walking components ----
 
   // Visits the solutions of a component in search order, from the prefix already in `indices` (depths 0..start-1, bound
   // in `binding`, their rules judged). visit(indices, multiplicity): as described at WalkEnd. `nodes` counts down.
@@ -127,10 +200,20 @@ struct Space::Impl {
                                                   uint64_t limit) const;
   // By parameter: the value indices that some valid config has, ascending. All empty for an empty space.
   absl::StatusOr<std::vector<std::vector<uint16_t>>> OccurringValues() const;
+  // Row after row: every valid config that differs in one parameter, in order.
+  absl::Status HammingNeighbours(std::span<const uint16_t> indices, std::vector<uint16_t>* rows) const;
+  // By parameter: the values at most one step away.
+  absl::StatusOr<std::vector<std::vector<uint16_t>>> AdjacentValues(std::span<const uint16_t> indices,
+                                                                    bool is_strict) const;
   // The components with each parameter's domain narrowed to `allowed`, ascending.
   std::vector<space_internal::Component> Narrowed(const std::vector<std::vector<uint16_t>>& allowed) const;
 
+  // The sampler, made by the first call.
+  const space_internal::Sampler& TheSampler() const;
   space_internal::Sampler MakeSampler() const;
+  // What OccurringValues finds from the programs' samplers; false where there is no answer.
+  bool OccurringInPrograms(const std::vector<space_internal::ProgramSampler>& samplers,
+                           std::vector<std::vector<uint16_t>>* occurring) const;
   // A uniform solution of one component into `row`, by parameter.
   absl::Status DrawComponent(size_t component, const space_internal::ComponentSampler& sampler, PhiloxStream& random,
                              std::vector<uint16_t>* row) const;

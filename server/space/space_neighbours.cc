@@ -1,6 +1,7 @@
 // Neighbours of a config without listing the space: the rules are judged only within the few values that each parameter
 // may take.
 #include <algorithm>
+#include <numeric>
 
 #include "server/base/check.h"
 #include "server/base/random.h"
@@ -14,6 +15,14 @@ using space_internal::Binding;
 using space_internal::Component;
 using space_internal::Verdict;
 using space_internal::WalkEnd;
+
+namespace {
+
+// Points that are tried before neighbours are listed; and where there may be too many to list.
+constexpr int kTries = 32;
+constexpr int kTriesMax = 200'000;
+
+}  // namespace
 
 namespace space_internal {
 
@@ -49,8 +58,11 @@ std::vector<Component> Space::Impl::Narrowed(const std::vector<std::vector<uint1
 
 absl::StatusOr<std::vector<std::vector<uint16_t>>> Space::Impl::OccurringValues() const {
   std::vector<std::vector<uint16_t>> occurring(parameters.size());
-  if (is_rejected_by_constant_rule) return occurring;
-  RETURN_IF_ERROR(constant_fault);
+  const space_internal::Sampler& sampler = TheSampler();
+  if (absl::IsNotFound(sampler.status)) return occurring;  // the space is empty
+  RETURN_IF_ERROR(sampler.status);
+  if (!sampler.programs.empty() && OccurringInPrograms(sampler.programs, &occurring)) return occurring;
+  occurring.assign(parameters.size(), {});
   uint64_t nodes = options.nodes_max;
   bool is_empty = false;
   for (const Component& component : components) {
@@ -78,61 +90,89 @@ absl::StatusOr<std::vector<std::vector<uint16_t>>> Space::Impl::OccurringValues(
   return occurring;
 }
 
+absl::Status Space::Impl::HammingNeighbours(std::span<const uint16_t> indices, std::vector<uint16_t>* rows) const {
+  Binding binding(parameters.size());
+  for (size_t p = 0; p < indices.size(); ++p) Bind(static_cast<int>(p), indices[p], &binding);
+  // What does not hold here must come to hold by the one change.
+  std::vector<int> broken;
+  for (size_t rule = 0; rule < rules.size(); ++rule) {
+    if (Judge(static_cast<int>(rule), binding) != Verdict::kPass) broken.push_back(static_cast<int>(rule));
+  }
+  const auto try_value = [&](size_t p, size_t value) -> absl::Status {
+    const std::vector<int>& concerned = rules_of[p];
+    Bind(static_cast<int>(p), static_cast<uint16_t>(value), &binding);
+    int faulty = -1;
+    for (const int rule : concerned) {
+      const Verdict verdict = Judge(rule, binding);
+      if (verdict == Verdict::kReject) return absl::OkStatus();
+      if (verdict == Verdict::kFault) faulty = rule;
+    }
+    for (const int rule : broken) {
+      if (std::binary_search(concerned.begin(), concerned.end(), rule)) continue;
+      if (Judge(rule, binding) == Verdict::kReject) return absl::OkStatus();
+      faulty = rule;
+    }
+    if (faulty >= 0) return FaultStatus(faulty, binding);
+    const size_t begin = rows->size();
+    rows->insert(rows->end(), indices.begin(), indices.end());
+    (*rows)[begin + p] = static_cast<uint16_t>(value);
+    return absl::OkStatus();
+  };
+  // In the order of the space: smaller values of the first parameters, ..., and larger values of the first ones last.
+  for (size_t p = 0; p < indices.size(); ++p) {
+    for (size_t value = 0; value < indices[p]; ++value) RETURN_IF_ERROR(try_value(p, value));
+    Bind(static_cast<int>(p), indices[p], &binding);
+  }
+  for (size_t p = indices.size(); p-- > 0;) {
+    const size_t values = parameters[p].values.size();
+    for (size_t value = indices[p] + size_t{1}; value < values; ++value) RETURN_IF_ERROR(try_value(p, value));
+    Bind(static_cast<int>(p), indices[p], &binding);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::vector<uint16_t>>> Space::Impl::AdjacentValues(std::span<const uint16_t> indices,
+                                                                               bool is_strict) const {
+  std::vector<std::vector<uint16_t>> values;
+  if (is_strict) {
+    for (const Parameter& parameter : parameters) {
+      values.emplace_back(parameter.values.size());
+      std::iota(values.back().begin(), values.back().end(), uint16_t{0});
+    }
+  } else {
+    const MutexLock lock(&occurring_mutex);
+    if (made_occurring == nullptr) {
+      made_occurring = std::make_unique<const absl::StatusOr<std::vector<std::vector<uint16_t>>>>(OccurringValues());
+    }
+    RETURN_IF_ERROR(made_occurring->status());
+    values = **made_occurring;
+  }
+  for (size_t p = 0; p < indices.size(); ++p) {
+    values[p] = space_internal::WithinOneStep(values[p], indices[p], is_strict);
+  }
+  return values;
+}
+
 absl::StatusOr<ConfigTable> Space::Neighbours(std::span<const uint16_t> indices, Neighbourhood kind,
                                               uint64_t limit) const {
   TUNEFARM_CHECK(indices.size() == impl_->parameters.size());
-  std::vector<std::vector<uint16_t>> allowed;
-  for (const uint16_t index : indices) allowed.push_back({index});
-  std::vector<std::vector<uint16_t>> values;
-  for (const Parameter& parameter : impl_->parameters) {
-    values.emplace_back(parameter.values.size());
-    for (size_t i = 0; i < values.back().size(); ++i) values.back()[i] = static_cast<uint16_t>(i);
-  }
-  const uint64_t room = limit == UINT64_MAX ? limit : limit + 1;  // the config itself may be among them
-  if (kind == Neighbourhood::kAdjacent) {
-    const MutexLock lock(&impl_->sampler_mutex);
-    if (impl_->made_occurring == nullptr) {
-      impl_->made_occurring =
-          std::make_unique<const absl::StatusOr<std::vector<std::vector<uint16_t>>>>(impl_->OccurringValues());
-    }
-    RETURN_IF_ERROR(impl_->made_occurring->status());
-    values = **impl_->made_occurring;
-  }
   ConfigTable table(static_cast<int>(indices.size()));
-  const auto append = [&](const ConfigTable& found) {
-    for (uint64_t row = 0; row < found.size(); ++row) {
-      const auto at = found.Row(row);
-      if (std::equal(at.begin(), at.end(), indices.begin())) continue;
-      table.indices_.insert(table.indices_.end(), at.begin(), at.end());
-      ++table.size_;
-    }
-  };
-  if (kind != Neighbourhood::kHamming) {
-    for (size_t p = 0; p < indices.size(); ++p) {
-      allowed[p] = space_internal::WithinOneStep(values[p], indices[p], kind == Neighbourhood::kStrictlyAdjacent);
-    }
-    ASSIGN_OR_RETURN(const ConfigTable found, impl_->EnumerateComponents(impl_->Narrowed(allowed), room));
-    append(found);
+  if (indices.empty() || impl_->is_rejected_by_constant_rule) return table;
+  RETURN_IF_ERROR(impl_->constant_fault);
+  if (kind == Neighbourhood::kHamming) {
+    RETURN_IF_ERROR(impl_->HammingNeighbours(indices, &table.indices_));
+    table.size_ = table.indices_.size() / indices.size();
   } else {
-    // In the order of the space: smaller values of the first parameters, ..., then larger values of the first ones
-    // last.
-    std::vector<ConfigTable> larger;
-    for (size_t p = 0; p < indices.size(); ++p) {
-      for (const bool is_larger : {false, true}) {
-        allowed[p].clear();
-        for (const uint16_t value : values[p]) {
-          if (is_larger ? value > indices[p] : value < indices[p]) allowed[p].push_back(value);
-        }
-        ASSIGN_OR_RETURN(ConfigTable found, impl_->EnumerateComponents(impl_->Narrowed(allowed), room));
-        if (is_larger) {
-          larger.push_back(std::move(found));
-        } else {
-          append(found);
-        }
-      }
-      allowed[p] = {indices[p]};
+    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
+    const uint64_t room = limit == UINT64_MAX ? limit : limit + 1;  // the config itself may be among them
+    ASSIGN_OR_RETURN(table, impl_->EnumerateComponents(impl_->Narrowed(near), room));
+    for (uint64_t row = 0; row < table.size_; ++row) {
+      if (!std::equal(indices.begin(), indices.end(), table.Row(row).begin())) continue;
+      const auto begin = table.indices_.begin() + static_cast<std::ptrdiff_t>(row * indices.size());
+      table.indices_.erase(begin, begin + static_cast<std::ptrdiff_t>(indices.size()));
+      --table.size_;
+      break;
     }
-    for (size_t i = larger.size(); i-- > 0;) append(larger[i]);
   }
   if (table.size_ > limit) {
     return ResourceExhausted("the config has more than {} neighbours",
@@ -143,9 +183,23 @@ absl::StatusOr<ConfigTable> Space::Neighbours(std::span<const uint16_t> indices,
 
 absl::StatusOr<std::vector<uint16_t>> Space::SampleNeighbour(std::span<const uint16_t> indices, Neighbourhood kind,
                                                              PhiloxStream& random) const {
-  ASSIGN_OR_RETURN(const ConfigTable near, Neighbours(indices, kind));
-  if (near.empty()) return NotFound("the config has no valid neighbour");
-  const auto row = near.Row(random.UniformInt(near.size()));
+  TUNEFARM_CHECK(indices.size() == impl_->parameters.size());
+  if (kind != Neighbourhood::kHamming) {
+    // Most of the points around a valid config are mostly valid: some tries are cheaper than a list, and are all that
+    // can be done where the list would be too long.
+    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
+    double points = 1;
+    for (const auto& values : near) points *= static_cast<double>(values.size());
+    const int tries = points == 0 ? 0 : points > static_cast<double>(kNeighboursMax) ? kTriesMax : kTries;
+    std::vector<uint16_t> drawn(indices.size());
+    for (int i = 0; i < tries; ++i) {
+      for (size_t p = 0; p < drawn.size(); ++p) drawn[p] = near[p][random.UniformInt(near[p].size())];
+      if (!std::equal(drawn.begin(), drawn.end(), indices.begin()) && IsValid(drawn)) return drawn;
+    }
+  }
+  ASSIGN_OR_RETURN(const ConfigTable table, Neighbours(indices, kind));
+  if (table.empty()) return NotFound("the config has no valid neighbour");
+  const auto row = table.Row(random.UniformInt(table.size()));
   return std::vector<uint16_t>(row.begin(), row.end());
 }
 

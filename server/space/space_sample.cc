@@ -1,5 +1,7 @@
-// Uniform sampling without listing. Components are independent, so a uniform solution of each makes a uniform config.
-// Within a component there are two exact methods, chosen once:
+// Uniform sampling without listing. Groups of parameters that no rule connects are independent, so a uniform solution
+// of each makes a uniform config. Search programs draw by exact counts. Where they cannot (a rule that cannot be
+// evaluated somewhere, or more to remember than there is room for), there are two exact methods for a component, chosen
+// once:
 //   - rejection: uniform points of its Cartesian product until one is valid; taken where a fair share of points is
 //   valid;
 //   - counting: the exact number of solutions below each of up to some thousands of prefixes; a number drawn below the
@@ -62,6 +64,13 @@ Sampler Space::Impl::MakeSampler() const {
     return sampler;
   }
   sampler.status = constant_fault;
+  if (constant_fault.ok() && MakeProgramSamplers(&sampler.programs)) {
+    const bool is_empty = is_rejected_by_program || std::any_of(sampler.programs.begin(), sampler.programs.end(),
+                                                                [](const auto& program) { return program.total == 0; });
+    if (is_empty) sampler.status = NotFound("the space is empty");
+    return sampler;
+  }
+  sampler.programs.clear();
   for (const Component& component : components) {
     ComponentSampler part;
     Binding binding(parameters.size());
@@ -167,16 +176,21 @@ absl::Status Space::Impl::DrawComponent(size_t index, const ComponentSampler& sa
   return absl::OkStatus();
 }
 
+const Sampler& Space::Impl::TheSampler() const {
+  const MutexLock lock(&sampler_mutex);
+  if (made_sampler == nullptr) made_sampler = std::make_unique<const Sampler>(MakeSampler());
+  return *made_sampler;
+}
+
 absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
-  const Sampler* sampler = nullptr;
-  {
-    const MutexLock lock(&impl_->sampler_mutex);
-    if (impl_->made_sampler == nullptr) impl_->made_sampler = std::make_unique<const Sampler>(impl_->MakeSampler());
-    sampler = impl_->made_sampler.get();
-  }
+  const Sampler* const sampler = &impl_->TheSampler();
   RETURN_IF_ERROR(sampler->status);
   std::vector<uint16_t> row(impl_->parameters.size(), 0);
-  for (size_t i = 0; i < impl_->components.size(); ++i) {
+  for (size_t i = 0; i < sampler->programs.size(); ++i) {
+    if (impl_->DrawFromProgram(i, sampler->programs[i], random, &row)) continue;
+    return Internal("a rule failed that did not fail when the space was counted");
+  }
+  for (size_t i = 0; i < sampler->components.size(); ++i) {
     RETURN_IF_ERROR(impl_->DrawComponent(i, sampler->components[i], random, &row));
   }
   return row;

@@ -1,6 +1,6 @@
 // Fuzz target of definitions: whatever the text, loading it ends with a definition or an error, the error has a place,
-// and a definition that was accepted is accepted again in its canonical form with the same digests. What follows from it
-// (problems, spaces, launches) may fail but not crash.
+// and a definition that was accepted is accepted again in its canonical form with the same digests. What follows from
+// it (problems, spaces, launches) may fail but not crash.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,0 +1,155 @@
+// Times of space construction and of expressions. Run as
+//   space_bench --benchmark_repetitions=10 --benchmark_report_aggregates_only=true
+// and read the medians of CPU time. Kernel Tuner's own times, where they are known, are shown as the counter kt_ratio:
+// how many times faster this is than its compiled solver on a machine of the same kind.
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+
+#include "server/space/config_index.h"
+#include "server/space/space.h"
+#include "tests/unit/space/published_spaces.h"
+
+namespace tunefarm {
+namespace {
+
+template <typename T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) std::abort();
+  return *std::move(value);
+}
+
+// From the definition to the listed space, the text of the rules included.
+void Construct(benchmark::State& state, const PublishedSpace& space) {
+  uint64_t size = 0;
+  for (auto _ : state) {
+    const Space built = Must(Space::Build(space.definition));
+    const ConfigTable table = Must(built.Enumerate());
+    size = table.size();
+    benchmark::DoNotOptimize(table.size());
+  }
+  if (space.valid != 0 && size != space.valid) state.SkipWithError("wrong count");
+  state.counters["configs"] = static_cast<double>(size);
+  if (space.kernel_tuner_s > 0) {
+    state.counters["kt_ratio"] =
+        benchmark::Counter(space.kernel_tuner_s * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  state.counters["peak_MiB"] = static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void Index(benchmark::State& state, const PublishedSpace& space) {
+  const Space built = Must(Space::Build(space.definition));
+  const ConfigTable table = Must(built.Enumerate());
+  for (auto _ : state) benchmark::DoNotOptimize(ConfigIndex(table).Find(table.Row(0)));
+}
+
+void Count(benchmark::State& state, const SpaceDefinition& definition) {
+  for (auto _ : state) {
+    const Space built = Must(Space::Build(definition));
+    state.counters["configs"] = static_cast<double>(Must(built.CountValid()));
+  }
+}
+
+void Sample(benchmark::State& state, const SpaceDefinition& definition) {
+  const Space space = Must(Space::Build(definition));
+  PhiloxStream random(1);
+  Must(space.SampleUniform(random));
+  for (auto _ : state) benchmark::DoNotOptimize(Must(space.SampleUniform(random)));
+}
+
+void Neighbours(benchmark::State& state, const SpaceDefinition& definition, Neighbourhood kind, bool is_listed) {
+  const Space space = Must(Space::Build(definition));
+  std::optional<ConfigTable> table;
+  std::optional<ConfigIndex> index;
+  if (is_listed) {
+    table = Must(space.Enumerate());
+    index.emplace(*table);
+  }
+  PhiloxStream random(1);
+  for (auto _ : state) {
+    state.PauseTiming();
+    const auto at = Must(space.SampleUniform(random));
+    state.ResumeTiming();
+    if (is_listed) {
+      benchmark::DoNotOptimize(index->Neighbours(at, kind));
+    } else {
+      benchmark::DoNotOptimize(Must(space.Neighbours(at, kind)));
+    }
+  }
+}
+
+// Every rule of a space at random points, one evaluation of Expression per check.
+void Checks(benchmark::State& state, const PublishedSpace& space) {
+  const SpaceDefinition& definition = space.definition;
+  SymbolTable symbols;
+  for (const Parameter& parameter : definition.parameters) {
+    Must(symbols.AddVariable(parameter.name, parameter.values[0].type()));
+  }
+  std::vector<Expression> rules;
+  for (const Rule& rule : definition.constraints) rules.push_back(Must(Expression::Compile(rule.text, symbols)));
+  std::erase_if(rules, [](const Expression& rule) { return !rule.is_integral(); });
+  constexpr size_t kPoints = 256;
+  const size_t width = definition.parameters.size();
+  std::vector<int64_t> points;
+  PhiloxStream random(1);
+  for (size_t i = 0; i < kPoints; ++i) {
+    for (const Parameter& parameter : definition.parameters) {
+      points.push_back(parameter.values[random.UniformInt(parameter.values.size())].int_value());
+    }
+  }
+  int64_t held = 0;
+  for (auto _ : state) {
+    for (size_t i = 0; i < kPoints; ++i) {
+      for (const Expression& rule : rules) {
+        int64_t result = 0;
+        held += rule.EvaluateIntegral(points.data() + i * width, &result) && result != 0;
+      }
+    }
+  }
+  benchmark::DoNotOptimize(held);
+  state.counters["checks"] =
+      benchmark::Counter(static_cast<double>(kPoints * rules.size() * state.iterations()), benchmark::Counter::kIsRate);
+}
+
+void Register() {
+  static const std::vector<PublishedSpace> spaces = PublishedSpaces();
+  static const SpaceDefinition fft = FftLikeDefinition(false);
+  static const SpaceDefinition fft_rules = FftLikeDefinition(true);
+  for (const PublishedSpace& space : spaces) {
+    benchmark::RegisterBenchmark(("construct/" + space.name).c_str(), Construct, space)->Unit(benchmark::kMillisecond);
+  }
+  for (const PublishedSpace& space : spaces) {
+    const auto name = [&space](const char* what) { return what + space.name; };
+    const SpaceDefinition& definition = space.definition;
+    benchmark::RegisterBenchmark(name("index/").c_str(), Index, space)->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(name("count/").c_str(), Count, definition)->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(name("sample/").c_str(), Sample, definition);
+    benchmark::RegisterBenchmark(name("hamming/").c_str(), Neighbours, definition, Neighbourhood::kHamming, false);
+    benchmark::RegisterBenchmark(name("hamming_listed/").c_str(), Neighbours, definition, Neighbourhood::kHamming,
+                                 true);
+    benchmark::RegisterBenchmark(name("adjacent_listed/").c_str(), Neighbours, definition, Neighbourhood::kAdjacent,
+                                 true);
+    benchmark::RegisterBenchmark(name("checks/").c_str(), Checks, space);
+  }
+  for (const auto& [name, definition] : {std::pair("fft", &fft), std::pair("fft_rules", &fft_rules)}) {
+    benchmark::RegisterBenchmark(("count/" + std::string(name)).c_str(), Count, *definition)
+        ->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark(("sample/" + std::string(name)).c_str(), Sample, *definition);
+    benchmark::RegisterBenchmark(("hamming/" + std::string(name)).c_str(), Neighbours, *definition,
+                                 Neighbourhood::kHamming, false);
+  }
+}
+
+}  // namespace
+}  // namespace tunefarm
+
+int main(int argc, char** argv) {
+  tunefarm::Register();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,372 @@
+// Spaces that are too large to be listed, and search programs against brute force on many small ones.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "server/base/status.h"
+#include "server/space/space.h"
+#include "tests/unit/space/published_spaces.h"
+
+namespace tunefarm {
+namespace {
+
+using Row = std::vector<uint16_t>;
+
+Space Make(SpaceDefinition definition) {
+  auto space = Space::Build(std::move(definition));
+  EXPECT_TRUE(space.ok()) << space.status();
+  return *std::move(space);
+}
+
+// The upper 0.001 quantile of chi-square, by the approximation of Wilson and Hilferty (1931).
+double ChiSquareLimit(double degrees) {
+  const double z = 3.0902;
+  const double t = 1 - 2 / (9 * degrees) + z * std::sqrt(2 / (9 * degrees));
+  return degrees * t * t * t;
+}
+
+TEST(SpaceProgram, PublishedCounts) {
+  for (const PublishedSpace& published : PublishedSpaces()) {
+    const Space space = Make(published.definition);
+    const auto count = space.CountValid();
+    const auto table = space.Enumerate();
+    ASSERT_TRUE(count.ok() && table.ok()) << published.name;
+    EXPECT_EQ(*count, published.valid) << published.name;
+    ASSERT_EQ(table->size(), published.valid) << published.name;
+    bool is_ascending = true;
+    bool is_valid = true;
+    for (uint64_t row = 0; row < table->size(); ++row) {
+      const auto at = table->Row(row);
+      if (row % 97 == 0) is_valid = is_valid && space.IsValid(at);
+      if (row == 0) continue;
+      const auto before = table->Row(row - 1);
+      is_ascending = is_ascending && std::lexicographical_compare(before.begin(), before.end(), at.begin(), at.end());
+    }
+    EXPECT_TRUE(is_ascending) << published.name;
+    EXPECT_TRUE(is_valid) << published.name;
+  }
+}
+
+// ---- 8 x 10^11 points ----
+
+// Counts what FftLikeDefinition(true) describes, by another way: from the last parameter backwards, the number of ways
+// to go on from a value and a sum.
+class FftOracle {
+ public:
+  explicit FftOracle(const SpaceDefinition& definition) {
+    for (const Parameter& parameter : definition.parameters) {
+      sizes_.push_back(static_cast<int>(parameter.values.size()));
+    }
+    const size_t count = sizes_.size();
+    ways_.assign(count, {});
+    for (size_t p = count; p-- > 0;) {
+      for (int value = 1; value <= sizes_[p]; ++value) {
+        for (int sum = 0; sum <= kSumMax; ++sum) {
+          uint64_t total = 0;
+          if (sum + value <= kSumMax) {
+            if (p + 1 == count) total = 1;
+            for (int next = 1; p + 1 < count && next <= sizes_[p + 1]; ++next) {
+              if (IsAllowed(value, next)) total += ways_[p + 1][{next, sum + value}];
+            }
+          }
+          ways_[p][{value, sum}] = total;
+        }
+      }
+    }
+  }
+
+  uint64_t total() {
+    uint64_t total = 0;
+    for (int value = 1; value <= sizes_[0]; ++value) total += ways_[0][{value, 0}];
+    return total;
+  }
+
+  // The place of a config in the space's order; asserts that it is valid.
+  uint64_t Rank(const Row& row) {
+    uint64_t rank = 0;
+    int sum = 0;
+    for (size_t p = 0; p < row.size(); ++p) {
+      const int value = row[p] + 1;
+      for (int smaller = 1; smaller < value; ++smaller) {
+        if (p == 0 || IsAllowed(row[p - 1] + 1, smaller)) rank += ways_[p][{smaller, sum}];
+      }
+      EXPECT_TRUE(p == 0 || IsAllowed(row[p - 1] + 1, value));
+      sum += value;
+    }
+    EXPECT_LE(sum, kSumMax);
+    return rank;
+  }
+
+ private:
+  static constexpr int kSumMax = 60;
+  static bool IsAllowed(int value, int next) { return value * next % 5 != 0 || value == 1; }
+
+  std::vector<int> sizes_;
+  std::vector<std::map<std::pair<int, int>, uint64_t>> ways_;  // by parameter: (its value, the sum before it)
+};
+
+TEST(SpaceProgram, CountsASpaceOf8e11WithoutListingIt) {
+  const Space space = Make(FftLikeDefinition(false));
+  EXPECT_EQ(space.parameters().size(), 21u);
+  EXPECT_EQ(*space.CountValid(), 806'215'680'000u);
+  EXPECT_TRUE(absl::IsResourceExhausted(space.Enumerate().status()));
+  const Space ruled = Make(FftLikeDefinition(true));
+  FftOracle oracle(FftLikeDefinition(true));
+  EXPECT_EQ(*ruled.CountValid(), oracle.total());
+  EXPECT_GT(oracle.total(), 10'000'000'000u);
+  EXPECT_TRUE(absl::IsResourceExhausted(ruled.Enumerate(10'000).status()));
+}
+
+// Samples' places in the space's order, in equal parts of the space: each part is hit equally often; and so are the
+// remainders by a prime, which depend on the last parameters.
+template <typename Rank>
+void ExpectUniformRanks(const Space& space, uint64_t total, int samples, const Rank& rank_of) {
+  constexpr int kParts = 500;
+  std::vector<double> parts(kParts);
+  std::vector<double> remainders(kParts - 1);
+  PhiloxStream random(20);
+  for (int i = 0; i < samples; ++i) {
+    const auto row = space.SampleUniform(random);
+    ASSERT_TRUE(row.ok()) << row.status();
+    const uint64_t rank = rank_of(*row);
+    ASSERT_LT(rank, total);
+    ++parts[static_cast<size_t>(static_cast<unsigned __int128>(rank) * kParts / total)];
+    ++remainders[rank % remainders.size()];
+  }
+  for (const auto& counts : {parts, remainders}) {
+    double chi_square = 0;
+    const double expected = static_cast<double>(samples) / static_cast<double>(counts.size());
+    for (const double count : counts) chi_square += (count - expected) * (count - expected) / expected;
+    EXPECT_LT(chi_square, ChiSquareLimit(static_cast<double>(counts.size()) - 1));
+  }
+}
+
+TEST(SpaceProgram, SamplesASpaceOf8e11Uniformly) {
+  const SpaceDefinition definition = FftLikeDefinition(false);
+  const Space space = Make(definition);
+  ExpectUniformRanks(space, 806'215'680'000, 20'000, [&definition](const Row& row) {
+    uint64_t rank = 0;
+    for (size_t p = 0; p < row.size(); ++p) rank = rank * definition.parameters[p].values.size() + row[p];
+    return rank;
+  });
+  const Space ruled = Make(FftLikeDefinition(true));
+  FftOracle oracle(FftLikeDefinition(true));
+  ExpectUniformRanks(ruled, oracle.total(), 20'000, [&oracle](const Row& row) { return oracle.Rank(row); });
+}
+
+TEST(SpaceProgram, NeighboursInASpaceOf8e11) {
+  const Space space = Make(FftLikeDefinition(true));
+  PhiloxStream random(4);
+  for (int i = 0; i < 20; ++i) {
+    const auto at = space.SampleUniform(random);
+    ASSERT_TRUE(at.ok());
+    const auto near = space.Neighbours(*at, Neighbourhood::kHamming);
+    ASSERT_TRUE(near.ok()) << near.status();
+    uint64_t expected = 0;
+    Row changed = *at;
+    for (size_t p = 0; p < changed.size(); ++p) {
+      for (size_t value = 0; value < space.parameters()[p].values.size(); ++value) {
+        changed[p] = static_cast<uint16_t>(value);
+        expected += changed != *at && space.IsValid(changed) ? 1 : 0;
+      }
+      changed[p] = (*at)[p];
+    }
+    EXPECT_EQ(near->size(), expected);
+    for (const Neighbourhood kind :
+         {Neighbourhood::kHamming, Neighbourhood::kAdjacent, Neighbourhood::kStrictlyAdjacent}) {
+      const auto sample = space.SampleNeighbour(*at, kind, random);
+      ASSERT_TRUE(sample.ok()) << sample.status();
+      EXPECT_TRUE(space.IsValid(*sample));
+      EXPECT_NE(*sample, *at);
+    }
+  }
+}
+
+TEST(SpaceProgram, CountsBeyond64Bits) {
+  SpaceDefinition definition;
+  for (int i = 0; i < 30; ++i) {
+    definition.parameters.push_back({fmt::format("P{}", i), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {}});
+    if (i > 0) definition.constraints.push_back({fmt::format("P{} + P{} != 9", i - 1, i), ""});
+  }
+  const Space space = Make(definition);  // 10 * 9^29
+  EXPECT_TRUE(absl::IsResourceExhausted(space.CountValid().status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(space.Enumerate(1000).status()));
+  PhiloxStream random(9);
+  std::vector<double> last(10);
+  for (int i = 0; i < 5000; ++i) {
+    const auto row = space.SampleUniform(random);
+    ASSERT_TRUE(row.ok()) << row.status();
+    ASSERT_TRUE(space.IsValid(*row));
+    ++last[row->back()];
+  }
+  double chi_square = 0;  // by symmetry every value is as likely
+  for (const double count : last) chi_square += (count - 500) * (count - 500) / 500;
+  EXPECT_LT(chi_square, ChiSquareLimit(9));
+}
+
+TEST(SpaceProgram, LongListsAreNarrowedBeforeTheSearch) {
+  std::vector<Value> many;
+  for (int i = 1; i <= 65'535; ++i) many.push_back(i);
+  SpaceDefinition definition;
+  definition.parameters = {{"A", many, {}}, {"B", many, {}}, {"C", many, {}}};
+  definition.constraints = {{"A * B * C <= 1000", ""}, {"B % A == 0 and C % B == 0", ""}};
+  uint64_t expected = 0;
+  for (int a = 1; a <= 10; ++a) {
+    for (int b = a; a * b * b <= 1000; b += a) {
+      for (int c = b; a * b * c <= 1000; c += b) ++expected;
+    }
+  }
+  SpaceOptions options;
+  options.nodes_max = 20'000'000;  // 65,535 times 65,535 would be too many
+  const auto space = Space::Build(definition, options);
+  ASSERT_TRUE(space.ok());
+  EXPECT_EQ(*space->CountValid(), expected);
+  EXPECT_EQ(space->Enumerate()->size(), expected);
+}
+
+// ---- Against brute force ----
+
+struct Expected {
+  std::vector<Row> rows;
+  bool fails = false;
+};
+
+Expected BruteForce(const SpaceDefinition& definition) {
+  Expected expected;
+  SymbolTable symbols;
+  for (const Parameter& parameter : definition.parameters) EXPECT_TRUE(symbols.AddVariable(parameter.name).ok());
+  for (const auto& [name, value] : definition.constants) EXPECT_TRUE(symbols.AddConstant(name, value).ok());
+  for (const auto& [name, text] : definition.derived) EXPECT_TRUE(symbols.AddDerived(name, text).ok());
+  std::vector<Expression> rules;
+  for (const Rule& rule : definition.constraints) rules.push_back(*Expression::Compile(rule.text, symbols));
+  Row at(definition.parameters.size(), 0);
+  while (true) {
+    std::vector<Value> slots;
+    for (size_t p = 0; p < at.size(); ++p) slots.push_back(definition.parameters[p].values[at[p]]);
+    bool is_rejected = false;
+    bool has_fault = false;
+    for (const Expression& rule : rules) {
+      const auto truth = rule.EvaluateBool(slots.data());
+      has_fault = has_fault || !truth.ok();
+      is_rejected = is_rejected || (truth.ok() && !*truth);
+    }
+    if (!is_rejected && has_fault) expected.fails = true;
+    if (!is_rejected) expected.rows.push_back(at);
+    size_t p = at.size();
+    while (p > 0 && ++at[p - 1] == definition.parameters[p - 1].values.size()) at[--p] = 0;
+    if (p == 0) break;
+  }
+  return expected;
+}
+
+SpaceDefinition RandomDefinition(PhiloxStream& random) {
+  SpaceDefinition definition;
+  const uint64_t parameters = 2 + random.UniformInt(4);
+  for (uint64_t p = 0; p < parameters; ++p) {
+    Parameter parameter{fmt::format("P{}", p), {}, {}};
+    const int values = 1 + static_cast<int>(random.UniformInt(5));
+    const uint64_t kind = random.UniformInt(8);
+    for (int v = 0; v < values; ++v) {
+      if (kind == 0) {
+        parameter.values.push_back(v * 0.75 - 0.75);
+      } else if (kind == 1 && values == 2) {
+        parameter.values.push_back(v == 1);
+      } else {
+        parameter.values.push_back(values - v * static_cast<int>(kind % 3 + 1) + static_cast<int>(kind) - 2);
+      }
+    }
+    definition.parameters.push_back(parameter);
+  }
+  definition.parameters.push_back({"S", {"x", "y", "zz"}, {}});
+  definition.constants = {{"c", Value(3)}, {"kind", Value("y")}, {"f", Value(2.5)}};
+  definition.derived = {{"d", "P0 * P1 + c"}, {"e", "d if P0 > 1 else P1"}};
+  const char* const shapes[] = {
+      "{0} and {1} % 2 == 0",
+      "{1} != 0 and {0} % {1} == 0",
+      "{0} % {1} == 0 if {1} != 0 else {2} > 1",
+      "{1} == 0 or {0} // {1} < 2",
+      "{0} % {1} != 1",
+      "min({0}, {1}, {2}) >= 1",
+      "max({0}, {1}) < 5",
+      "abs({0} - {1}) <= 2 and {0} + {1} + {2} >= 2",
+      "{0} * {1} + {2} < 10 and {2} > 0",
+      "1 <= {0} * {1} <= 6",
+      "not ({0} > 2 or {1} * {2} == 4)",
+      "({0} * {1}) / c % 2 != 1",
+      "{0} / 2 < {1} or {2} / {1} > 1",
+      "ceil_div({0} + 5, c) <= {1} + 2",
+      "round_up({0}, c) != {1}",
+      "2 ** {0} > {1}",
+      "S == 'x' or {0} > 1",
+      "S in ('x', 'zz') and {0} < 3",
+      "S != kind",
+      "({0} if S == kind else {1}) < c",
+      "{0} in (1, 2, {1}) or {2} not in [0, 1]",
+      "d <= 9",
+      "e + {2} != 4",
+      "({0} or {1}) + ({1} and {2}) > 1",
+      "{0} * f <= {1} + f",
+      "float({0}) == {1} or bool({2})",
+      "{0} - {1} - {2} < -1 or -{0} > {1}",
+      "{0} * {1} * {2} <= 12",
+      "{0} + {1} + {2} + P0 + P1 == 6",
+      "log2({0} * {0} + 1) < c",
+  };
+  const auto name = [&] { return fmt::format("P{}", random.UniformInt(parameters)); };
+  for (uint64_t rules = random.UniformInt(5); rules-- > 0;) {
+    const std::string a = name();
+    const std::string b = name();
+    const std::string c = name();
+    definition.constraints.push_back(
+        {fmt::format(fmt::runtime(shapes[random.UniformInt(std::size(shapes))]), a, b, c), ""});
+  }
+  return definition;
+}
+
+TEST(SpaceProgram, AgreesWithBruteForce) {
+  PhiloxStream random(31);
+  int failing = 0;
+  int constrained = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const SpaceDefinition definition = RandomDefinition(random);
+    const Expected expected = BruteForce(definition);
+    std::string shown;
+    for (const Parameter& parameter : definition.parameters) {
+      shown += parameter.name + " in";
+      for (const Value& value : parameter.values) shown += " " + value.ToLiteral();
+      shown += "; ";
+    }
+    for (const Rule& rule : definition.constraints) shown += "\n" + rule.text;
+    const Space space = Make(definition);
+    const auto table = space.Enumerate();
+    const auto count = space.CountValid();
+    if (expected.fails) {
+      ++failing;
+      ASSERT_FALSE(table.ok()) << shown;
+      ASSERT_FALSE(count.ok()) << shown;
+      ASSERT_FALSE(space.SampleUniform(random).ok()) << shown;
+      continue;
+    }
+    ASSERT_TRUE(table.ok()) << shown << table.status();
+    ASSERT_TRUE(count.ok()) << shown << count.status();
+    std::vector<Row> rows;
+    for (uint64_t row = 0; row < table->size(); ++row)
+      rows.emplace_back(table->Row(row).begin(), table->Row(row).end());
+    ASSERT_EQ(rows, expected.rows) << shown;
+    ASSERT_EQ(*count, rows.size()) << shown;
+    constrained += definition.constraints.empty() || rows.empty() ? 0 : 1;
+    const auto sample = space.SampleUniform(random);
+    ASSERT_EQ(sample.ok(), !rows.empty()) << shown;
+    if (sample.ok()) {
+      ASSERT_TRUE(std::binary_search(rows.begin(), rows.end(), *sample)) << shown;
+    }
+  }
+  EXPECT_GT(failing, 10);
+  EXPECT_GT(constrained, 300);
+}
+
+}  // namespace
+}  // namespace tunefarm
