@@ -174,6 +174,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddDb(&app, session);
   AddImport(&app, session);
   AddExport(&app, session);
+  AddSimulate(&app, session);
   AddStatus(&app, session);
   AddDoctor(&app, session);
   AddCompletion(&app, session);

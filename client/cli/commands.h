@@ -16,6 +16,7 @@ void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
 void AddExport(CLI::App* app, Session* session);
+void AddSimulate(CLI::App* app, Session* session);
 void AddStatus(CLI::App* app, Session* session);  // status, stop
 void AddDoctor(CLI::App* app, Session* session);
 void AddCompletion(CLI::App* app, Session* session);

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from farm import Farm, assert_ordinals_complete, config, outcome, search
 
@@ -96,6 +97,26 @@ class Import(unittest.TestCase):
             self.assertAlmostEqual(time, trial["measurement"]["median_ns"] / 1e6)
         self.assertEqual(json.loads(self.farm.cli("export", "t4", job).stdout), document)
         self.refused(3, "has no study 7", command=["export", "t4", job, "--study", "7"])
+
+        # The same results from the store and from the file are the same recording.
+        curves, plot = self.folder / "curves.csv", self.folder / "plot.svg"
+        done = self.farm.cli("simulate", job, results, "--strategy", "random,genetic", "--repeats", "4", "--csv", curves, "--plot", plot,
+                             "--output", "csv")
+        rows = [line.split(",") for line in done.stdout.splitlines()[1:]]
+        self.assertEqual([row[-6] for row in rows], ["random", "genetic"] * 2)
+        self.assertEqual([row[-5] for row in rows[:2]], [row[-5] for row in rows[2:]])
+        self.assertGreater(len(curves.read_text().splitlines()), 4)
+        self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+        self.refused(2, "did you mean 'genetic'", command=["simulate", results, "--strategy", "genetics"])
+        self.refused(2, "nothing in the recording", command=["simulate", self.failed_only(results)])
+
+    def failed_only(self, results):
+        document = json.loads(results.read_text())
+        for row in document["results"]:
+            row["invalidity"] = "runtime"
+        file = self.folder / "failed.json"
+        file.write_text(json.dumps(document))
+        return file
 
     def test_a_wrong_kernel_is_found_out(self):
         file = self.copy("running_sum.json", "running_sum.cc")

@@ -1,0 +1,239 @@
+// simulate: strategies on results that were recorded before, in simulated time.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/curve_svg.h"
+#include "client/cli/help_format.h"
+#include "client/cli/job_rows.h"
+#include "server/base/file.h"
+#include "server/base/format.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/interchange/recorded_file.h"
+#include "server/search/simulation.h"
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+// A trial that was answered from another's measurement cost next to nothing, but time must pass.
+constexpr double kCostSecondsMin = 1e-6;
+
+struct SimulateOptions {
+  std::vector<std::string> recordings;
+  std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
+  std::vector<std::string> options;  // NAME=VALUE
+  std::string warm;
+  std::string csv, plot;
+  int study = 0;
+  int repeats = 20;
+  int in_flight = 1;
+  uint64_t seed = 1;
+};
+
+struct Recorded {
+  std::string name;
+  std::vector<RecordedTrial> trials;
+};
+
+RecordedTrial TrialOf(Config config, std::optional<double> objective_ms, double cost_ms) {
+  RecordedTrial trial;
+  trial.config = std::move(config);
+  trial.result.cost_seconds = std::max(kCostSecondsMin, cost_ms / 1e3);
+  if (objective_ms.has_value() && *objective_ms > 0) {
+    trial.result.outcome = ToldOutcome::kOk;
+    trial.result.objective_ns = *objective_ms * kNsPerMs;
+  }
+  return trial;
+}
+
+absl::StatusOr<Recorded> FromFile(Session* session, const std::string& path) {
+  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));
+  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(bytes), path));
+  for (const std::string& note : file.notes) session->Note(path + ": " + note);
+  Recorded recorded;
+  recorded.name = std::filesystem::path(path).filename().string();
+  for (const char* ending : {".gz", ".json"}) {
+    const std::string_view tail = ending;
+    if (recorded.name.size() > tail.size() && recorded.name.ends_with(tail))
+      recorded.name.resize(recorded.name.size() - tail.size());
+  }
+  for (interchange::RecordedRow& row : file.rows) {
+    const double cost_ms = row.CostMs();
+    recorded.trials.push_back(TrialOf(std::move(row.config), row.objective, cost_ms));
+  }
+  return recorded;
+}
+
+absl::StatusOr<Recorded> FromJob(Session* session, const std::string& job, int study) {
+  ASSIGN_OR_RETURN(JobRows results, FetchJobRows(session, job, study, /*finals=*/false));
+  Recorded recorded;
+  recorded.name = fmt::format("{} {}", results.job.kernel_name(), results.study.problem().key());
+  for (interchange::T4Row& row : results.rows) {
+    std::optional<double> objective;
+    for (const auto& measurement : row.measurements) {
+      if (measurement.name == "time") objective = measurement.value;
+    }
+    const double cost_ms = row.compile_ms + row.framework_ms;
+    recorded.trials.push_back(TrialOf(std::move(row.config), objective, cost_ms));
+  }
+  return recorded;
+}
+
+absl::StatusOr<Recorded> ReadRecorded(Session* session, const std::string& text, int study) {
+  std::error_code error;
+  const bool is_job = text.find_first_not_of("0123456789") == std::string::npos || text.rfind("jobs/", 0) == 0;
+  if (is_job && !std::filesystem::exists(text, error)) return FromJob(session, text, study);
+  return FromFile(session, text);
+}
+
+struct Scored {
+  Score evaluations, time;
+};
+
+absl::StatusOr<Scored> ScoreStrategy(const std::string& strategy, const StrategyOptions& strategy_options,
+                                     const SimulateOptions& options, const Recording& recording,
+                                     const ScoreBasis& basis, const Priors& priors) {
+  SimulationOptions simulation;
+  simulation.in_flight = options.in_flight;
+  simulation.evaluations = basis.budget_evaluations();
+  simulation.seconds = basis.budget_seconds();
+  std::vector<SimulatedRun> runs;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    ASSIGN_OR_RETURN(const auto made, MakeStrategy(strategy, strategy_options, recording.space(),
+                                                   options.seed + static_cast<uint64_t>(repeat), priors));
+    ASSIGN_OR_RETURN(SimulatedRun run, Simulate(recording, simulation, made.get()));
+    runs.push_back(std::move(run));
+  }
+  return Scored{ScoreOverEvaluations(recording, basis, runs), ScoreOverTime(recording, basis, runs)};
+}
+
+std::string CurvesToCsv(const std::string& strategy, const std::string& recording, std::string_view over,
+                        const Score& score) {
+  std::string text;
+  for (const ScoreCurvePoint& point : score.curve) {
+    text += fmt::format("{},\"{}\",{},{},{},{},{},{},{}\n", strategy, recording, over, point.at, point.baseline,
+                        point.best_mean, point.performance, point.performance_low, point.performance_high);
+  }
+  return text;
+}
+
+Curve CurveOf(const std::string& name, const Score& score) {
+  Curve curve;
+  curve.name = name;
+  for (const ScoreCurvePoint& point : score.curve) {
+    curve.x.push_back(point.at);
+    curve.y.push_back(point.performance);
+    curve.y_low.push_back(point.performance_low);
+    curve.y_high.push_back(point.performance_high);
+  }
+  return curve;
+}
+
+absl::StatusOr<StrategyOptions> ReadStrategyOptions(const std::vector<std::string>& texts) {
+  StrategyOptions options;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) return InvalidArgument("'{}' is not NAME=VALUE", text);
+    options[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return options;
+}
+
+absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& options) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  if (format == OutputFormat::kJson)
+    return InvalidArgument("simulate has no json output; use --output csv, or --csv FILE for the curves");
+  ASSIGN_OR_RETURN(const StrategyOptions strategy_options, ReadStrategyOptions(options.options));
+  Priors priors;
+  if (!options.warm.empty()) {
+    ASSIGN_OR_RETURN(const Recorded warm, ReadRecorded(session, options.warm, options.study));
+    PriorSource source;
+    source.label = warm.name;
+    for (const RecordedTrial& trial : warm.trials)
+      source.results.push_back({trial.config, trial.result.outcome, trial.result.objective_ns});
+    priors.push_back(std::move(source));
+  }
+  Table table({{"recording", false},
+               {"configs", true},
+               {"budget", true},
+               {"strategy", false},
+               {"score", true},
+               {"±", true},
+               {"score in time", true},
+               {"±", true},
+               {"at target", true}});
+  std::string csv = "strategy,recording,over,at,baseline_ns,best_ns,performance,performance_low,performance_high\n";
+  std::vector<CurvePlot> plots;
+  for (const std::string& text : options.recordings) {
+    ASSIGN_OR_RETURN(const Recorded recorded, ReadRecorded(session, text, options.study));
+    ASSIGN_OR_RETURN(const Recording recording, Recording::Make(recorded.name, recorded.trials));
+    const ScoreBasis basis(recording);
+    CurvePlot plot{recorded.name, "evaluations", "0: as random search, 1: the optimum", {}};
+    for (const std::string& strategy : options.strategies) {
+      ASSIGN_OR_RETURN(const Scored scored,
+                       ScoreStrategy(strategy, strategy_options, options, recording, basis, priors));
+      table.AddRow({recorded.name, FormatCount(static_cast<int64_t>(recorded.trials.size())),
+                    FormatCount(static_cast<int64_t>(basis.budget_evaluations())), strategy,
+                    fmt::format("{:.3f}", scored.evaluations.mean), fmt::format("{:.3f}", scored.evaluations.deviation),
+                    fmt::format("{:.3f}", scored.time.mean), fmt::format("{:.3f}", scored.time.deviation),
+                    fmt::format("{:.0f} %", 100 * scored.evaluations.share_at_target)});
+      csv += CurvesToCsv(strategy, recorded.name, "evaluations", scored.evaluations) +
+             CurvesToCsv(strategy, recorded.name, "seconds", scored.time);
+      plot.curves.push_back(CurveOf(strategy, scored.evaluations));
+    }
+    plots.push_back(std::move(plot));
+  }
+  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, CurvesToSvg(plots)));
+  session->Note(
+      "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
+      "from the median): 0 is as good "
+      "as random search, 1 is the optimum at once.");
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App* app, Session* session) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* simulate =
+      app->add_subcommand("simulate", "Compare search strategies on recorded results, in simulated time.");
+  SetExample(simulate,
+             "tunefarm simulate 17 --strategy default,genetic\n"
+             "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv");
+  simulate
+      ->add_option("RECORDING", options->recordings,
+                   "T4 or Kernel Tuner cache files (also .gz), or numbers of jobs that tried every config.")
+      ->required();
+  simulate->add_option("--strategy", options->strategies, "The strategies (default: default,random).")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  simulate->add_option("--option", options->options, "An option of the strategies, NAME=VALUE.")
+      ->type_name("NAME=VALUE");
+  simulate->add_option("--repeats", options->repeats, "Runs of each, with seeds from --seed on (default 20).")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1, 10'000));
+  simulate->add_option("--seed", options->seed, "Seed of the first run (default 1).")->type_name("NUMBER");
+  simulate->add_option("--in-flight", options->in_flight, "Evaluations at once, as of so many devices (default 1).")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1, 10'000));
+  simulate->add_option("--study", options->study, "Which problem and device of a job, where it has several.")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1, 100'000));
+  simulate
+      ->add_option("--warm", options->warm,
+                   "A recording of another device or problem that the strategies are told at the start.")
+      ->type_name("RECORDING");
+  simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
+  simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");
+  simulate->callback([=] { session->command = [=] { return SimulateAll(session, *options); }; });
+}
+
+}  // namespace tunefarm::cli
