@@ -20,34 +20,38 @@ HOPPER_FN void Release(const Barriers& barriers, int stage, int lane) {
   }
 }
 
-// The wgmmas of the 16 terms of one slice. `p` and `q` describe this warpgroup's share of the slice's operands.
+// The wgmmas of the 16 terms of one slice, for the first `kTiles` of this warpgroup's tiles of 64. `p` and `q` describe
+// its share of the slice's operands.
+template <int kTiles>
 HOPPER_FN void MultiplySlice(float (&sums)[kTilesP][kSums], u64 p, u64 q, int accumulate) {
 #pragma unroll
-  for (int tile = 0; tile < kTilesP; ++tile) {
+  for (int tile = 0; tile < kTiles; ++tile) {
     Wgmma<TileP::kTransposed, TileQ::kTransposed>(sums[tile], Advanced(p, TileP::Origin(tile * kWgmmaM, 0)), q,
                                                   accumulate);
   }
 }
 
 // Those of a whole step.
+template <int kTiles>
 HOPPER_FN void MultiplyStep(float (&sums)[kTilesP][kSums], u64 p, u64 q, int accumulate) {
   WgmmaFence();
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
-    MultiplySlice(sums, Advanced(p, TileP::Origin(0, slice * kWgmmaK)), Advanced(q, TileQ::Origin(0, slice * kWgmmaK)),
-                  slice > 0 ? 1 : accumulate);
+    MultiplySlice<kTiles>(sums, Advanced(p, TileP::Origin(0, slice * kWgmmaK)),
+                          Advanced(q, TileQ::Origin(0, slice * kWgmmaK)), slice > 0 ? 1 : accumulate);
   }
   WgmmaCommit();
 }
 
 // Those of the first `slices` slices, at least one, each a group of its own: with one commit after the loop ptxas
 // cannot see that accumulators are in use there. Only for MN-major operands, whose slices follow each other evenly.
+template <int kTiles>
 HOPPER_FN void MultiplyPart(float (&sums)[kTilesP][kSums], u64 p, u64 q, int slices, int accumulate) {
   int slice = 0;
   do {
     WgmmaFence();
-    MultiplySlice(sums, Advanced(p, slice * TileP::Origin(0, kWgmmaK)), Advanced(q, slice * TileQ::Origin(0, kWgmmaK)),
-                  accumulate);
+    MultiplySlice<kTiles>(sums, Advanced(p, slice * TileP::Origin(0, kWgmmaK)),
+                          Advanced(q, slice * TileQ::Origin(0, kWgmmaK)), accumulate);
     WgmmaCommit();
     accumulate = 1;
   } while (++slice < slices);
@@ -74,9 +78,22 @@ HOPPER_FN void ClearForeignRows(u32 stage, int valid, int group, int thread) {
   NamedBarrier(kPingPong ? 1 + group : 1, kSharers * 128);
 }
 
-// Adds up one tile, and leaves the ring where the next one begins.
-HOPPER_FN void Multiply(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring, int group,
-                        int thread, float (&sums)[kTilesP][kSums]) {
+// Of this warpgroup's tiles of 64 along P, how many reach into the output. Multiplying the others would take time from
+// the other warpgroup, and the last tile of a group is seldom full.
+HOPPER_FN int ActiveTiles(const Arguments& arguments, const Work& work, int group) {
+  const int rows = OutRows(arguments, work) - work.row;
+  const int cols = arguments.OutCols() - work.col;
+  const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
+  const int share_q = kSplitP ? 0 : group * kShareQ;
+  if ((kSwap ? rows : cols) <= share_q) return 0;
+  const int left = (kSwap ? cols : rows) - share_p;
+  return left <= 0 ? 0 : left >= kShareP ? kTilesP : CeilDiv(left, kWgmmaM);
+}
+
+// One warpgroup's walk through the stages of one tile, with wgmmas for `kTiles` of its tiles of 64, or none.
+template <int kTiles>
+HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                             int group, int thread, float (&sums)[kTilesP][kSums]) {
   const int lane = thread % 32;
   const u32 share_p = kPingPong || !kSplitP ? 0 : TileP::Origin(group * kShareP, 0);
   const u32 share_q = kSplitP ? 0 : TileQ::Origin(group * kShareQ, 0);
@@ -84,18 +101,26 @@ HOPPER_FN void Multiply(const Work& work, u32 stages, const Barriers& barriers, 
   const u64 q = TileQ::Descriptor(stages + kOffsetQ + share_q);
   const int whole = kDw ? work.rows / kDepth : work.steps;
   int previous = 0;
-#pragma unroll 1
-  for (int step = 0; step < whole; ++step) {
-    BarrierWait(barriers.Full(ring.stage), ring.parity);
-    if (kCopies) FenceProxyAsync();
-    const u32 offset = ring.stage * kStageBytes;
-    MultiplyStep(sums, Advanced(p, offset), Advanced(q, offset), step > 0);
-    if (step > 0) {
+  // After the wgmmas of a step have begun, those of the one before are waited for and their stage is handed back.
+  const auto finish_step = [&](bool is_first) {
+    if constexpr (kTiles == 0) {
+      Release(barriers, ring.stage, lane);
+    } else if (!is_first) {
       WgmmaWait<1>();
       Release(barriers, previous, lane);
     }
     previous = ring.stage;
     ring.Advance();
+  };
+#pragma unroll 1
+  for (int step = 0; step < whole; ++step) {
+    BarrierWait(barriers.Full(ring.stage), ring.parity);
+    const u32 offset = ring.stage * kStageBytes;
+    if constexpr (kTiles > 0) {
+      if (kCopies) FenceProxyAsync();
+      MultiplyStep<kTiles>(sums, Advanced(p, offset), Advanced(q, offset), step > 0);
+    }
+    finish_step(step == 0);
   }
   if (kDw && whole < work.steps) {
     const int valid = work.rows - whole * kDepth;
@@ -103,19 +128,30 @@ HOPPER_FN void Multiply(const Work& work, u32 stages, const Barriers& barriers, 
     if (kCopies) FenceProxyAsync();
     const u32 offset = ring.stage * kStageBytes;
     ClearForeignRows(stages + offset, valid, group, thread);
-    MultiplyPart(sums, Advanced(p, offset), Advanced(q, offset), CeilDiv(valid, kWgmmaK), whole > 0);
-    if (whole > 0) {
-      WgmmaWait<1>();
-      Release(barriers, previous, lane);
+    if constexpr (kTiles > 0) {
+      MultiplyPart<kTiles>(sums, Advanced(p, offset), Advanced(q, offset), CeilDiv(valid, kWgmmaK), whole > 0);
     }
-    previous = ring.stage;
-    ring.Advance();
+    finish_step(whole == 0);
   }
   if (kPingPong && lane == 0) BarrierArrive(barriers.Turn(1 - group));
-  WgmmaWait<0>();
+  if constexpr (kTiles > 0) {
+    WgmmaWait<0>();
 #pragma unroll
-  for (int tile = 0; tile < kTilesP; ++tile) PinAccumulators(sums[tile]);
-  if (work.steps > 0) Release(barriers, previous, lane);
+    for (int tile = 0; tile < kTiles; ++tile) PinAccumulators(sums[tile]);
+    if (work.steps > 0) Release(barriers, previous, lane);
+  }
+}
+
+// Adds up one tile, and leaves the ring where the next one begins. Sums outside of the output are left as they are.
+HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                        int group, int thread, float (&sums)[kTilesP][kSums]) {
+  if (active == 0) {
+    MultiplyTiles<0>(work, stages, barriers, ring, group, thread, sums);
+  } else if (kTilesP == 2 && active == 1) {
+    MultiplyTiles<1>(work, stages, barriers, ring, group, thread, sums);
+  } else {
+    MultiplyTiles<kTilesP>(work, stages, barriers, ring, group, thread, sums);
+  }
 }
 
 HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 shared, const Barriers& barriers, int group,
@@ -131,8 +167,9 @@ HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 share
     }
     // The first warpgroup's first turn comes without being told, as a producer's first wait does.
     if (kPingPong) BarrierWait(barriers.Turn(group), (turn / 2 + 1 + group) % 2);
-    Multiply(work, shared, barriers, ring, group, thread, sums);
-    StoreTile(arguments, work, shared + kSlabsBase, group, thread, sums);
+    const int active = Uniform(ActiveTiles(arguments, work, group));
+    Multiply(work, active, shared, barriers, ring, group, thread, sums);
+    if (active > 0) StoreTile(arguments, work, shared + kSlabsBase, group, thread, sums);
   }
   if (kStoreBoxes || kBulk) StoreWait();
 }

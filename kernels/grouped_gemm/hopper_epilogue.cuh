@@ -130,6 +130,7 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
   for (int tile = 0; tile < kTilesP; ++tile) {
     const int row = work.row + share_row + tile * kWgmmaM + warp * kSlabRows;
     const SlabRows rows = FindSlabRows(arguments, work, row, lane);
+    if (rows.valid <= 0) break;
 #pragma unroll
     for (int pass = 0; pass < kPassesPerTile; ++pass) {
       const int buffer = (tile * kPassesPerTile + pass) % kSlabBuffers;

@@ -56,9 +56,9 @@ inline void StoreBulk(void* target, u32 source, u32 bytes) { machine::StoreBulk(
 inline void StoreCommit() { machine::StoreCommit(); }
 template <int kPending>
 void StoreWaitRead() {
-  machine::StoreWait(kPending);
+  machine::StoreWait(kPending, false);
 }
-inline void StoreWait() { machine::StoreWait(0); }
+inline void StoreWait() { machine::StoreWait(0, true); }
 
 inline void CopyPiece(u32 target, const Element* source, bool inside) { machine::CopyPiece(target, source, inside); }
 inline void CopyArrive(u32 barrier) { machine::CopyArrive(barrier); }

@@ -79,7 +79,8 @@ void LoadBox(uint32_t target, const BoxMap& map, const std::vector<int>& at, uin
 void StoreBox(const BoxMap& map, const std::vector<int>& at, uint32_t source);
 void StoreBulk(void* target, uint32_t source, uint32_t bytes);
 void StoreCommit();
-void StoreWait(int pending);
+// Until all but the last `pending` groups have read shared memory or, with `complete`, been made.
+void StoreWait(int pending, bool complete);
 void CopyPiece(uint32_t target, const void* source, bool inside);
 void CopyArrive(uint32_t barrier);
 

@@ -171,8 +171,9 @@ void StoreCommit() {
   machine->current->open = {};
 }
 
-void StoreWait(int pending) {
+void StoreWait(int pending, bool complete) {
   Fiber& fiber = *machine->current;
+  if (complete && pending == 0) fiber.groups_complete = fiber.committed.size();
   for (size_t i = 0; i + static_cast<size_t>(pending) < fiber.committed.size(); ++i) {
     for (const auto& store : fiber.committed[i].stores) {
       if (!store->done) store->work();

@@ -69,6 +69,7 @@ struct Fiber {
   std::vector<size_t> written;  // Pieces of 16 bytes since its last proxy fence.
   StoreGroup open;
   std::vector<StoreGroup> committed;
+  size_t groups_complete = 0;  // How many of them this thread knows to be made.
   // cp.async: begun copies, and bundles of them, each ending with an arrival at a barrier.
   std::vector<std::function<void()>> copies;
   std::deque<std::pair<std::vector<std::function<void()>>, uint32_t>> bundles;
