@@ -108,6 +108,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_retry_poisoned(job.retry_poisoned());
   own.set_label(job.label());
   own.set_required_isolation(job.required_isolation());
+  own.set_no_promotion(job.no_promotion());
   return own;
 }
 
