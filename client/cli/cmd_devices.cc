@@ -29,6 +29,8 @@ std::string StateText(const v1::Device& device) {
     const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - device.state_since_ms()) * 1e6;
     const std::string since = device.state_since_ms() > 0 ? fmt::format(" for {}", FormatDuration(age_ns)) : "";
     text = fmt::format("QUARANTINED{}: {} ({})", since, device.state_reason(), device.uuid());
+  } else if (!device.state_reason().empty()) {
+    text = "READY, but " + device.state_reason();
   }
   if (device.foreign_processes() > 0) {
     text += fmt::format("; {} other process{} on it", device.foreign_processes(),

@@ -95,8 +95,9 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
                                     v1::ListDevicesRequest()));
   for (const v1::Device& device : devices.devices()) {
     if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
-      findings.Bad("device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
-                   "Restart the daemon once the device is healthy.");
+      findings.Bad(
+          "device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
+          "It is looked at again by itself. Once its cause is gone: tunefarm devices release " + device.uuid());
     } else {
       findings.Good("device " + DeviceLine(device));
     }

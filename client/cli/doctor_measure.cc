@@ -85,6 +85,8 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const DoctorMeasureOptions& opt
   policy->set_no_reuse(true);  // else a twin has no time of its own
   policy->set_no_second_inputs(true);
   job->set_label("doctor --measure");
+  // A best among twins is of no use to anybody, and deleting a job does not take its best along.
+  job->set_no_promotion(true);
   request.set_request_id(NewUuid(EntropySource::Real()));
   return request;
 }
@@ -272,11 +274,12 @@ absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& 
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, created.job().name()));
   if (outcome.detached) return false;
   const v1::Job& job = outcome.job;
-  if (ExplainEnd(*session, job) != kExitOk) {
+  ASSIGN_OR_RETURN(const auto twins, FetchTwins(connection, job.name()));
+  if (job.state() != v1::JOB_STATE_SUCCEEDED || twins.empty()) {
+    ExplainEnd(*session, job);
     return FailedPrecondition("job {} measured nothing; look at it with tunefarm results {} --all",
                               JobNumber(job.name()), JobNumber(job.name()));
   }
-  ASSIGN_OR_RETURN(const auto twins, FetchTwins(connection, job.name()));
   AddTwins(twins, pairs, findings);
   if (!twins.empty()) {
     findings->device = job.studies(0).device_class_name();

@@ -59,6 +59,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   struct Device {
     std::unique_ptr<DeviceRunner> runner;
     bool takes_work = true;
+    bool rests = false;  // out of service as of late: it asks for nothing
   };
 
   void MakeRunners();
@@ -77,8 +78,11 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   void Flush();
   // Whether its results may wait a little for more; a timer then brings them on their way.
   bool MayGather(const UnitWork& unit);
+  // The units of a device that went out of service go back to the queue, with what has ended; it asks for new ones
+  // after a while, and gets them when control finds it in service.
+  void GiveBack(Device& device);
   // False: control could not be reached.
-  bool FlushUnit(UnitWork& unit);
+  bool FlushUnit(UnitWork& unit, bool returned = false);
   void Drop(UnitWork& unit);
   void LoseEpoch();
   void RemoveGoneUnits();
@@ -212,6 +216,9 @@ void Agent::Session::Pump() {
     for (Device& device : devices_) device.runner->Pump();
   }
   Flush();
+  for (Device& device : devices_) {
+    if (device.runner->out_of_service() && !draining_) GiveBack(device);
+  }
   RemoveGoneUnits();
   if (!stopped_ && !draining_ && retry_timer_ == 0 && !starved_) {
     for (const Device& device : devices_) {
@@ -250,7 +257,7 @@ bool Agent::Session::SynchronizeOnce() {
   }
   for (const Device& device : devices_) {
     const DeviceRunner& runner = *device.runner;
-    const bool room = !draining_ && device.takes_work && runner.unfinished() < runner.look_ahead() &&
+    const bool room = !draining_ && device.takes_work && !device.rests && runner.unfinished() < runner.look_ahead() &&
                       in_hand[runner.uuid()] < kUnitsPerDeviceMax;
     if (!room) continue;
     auto* demand = request.add_demands();
@@ -386,7 +393,27 @@ bool Agent::Session::MayGather(const UnitWork& unit) {
   return true;
 }
 
-bool Agent::Session::FlushUnit(UnitWork& unit) {
+void Agent::Session::GiveBack(Device& device) {
+  if (stopped_ || epoch_ == 0 || retry_timer_ != 0) return;
+  std::vector<UnitWork*> given;
+  for (const auto& [id, unit] : units_) {
+    if (!unit->revoked && FindDevice(unit->assignment.device_uuid()) == &device) given.push_back(unit.get());
+  }
+  for (UnitWork* unit : given) {
+    if (!FlushUnit(*unit, true)) return;  // the retry comes back
+  }
+  if (std::exchange(device.rests, true)) return;
+  options_.executor->PostAfter(kPoll, [weak = weak_from_this(), &device] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    device.rests = false;
+    device.runner->ReturnToService();
+    self->Pump();
+    self->Synchronize();
+  });
+}
+
+bool Agent::Session::FlushUnit(UnitWork& unit, bool returned) {
   wire::ReportTrialsRequest request;
   request.set_agent_id(agent_id_);
   request.set_epoch(epoch_);
@@ -394,6 +421,7 @@ bool Agent::Session::FlushUnit(UnitWork& unit) {
   request.set_token(unit.assignment.token());
   for (const auto& trial : unit.pending) *request.add_trials() = trial;
   request.set_unit_done(unit.unfinished() == 0);
+  request.set_unit_returned(returned && !request.unit_done());
   const auto response = SendReport(options_.link, request);
   if (!response.ok()) {
     if (response.status().code() == absl::StatusCode::kUnavailable) {
@@ -414,6 +442,8 @@ bool Agent::Session::FlushUnit(UnitWork& unit) {
     Drop(unit);
   } else if (request.unit_done()) {
     unit.revoked = true;  // nothing is left to do; RemoveGoneUnits takes it away
+  } else if (request.unit_returned()) {
+    Drop(unit);
   }
   return true;
 }

@@ -1,4 +1,5 @@
-// Agent: claims work units from control, compiles and runs their trials, reports each one as it ends.
+// Agent: claims work units from control, compiles and runs their trials, reports each one as it ends. Units of a device
+// that leaves service are given back.
 //
 // Threads: all methods may be called from any thread; the work happens on the agent's executor, which blocks for as
 // long as control takes to answer. Callbacks come on the executor. The link, the evaluator and the executor outlive the

@@ -136,7 +136,7 @@ void DeviceRunner::Pump() {
   }
   if (!measuring_phase_) {
     StartCompiles();
-    if (compiling_ > 0 || stopped_ || NextTurn().trial == nullptr) return;
+    if (compiling_ > 0 || !may_start() || NextTurn().trial == nullptr) return;
     measuring_phase_ = true;
     ++gate_->hosts_measuring;
   }
@@ -147,7 +147,7 @@ void DeviceRunner::Pump() {
 }
 
 void DeviceRunner::StartCompiles() {
-  if (stopped_) return;
+  if (!may_start()) return;
   // What an interleaved unit has compiled waits for the whole unit and must not fill the bound.
   int ahead = compiling_;
   for (const UnitWork* unit : units_) {
@@ -246,8 +246,9 @@ void DeviceRunner::StartTrialCompile(UnitWork& unit, TrialWork& trial) {
   ++compiling_;
   ++gate_->compiles_in_flight;
   const int64_t unit_id = unit.assignment.unit_id(), ordinal = trial.spec.ordinal();
+  const double expected_ms = notes_->Compiles(unit.assignment.study_id()).ExpectMs(trial.config);
   trial.evaluation =
-      evaluator_->Compile({unit.plan, unit.problem, class_, trial.config},
+      evaluator_->Compile({unit.plan, unit.problem, class_, trial.config, expected_ms},
                           [this, alive = alive_, post = hooks_.post, unit_id, ordinal](CompileResult result) {
                             post([this, alive, unit_id, ordinal, result = std::move(result)]() mutable {
                               if (*alive) OnCompiled(unit_id, ordinal, std::move(result));
@@ -271,6 +272,9 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
   }
   trial->compile = std::move(result);
   const CompileResult& compile = trial->compile;
+  if (!IsLost(compile.outcome) && !compile.from_cache) {
+    notes_->Compiles(unit->assignment.study_id()).Note(trial->config, compile.compile_ms);
+  }
   if (compile.outcome == tunefarm::v1::OUTCOME_OK && compile.artifact != nullptr) {
     trial->state = State::kCompiled;
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {
@@ -335,7 +339,7 @@ DeviceRunner::Turn DeviceRunner::NextInterleaved(UnitWork& unit) {
 }
 
 bool DeviceRunner::StartRuns() {
-  while (!stopped_ && static_cast<int>(runs_.size()) < run_ahead_.Bound()) {
+  while (may_start() && static_cast<int>(runs_.size()) < run_ahead_.Bound()) {
     // What comes next in an interleaved unit may depend on the result, and rounds keep their distance. Not even asked
     // for: the unit would pass over the trial that runs, whose turn in the next round may be the very next one.
     if (!runs_.empty() && runs_.back().interleaved) return true;
@@ -344,7 +348,7 @@ bool DeviceRunner::StartRuns() {
     if (!runs_.empty() && turn.unit->interleaved()) return true;
     StartRun(turn);
   }
-  return !stopped_;
+  return may_start();
 }
 
 void DeviceRunner::StartRun(Turn turn) {
@@ -403,6 +407,12 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
   }
   trial->state = State::kCompiled;
   if (unit->revoked) {
+    hooks_.changed();
+    return;
+  }
+  if (result.out_of_service && IsLost(result.outcome)) {
+    // No loss of the trial's: the agent gives the unit back.
+    out_of_service_ = true;
     hooks_.changed();
     return;
   }

@@ -60,6 +60,10 @@ class DeviceRunner {
   void Remove(UnitWork* unit);
   // Starts what can be started.
   void Pump();
+  // The evaluator does not take its runs any more: nothing is started until ReturnToService. Its units are to be given
+  // back.
+  bool out_of_service() const { return out_of_service_; }
+  void ReturnToService() { out_of_service_ = false; }
   // Nothing new is started; compiles and runs that wait for the device are killed, the trial that runs may finish.
   void StopStarting();
 
@@ -77,6 +81,7 @@ class DeviceRunner {
     TrialWork* trial = nullptr;
   };
 
+  bool may_start() const { return !stopped_ && !out_of_service_; }
   void StartCompiles();
   // Starts the unit's reference if nobody has; true when it is ready. Ends the unit's trials when it has failed.
   bool ReferenceReady(UnitWork& unit);
@@ -119,6 +124,7 @@ class DeviceRunner {
   RunAhead run_ahead_;
   bool measuring_phase_ = false;  // CPU device only
   bool stopped_ = false;
+  bool out_of_service_ = false;
 };
 
 }  // namespace tunefarm

@@ -1,5 +1,5 @@
-// StudyNotes: what an agent remembers of the studies whose trials it runs: which work was measured already, and the
-// time to beat.
+// StudyNotes: what an agent remembers of the studies whose trials it runs: which work was measured already, the time to
+// beat, and how long compiles took.
 //
 // Two configs are one measurement when their binaries are equal byte for byte and so are their whole evaluated launch
 // sequences (definition/launch_digest.h). The second then gets the first one's verdict without running. Only verdicts
@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "server/agent/compile_forecast.h"
 #include "server/agent/unit_work.h"
 #include "server/base/hash.h"
 #include "server/device/device_class.h"
@@ -45,10 +46,14 @@ class StudyNotes {
   // An ended trial of the search.
   void NoteTime(int64_t study_id, const tunefarm::v1::Trial& trial);
 
+  // Until the next call of any method.
+  CompileForecast& Compiles(int64_t study_id) { return Of(study_id).compiles; }
+
  private:
   struct Study {
     uint64_t used = 0;
     double smallest_high_ns = 0;  // 0: none
+    CompileForecast compiles;
     std::set<Digest> running;
     std::unordered_map<Digest, tunefarm::v1::Trial> verdicts;
     std::deque<Digest> order;  // of the verdicts, oldest first

@@ -13,6 +13,9 @@ void DeviceWatch::Connect(ProcessEvaluatorOptions* options) {
   options->on_quarantine = [this](const std::string& uuid, const std::string& reason) {
     jobs_->SetDeviceQuarantine(uuid, reason);
   };
+  options->on_wait = [this](const std::string& uuid, const std::string& reason) {
+    jobs_->SetDeviceWaiting(uuid, reason);
+  };
   options->on_healthy = [this](const std::string& uuid, double baseline_ns, int foreign_processes) {
     OnHealthy(uuid, baseline_ns, foreign_processes);
   };

@@ -111,6 +111,7 @@ absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& re
   job.task.preparation =
       MakePreparation(request.plan, *request.problem, request.device_class, 1, nullptr, options_.compile_options);
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
+  job.task.expected_ms = request.expected_ms;
   return job;
 }
 
@@ -265,6 +266,7 @@ WorkerPool* CompilePools::Pool(const std::string& backend) {
                                             "", host ? 0 : kUidsPerCompilePool);
   options.workers = workers_;
   options.recycle_after_tasks = options_.recycle_after_compiles;
+  options.longest_first = true;
   options.on_hello = [this, backend](const tunefarm::worker::v1::Hello& hello) { OnHello(backend, hello.toolchain()); };
   if (host && options_.exclusive_host_runs) {
     options.may_begin = [this] { return !turns_.runs_wanted(); };

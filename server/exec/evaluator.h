@@ -32,6 +32,8 @@ struct CompileRequest {
   std::shared_ptr<const ResolvedProblem> problem;
   DeviceClass device_class;
   Config config;
+  // How long it will probably take, to start what takes long first; 0: not known.
+  double expected_ms = 0;
 };
 struct CompileResult {
   tunefarm::v1::Outcome outcome =
@@ -70,6 +72,8 @@ struct RunResult {
   tunefarm::v1::ResourceUse resources;
   double run_ms = 0;
   double device_busy_ms = 0;  // 0: unknown
+  // With LOST: the device takes no work any more. Another may, or this one at a later time.
+  bool out_of_service = false;
 };
 
 // Longest times of the phases, in milliseconds. The clock of a phase starts when the worker announces it.

@@ -50,6 +50,9 @@ struct ProcessEvaluatorOptions {
   int start_backoff_ms = 100;
   // A device went out of service, or came back (empty reason). On the evaluator's thread; must not block.
   std::function<void(const std::string& device_uuid, const std::string& reason)> on_quarantine;
+  // Trials wait for a device that another process of this machine holds, as the sentence says, or do not any more
+  // (empty). As above.
+  std::function<void(const std::string& device_uuid, const std::string& reason)> on_wait;
   // A device passed its health check: the time of the check's kernel when it was known to be good, and the processes of
   // others that were seen on it (-1: cannot be seen). As above.
   std::function<void(const std::string& device_uuid, double baseline_ns, int foreign_processes)> on_healthy;

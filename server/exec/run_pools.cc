@@ -25,6 +25,7 @@ RunResult ToRunResult(WorkerTaskEnd end) {
   run.phase = end.phase;
   run.message = std::move(end.verdict.message);
   run.run_ms = end.wall_ms;
+  run.out_of_service = end.out_of_service;
   if (run.outcome != tunefarm::v1::OUTCOME_OK) {
     if (end.result.has_value()) run.log = PrintableText(end.result->log());
     if (!run.log.empty() && !end.output.empty()) run.log += '\n';
@@ -116,6 +117,7 @@ absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, bool 
   }
   if (pools_.size() >= kDevicesMax) return ResourceExhausted("more than {} devices", kDevicesMax);
   auto device = std::make_unique<Device>(options_.expected_outputs_bytes);
+  device->uuid = device_uuid;
   device->index = static_cast<int>(pools_.size());
   device->host = host;
   if (!options_.lock_directory.empty()) RETURN_IF_ERROR(MakeDirectories(options_.lock_directory, 0755));
@@ -138,7 +140,7 @@ bool RunPools::Holds(Device* device, const std::string& lock_name) {
   absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(lock_name));
   if (lock.ok()) {
     device->lock = *std::move(lock);
-    device->said_so = false;
+    SayWhetherItWaits(device, "");
     return true;
   }
   if (ReasonOf(lock.status()) != "LOCK_HELD") {
@@ -146,17 +148,23 @@ bool RunPools::Holds(Device* device, const std::string& lock_name) {
             MessageOf(lock.status()));
     return true;
   }
-  if (!std::exchange(device->said_so, true)) {
-    LogInfo("exec", "trials wait for device {}, on which another process measures ({})", lock_name,
-            MessageOf(lock.status()));
-  }
+  SayWhetherItWaits(device, fmt::format("trials wait: another process measures on it ({})", MessageOf(lock.status())));
   device->waits_for_lock = true;
   loop_->PostAfter(kLockRetry, [this] {
     for (auto& [uuid, waiting] : pools_) {
-      if (std::exchange(waiting->waits_for_lock, false)) waiting->pool->Pump();
+      if (!std::exchange(waiting->waits_for_lock, false)) continue;
+      waiting->pool->Pump();
+      // Nobody wants it any more.
+      if (!waiting->waits_for_lock) SayWhetherItWaits(waiting.get(), "");
     }
   });
   return false;
+}
+
+void RunPools::SayWhetherItWaits(Device* device, const std::string& reason) {
+  if (std::exchange(device->said_so, !reason.empty()) == !reason.empty()) return;
+  if (!reason.empty()) LogInfo("exec", "device {}: {}", device->uuid, reason);
+  if (options_.on_wait) options_.on_wait(device->uuid, reason);
 }
 
 void RunPools::LeaveHost(Device* device) {

@@ -55,10 +55,12 @@ class RunPools {
   struct Device {
     explicit Device(uint64_t expected_outputs_bytes)
         : expected_outputs(expected_outputs_bytes, std::min(expected_outputs_bytes, kExpectedOutputsBytesMax)) {}
+    std::string uuid;
     int index = 0;
     bool host = false;
     FileLock lock;
-    bool waits_for_lock = false, said_so = false;
+    bool waits_for_lock = false;  // until it is tried again
+    bool said_so = false;         // that it waits
     Baton baton;
     ExpectedOutputs expected_outputs;
     std::shared_ptr<const SharedMemfd> warm_start;
@@ -70,6 +72,7 @@ class RunPools {
   WorkerPool::Options OptionsOf(Device* device, const std::string& device_uuid);
   // Takes a lock of this machine for this process, if no other has it; else tries again by itself, until then false.
   bool Holds(Device* device, const std::string& lock_name);
+  void SayWhetherItWaits(Device* device, const std::string& reason);
   // The cores, which processes take in turns.
   bool HasHost(Device* device);
   // Nothing is to be measured now: others may.

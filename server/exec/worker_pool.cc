@@ -7,6 +7,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/exec/frame_limits.h"
+#include "server/exec/longest_first.h"
 
 namespace tunefarm {
 namespace {
@@ -39,9 +40,10 @@ int WorkerPool::busy() const {
 }
 
 void WorkerPool::Lose(WorkerTask task, const std::string& message) {
-  loop_->Post([done = std::move(task.done), message] {
+  loop_->Post([done = std::move(task.done), message, out_of_service = !quarantine_.empty()] {
     WorkerTaskEnd end;
     end.verdict = {tunefarm::v1::OUTCOME_LOST, message};
+    end.out_of_service = out_of_service;
     done(std::move(end));
   });
 }
@@ -96,16 +98,23 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
   return picked;
 }
 
+std::deque<WorkerPool::Waiting>::iterator WorkerPool::NextInQueue() {
+  // As many as begin while one runs, twice: what is short waits for a while, but not until the end.
+  return options_.longest_first ? LongestFirst(queue_, 2 * options_.workers) : queue_.begin();
+}
+
 void WorkerPool::Pump() {
   if (options_.has_device && !queue_.empty() && !shut_down_ && !options_.has_device()) return;
   RefuseBadPreparations();
   if (!CheckHealthFirst()) {
     while (!queue_.empty() && quarantine_.empty() && !shut_down_ && busy() < options_.workers) {
       if (options_.may_begin && !options_.may_begin()) break;
-      Slot* slot = PickIdle(queue_.front().task);
+      const auto place = NextInQueue();
+      Slot* slot = PickIdle(place->task);
       if (slot == nullptr || (alone_ && !IsAlone(*slot))) break;
-      Waiting next = std::move(queue_.front());
-      queue_.pop_front();
+      for (auto before = queue_.begin(); before != place; ++before) ++before->passed_over;
+      Waiting next = std::move(*place);
+      queue_.erase(place);
       Begin(slot, std::move(next));
     }
   }

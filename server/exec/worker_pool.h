@@ -33,6 +33,7 @@ class WorkerPool {
     int spares = 0;    // warm workers beyond those, to take over when one dies
     size_t queue_max = 4096;
     int recycle_after_tasks = 0;  // 0: never
+    bool longest_first = false;   // tasks begin in the order of LongestFirst, else in their own
     // One worker that SIGKILL does not end takes the whole pool out of service: it still holds the device.
     bool one_stuck_stops_all = false;
     int backoff_ms = 100;  // after the first failed start; doubles each time
@@ -105,6 +106,7 @@ class WorkerPool {
     TaskId id;
     WorkerTask task;
     bool is_second_try = false;
+    int passed_over = 0;  // see LongestFirst
   };
   // Of one preparation that crashes or hangs its worker.
   struct BadPreparation {
@@ -131,7 +133,9 @@ class WorkerPool {
   void NoteCrash(Slot* slot);
   void OnFirstLaunch(int slot);
   bool IsAlone(const Slot& slot) const;
-  // The idle worker to give the front task to, best one first; null if none.
+  // The task that begins next; there is one.
+  std::deque<Waiting>::iterator NextInQueue();
+  // The idle worker to give a task to, best one first; null if none.
   Slot* PickIdle(const WorkerTask& task);
   void Begin(Slot* slot, Waiting waiting);
   void OnGone(int slot, const WorkerEnd& end);

@@ -39,12 +39,14 @@ struct WorkerTaskEnd {
   std::string output;     // what the process wrote to stdout and stderr during the task; printable
   std::string toolchain;  // of the worker that did it, as its Hello told; empty: none began
   double wall_ms = 0;
+  bool out_of_service = false;  // LOST since the pool takes no work
 };
 
 struct WorkerTask {
   WorkerPreparation preparation;
   tunefarm::worker::v1::Evaluate evaluate;  // evaluation_id, has_artifact and the like are filled in
   std::shared_ptr<const Artifact> artifact;
+  double expected_ms = 0;                   // how long it will probably take; 0: not known
   std::function<void(WorkerTaskEnd)> done;  // exactly once, on the loop, not from within Assign
 };
 

@@ -283,7 +283,7 @@ absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& 
     poisoned.push_back(std::move(trial));
   }
   if (poisoned.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(*claim, poisoned, false));
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(*claim, poisoned, After::kGoesOn));
   if (verdict == ReportVerdict::kStale) return Aborted("another agent owns it now");
   claim->assignment = std::move(kept);
   hooks_.reported(claim->study_id, claim->unit_id, std::move(poisoned), false);
@@ -297,13 +297,14 @@ absl::StatusOr<std::string> ControlLink::ConfigText(const Claim& claim, const Tr
 }
 
 absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
-                                                       bool done) {
+                                                       After after) {
   ReportRequest report;
   report.agent_id = claim.agent_id;
   report.epoch = claim.epoch;
   report.unit_id = claim.unit_id;
   report.token = claim.token;
-  report.unit_done = done;
+  report.unit_done = after == After::kDone;
+  report.unit_returned = after == After::kReturned;
   report.now_ms = clock_->WallMs();
   for (const Trial& trial : trials) {
     ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
@@ -344,12 +345,18 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   trials.erase(
       std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
       trials.end());
-  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials, request.unit_done()));
+  // What was cancelled meanwhile ends with what it has.
+  const bool done = request.unit_done() || (request.unit_returned() && claim.mode == Mode::kDropped);
+  const bool returned = request.unit_returned() && !done;
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials,
+                                                            done       ? After::kDone
+                                                            : returned ? After::kReturned
+                                                                       : After::kGoesOn));
   {
     MutexLock lock(&mutex_);
     const auto found = claims_.find(request.unit_id());
     if (found != claims_.end() && found->second.token == request.token()) {
-      if (verdict == ReportVerdict::kStale || request.unit_done()) {
+      if (verdict == ReportVerdict::kStale || done || returned) {
         claims_.erase(found);
       } else {
         auto* open = found->second.assignment.mutable_trials();
@@ -368,8 +375,12 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
     const absl::Status recorded = poison_->Record(claim.poison, text, trial.outcome());
     if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
   }
-  hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), request.unit_done());
-  if (request.unit_done()) hooks_.gone(claim.job_id);
+  hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
+  if (done || returned) hooks_.gone(claim.job_id);
+  if (returned) {
+    LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
+    Wake();  // another device may take it
+  }
   response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
   return response;
 }
@@ -383,7 +394,7 @@ void ControlLink::FinishDropped() {
     }
   }
   for (const Claim& claim : dropped) {
-    const auto verdict = StoreTrials(claim, {}, true);
+    const auto verdict = StoreTrials(claim, {}, After::kDone);
     if (!verdict.ok()) {
       LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
       continue;  // the next Synchronize tries again

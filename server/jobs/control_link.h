@@ -34,7 +34,7 @@ class ControlLink : public AgentLink {
     std::function<void(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done)> reported;
     // Units of the job were handed out.
     std::function<void(int64_t job_id)> claimed;
-    // A unit that was taken back has left the agent.
+    // A unit that was taken back, or that the agent gave back, has left the agent.
     std::function<void(int64_t job_id)> gone;
   };
 
@@ -112,8 +112,10 @@ class ControlLink : public AgentLink {
   bool HandOut(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
                const ClaimedUnit& claimed, tunefarm::agent::v1::SynchronizeResponse* response);
   std::vector<ClaimedUnit> TakeUnmade(const std::string& agent_id, const std::string& device_uuid);
+  // What becomes of the unit with them.
+  enum class After { kGoesOn, kDone, kReturned };
   absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials,
-                                            bool done);
+                                            After after);
   // Ends dropped claims that no agent has, outside the lock.
   void FinishDropped();
   absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial) const;

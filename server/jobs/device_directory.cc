@@ -72,6 +72,14 @@ bool DeviceDirectory::SetQuarantine(std::string_view uuid, std::string_view reas
   });
 }
 
+void DeviceDirectory::SetWaiting(std::string_view uuid, std::string_view reason, int64_t now_ms) {
+  Update(uuid, [&](tunefarm::v1::Device* device) {
+    if (device->state() == tunefarm::v1::DEVICE_STATE_QUARANTINED) return;
+    device->set_state_reason(std::string(reason));
+    device->set_state_since_ms(now_ms);
+  });
+}
+
 void DeviceDirectory::SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes) {
   Update(uuid, [&](tunefarm::v1::Device* device) {
     device->set_baseline_ns(baseline_ns);

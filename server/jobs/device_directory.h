@@ -37,6 +37,9 @@ class DeviceDirectory {
 
   // A device goes out of service for a reason, in one sentence, or comes back with an empty one. False: unknown.
   bool SetQuarantine(std::string_view uuid, std::string_view reason, int64_t now_ms);
+  // The work of a device in service waits for a reason, in one sentence, or does not any more. Unknown devices and
+  // those out of service are ignored.
+  void SetWaiting(std::string_view uuid, std::string_view reason, int64_t now_ms);
   // What a health check has found; foreign_processes -1: unknown. Unknown devices are ignored.
   void SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes);
 

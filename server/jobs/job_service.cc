@@ -335,6 +335,10 @@ void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string&
   if (impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) impl_->link.Wake();
 }
 
+void JobService::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {
+  impl_->devices.SetWaiting(uuid, reason, impl_->now_ms());
+}
+
 void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes) {
   impl_->devices.SetHealth(uuid, baseline_ns, foreign_processes);
 }

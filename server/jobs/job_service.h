@@ -142,6 +142,7 @@ class JobService {
   absl::StatusOr<tunefarm::v1::Device> GetDevice(std::string_view name) const;
   // As DeviceDirectory; a device that comes back is offered work.
   void SetDeviceQuarantine(const std::string& uuid, const std::string& reason);
+  void SetDeviceWaiting(const std::string& uuid, const std::string& reason);
   void SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes);
 
   // --- look-ups ---

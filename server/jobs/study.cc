@@ -302,6 +302,7 @@ absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step
 absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_trials_wanted, int devices,
                                       const BestConfig* incumbent) {
   StudyStep step;
+  if (context_.spec.no_promotion()) incumbent = nullptr;
   drafts_.clear();
   if (state_ == StudyState::kEnded) return step;
   step.drive.study_id = context_.row.study_id;
@@ -494,7 +495,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   incumbent_ = promotion.winner;
   incumbent_->mutable_measurement()->clear_sample_ns();
-  step->promotion = std::move(promotion);
+  if (!context_.spec.no_promotion()) step->promotion = std::move(promotion);
   End(step);
   return absl::OkStatus();
 }

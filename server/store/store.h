@@ -144,6 +144,7 @@ struct ReportRequest {
   std::vector<TrialRow> trials;
   bool unit_done = false;
   int64_t now_ms = 0;
+  bool unit_returned = false;  // not with unit_done
 };
 enum class ReportVerdict { kAccepted, kStale };
 
@@ -172,7 +173,7 @@ struct StudyEvent {
 // A part of it: a study may have millions of trials.
 struct StudyHistory {
   std::vector<StudyEvent> events;
-  std::vector<UnitRow> units;    // that the events name, by unit_id
+  std::vector<UnitRow> units;  // that the events name, by unit_id
   // Of the units that are told here, or proposed here and not TOLD yet; by ordinal; log and samples left out.
   std::vector<TrialRow> trials;
 };
@@ -272,8 +273,9 @@ class Store {
   // job becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
   virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) = 0;
   // Stores trials (an ordinal already present is left as it is) if token and epoch are current, checked in the same
-  // statement; unit_done makes the unit DONE. kStale otherwise, with nothing stored. InvalidArgument, with nothing
-  // stored, for a trial that is not one of the unit's.
+  // statement; unit_done makes the unit DONE; unit_returned makes it READY, behind a new claim order, or removes it if
+  // its study has ended. kStale otherwise, with nothing stored. InvalidArgument, with nothing stored, for a trial that
+  // is not one of the unit's.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
   // removed.

@@ -115,6 +115,7 @@ TEST_P(SickDeviceTest, LeavesServiceAndComesBackByItself) {
   options_.health_baselines_ns["device-0"] = 1000;
   const RunResult run = Run("ok");
   EXPECT_EQ(run.outcome, OUTCOME_LOST);
+  EXPECT_TRUE(run.out_of_service) << "it says nothing about the trial";
   EXPECT_THAT(run.message, HasSubstr("out of service"));
   const std::string reason = Quarantines(1)[0];
   EXPECT_THAT(reason, HasSubstr("health"));

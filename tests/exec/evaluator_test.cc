@@ -229,13 +229,18 @@ TEST_F(EvaluatorTest, TrialsWaitForAGpuThatAnotherProcessHolds) {
   plan_ = FakeKernelPlan("LANGUAGE_CUDA");
   ProcessEvaluatorOptions second = options_;
   second.scratch_directory = directory_.File("scratch2");
-  ProcessEvaluator other(second);
+  std::vector<std::string> waits;  // The other's thread only, and read after its end.
+  second.on_wait = [&](const std::string& device, const std::string& reason) {
+    EXPECT_EQ(device, "device-0");
+    waits.push_back(reason);
+  };
+  auto other = std::make_unique<ProcessEvaluator>(second);
   EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
   std::atomic<bool> released = false;
   bool ran_early = false;
   RunResult result;
   Notification done;
-  other.Run(RunOf("ok"), [&](RunResult run) {
+  other->Run(RunOf("ok"), [&](RunResult run) {
     ran_early = !released;
     result = std::move(run);
     done.Notify();
@@ -247,6 +252,39 @@ TEST_F(EvaluatorTest, TrialsWaitForAGpuThatAnotherProcessHolds) {
   done.WaitForNotification();
   EXPECT_FALSE(ran_early);
   EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_OK) << result.message;
+  other.reset();
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_THAT(waits[0], HasSubstr("another process measures on it"));
+  EXPECT_EQ(waits[1], "");
+}
+
+TEST_F(EvaluatorTest, AmongCompilesThatWaitTheLongestIsFirst) {
+  options_.compile_workers = 1;
+  Mutex mutex;
+  std::vector<double> ended;
+  int left = 6;
+  Notification done;
+  const auto submit = [&](const std::string& behave, double expected_ms) {
+    CompileRequest request = CompileOf(behave);
+    request.expected_ms = expected_ms;
+    return evaluator()->Compile(std::move(request), [&, expected_ms](const CompileResult&) {
+      MutexLock lock(&mutex);
+      ended.push_back(expected_ms);
+      if (--left == 0) done.Notify();
+    });
+  };
+  ASSERT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  const Evaluator::Id holds_the_worker = submit("hang", 0);
+  submit("nan_time", 10);
+  submit("no_time", 30);
+  submit("damaged", 20);
+  submit("flood", 40);
+  submit("escape", 0);  // Unknown: others may wait for it.
+  evaluator()->Cancel(holds_the_worker);
+  done.WaitForNotification();
+  MutexLock lock(&mutex);
+  // The short one has then been passed over often enough for one worker.
+  EXPECT_THAT(ended, testing::ElementsAre(0, 0, 40, 10, 30, 20));
 }
 
 TEST_F(EvaluatorTest, WorksWithoutSandbox) {

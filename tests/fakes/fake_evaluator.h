@@ -27,6 +27,7 @@ class FakeEvaluator : public Evaluator {
     Duration compile_time = std::chrono::milliseconds(20);
     Duration run_time = std::chrono::milliseconds(10);
     std::string message;
+    bool out_of_service = false;  // of a run, which is then LOST
   };
   // `attempt` counts the runs (compiles for compile) of this config and problem so far, from 0.
   struct Question {
@@ -34,6 +35,7 @@ class FakeEvaluator : public Evaluator {
     std::string problem;  // key
     bool is_run = false;
     int attempt = 0;
+    std::string device_uuid;  // of a run
   };
   using Scripter = std::function<Script(const Question&)>;
 
@@ -63,14 +65,17 @@ class FakeEvaluator : public Evaluator {
   Id Compile(CompileRequest request, std::function<void(CompileResult)> done) override {
     MutexLock lock(&mutex_);
     const std::string config = request.config.ToText();
-    const Script script = Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++});
+    const Script script =
+        Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++, ""});
     compiles_.push_back(config);
+    expected_ms_.push_back(request.expected_ms);
     ++compiling_;
     most_compiling_ = std::max(most_compiling_, compiling_);
     overlapped_ = overlapped_ || running_ > 0;
     CompileResult result;
     result.outcome = script.compile;
     result.message = script.message;
+    result.compile_ms = std::chrono::duration<double, std::milli>(script.compile_time).count();
     if (script.compile == tunefarm::v1::OUTCOME_OK) {
       auto artifact = std::make_shared<Artifact>();
       // As with a real compiler, what is bound at run time does not change the binary.
@@ -95,18 +100,20 @@ class FakeEvaluator : public Evaluator {
   Id Run(RunRequest request, std::function<void(RunResult)> done) override {
     MutexLock lock(&mutex_);
     const std::string config = request.baseline ? "baseline" : request.config.ToText();
-    const Script script = Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++});
+    const Script script =
+        Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++, request.device_uuid});
     runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
                      request.artifact != nullptr, request.device_uuid, request.race_limit_ns});
     ++running_;
     most_running_ = std::max(most_running_, running_);
     overlapped_ = overlapped_ || compiling_ > 0;
     RunResult result;
-    result.outcome = script.run;
+    result.outcome = script.out_of_service ? tunefarm::v1::OUTCOME_LOST : script.run;
+    result.out_of_service = script.out_of_service;
     result.message = script.message;
     if (script.run != tunefarm::v1::OUTCOME_OK) result.phase = tunefarm::v1::PHASE_MEASURE;
     result.run_ms = std::chrono::duration<double, std::milli>(script.run_time).count();
-    if (script.run == tunefarm::v1::OUTCOME_OK || script.run == tunefarm::v1::OUTCOME_NOISY) {
+    if (result.outcome == tunefarm::v1::OUTCOME_OK || script.run == tunefarm::v1::OUTCOME_NOISY) {
       auto& measurement = result.measurement;
       measurement.set_median_ns(script.median_ns);
       measurement.set_ci_low_ns(script.median_ns * 0.99);
@@ -151,6 +158,11 @@ class FakeEvaluator : public Evaluator {
   std::vector<std::string> compiles() const {
     MutexLock lock(&mutex_);
     return compiles_;
+  }
+  // What was expected of each of them, in their order.
+  std::vector<double> expected_ms() const {
+    MutexLock lock(&mutex_);
+    return expected_ms_;
   }
   int most_running() const {
     MutexLock lock(&mutex_);
@@ -221,6 +233,7 @@ class FakeEvaluator : public Evaluator {
   Counts compile_counts_ GUARDED_BY(mutex_), run_counts_ GUARDED_BY(mutex_);
   std::vector<RunRecord> runs_ GUARDED_BY(mutex_);
   std::vector<std::string> compiles_ GUARDED_BY(mutex_), released_ GUARDED_BY(mutex_);
+  std::vector<double> expected_ms_ GUARDED_BY(mutex_);
   int compiling_ GUARDED_BY(mutex_) = 0, running_ GUARDED_BY(mutex_) = 0, cancelled_ GUARDED_BY(mutex_) = 0;
   int most_compiling_ GUARDED_BY(mutex_) = 0, most_running_ GUARDED_BY(mutex_) = 0;
   bool overlapped_ GUARDED_BY(mutex_) = false;

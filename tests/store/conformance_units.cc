@@ -195,6 +195,26 @@ TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgai
   EXPECT_THAT(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, SizeIs(4));
 }
 
+TEST_P(StoreConformance, AReturnedUnitKeepsItsResultsAndIsClaimedByAnother) {
+  const ClaimRequest first = Register("first"), second = Register("second");
+  const ClaimedUnit unit = Prepare(first);
+  ReportRequest report = MakeReport(first, unit, {MakeTrial(0), MakeTrial(1)}, false);
+  report.unit_returned = true;
+  ReportRequest foreign = report;
+  foreign.agent_id = "second";
+  EXPECT_EQ(Report(foreign), ReportVerdict::kStale);
+  EXPECT_TRUE(Claim(second).empty()) << "it was not its to return";
+  EXPECT_EQ(Report(report), ReportVerdict::kAccepted);
+  const ClaimedUnit again = ClaimOne(second);
+  EXPECT_EQ(again.unit.unit_id, unit.unit.unit_id);
+  EXPECT_GT(again.unit.token, unit.unit.token);
+  EXPECT_EQ(again.present_ordinals, (std::vector<int64_t>{0, 1}));
+  // Who gave it back has no say any more, and cannot give it back twice.
+  EXPECT_EQ(Report(report), ReportVerdict::kStale);
+  EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, true)), ReportVerdict::kStale);
+  EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(2), MakeTrial(3)}, true)), ReportVerdict::kAccepted);
+}
+
 TEST_P(StoreConformance, RegisteringAgainReturnsTheUnitsOfTheProcessBefore) {
   const ClaimRequest old = Register("agent");
   const ClaimedUnit unit = Prepare(old);

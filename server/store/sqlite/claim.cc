@@ -178,6 +178,23 @@ absl::Status InsertTrial(Database& database, const ReportRequest& request, int64
   return absl::OkStatus();
 }
 
+// One unit of an agent that goes on with others; see ReturnUnits for all of them.
+absl::Status ReturnUnit(Database& database, const ReportRequest& request) {
+  RETURN_IF_ERROR(database
+                      .Prepare("DELETE FROM work_unit AS u WHERE " TUNEFARM_FENCE
+                               " AND study_id IN (SELECT study_id FROM study WHERE state = 3)")
+                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch)
+                      .Run());
+  if (database.Changes() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t claim_seq, NextClaimSequence(database));
+  return database
+      .Prepare(
+          "UPDATE work_unit AS u SET state = 1, claim_seq = ?5, agent_id = NULL, agent_epoch = NULL, "
+          "claimed_at_ms = NULL WHERE " TUNEFARM_FENCE)
+      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, claim_seq)
+      .Run();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
@@ -217,6 +234,8 @@ absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportReque
                      "WHERE " TUNEFARM_FENCE)
             .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
             .Run());
+  } else if (request.unit_returned) {
+    RETURN_IF_ERROR(ReturnUnit(database, request));
   }
   LogDebug("store", "accepted unit={} token={} epoch={}", request.unit_id, request.token, request.epoch);
   return ReportVerdict::kAccepted;

@@ -76,9 +76,7 @@ class Engine:
         command = [self.options.bin / "tunefarmd", "--data-dir", self.directory, "--compile-workers",
                    str(self.compile_workers)] + ([] if self.options.gpu else ["--no-gpu"])
         if self.options.share_cores:
-            config = self.directory / "bench.toml"
-            config.write_text("[devices]\nshare_host = true\n")
-            command += ["--config", config]
+            command.append("--share-host")
         with open(self.directory / "bench.log", "ab") as file:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         end = time.monotonic() + 120

@@ -252,6 +252,77 @@ TEST_F(AgentTest, AFinalOfVeryShortRunsKeepsItsRounds) {
   }
 }
 
+TEST_F(AgentTest, UnitsOfADeviceThatLeavesServiceAreGivenBackWithWhatHasEnded) {
+  bool sick = true;
+  evaluator_.set_scripter([&](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    script.out_of_service = sick && question.is_run && question.config != "T=1";
+    return script;
+  });
+  Offer(1, 0, 4);
+  Offer(2, 4, 4);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(500));
+  std::set<int64_t> returned;
+  for (const auto& report : control_.reports) {
+    EXPECT_FALSE(report.unit_done());
+    if (report.unit_returned()) returned.insert(report.unit_id());
+    for (const auto& trial : report.trials()) EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK) << "none is LOST";
+  }
+  EXPECT_EQ(returned, (std::set<int64_t>{1, 2}));
+  EXPECT_EQ(control_.reported(), 1);
+  EXPECT_EQ(control_.in_hand, 0);
+  EXPECT_EQ(evaluator_.in_flight(), 0);
+  // It asks again after a while, and gives back again as long as it is sick.
+  Offer(2, 4, 4);
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 1);
+  EXPECT_TRUE(control_.reports.back().unit_returned());
+  sick = false;
+  Offer(1, 1, 3);
+  Offer(2, 4, 4);
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 8);
+  EXPECT_TRUE(control_.reports.back().unit_done());
+}
+
+TEST_F(AgentTest, UnitsAreGivenBackWhenControlCanBeReachedAgain) {
+  evaluator_.set_scripter([&](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    script.out_of_service = question.is_run;
+    if (question.is_run) control_.away = true;
+    return script;
+  });
+  Offer(1, 0, 4);
+  agent_->Start();
+  RunFor(std::chrono::seconds(1));
+  EXPECT_TRUE(control_.reports.empty());
+  EXPECT_EQ(evaluator_.runs().size(), 1u) << "nothing is started on a device that takes no work";
+  control_.away = false;
+  RunFor(std::chrono::seconds(6));
+  ASSERT_EQ(control_.reports.size(), 1u);
+  EXPECT_TRUE(control_.reports[0].unit_returned());
+}
+
+TEST_F(AgentTest, CompilesAreForetoldFromThoseBeforeThem) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (!question.is_run) script.compile_time = std::chrono::milliseconds(question.config == "T=2" ? 400 : 100);
+    return script;
+  });
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  Offer(2, 1, 1);   // T=2 again
+  Offer(3, 30, 1);  // not seen before
+  RunFor(std::chrono::seconds(5));
+  const std::vector<double> expected = evaluator_.expected_ms();
+  ASSERT_EQ(expected.size(), 6u) << "the reference, three trials, two trials";
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(expected[static_cast<size_t>(i)], 0) << "nothing is known yet";
+  EXPECT_GT(expected[4], 1.2 * expected[5]);
+  EXPECT_GT(expected[5], 100);
+}
+
 TEST_F(AgentTest, AStaleVerdictDropsTheUnitAndKillsItsWork) {
   Offer(1, 0, 20);
   control_.stale = true;

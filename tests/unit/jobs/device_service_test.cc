@@ -1,0 +1,125 @@
+// Devices that leave service, and devices whose work waits, through the whole farm.
+#include <chrono>
+#include <set>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/unit/jobs/farm.h"
+
+namespace tunefarm {
+namespace {
+
+class DeviceServiceTest : public testing::Test {
+ protected:
+  // Runs on these devices find them out of service.
+  void BreakDevices(Farm* farm, const std::set<std::string>& uuids, const std::string& reason) {
+    farm->evaluator().set_scripter([uuids](const FakeEvaluator::Question& question) {
+      FakeEvaluator::Script script;
+      script.out_of_service = question.is_run && uuids.count(question.device_uuid) > 0;
+      return script;
+    });
+    for (const std::string& uuid : uuids) farm->service().SetDeviceQuarantine(uuid, reason);
+  }
+  void RepairDevice(Farm* farm, const std::string& uuid) {
+    farm->evaluator().set_scripter(nullptr);
+    farm->service().SetDeviceQuarantine(uuid, "");
+  }
+  // Every ordinal has a result of its own, and none is LOST.
+  void ExpectComplete(Farm* farm, const std::string& job) {
+    std::set<int64_t> ordinals;
+    for (const tunefarm::v1::Trial& trial : farm->Trials(job)) {
+      EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK) << trial.message();
+      EXPECT_TRUE(ordinals.insert(trial.ordinal()).second);
+    }
+    EXPECT_EQ(farm->Job(job).progress().done(), 11);
+    EXPECT_EQ(*ordinals.rbegin() + 1, static_cast<int64_t>(ordinals.size()));
+    EXPECT_TRUE(farm->Job(job).studies(0).has_best());
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(DeviceServiceTest, TrialsInHandOfOneGoToAnother) {
+  Farm farm(directory_.path(), {HostDevice("HOST-1"), HostDevice("HOST-2")});
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.evaluator().runs().size() >= 3; }));
+  BreakDevices(&farm, {"HOST-1"}, "its health check fails");
+  ASSERT_TRUE(farm.Finish(job));
+  EXPECT_EQ(farm.Job(job).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  ExpectComplete(&farm, job);
+}
+
+TEST_F(DeviceServiceTest, WithoutAnotherTheyWaitUntilItIsBack) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.evaluator().runs().size() >= 3; }));
+  BreakDevices(&farm, {"HOST-1"}, "its health check fails");
+  farm.RunFor(std::chrono::minutes(5));
+  EXPECT_FALSE(farm.Ended(job));
+  const size_t runs = farm.evaluator().runs().size();
+  farm.RunFor(std::chrono::minutes(5));
+  EXPECT_EQ(farm.evaluator().runs().size(), runs) << "nothing is tried on a device that is out of service";
+  RepairDevice(&farm, "HOST-1");
+  ASSERT_TRUE(farm.Finish(job));
+  ExpectComplete(&farm, job);
+}
+
+TEST_F(DeviceServiceTest, AFinalThatIsGivenBackBeginsAgain) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(job).progress().finals_total() > 0; }));
+  const size_t before = farm.evaluator().runs().size();
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.evaluator().runs().size() > before + 4; }));
+  BreakDevices(&farm, {"HOST-1"}, "its health check fails");
+  farm.RunFor(std::chrono::seconds(30));
+  EXPECT_FALSE(farm.Ended(job));
+  RepairDevice(&farm, "HOST-1");
+  ASSERT_TRUE(farm.Finish(job));
+  ExpectComplete(&farm, job);
+}
+
+TEST_F(DeviceServiceTest, ACancelledJobEndsAlthoughItsDeviceIsGone) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.evaluator().runs().size() >= 3; }));
+  BreakDevices(&farm, {"HOST-1"}, "its health check fails");
+  farm.RunFor(std::chrono::milliseconds(15));
+  ASSERT_TRUE(farm.service().Cancel(job).ok());
+  ASSERT_TRUE(farm.Finish(job));
+  EXPECT_EQ(farm.Job(job).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(DeviceServiceTest, ADeviceSaysWhyItsWorkWaits) {
+  Farm farm(directory_.path());
+  farm.service().SetDeviceWaiting("HOST-1", "another process measures on it");
+  farm.service().SetDeviceWaiting("HOST-9", "nobody knows it");
+  tunefarm::v1::Device device = farm.service().ListDevices().at(0);
+  EXPECT_EQ(device.state(), tunefarm::v1::DEVICE_STATE_READY);
+  EXPECT_EQ(device.state_reason(), "another process measures on it");
+  farm.service().SetDeviceWaiting("HOST-1", "");
+  EXPECT_EQ(farm.service().ListDevices().at(0).state_reason(), "");
+  // What took it out of service is not overwritten.
+  farm.service().SetDeviceQuarantine("HOST-1", "sick");
+  farm.service().SetDeviceWaiting("HOST-1", "");
+  EXPECT_EQ(farm.service().ListDevices().at(0).state_reason(), "sick");
+}
+
+TEST_F(DeviceServiceTest, AJobWithoutPromotionLeavesNoBest) {
+  Farm farm(directory_.path());
+  tunefarm::v1::Job measures_only;
+  measures_only.set_no_promotion(true);
+  const std::string job = farm.SubmitJob({1024}, TestKernel(), measures_only);
+  ASSERT_TRUE(farm.Finish(job));
+  EXPECT_EQ(farm.Job(job).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_TRUE(farm.Job(job).studies(0).has_incumbent());
+  EXPECT_TRUE(farm.store().LoadBests()->empty());
+  // Nor does the best there is take part.
+  ASSERT_TRUE(farm.Finish(farm.SubmitJob({1024})));
+  const auto bests = farm.store().LoadBests();
+  ASSERT_EQ(bests->size(), 1u);
+  ASSERT_TRUE(farm.Finish(farm.SubmitJob({1024}, TestKernel(), measures_only)));
+  EXPECT_EQ(farm.store().LoadBests()->at(0).revision, bests->at(0).revision);
+}
+
+}  // namespace
+}  // namespace tunefarm
