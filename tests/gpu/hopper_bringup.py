@@ -104,6 +104,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--keep", default="", help="folder that keeps the cubins, for cuobjdump -sass")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--limit", type=int, default=25, help="seconds for one step")
     parser.add_argument("--stop", type=int, default=12, help="failures after which no more steps are run")
@@ -113,7 +114,9 @@ def main():
         return 77
     steps = [dict(step, strict=arguments.strict) for step in choose(arguments)]
     failed = 0
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+    with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        folder = arguments.keep or temporary
+        os.makedirs(folder, exist_ok=True)
         compiled = pool.map(compile_step, steps, [folder] * len(steps))
         for step in compiled:
             note = " ".join([step["spills"]] + step["warnings"]).strip()
