@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "server/agent/device_runner.h"
-#include "server/agent/plan_cache.h"
 #include "server/agent/study_notes.h"
+#include "server/agent/unit_maker.h"
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -27,14 +27,6 @@ constexpr int kUnitsPerDeviceMax = 16;
 constexpr Duration kReportDelay = std::chrono::milliseconds(4);
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
-constexpr size_t kReferencesMax = 16;
-constexpr size_t kTrialsPerUnitMax = 64;
-
-// Whether the sequences that run once per problem have code of the definition's own, and so need a binary.
-bool NeedsReferenceBinary(const KernelPlan& plan, bool baseline) {
-  return !plan.Entries(Sequence::kReference).empty() || !plan.Entries(Sequence::kPreparePerProblem).empty() ||
-         (baseline && !plan.Entries(Sequence::kBaseline).empty());
-}
 
 absl::StatusOr<wire::ReportTrialsResponse> SendReport(AgentLink* link, const wire::ReportTrialsRequest& request) {
   RETURN_IF_ERROR(Failpoint("agent.report.before"));
@@ -48,7 +40,7 @@ absl::StatusOr<wire::ReportTrialsResponse> SendReport(AgentLink* link, const wir
 // Everything below runs on the executor, but for the constructor.
 class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
  public:
-  explicit Session(const AgentOptions& options) : options_(options), plans_(options.link) {}
+  explicit Session(const AgentOptions& options) : options_(options), maker_(options.link) {}
 
   void Start();
   void Drain(std::function<void()> done);
@@ -73,8 +65,6 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   bool SynchronizeOnce();
   // Whether the unit is now in hand.
   bool Adopt(const wire::Assignment& assignment);
-  absl::StatusOr<std::unique_ptr<UnitWork>> MakeUnit(const wire::Assignment& assignment, Device& device);
-  std::shared_ptr<ReferenceWork> ReferenceFor(const UnitWork& unit, const DeviceRunner& runner, bool baseline);
   void Flush();
   // Whether its results may wait a little for more; a timer then brings them on their way.
   bool MayGather(const UnitWork& unit);
@@ -92,12 +82,11 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   int Backlog() const;
 
   const AgentOptions options_;
-  PlanCache plans_;
+  UnitMaker maker_;
   CompileGate gate_;
   StudyNotes notes_;
   std::vector<Device> devices_;
-  std::map<int64_t, std::unique_ptr<UnitWork>> units_;                              // by unit id
-  std::vector<std::pair<std::string, std::shared_ptr<ReferenceWork>>> references_;  // the one used last at the back
+  std::map<int64_t, std::unique_ptr<UnitWork>> units_;  // by unit id
   std::string agent_id_;
   int64_t epoch_ = 0;  // 0: not registered
   bool started_ = false, draining_ = false, stopped_ = false;
@@ -304,7 +293,7 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
     LogError("agent", "unit {} is for device {}, which is not here", assignment.unit_id(), assignment.device_uuid());
     return false;
   }
-  auto unit = MakeUnit(assignment, *device);
+  auto unit = maker_.Make(assignment);
   if (!unit.ok()) {
     // Not listed as in hand, so control offers it again.
     LogWarn("agent", "unit {} cannot be taken up yet: {}", assignment.unit_id(), MessageOf(unit.status()));
@@ -315,50 +304,6 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   units_[assignment.unit_id()] = *std::move(unit);
   device->runner->Add(adopted);
   return true;
-}
-
-absl::StatusOr<std::unique_ptr<UnitWork>> Agent::Session::MakeUnit(const wire::Assignment& assignment, Device& device) {
-  if (assignment.trials_size() > static_cast<int>(kTrialsPerUnitMax)) {
-    return Internal("it has {} trials, more than {}", assignment.trials_size(), kTrialsPerUnitMax);
-  }
-  auto unit = std::make_unique<UnitWork>();
-  unit->assignment = assignment;
-  ASSIGN_OR_RETURN(unit->plan, plans_.Get(assignment.kernel_id()));
-  ASSIGN_OR_RETURN(ResolvedProblem problem, unit->plan->ResolveProblem(assignment.problem()));
-  unit->problem = std::make_shared<const ResolvedProblem>(std::move(problem));
-  bool baseline = false;
-  for (const wire::TrialSpec& spec : assignment.trials()) {
-    TrialWork trial;
-    trial.spec = spec;
-    trial.baseline = spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE && spec.config().values().empty();
-    baseline = baseline || trial.baseline;
-    if (!trial.baseline) {
-      ASSIGN_OR_RETURN(trial.config, unit->plan->ParseConfig(spec.config()));
-    }
-    unit->trials.push_back(std::move(trial));
-  }
-  unit->reference = ReferenceFor(*unit, *device.runner, baseline);
-  return unit;
-}
-
-std::shared_ptr<ReferenceWork> Agent::Session::ReferenceFor(const UnitWork& unit, const DeviceRunner& runner,
-                                                            bool baseline) {
-  if (!NeedsReferenceBinary(*unit.plan, baseline)) return nullptr;
-  const std::string key = unit.plan->kernel_id() + " " + unit.problem->key + " " + runner.uuid();
-  const auto found =
-      std::find_if(references_.begin(), references_.end(), [&](const auto& slot) { return slot.first == key; });
-  std::shared_ptr<ReferenceWork> reference;
-  if (found != references_.end()) {
-    reference = found->second;
-    references_.erase(found);
-  }
-  // What the machinery lost says nothing; a later unit tries again.
-  const bool lost = reference != nullptr && reference->state == ReferenceWork::State::kFailed &&
-                    reference->result.outcome == tunefarm::v1::OUTCOME_LOST;
-  if (reference == nullptr || lost) reference = std::make_shared<ReferenceWork>();
-  references_.emplace_back(key, reference);
-  if (references_.size() > kReferencesMax) references_.erase(references_.begin());
-  return reference;
 }
 
 void Agent::Session::Flush() {

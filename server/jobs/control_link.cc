@@ -7,9 +7,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/finals.h"
-#include "server/jobs/resource_names.h"
 #include "server/jobs/trial_rows.h"
-#include "server/measure/policy.h"
 
 namespace tunefarm {
 
@@ -175,7 +173,7 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
 bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::string& device_uuid,
                           const ClaimedUnit& claimed, wire::SynchronizeResponse* response) {
   tunefarm::v1::Job spec;
-  auto claim = MakeClaim(request, device_uuid, claimed);
+  auto claim = MakeClaim(request.agent_id(), request.epoch(), device_uuid, claimed, kernels_, *devices_);
   if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
   if (claim.status().code() == absl::StatusCode::kUnavailable) {
     LogWarn("jobs", "unit {} waits until its kernel can be read: {}", claimed.unit.unit_id, MessageOf(claim.status()));
@@ -215,46 +213,6 @@ std::vector<ClaimedUnit> ControlLink::TakeUnmade(const std::string& agent_id, co
   return taken;
 }
 
-absl::StatusOr<ControlLink::Claim> ControlLink::MakeClaim(const wire::SynchronizeRequest& request,
-                                                          const std::string& device_uuid, const ClaimedUnit& claimed) {
-  Claim claim;
-  claim.agent_id = request.agent_id();
-  claim.epoch = request.epoch();
-  claim.token = claimed.unit.token;
-  claim.job_id = claimed.job_id;
-  claim.study_id = claimed.unit.study_id;
-  claim.unit_id = claimed.unit.unit_id;
-  claim.kind = claimed.unit.kind;
-  wire::Assignment payload;
-  tunefarm::v1::Job spec;
-  wire::Assignment& assignment = claim.assignment;
-  if (!payload.ParseFromString(claimed.unit.payload) || !spec.ParseFromString(claimed.job_spec) ||
-      !assignment.mutable_problem()->ParseFromString(claimed.problem)) {
-    return DataLoss("its stored form cannot be read");
-  }
-  ASSIGN_OR_RETURN(claim.plan, kernels_->GetById(claimed.kernel_id));
-  assignment.set_unit_id(claimed.unit.unit_id);
-  assignment.set_token(claimed.unit.token);
-  assignment.set_job_id(claimed.job_id);
-  assignment.set_study_id(claimed.unit.study_id);
-  assignment.set_device_uuid(device_uuid);
-  assignment.set_kernel_id(KernelName(claimed.kernel_id));
-  *assignment.mutable_policy() = ResolvePolicy(spec.policy());
-  assignment.set_interleaved_rounds(claimed.unit.rounds);
-  const std::set<int64_t> present(claimed.present_ordinals.begin(), claimed.present_ordinals.end());
-  for (wire::TrialSpec& trial : *payload.mutable_trials()) {
-    if (present.count(trial.ordinal()) > 0) continue;
-    trial.set_attempt(1);
-    *assignment.add_trials() = std::move(trial);
-  }
-  claim.problem_key = assignment.problem().key();
-  claim.poison = {claim.plan->program_digest(), "", devices_->ToolkitOf(device_uuid), claim.problem_key};
-  for (const tunefarm::v1::Device& device : devices_->List()) {
-    if (device.uuid() == device_uuid) claim.poison.class_id = device.device_class().id();
-  }
-  return claim;
-}
-
 absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec) {
   if (spec.retry_poisoned()) return absl::OkStatus();
   std::vector<Trial> poisoned;
@@ -288,12 +246,6 @@ absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& 
   claim->assignment = std::move(kept);
   hooks_.reported(claim->study_id, claim->unit_id, std::move(poisoned), false);
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ControlLink::ConfigText(const Claim& claim, const Trial& trial) const {
-  if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return std::string();
-  ASSIGN_OR_RETURN(const Config config, claim.plan->ParseConfig(trial.config()));
-  return config.ToText();
 }
 
 absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,

@@ -19,6 +19,7 @@
 #include "server/agent/agent_link.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/jobs/claim.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/poison_index.h"
@@ -75,18 +76,7 @@ class ControlLink : public AgentLink {
   void Close();
 
  private:
-  enum class Mode { kActive, kHeld, kDropped };
-  struct Claim {
-    std::string agent_id;
-    int64_t epoch = 0, token = 0, job_id = 0, study_id = 0, unit_id = 0;
-    UnitKind kind = UnitKind::kSearch;
-    tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
-    std::string problem_key;
-    std::shared_ptr<const KernelPlan> plan;
-    PoisonKey poison;
-    bool delivered = false;  // in the agent's hands, as far as is known here
-    Mode mode = Mode::kActive;
-  };
+  using Mode = ClaimMode;
   struct JobMode {
     bool held = false, cancelled = false, search_stopped = false;
     std::set<int64_t> stopped_studies;  // whose search is over
@@ -99,8 +89,6 @@ class ControlLink : public AgentLink {
 
   Mode ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Claim> MakeClaim(const tunefarm::agent::v1::SynchronizeRequest& request,
-                                  const std::string& device_uuid, const ClaimedUnit& claimed);
   // Stores POISONED for the trials of a claim that are known to crash.
   absl::Status FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec);
   absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
@@ -118,7 +106,6 @@ class ControlLink : public AgentLink {
                                             After after);
   // Ends dropped claims that no agent has, outside the lock.
   void FinishDropped();
-  absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial) const;
 
   Store* const store_;
   Clock* const clock_;

@@ -25,6 +25,10 @@ bool Faster(const FinalTrial& a, const FinalTrial& b) {
 
 }  // namespace
 
+bool HasTime(const tunefarm::v1::Trial& trial) {
+  return trial.outcome() == tunefarm::v1::OUTCOME_OK && trial.measurement().median_ns() > 0;
+}
+
 void Leaderboard::Add(Entry entry) {
   entries_.insert(std::move(entry));
   if (entries_.size() > capacity_) entries_.erase(std::prev(entries_.end()));

@@ -53,6 +53,9 @@ class Leaderboard {
   std::set<Entry> entries_;
 };
 
+// Whether the trial says how long its config takes.
+bool HasTime(const tunefarm::v1::Trial& trial);
+
 // A trial of the final.
 struct FinalTrial {
   std::string config;  // canonical text; empty for the baseline

@@ -26,10 +26,6 @@ constexpr int kLargeUnitTrialsMax = 64;
 constexpr int64_t kTrialsPerLargeUnit = 256;
 constexpr int kOpenUnitsMin = 2;
 
-bool Timed(const Trial& trial) {
-  return trial.outcome() == tunefarm::v1::OUTCOME_OK && trial.measurement().median_ns() > 0;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space) {
@@ -169,16 +165,17 @@ absl::Status Study::Fold(const Unit& unit) {
     rule_.Tell(trial);
     ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(trial.config()));
     std::string text = config.ToText();
-    if (text == default_config_ && !Timed(trial)) default_failed_ = true;
+    if (text == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
-    if (Timed(trial) && !trial.reused()) {
+    if (HasTime(trial) && !trial.reused()) {
       leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
     }
     if (strategy_ == nullptr) continue;
-    const ToldOutcome told = Timed(trial)                                    ? ToldOutcome::kOk
+    const ToldOutcome told = HasTime(trial)                                  ? ToldOutcome::kOk
                              : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
                                                                              : ToldOutcome::kFailed;
-    strategy_->Tell({static_cast<uint64_t>(ordinal), config, told, Timed(trial) ? trial.measurement().median_ns() : 0});
+    strategy_->Tell(
+        {static_cast<uint64_t>(ordinal), config, told, HasTime(trial) ? trial.measurement().median_ns() : 0});
   }
   return absl::OkStatus();
 }
@@ -190,7 +187,7 @@ void Study::Count(UnitKind kind, const Trial& trial) {
     case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
       break;
     case tunefarm::v1::TRIAL_PURPOSE_BASELINE:
-      if (!baseline_.has_value() || Timed(trial)) {
+      if (!baseline_.has_value() || HasTime(trial)) {
         baseline_ = trial;
         baseline_->mutable_measurement()->clear_sample_ns();
       }
@@ -203,7 +200,7 @@ void Study::Count(UnitKind kind, const Trial& trial) {
 }
 
 void Study::NoteIncumbent(const Trial& trial) {
-  if (!Timed(trial)) return;
+  if (!HasTime(trial)) return;
   if (incumbent_.has_value()) {
     const double old_ns = incumbent_->measurement().median_ns(), new_ns = trial.measurement().median_ns();
     if (old_ns < new_ns || (old_ns == new_ns && incumbent_->ordinal() <= trial.ordinal())) return;
@@ -363,141 +360,6 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
 void Study::End(StudyStep* step) {
   step->drive.state = StudyState::kEnded;
   step->empty = false;
-}
-
-std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const {
-  if (incumbent == nullptr) return std::nullopt;
-  const auto config = context_.plan->ParseConfig(incumbent->config());
-  if (!config.ok() || !space_->Contains(*config)) return std::nullopt;
-  return *config;
-}
-
-absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
-  if (leaderboard_.empty()) {
-    step->messages.push_back(
-        fmt::format("no config was valid: none of the {} that were tried is promoted", FormatCount(searched_)));
-    End(step);
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
-  if (!added) {
-    End(step);
-    return absl::OkStatus();
-  }
-  step->drive.state = StudyState::kFinals;
-  return absl::OkStatus();
-}
-
-// False when there is nobody left.
-absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefarm::v1::Config* rematch,
-                                      StudyStep* step) {
-  std::vector<Leaderboard::Entry> best;
-  if (rematch == nullptr) {
-    best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
-    if (best.empty()) return false;
-  }
-  std::vector<Config> configs;
-  const auto add = [&](const Config& config) {
-    if (finalists_.insert(config.ToText()).second) configs.push_back(config);
-  };
-  if (rematch != nullptr) {
-    // All who take part do so again; the default, since gains may be told by it.
-    if (const auto defender = IncumbentConfig(incumbent)) finalists_.erase(defender->ToText());
-    finalists_.erase(default_config_);
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(*rematch));
-    finalists_.erase(config.ToText());
-    add(config);
-  }
-  for (const auto& entry : best) {
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(entry.proto));
-    add(config);
-  }
-  if (const auto defender = IncumbentConfig(incumbent)) add(*defender);
-  const Config own_default = context_.plan->DefaultConfig(*context_.problem);
-  if (!default_failed_ && space_->Contains(own_default)) add(own_default);
-  std::vector<wire::TrialSpec> specs;
-  for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
-  // A baseline that could not run before (no library here) is not tried again.
-  if (context_.plan->HasSequence(Sequence::kBaseline) && (!baseline_.has_value() || Timed(*baseline_))) {
-    specs.push_back(Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
-  }
-  ++finals_;
-  finals_planned_ += static_cast<int64_t>(specs.size());
-  Add(UnitKind::kFinals, std::move(specs), policy_.final_rounds(), step);
-  return true;
-}
-
-absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
-  std::vector<FinalTrial> trials;
-  std::optional<Trial> baseline, by_default;
-  for (const auto& [ordinal, trial] : unit.trials) {
-    if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
-      if (Timed(trial)) baseline = trial;
-      continue;
-    }
-    ASSIGN_OR_RETURN(std::string text, TextOf(trial.config()));
-    if (text == default_config_ && Timed(trial)) by_default = trial;
-    trials.push_back({std::move(text), trial});
-  }
-  const auto defender = IncumbentConfig(incumbent);
-  const FinalDecision decision =
-      Decide(trials, defender.has_value() ? defender->ToText() : std::string(), policy_.final_rounds());
-  if (decision.kind == FinalDecision::Kind::kNone) {
-    if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
-      if (added) {
-        step->messages.emplace_back("every finalist failed in the final; the next ones are measured");
-        return absl::OkStatus();
-      }
-    }
-    step->messages.emplace_back("every finalist failed in the final; nothing is promoted");
-    End(step);
-    return absl::OkStatus();
-  }
-  if (defender.has_value() && !WasJudged(trials, defender->ToText())) {
-    // Promoted by another job since this final began, or lost or too noisy in it: nothing says that the winner beats
-    // it.
-    if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, &decision.winner->trial.config(), step));
-      if (added) {
-        step->messages.emplace_back("the winner of the final is measured against the incumbent");
-        return absl::OkStatus();
-      }
-    }
-    step->messages.emplace_back("the incumbent could not be compared; it stays");
-    End(step);
-    return absl::OkStatus();
-  }
-  if (decision.kind == FinalDecision::Kind::kRefresh && decision.ratio < 1) {
-    step->messages.push_back(
-        fmt::format("the best stays: the fastest finalist needs {:.3f} of its time (95 % interval {:.3f} to {:.3f}), "
-                    "and it takes {:.2f} "
-                    "to replace it",
-                    decision.ratio, decision.ratio_low, decision.ratio_high, 1 - kPromotionMargin));
-  }
-  StudyStep::Promotion promotion;
-  promotion.winner = decision.winner->trial;
-  promotion.refresh = decision.kind == FinalDecision::Kind::kRefresh;
-  const auto& declared = context_.plan->kernel().baseline();
-  if (baseline.has_value()) {
-    promotion.baseline = std::move(baseline);
-    promotion.baseline_label = declared.label();
-  } else if (by_default.has_value()) {
-    baseline_ = by_default;
-    baseline_->mutable_measurement()->clear_sample_ns();
-    promotion.baseline = std::move(by_default);
-    promotion.baseline_label = "default config";
-  }
-  if (!context_.plan->kernel().unverified_reason().empty()) {
-    step->messages.push_back(
-        fmt::format("the promoted config was not verified, since the definition has no reference: {}",
-                    context_.plan->kernel().unverified_reason()));
-  }
-  incumbent_ = promotion.winner;
-  incumbent_->mutable_measurement()->clear_sample_ns();
-  if (!context_.spec.no_promotion()) step->promotion = std::move(promotion);
-  End(step);
-  return absl::OkStatus();
 }
 
 void Study::AddProgress(tunefarm::v1::Progress* progress) const {

@@ -1,0 +1,41 @@
+// Claim: a unit as it was handed to an agent, with all that is needed to take its results in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/definition/kernel_plan.h"
+#include "server/jobs/device_directory.h"
+#include "server/jobs/kernel_registry.h"
+#include "server/jobs/poison_index.h"
+#include "server/store/store.h"
+#include "tunefarm/agent/v1/agent.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+// What the agent may do with it: run it, give it up for now, give it up for good.
+enum class ClaimMode { kActive, kHeld, kDropped };
+
+struct Claim {
+  std::string agent_id;
+  int64_t epoch = 0, token = 0, job_id = 0, study_id = 0, unit_id = 0;
+  UnitKind kind = UnitKind::kSearch;
+  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
+  std::string problem_key;
+  std::shared_ptr<const KernelPlan> plan;
+  PoisonKey poison;
+  bool delivered = false;  // in the agent's hands, as far as is known here
+  ClaimMode mode = ClaimMode::kActive;
+};
+
+// Unavailable: its kernel cannot be read now; other errors: it never can be.
+absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, const std::string& device_uuid,
+                                const ClaimedUnit& claimed, KernelRegistry* kernels, const DeviceDirectory& devices);
+
+// The canonical text under which a trial's config is stored; empty for a baseline.
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);
+
+}  // namespace tunefarm
