@@ -1,0 +1,203 @@
+// What is read back: a study's history as it was decided, and its trials, page by page.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "server/base/status.h"
+#include "tests/store/conformance.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST_P(StoreConformance, AHistoryIsReadInParts) {
+  const ClaimRequest claimer = Register("agent", 1);
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 2), MakeUnit(2, 2), MakeUnit(4, 2)});
+  const ClaimedUnit first = ClaimOne(claimer), second = ClaimOne(claimer);
+  Report(MakeReport(claimer, first, {MakeTrial(0), MakeTrial(1)}, true));
+  Report(MakeReport(claimer, second, {MakeTrial(2)}, false));
+  DriveStep tell;
+  tell.study_id = study_id;
+  tell.told_unit_ids = {ids[0]};
+  tell.now_ms = kNow;
+  ASSERT_TRUE(store_->Drive(tell).ok());
+
+  // Two proposals: of the told unit nothing but itself, of the open one what it has.
+  const StudyHistory begin = store_->LoadHistory(study_id, 0, 2).value();
+  ASSERT_THAT(begin.events, SizeIs(2));
+  EXPECT_THAT(begin.units, SizeIs(2));
+  ASSERT_THAT(begin.trials, SizeIs(1));
+  EXPECT_EQ(begin.trials[0].ordinal, 2);
+  // A proposal and the tell, which brings the trials of its unit.
+  const StudyHistory end = store_->LoadHistory(study_id, begin.events.back().sequence, 2).value();
+  ASSERT_THAT(end.events, SizeIs(2));
+  EXPECT_EQ(end.events[1].kind, StudyEvent::Kind::kTell);
+  EXPECT_THAT(end.units, SizeIs(2));
+  EXPECT_THAT(end.trials, SizeIs(2));
+  EXPECT_THAT(store_->LoadHistory(study_id, end.events.back().sequence, 2)->events, IsEmpty());
+}
+
+TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 2), MakeUnit(2, 1), MakeUnit(3, 1)});
+  for (const ClaimedUnit& unit : Claim(claimer)) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(unit.unit.first_ordinal)}, unit.unit.unit_id != ids[1])),
+              ReportVerdict::kAccepted);
+  }
+  DriveStep step;
+  step.study_id = study_id;
+  step.told_unit_ids = {ids[2], ids[0]};
+  step.new_units = {MakeUnit(4, 64)};
+  step.state = StudyState::kFinals;
+  step.next_ordinal = 100;
+  step.now_ms = kNow;
+  const std::vector<int64_t> more = store_->Drive(step).value().unit_ids;
+  Reopen();
+  const StudyHistory history = store_->LoadHistory(study_id, 0, kWholeHistory).value();
+  std::vector<std::pair<StudyEvent::Kind, int64_t>> events;
+  for (const StudyEvent& event : history.events) {
+    EXPECT_EQ(event.sequence, static_cast<int64_t>(events.size()) + 1);
+    events.emplace_back(event.kind, event.unit_id);
+  }
+  using Kind = StudyEvent::Kind;
+  EXPECT_THAT(events, ElementsAre(std::pair(Kind::kPropose, ids[0]), std::pair(Kind::kPropose, ids[1]),
+                                  std::pair(Kind::kPropose, ids[2]), std::pair(Kind::kTell, ids[2]),
+                                  std::pair(Kind::kTell, ids[0]), std::pair(Kind::kPropose, more[0])));
+  ASSERT_THAT(history.units, SizeIs(4));
+  EXPECT_EQ(history.units[0].state, UnitState::kTold);
+  EXPECT_EQ(history.units[1].state, UnitState::kClaimed);
+  EXPECT_EQ(history.units[3].state, UnitState::kReady);
+  std::vector<int64_t> ordinals;
+  for (const TrialRow& trial : history.trials) ordinals.push_back(trial.ordinal);
+  EXPECT_THAT(ordinals, ElementsAre(0, 2, 3));
+  const StudyRow study = store_->ActiveJobs().value()[0].studies[0];
+  EXPECT_EQ(study.state, StudyState::kFinals);
+  EXPECT_EQ(study.next_ordinal, 100);
+}
+
+TEST_P(StoreConformance, ARefusedStepChangesNothing) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer);
+  DriveStep not_done;
+  not_done.study_id = unit.unit.study_id;
+  not_done.new_units = {MakeUnit(4, 1)};
+  not_done.told_unit_ids = {unit.unit.unit_id};
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(not_done).status()));
+  DriveStep used_ordinal;
+  used_ordinal.study_id = unit.unit.study_id;
+  used_ordinal.new_units = {MakeUnit(4, 1), MakeUnit(3, 1)};
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(used_ordinal).status()));
+  DriveStep wrong_size;
+  wrong_size.study_id = unit.unit.study_id;
+  for (const int count : {0, 65}) {
+    wrong_size.new_units = {MakeUnit(4, 1), MakeUnit(5, count)};
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->Drive(wrong_size).status())) << count;
+  }
+  DriveStep unknown;
+  unknown.study_id = unit.unit.study_id + 1;
+  EXPECT_TRUE(absl::IsNotFound(store_->Drive(unknown).status()));
+  const StudyHistory history = store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
+  EXPECT_THAT(history.events, SizeIs(1));
+  EXPECT_THAT(history.units, SizeIs(1));
+  EXPECT_EQ(store_->GetJob(unit.job_id)->studies[0].next_ordinal, 4);
+}
+
+TEST_P(StoreConformance, AnEndedStudyHandsOutAndTakesNothing) {
+  const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
+  Propose(study_id, {MakeUnit(0, 1)});
+  DriveStep step;
+  step.study_id = study_id;
+  step.state = StudyState::kEnded;
+  ASSERT_TRUE(store_->Drive(step).ok());
+  EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(step).status()));
+}
+
+TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t job_id = Submit(MakeSubmit("uid", {MakeStudy(1), MakeStudy(2)}));
+  for (int number = 1; number <= 2; ++number) Propose(StudyOf(job_id, number), {MakeUnit(0, 4)});
+  TrialRow finalist = MakeTrial(3, 20);
+  finalist.purpose = 3;
+  for (const ClaimedUnit& unit : Claim(claimer)) {
+    EXPECT_EQ(
+        Report(MakeReport(claimer, unit, {MakeTrial(0, 50), MakeTrial(1, 0, 4), MakeTrial(2, 50), finalist}, true)),
+        ReportVerdict::kAccepted);
+  }
+  const int64_t second_study = StudyOf(job_id, 2);
+  const auto walk = [&](TrialQuery query, int page_size) {
+    std::vector<std::pair<int, int64_t>> seen;
+    query.job_id = job_id;
+    query.page.page_size = page_size;
+    for (int guard = 0; guard < 20; ++guard) {
+      const Page<TrialRow> page = store_->ListTrials(query).value();
+      for (const TrialRow& trial : page.rows) seen.emplace_back(trial.study_id == second_study ? 2 : 1, trial.ordinal);
+      if (page.next_page_token.empty()) return seen;
+      query.page.page_token = page.next_page_token;
+    }
+    ADD_FAILURE() << "the pages never end";
+    return seen;
+  };
+  using P = std::pair<int, int64_t>;
+  for (const int page_size : {1, 3, 100}) {
+    TrialQuery query;
+    EXPECT_THAT(walk(query, page_size),
+                ElementsAre(P(1, 0), P(1, 1), P(1, 2), P(1, 3), P(2, 0), P(2, 1), P(2, 2), P(2, 3)));
+    query.order_by_time = true;
+    EXPECT_THAT(walk(query, page_size),
+                ElementsAre(P(1, 3), P(2, 3), P(1, 0), P(1, 2), P(2, 0), P(2, 2), P(1, 1), P(2, 1)));
+    query.study_number = 2;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 3), P(2, 0), P(2, 2), P(2, 1)));
+    query.purpose = 1;
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 0), P(2, 2), P(2, 1)));
+    query.outcomes = {4, 12};
+    EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 1)));
+  }
+  TrialQuery unknown;
+  unknown.job_id = job_id + 1;
+  EXPECT_TRUE(absl::IsNotFound(store_->ListTrials(unknown).status()));
+
+  std::map<std::tuple<int64_t, int, int>, int64_t> counts;
+  const std::vector<OutcomeCountRow> rows = store_->CountOutcomes(job_id).value();
+  for (const OutcomeCountRow& row : rows) {
+    counts[{row.study_id, row.purpose, row.outcome}] = row.count;
+  }
+  EXPECT_THAT(counts, SizeIs(6));
+  EXPECT_EQ((counts[{second_study, 1, 1}]), 2);
+  EXPECT_EQ((counts[{second_study, 1, 4}]), 1);
+  EXPECT_EQ((counts[{second_study, 3, 1}]), 1);
+  EXPECT_TRUE(absl::IsNotFound(store_->CountOutcomes(job_id + 1).status()));
+}
+
+TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = Prepare(claimer, "uid", 10);
+  for (const int64_t ordinal : {2, 4, 6}) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(ordinal, 100.0 + static_cast<double>(ordinal))}, false)),
+              ReportVerdict::kAccepted);
+  }
+  TrialQuery query;
+  query.job_id = unit.job_id;
+  query.order_by_time = true;
+  query.page.page_size = 2;
+  const Page<TrialRow> first = store_->ListTrials(query).value();
+  ASSERT_THAT(first.rows, SizeIs(2));
+  EXPECT_TRUE(first.rows[0].log.empty());
+  // One that is faster than all seen, and one slower than all.
+  EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(0, 1), MakeTrial(1, 900)}, false)), ReportVerdict::kAccepted);
+  query.page.page_token = first.next_page_token;
+  const Page<TrialRow> second = store_->ListTrials(query).value();
+  std::vector<int64_t> rest;
+  for (const TrialRow& trial : second.rows) rest.push_back(trial.ordinal);
+  EXPECT_THAT(rest, ElementsAre(6, 1));
+  query.order_by_time = false;
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->ListTrials(query).status()));
+}
+
+}  // namespace
+}  // namespace tunefarm
