@@ -51,8 +51,12 @@ constexpr int kRandomVersion = 1;
 // The points of a Latin hypercube that begin a search, and how many of the best of the most similar study come before.
 constexpr OptionSpec kStart = {"start", 12, 0, 1000, true, "points of a Latin hypercube that are tried first"};
 constexpr int kPriorFirst = 5;
+// With results of other studies the hypercube's points are mostly a waste; so many stay, in case those mislead.
+constexpr int kStartBesidePrior = 4;
 
 constexpr OptionSpec kTrees = {"trees", 20, 2, 200, true, "trees of the model"};
+constexpr OptionSpec kProcessMax = {
+    "process_max", 64, 0, 500, true, "up to so many valid results the model is a Gaussian process, then a forest"};
 constexpr OptionSpec kExplore = {"explore", 1, 0, 10, false, "factor on the model's uncertainty"};
 constexpr OptionSpec kCandidates = {"candidates", 100,  1,
                                     10'000,       true, "random points that each proposal is chosen from"};
@@ -61,6 +65,7 @@ constexpr OptionSpec kRandomShare = {"random_share", 0.05, 0, 1, false, "part of
 ModelSearchOptions ModelOptions(const OptionValues& values) {
   ModelSearchOptions options;
   options.surrogate.trees = values.Whole("trees");
+  options.surrogate.process_max = values.Whole("process_max");
   options.explore = values.Real("explore");
   options.random_candidates = values.Whole("candidates");
   options.random_share = values.Real("random_share");
@@ -114,12 +119,12 @@ const std::vector<ProposerEntry>& Entries() {
       {kDefaultStrategy,
        1,
        "a model of the space that learns as results come, beside a pack search that needs no model",
-       {kStart, kTrees, kExplore, kCandidates, kRandomShare},
+       {kStart, kTrees, kProcessMax, kExplore, kCandidates, kRandomShare},
        MakePortfolio},
       {"bayes",
        1,
        "the model alone: each proposal has the largest expected improvement among many candidates",
-       {kStart, kTrees, kExplore, kCandidates, kRandomShare},
+       {kStart, kTrees, kProcessMax, kExplore, kCandidates, kRandomShare},
        MakeModelSearch},
       {"genetic",
        1,
@@ -242,8 +247,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeProposing(const ProposerEntry& ent
     const std::vector<Point>& best = context.prior->BestOf(0);
     first.assign(best.begin(), best.begin() + std::min<ptrdiff_t>(kPriorFirst, std::ssize(best)));
   }
+  int start_points = context.options.Whole("start");
+  if (context.prior != nullptr) start_points = std::min(start_points, kStartBesidePrior);
   PhiloxStream random(seed, StreamOf(StreamUse::kFirstPoints, 0));
-  ASSIGN_OR_RETURN(const std::vector<Point> start, LatinHypercube(*space, context.options.Whole("start"), random));
+  ASSIGN_OR_RETURN(const std::vector<Point> start, LatinHypercube(*space, start_points, random));
   first.insert(first.end(), start.begin(), start.end());
   std::unique_ptr<Proposer> proposer = entry.make(context);
   return std::make_unique<PointStrategy>(std::string(entry.name), entry.version, std::move(space), seed,

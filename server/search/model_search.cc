@@ -13,6 +13,8 @@ namespace {
 constexpr int kNeighbourValuesMax = 16;
 constexpr size_t kParentPool = 12;
 constexpr size_t kCrossPool = 24;
+// Of all parents together; of more a random part is looked at, so that a proposal's cost does not grow with the space.
+constexpr size_t kNeighbourCandidatesMax = 240;
 
 }  // namespace
 
@@ -42,6 +44,12 @@ std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream&
          NearPoints(space, history.PointOf(elite[which]), Moves::kAnyValue, kNeighbourValuesMax, random)) {
       add(std::move(point));
     }
+  }
+  if (candidates.size() > kNeighbourCandidatesMax) {
+    for (size_t i = 0; i < kNeighbourCandidatesMax; ++i) {
+      std::swap(candidates[i], candidates[i + random.UniformInt(candidates.size() - i)]);
+    }
+    candidates.resize(kNeighbourCandidatesMax);
   }
   const size_t cross = std::min(elite.size(), kCrossPool);
   for (int i = 0; i < options_.child_candidates && cross > 0; ++i) {

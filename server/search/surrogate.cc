@@ -13,8 +13,14 @@ constexpr size_t kObservationsMin = 4;
 constexpr size_t kFitsPerOctave = 16;
 constexpr double kDeviationMin = 1e-6;
 
-// Each target becomes the logarithm of its place among all, between 0 and 1: whatever the distribution of the times,
-// the model spends its splits on telling good from very good, not bad from very bad.
+// Worse than the median by half of what the best is better: all that is left of it to a model.
+constexpr double kCapAt = 1.5;
+
+// Two views of the same results, by turns, because either fails somewhere: where one config is far ahead of all others
+// its lead must show; where many are close to the best, the model must spend its splits on telling good from very good.
+// Neither spends them on telling bad from very bad.
+
+// The logarithm of the place among all, between 0 and 1, whatever the distribution of the times.
 void ToLogPlaces(std::vector<double>* targets) {
   std::vector<double> sorted = *targets;
   std::sort(sorted.begin(), sorted.end());
@@ -25,13 +31,21 @@ void ToLogPlaces(std::vector<double>* targets) {
   }
 }
 
+// The logarithm of the time, cut off above the median.
+void CapAboveMedian(std::vector<double>* targets) {
+  std::vector<double> sorted = *targets;
+  std::sort(sorted.begin(), sorted.end());
+  const double best = sorted.front();
+  const double cap = best + kCapAt * (sorted[sorted.size() / 2] - best);
+  for (double& target : *targets) target = std::min(target, cap);
+}
+
+// How many observations there are between two fits.
+size_t FitStep(size_t count) { return std::max<size_t>(1, std::bit_floor(count) / kFitsPerOctave); }
+
 }  // namespace
 
-size_t FitMilestone(size_t count) {
-  if (count == 0) return 0;
-  const size_t step = std::max<size_t>(1, std::bit_floor(count) / kFitsPerOctave);
-  return count - count % step;
-}
+size_t FitMilestone(size_t count) { return count == 0 ? 0 : count - count % FitStep(count); }
 
 Surrogate::Surrogate(std::shared_ptr<const SearchSpace> space, uint64_t seed, const SurrogateOptions& options,
                      std::shared_ptr<const PriorKnowledge> prior)
@@ -85,17 +99,23 @@ void Surrogate::Fit(const History& history, size_t count) {
     AppendBins(history.PointOf(i), &rows.bins);
     targets.push_back(history.ValueOf(i));
   }
-  ToLogPlaces(&targets);
   PhiloxStream random(seed_, StreamOf(StreamUse::kModel, count));
   value_ = Forest();
+  process_.Clear();
   feasible_ = Forest();
   ForestOptions options;
   options.trees = options_.trees;
   options.leaf_min = options_.leaf_min;
   options.feature_share = options_.feature_share;
   if (targets.size() >= kObservationsMin) {
+    if (count / FitStep(count) % 2 == 1) {
+      ToLogPlaces(&targets);
+    } else {
+      CapAboveMedian(&targets);
+    }
     best_ = *std::min_element(targets.begin(), targets.end());
     value_.Fit(rows, targets, options, random);
+    if (static_cast<int>(targets.size()) <= options_.process_max) process_.Fit(rows, targets);
   }
   if (!any_failed) return;
   options.trees = std::max(5, options_.trees / 2);
@@ -106,7 +126,7 @@ void Surrogate::Fit(const History& history, size_t count) {
 Belief Surrogate::Predict(std::span<const uint16_t> point) const {
   scratch_.clear();
   AppendBins(point, &scratch_);
-  const Prediction prediction = value_.Predict(scratch_);
+  const Prediction prediction = process_.is_fitted() ? process_.Predict(scratch_) : value_.Predict(scratch_);
   Belief belief;
   belief.mean = prediction.mean;
   belief.deviation = std::max(kDeviationMin, std::sqrt(prediction.variance));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/search/forest.h"
+#include "server/search/gaussian_process.h"
 #include "server/search/history.h"
 #include "server/search/prior_knowledge.h"
 
@@ -21,7 +22,8 @@ struct SurrogateOptions {
   int trees = 20;
   int leaf_min = 2;
   double feature_share = 0.5;
-  int rows_max = 1500;  // observations that the model is fitted to, at most: the best and the latest
+  int process_max = 64;  // up to so many valid results a Gaussian process is the model, beyond them the forest
+  int rows_max = 1500;   // observations that the model is fitted to, at most: the best and the latest
 };
 
 struct Belief {
@@ -41,7 +43,7 @@ class Surrogate {
   bool Update(const History& history);
 
   Belief Predict(std::span<const uint16_t> point) const;
-  // The smallest such value in the training data.
+  // The smallest value in the training data, on the same scale.
   double best() const { return best_; }
 
  private:
@@ -56,6 +58,7 @@ class Surrogate {
   size_t fitted_to_ = 0;
   double best_ = 0;
   Forest value_, feasible_;
+  GaussianProcess process_;  // in place of value_ while there are few results
   mutable std::vector<uint8_t> scratch_;
 };
 

@@ -1,7 +1,8 @@
-// Reads recorded results: T4 files, and Kernel Tuner's cache files, plain or gzipped.
+// Recorded results of a file (T4 or Kernel Tuner's cache, also gzipped) as a simulation takes them.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/search/recording.h"

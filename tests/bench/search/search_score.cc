@@ -1,6 +1,7 @@
 // Scores strategies on recorded results: a table with one line per strategy and recording.
 //
-// Usage: search_score [--strategy NAMES] [--option NAME=VALUE]... [--repeats N] [--in-flight N] [--warm FILE]
+// Usage: search_score [--strategy NAMES] [--option NAME=VALUE]... [--repeats N] [--in-flight N] [--warm FILE
+// [--warm-results N]]
 //                     [--csv FILE] RECORDING...
 #include <fmt/core.h>
 
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/search/simulation.h"
 #include "server/search/strategy.h"
@@ -59,6 +61,7 @@ struct Arguments {
   std::vector<std::string> recordings;
   std::string warm, csv;
   int repeats = 50;
+  size_t warm_results = 1'000'000'000;
   int in_flight = 1;
   uint64_t seed = 1;
 };
@@ -119,6 +122,10 @@ absl::Status Run(const Arguments& arguments) {
   if (!arguments.warm.empty()) {
     auto trials = ReadRecordedTrials(arguments.warm);
     if (!trials.ok()) return trials.status();
+    // A random part of them, always the same one.
+    PhiloxStream random(1);
+    for (size_t i = trials->size(); i > 1; --i) std::swap((*trials)[i - 1], (*trials)[random.UniformInt(i)]);
+    trials->resize(std::min(trials->size(), arguments.warm_results));
     PriorSource source;
     for (const RecordedTrial& trial : *trials) {
       source.results.push_back({trial.config, trial.result.outcome, trial.result.objective_ns});
@@ -166,6 +173,7 @@ int main(int argc, char** argv) {
   app.add_option("--in-flight", arguments.in_flight, "Evaluations at once.")->check(CLI::Range(1, 10000));
   app.add_option("--warm", arguments.warm,
                  "Results that the strategies are told at the start, of another device or problem.");
+  app.add_option("--warm-results", arguments.warm_results, "How many of them, at random (default: all).");
   app.add_option("--csv", arguments.csv, "Writes the curves over evaluations here.");
   app.add_option("recordings", arguments.recordings, "Files of recorded results.")->required();
   CLI11_PARSE(app, argc, argv);

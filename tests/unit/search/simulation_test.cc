@@ -158,7 +158,7 @@ TEST(Regression, StrategiesFindTheBestEarlyOnASmallRecording) {
   const std::map<std::string, double> least = {{"random", -0.15}, {"genetic", 0.4}, {"annealing", 0.3}, {"local", 0.3},
                                                {"pack", 0.4},     {"bayes", 0.55},  {"default", 0.55}};
   for (const auto& [strategy, bound] : least) {
-    const double score = MeanScore(recording, strategy, 12);
+    const double score = MeanScore(recording, strategy, 6);
     fmt::print("{}: {:.3f}\n", strategy, score);
     EXPECT_GE(score, bound) << strategy;
     EXPECT_LE(score, strategy == "random" ? 0.15 : 1.0) << strategy;
@@ -177,9 +177,9 @@ TEST(Regression, ASimilarDevicesResultsHelpAndMisleadingOnesHurtLittle) {
     similar.results.push_back({config, result.outcome, ok ? 7 * rough * result.objective_ns : 0});
     opposite.results.push_back({config, ToldOutcome::kOk, ok ? 1e6 / result.objective_ns : 1});
   }
-  const double cold = MeanScore(recording, kDefaultStrategy, 12);
-  const double warm = MeanScore(recording, kDefaultStrategy, 12, {similar});
-  const double misled = MeanScore(recording, kDefaultStrategy, 12, {opposite});
+  const double cold = MeanScore(recording, kDefaultStrategy, 4);
+  const double warm = MeanScore(recording, kDefaultStrategy, 4, {similar});
+  const double misled = MeanScore(recording, kDefaultStrategy, 4, {opposite});
   fmt::print("cold {:.3f}, warm {:.3f}, misled {:.3f}\n", cold, warm, misled);
   EXPECT_GE(warm, 0.9);
   EXPECT_GE(warm, cold);
