@@ -139,10 +139,17 @@ class Reader {
                                                                                         {"bool", ValueType::kBool},
                                                                                         {"string", ValueType::kString}};
     ASSIGN_OR_RETURN(const JsonRef type_ref, Required(entry, "Type"));
-    ASSIGN_OR_RETURN(const std::optional<ValueType> type, OneOf(type_ref, kTypes));
+    ASSIGN_OR_RETURN(std::optional<ValueType> type, OneOf(type_ref, kTypes));
     const bool is_unsigned = type_ref.text() == "uint";
     ASSIGN_OR_RETURN(const JsonRef values, Required(entry, "Values"));
     ASSIGN_OR_RETURN(const PythonValue list, ReadValues(values));
+    // Kernel Tuner does not look at the type.
+    const auto is_float = [](const PythonValue& element) { return element.is_float(); };
+    if (type_ref.text() == "int" && std::any_of(list.list().begin(), list.list().end(), is_float)) {
+      t1_->notes.push_back(
+          fmt::format("Parameter {} is an int with values that are none; it counts as a float.", parameter.name));
+      type = ValueType::kFloat;
+    }
     bool has_repeats = false;
     for (const PythonValue& element : list.list()) {
       ASSIGN_OR_RETURN(Value value, Convert(values, element, *type, is_unsigned));

@@ -75,6 +75,12 @@ TEST(T1Reader, DefectsOfPublishedFilesAreAccepted) {
   EXPECT_FALSE(t1->parameters[0].default_value.has_value());
   ASSERT_EQ(t1->notes.size(), 2u);
   EXPECT_EQ(t1->notes[1], "Parameter block_size_x: the Default 16 is not among its values.");
+  // An int that is none.
+  const auto is_float =
+      ReadT1(Replaced(kMinimal, "\"[32, 64]\", \"Default\": 64", "\"[0.5, 1]\", \"Default\": [1]"), "f");
+  ASSERT_TRUE(is_float.ok()) << is_float.status();
+  EXPECT_EQ(is_float->parameters[0].values[1], Value(1.0));
+  EXPECT_EQ(is_float->notes.size(), 2u);
 }
 
 TEST(T1Reader, ConditionsKeepTheirTextOrAreWrittenAnew) {
@@ -96,7 +102,8 @@ TEST(T1Reader, ErrorsNameTheFieldAndThePlace) {
        "f:4:65: /ConfigurationSpace/TuningParameters/0/Values: the text ends where ']' is expected"},
       {"\"[32, 64]\"", "\"[32, 1/0]\"", "f:4:64: /ConfigurationSpace/TuningParameters/0/Values: division by zero"},
       {"\"[32, 64]\"", "\"[]\"", "f:4:57: /ConfigurationSpace/TuningParameters/0/Values: 'block_size_x' has no values"},
-      {"\"[32, 64]\"", "\"[0.5]\"", "f:4:57: /ConfigurationSpace/TuningParameters/0/Values: 0.5 is no int"},
+      {"\"[2**i for i in range(3)]\"", "\"[0.5]\"",
+       "f:5:52: /ConfigurationSpace/TuningParameters/1/Values: 0.5 is no int"},
       {"\"Type\": \"int\"", "\"Type\": \"integer\"",
        "f:4:40: /ConfigurationSpace/TuningParameters/0/Type: 'integer' is none of bool, float, int, string, uint"},
       {"block_size_x\", \"Type", "block size\", \"Type",
