@@ -220,8 +220,9 @@ Failure HostProblem::KeepExpected() {
   for (const Buffer& buffer : buffers_) {
     if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
     const Bytes& first = current_->expected_first[buffer.plan.name];
-    Bytes second = ExpectedUnderSecondPoison(buffer.plan.type, first, &ambiguous);
-    if (second != first) current_->expected_second[buffer.plan.name] = std::move(second);
+    const std::vector<std::byte> second = ExpectedUnderSecondPoison(buffer.plan.type, first, &ambiguous);
+    if (std::equal(second.begin(), second.end(), first.begin(), first.end())) continue;
+    current_->expected_second[buffer.plan.name].assign(second.begin(), second.end());
   }
   // Some integer equals the poison: only a second run tells whether the reference wrote it.
   return ambiguous ? RunReference(PoisonPattern::kSecond) : Failure{};
@@ -365,7 +366,9 @@ std::vector<TrialCopy> HostProblem::SymbolCopies() const {
   std::vector<TrialCopy> copies;
   for (const Buffer& buffer : buffers_) {
     if (buffer.plan.is_constant_symbol) {
-      copies.push_back({nullptr, buffer.plan.symbol, current_->data.at(buffer.plan.name)});
+      const Bytes& data = current_->data.at(buffer.plan.name);
+      ShareWithForks(data);
+      copies.push_back({nullptr, buffer.plan.symbol, data});
     }
   }
   return copies;
@@ -380,6 +383,7 @@ std::vector<TrialCopy> HostProblem::RestoreCopies() {
     Bytes& data = current_->data[buffer.plan.name];
     // A buffer that starts as zeros has no data of its own yet.
     if (data.empty()) data.resize(buffer.memory.bytes());
+    ShareWithForks(data);
     copies.push_back({buffer.memory.data(), "", data});
   }
   return copies;

@@ -19,6 +19,7 @@
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/mapped_buffer.h"
 #include "server/worker/host/trial_process.h"
+#include "server/worker/host/unforked_bytes.h"
 #include "server/worker/verify/compare.h"
 #include "server/worker/verify/failure.h"
 #include "server/worker/verify/poison.h"
@@ -61,7 +62,7 @@ class HostProblem {
   std::optional<std::string> Locate(uintptr_t address) const;
 
  private:
-  using Bytes = std::vector<std::byte>;
+  using Bytes = UnforkedBytes;
 
   struct Buffer {
     BufferPlan plan;

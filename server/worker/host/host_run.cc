@@ -18,6 +18,7 @@
 #include "server/worker/host/host_problem.h"
 #include "server/worker/host/host_topology.h"
 #include "server/worker/host/loaded_trial.h"
+#include "server/worker/host/sample_batches.h"
 #include "server/worker/host/scratch_directory.h"
 #include "server/worker/host/trial_process.h"
 #include "server/worker/verify/sampling.h"
@@ -243,14 +244,17 @@ class HostTrial final : public TrialPhases {
     options.race_limit_ns = input().race_limit_ns;
     command.kind = TrialCommand::kSample;
     command.rehearse = policy.warm_cache() && launch_ns < kRehearseBelowNs ? 1 : 0;
+    command.count = static_cast<uint32_t>(options.launches_per_sample);
+    SampleBatches batches(launch_ns * options.launches_per_sample, command.flush != 0 || restore,
+                          [&](int samples) -> std::optional<std::vector<int64_t>> {
+                            command.samples = static_cast<uint32_t>(samples);
+                            failure = Obey(command);
+                            if (failure) return std::nullopt;
+                            return loaded_->process->SampleNanoseconds(samples);
+                          });
     const MonotonicTime start = Clock::Real()->Now();
     const SamplingResult sampled =
-        RunSampling(options, *Clock::Real(), [&](int launches, int) -> std::optional<TakenSample> {
-          command.count = static_cast<uint32_t>(launches);
-          failure = Obey(command);
-          if (failure) return std::nullopt;
-          return TakenSample{static_cast<double>(last_reply_.nanoseconds)};
-        });
+        RunSampling(options, batches.clock(), [&batches](int, int until_look) { return batches.Next(until_look); });
     if (failure) return failure;
     if (sampled.implausible) {
       return {v1::OUTCOME_RUN_CRASH, "The kernel's process reported times that cannot be: its memory is damaged."};

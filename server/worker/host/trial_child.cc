@@ -210,9 +210,13 @@ class TrialChild {
         }
         break;
       case TrialCommand::kSample:
-        if (command.rehearse != 0) RunSteps(&launches_);
-        BeforeSample(command);
-        for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&launches_);
+        for (uint32_t sample = 0; sample < std::min<uint32_t>(command.samples, kSamplesPerBatchMax); ++sample) {
+          nanoseconds = 0;
+          if (command.rehearse != 0) RunSteps(&launches_);
+          BeforeSample(command);
+          for (uint32_t i = 0; i < command.count; ++i) nanoseconds += RunSteps(&launches_);
+          page_->sample_nanoseconds[sample].store(nanoseconds, std::memory_order_release);
+        }
         break;
       case TrialCommand::kConfig:
         return TakeConfig(command.count);
@@ -307,10 +311,17 @@ void GatherHeap() {
   // Chunks that were freed lie all over the heap, and the first large allocation of each trial would touch every one.
   (void)malloc_trim(0);
   // The others: whatever is free before the end of the heap is taken, for good, so that trials allocate from there on.
+  // They are strung together for the compiler, which would leave out what nobody looks at.
+  static void* volatile taken = nullptr;
   const char* const end = static_cast<const char*>(sbrk(0)) - mallinfo2().keepcost;
   constexpr int kChunksMax = 4096;  // of one size; far more than any runner leaves
   for (size_t bytes = 1 << 16; bytes >= 16; bytes = bytes > 1040 ? bytes / 2 : bytes - 16) {
-    for (int i = 0; i < kChunksMax && static_cast<const char*>(malloc(bytes)) < end; ++i) {
+    for (int i = 0; i < kChunksMax; ++i) {
+      void** const chunk = static_cast<void**>(malloc(bytes));
+      if (chunk == nullptr) return;
+      *chunk = taken;
+      taken = chunk;
+      if (reinterpret_cast<const char*>(chunk) >= end) break;
     }
   }
 }

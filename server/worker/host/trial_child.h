@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "server/worker/host/sample_batches.h"
+
 namespace tunefarm {
 
 class SeccompFilter;
@@ -15,6 +17,7 @@ struct TrialProgram;
 // Shared between parent and child; the child may write anything into it at any time.
 struct TrialPage {
   std::atomic<int64_t> nanoseconds{0};
+  std::array<std::atomic<int64_t>, kSamplesPerBatchMax> sample_nanoseconds{};
   std::atomic<uint32_t> out_of_memory{0};  // operator new has failed
   std::atomic<uint32_t> faulted{0};
   std::atomic<uint64_t> fault_address{0};

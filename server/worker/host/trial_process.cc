@@ -114,9 +114,18 @@ TrialProcess::~TrialProcess() {
 }
 
 void TrialProcess::Kill() {
+  if (std::exchange(is_killed_, true)) return;
   // The leader is not reaped yet, so neither number can have been given to somebody else.
   (void)kill(-pid_, SIGKILL);
   (void)kill(pid_, SIGKILL);
+}
+
+std::vector<int64_t> TrialProcess::SampleNanoseconds(int samples) const {
+  std::vector<int64_t> claimed;
+  for (int i = 0; i < std::min(samples, kSamplesPerBatchMax); ++i) {
+    claimed.push_back(page_->sample_nanoseconds[static_cast<size_t>(i)].load(std::memory_order_acquire));
+  }
+  return claimed;
 }
 
 void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }

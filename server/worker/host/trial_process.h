@@ -46,14 +46,15 @@ struct TrialCommand {
   enum Kind : uint32_t {
     kLaunch = 1,  // prepare steps, then one launch sequence
     kWarm = 2,    // `count` launch sequences, restored and flushed like samples if asked to
-    kSample = 3,  // one sample of `count` launch sequences
+    kSample = 3,  // `samples` samples of `count` launch sequences each
     kConfig = 4,  // `count` bytes of sequences follow, which take the place of those before
   };
   uint32_t kind = 0;
   uint32_t count = 1;
   uint32_t flush = 0;     // flush the caches first
   uint32_t restore = 0;   // restore first
-  uint32_t rehearse = 0;  // one untimed sequence first, so that the caches are warm
+  uint32_t rehearse = 0;  // one untimed sequence before each sample, so that the caches are warm
+  uint32_t samples = 1;   // at most kSamplesPerBatchMax
 };
 
 // What became of a command.
@@ -65,7 +66,7 @@ struct TrialReply {
   uintptr_t fault_address = 0;  // kDied by SIGSEGV or SIGBUS, if known
   bool fault_address_known = false;
   int forbidden_syscall = -1;  // kDied by SIGSYS, if known; the child may say anything
-  int64_t nanoseconds = 0;     // kDone of kSample and kWarm: what the child claims; may be anything
+  int64_t nanoseconds = 0;     // kDone of kWarm: what the child claims; may be anything
 };
 
 struct TrialPage;
@@ -89,6 +90,8 @@ class TrialProcess {
   // Blocks until the child has loaded its binary (first call) or has done what Send asked for, or is dead.
   TrialReply Await();
   void Send(const TrialCommand& command);
+  // After kDone of kSample: what the child claims of each; may be anything.
+  std::vector<int64_t> SampleNanoseconds(int samples) const;
   // The child loads its binary, unless it has, and serves these sequences (EncodeSequences) from now on; Await says how
   // that went. At most kTrialConfigBytesMax.
   void SendConfig(std::string_view sequences);
@@ -110,6 +113,7 @@ class TrialProcess {
   UniqueFd reply_fd_;
   std::shared_ptr<TrialPage> page_;
   bool may_leave_orphans_ = true;
+  bool is_killed_ = false;
 };
 
 // The two pipes of a trial: commands go one way, replies the other. Close-on-exec.

@@ -71,7 +71,10 @@ SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, c
   bool kept_slowed = false;
   while (stopper.decision() == StopDecision::kContinue || stopper.samples().size() < kSamplesFewest) {
     const MonotonicTime start = clock.Now();
-    const std::optional<TakenSample> taken = take_sample(launches, static_cast<int>(stopper.until_look()));
+    // As many as are taken anyway.
+    const uint64_t count = stopper.samples().size();
+    const uint64_t until = std::max(stopper.until_look(), kSamplesFewest - std::min(count, kSamplesFewest));
+    const std::optional<TakenSample> taken = take_sample(launches, static_cast<int>(until));
     if (!taken) {
       result.failed = true;
       break;

@@ -161,6 +161,55 @@ TEST(SeccompFilterTest, ATrialsProfileHoldsUnderItsRunners) {
             SIGSYS);
 }
 
+// As EndUnder(kTrial, body), but in the child of a process that is bound to the first part.
+int EndUnderBothParts(const std::function<int()>& body) {
+  const absl::StatusOr<SeccompFilter> rest = SeccompFilter::Build(SeccompProfile::kTrialRest);
+  EXPECT_TRUE(rest.ok());
+  return EndUnder(SeccompProfile::kTrialTemplate, [&rest, &body] {
+    const pid_t child = fork();
+    if (child == 0) _exit(rest->Install() != 0 ? 200 : body());
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) return 201;
+    return WIFSIGNALED(status) ? 100 + WTERMSIG(status) : WEXITSTATUS(status);
+  });
+}
+
+TEST(SeccompFilterTest, ATrialsProfileInTwoPartsForbidsTheSame) {
+  const pid_t parent = getpid();
+  const std::function<int()> attempts[] = {
+      [] { return Fork(); },
+      [] { return Error(vfork()); },
+      [] { return Error(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); },
+      [] { return Error(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0)); },
+      [] { return Error(execl("/bin/true", "true", nullptr)); },
+      [] { return Socket(AF_UNIX); },
+      [] { return Socket(AF_INET); },
+      [parent] { return Error(kill(parent, 0)); },
+      [] { return Error(kill(getppid(), 0)); },
+      [] { return Error(kill(0, 0)); },
+      [] { return Error(kill(-1, 0)); },
+      [parent] { return Error(syscall(SYS_tgkill, parent, parent, 0)); },
+      [parent] { return Error(syscall(SYS_rt_sigqueueinfo, parent, 0, nullptr)); },
+      [parent] { return Error(syscall(SYS_rt_tgsigqueueinfo, parent, parent, 0, nullptr)); },
+      [parent] { return Error(syscall(SYS_pidfd_open, parent, 0)); },
+      [] { return Error(mount("x", "/proc", "tmpfs", 0, nullptr)); },
+      [] { return Error(syscall(SYS_ptrace, 0, 0, 0, 0)); },
+  };
+  for (size_t i = 0; i < std::size(attempts); ++i) {
+    EXPECT_EQ(EndUnder(SeccompProfile::kTrial, attempts[i]), -SIGSYS) << i;
+    EXPECT_EQ(EndUnderBothParts(attempts[i]), 100 + SIGSYS) << i;
+  }
+  EXPECT_EQ(EndUnderBothParts(Thread), 0);
+  EXPECT_EQ(EndUnderBothParts([] { return Error(kill(getpid(), 0)); }), 0);
+  EXPECT_EQ(EndUnderBothParts([] { return Error(syscall(SYS_clone3, nullptr, 0)); }), ENOSYS);
+  EXPECT_EQ(EndUnderBothParts([] {
+              raise(SIGTERM);
+              return 0;
+            }),
+            100 + SIGTERM);
+  EXPECT_EQ(EndUnderBothParts([]() -> int { abort(); }), 100 + SIGABRT);
+}
+
 TEST(SeccompFilterTest, NamesWhatItForbids) {
   EXPECT_EQ(ForbiddenSyscallName(SYS_mount), "mount");
   EXPECT_EQ(ForbiddenSyscallName(SYS_socket), "socket");
