@@ -12,8 +12,7 @@
 
 namespace hopper {
 
-// --- Threads
-// -------------------------------------------------------------------------------------------------------------
+// --- Threads ---
 
 HOPPER_FN int ThreadIndex() { return static_cast<int>(threadIdx.x); }
 HOPPER_FN int BlockIndex() { return static_cast<int>(blockIdx.x); }
@@ -49,8 +48,7 @@ HOPPER_FN void LowerRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// --- Clusters
-// ------------------------------------------------------------------------------------------------------------
+// --- Clusters ---
 
 HOPPER_FN int ClusterRank() {
   u32 rank;
@@ -63,8 +61,7 @@ HOPPER_FN void ClusterSync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// --- Barriers in shared memory (PTX, "mbarrier")
-// -----------------------------------------------------------------------------
+// --- Barriers in shared memory (PTX, "mbarrier") ---
 
 HOPPER_FN void BarrierInit(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -123,8 +120,7 @@ HOPPER_FN void BarrierWait(u32 barrier, u32 parity) {
 // the copy engine.
 HOPPER_FN void FenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- The copy engine (PTX, "cp.async.bulk.tensor", "cp.async.bulk")
-// ----------------------------------------------------------
+// --- The copy engine (PTX, "cp.async.bulk.tensor", "cp.async.bulk") ---
 
 HOPPER_FN void PrefetchMap(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<u64>(map)) : "memory");
@@ -189,8 +185,7 @@ HOPPER_FN void StoreWaitRead() {
 // Waits until all of this thread's stores have been made.
 HOPPER_FN void StoreWait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// --- Copies by threads (PTX, "cp.async")
-// -----------------------------------------------------------------------------------
+// --- Copies by threads (PTX, "cp.async") ---
 
 // Copies 16 bytes, or writes 16 zero bytes where `inside` is false (the source is then not read).
 HOPPER_FN void CopyPiece(u32 target, const Element* source, bool inside) {
@@ -204,8 +199,7 @@ HOPPER_FN void CopyArrive(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// --- Registers to memory
-// ----------------------------------------------------------------------------------------------------
+// --- Registers to memory ---
 
 struct Piece {
   u32 words[4];
@@ -246,8 +240,7 @@ HOPPER_FN void StoreMatrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
   }
 }
 
-// --- Numbers
-// ----------------------------------------------------------------------------------------------------------------
+// --- Numbers ---
 
 // Rounds two values to the element type, `low` at the lower address.
 HOPPER_FN u32 PackPair(float low, float high) {
@@ -283,6 +276,9 @@ HOPPER_FN float RoundToElement(float value) {
   return rounded;
 #endif
 }
+
+// How many lanes of the warp say yes.
+HOPPER_FN int CountLanes(bool yes) { return __popc(__ballot_sync(0xFFFFFFFF, yes)); }
 
 HOPPER_FN int ShuffleUp(int value, int lanes) { return __shfl_up_sync(0xFFFFFFFF, value, lanes); }
 HOPPER_FN int Shuffle(int value, int lane) { return __shfl_sync(0xFFFFFFFF, value, lane); }

@@ -130,6 +130,7 @@ inline int Shuffle(int value, int lane) { return static_cast<int>(machine::Excha
 inline float Shuffle(float value, int lane) {
   return BitsToFloat(static_cast<u32>(machine::Exchange(__builtin_bit_cast(u32, value), lane)));
 }
+inline int CountLanes(bool yes) { return machine::CountLanes(yes); }
 inline int ShuffleUp(int value, int lanes) {
   const int lane = machine::ThreadIndex() % 32;
   return Shuffle(value, lane >= lanes ? lane - lanes : lane);

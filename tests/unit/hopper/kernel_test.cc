@@ -267,6 +267,18 @@ TEST_P(HopperKernel, InfinitiesStayWithTheirExpert) {
   trial.Run();
 }
 
+// Experts are found by lanes that look at several each.
+TEST(HopperKernels, FindTheirPlaceAmongManyExperts) {
+  for (const KernelCase& kernel : KernelCases()) {
+    if (kernel.name != "fwd_direct" && kernel.name != "fwd_swap_scatter_mul" && kernel.name != "dw_direct") continue;
+    Numbers numbers{31};
+    Sizes sizes{{}, 24, 40, 1, 8};
+    const int experts = kernel.product == Product::kDw ? 37 : 100;
+    for (int i = 0; i < experts; ++i) sizes.m.push_back(static_cast<int>(numbers.Next(2) * numbers.Next(4)));
+    Trial(kernel, sizes, 5).Run();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Configs, HopperKernel, testing::Range(size_t{0}, KernelCases().size()),
                          [](const testing::TestParamInfo<size_t>& of) { return KernelCases()[of.param].name; });
 

@@ -294,6 +294,16 @@ uint64_t Exchange(uint64_t value, int lane) {
   return result;
 }
 
+int CountLanes(bool yes) {
+  Warp& warp = *machine->current->warp;
+  warp.slots[machine->current->thread % 32] = yes ? 1 : 0;
+  Meet(warp.meeting, 32, "ballot");
+  int count = 0;
+  for (const uint64_t slot : warp.slots) count += static_cast<int>(slot);
+  Meet(warp.meeting, 32, "ballot");
+  return count;
+}
+
 void BarrierInit(uint32_t barrier, uint32_t arrivals) {
   Block& block = *machine->current->block;
   SharedPlace(block, barrier, 8);

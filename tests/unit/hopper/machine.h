@@ -70,6 +70,8 @@ void ClusterSync();
 void NamedBarrier(int id, int threads);
 uint64_t Exchange(uint64_t value, int lane);  // The value of that lane of the warp; all lanes take part.
 
+int CountLanes(bool yes);  // How many lanes of the warp say yes.
+
 void BarrierInit(uint32_t barrier, uint32_t arrivals);
 void BarrierArrive(uint32_t barrier, int rank, uint32_t expected_bytes);
 void BarrierWait(uint32_t barrier, uint32_t parity);
