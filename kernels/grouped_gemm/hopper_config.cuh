@@ -120,12 +120,12 @@ constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColT
 constexpr bool kManySums = kTilesP * kSums > 160;
 constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
                                    : kManySums     ? 24
-                                   : kManyRows     ? 88
+                                   : kManyRows     ? 104
                                    : kCopies       ? 56
                                                    : 40;
 constexpr int kConsumerRegisters = kConsumers == 3 ? (kCopies ? 152 : 160)
                                    : kManySums     ? 240
-                                   : kManyRows     ? 208
+                                   : kManyRows     ? 200
                                    : kCopies       ? 224
                                                    : 232;
 
