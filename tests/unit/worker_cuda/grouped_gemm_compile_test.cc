@@ -17,7 +17,10 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kSpillBytesMax = 64;  // a handful of values around the main loop
+// A handful of values around the main loop. Sums that do not fit spill 800 bytes and more; what lies between is slow at
+// worst, and told by the nightly run.
+constexpr int kSpillBytesMax = 64;
+constexpr int kSpillBytesMaxOfHopper = 512;
 
 std::string ReadText(const std::string& name) {
   std::ifstream file(std::string(getenv("TUNEFARM_SOURCE_DIR")) + "/kernels/grouped_gemm/" + name);
@@ -76,7 +79,8 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     const auto value = [&config](const char* name) { return config.Find(name)->int_value(); };
     const std::string path = config.Find("path")->string_value();
     const v1::ResourceUse& use = result.resources();
-    EXPECT_LE(use.spill_bytes(), kSpillBytesMax) << config.ToText();
+    const int spill_max = path == "portable" || IsNightly() ? kSpillBytesMax : kSpillBytesMaxOfHopper;
+    EXPECT_LE(use.spill_bytes(), spill_max) << config.ToText();
     if (path != "portable") {
       // Wgmmas that the compiler had to serialise, or setmaxnreg that it ignored.
       EXPECT_THAT(result.log(), testing::Not(testing::HasSubstr("C75"))) << config.ToText();
