@@ -6,11 +6,14 @@
 
 #include "server/search/genetic.h"
 #include "server/search/near_points.h"
+#include "server/search/random_streams.h"
 
 namespace tunefarm {
 namespace {
 
 constexpr int kNeighbourValuesMax = 16;
+// Fresh samples are one in so many where a pool serves several proposals.
+constexpr int kPoolServes = 10;
 constexpr size_t kParentPool = 12;
 constexpr size_t kCrossPool = 24;
 // Of all parents together; of more a random part is looked at, so that a proposal's cost does not grow with the space.
@@ -27,9 +30,25 @@ double ExpectedImprovement(double mean, double deviation, double best) {
 
 ModelSearch::ModelSearch(std::shared_ptr<const SearchSpace> space, uint64_t seed, const ModelSearchOptions& options,
                          std::shared_ptr<const PriorKnowledge> prior)
-    : options_(options), prior_(std::move(prior)), surrogate_(std::move(space), seed, options.surrogate, prior_) {}
+    : seed_(seed),
+      options_(options),
+      prior_(std::move(prior)),
+      surrogate_(std::move(space), seed, options.surrogate, prior_) {}
 
-std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream& random) const {
+void ModelSearch::FillPool(const History& history) {
+  const size_t milestone = FitMilestone(history.size());
+  if (milestone == pool_of_) return;
+  pool_of_ = milestone;
+  pool_.clear();
+  PhiloxStream random(seed_, StreamOf(StreamUse::kPool, milestone));
+  for (int i = 0; i < options_.random_candidates; ++i) {
+    absl::StatusOr<Point> point = history.space().Sample(random);
+    if (!point.ok()) break;
+    pool_.push_back(*std::move(point));
+  }
+}
+
+std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream& random) {
   const SearchSpace& space = history.space();
   std::vector<Point> candidates;
   const auto add = [&](Point&& point) {
@@ -58,7 +77,14 @@ std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream&
     Point child = ChildOf(space, a, b, 1.0, 0.5, random);
     if (space.Contains(child)) add(std::move(child));
   }
-  for (int i = 0; i < options_.random_candidates; ++i) {
+  // A sample of a space that is not listed may cost much: most are drawn once per model and serve all of its proposals.
+  int fresh = options_.random_candidates;
+  if (!space.is_listed()) {
+    FillPool(history);
+    for (const Point& point : pool_) add(Point(point));
+    fresh = fresh / kPoolServes + 1;
+  }
+  for (int i = 0; i < fresh; ++i) {
     absl::StatusOr<Point> point = space.Sample(random);
     if (!point.ok()) break;
     add(*std::move(point));

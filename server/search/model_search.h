@@ -30,11 +30,16 @@ class ModelSearch final : public Proposer {
   std::optional<Point> Propose(const History& history, PhiloxStream& random) override;
 
  private:
-  std::vector<Point> Candidates(const History& history, PhiloxStream& random) const;
+  std::vector<Point> Candidates(const History& history, PhiloxStream& random);
+  // Uniform samples, the same ones from one milestone of the model to the next.
+  void FillPool(const History& history);
 
+  const uint64_t seed_;
   const ModelSearchOptions options_;
   const std::shared_ptr<const PriorKnowledge> prior_;
   Surrogate surrogate_;
+  std::vector<Point> pool_;
+  size_t pool_of_ = SIZE_MAX;  // the milestone that it is of
 };
 
 // The expected amount by which a normal variable of this mean and deviation is below `best`.
