@@ -92,22 +92,23 @@ HOPPER_FN void StoreSlab(const Arguments& arguments, const SlabRows& rows, int c
     if (lane < kSlabRows && lane < rows.valid && count > 0) {
       StoreBulk(OutPlace(arguments, rows.place, col), slab + lane * kSlabPitch, count * kElementBytes);
     }
-    return;
-  }
+  } else {
+    // With many sums a loop: unrolled, the places of all rows would be kept in registers that are not there.
+#pragma unroll(kManySums ? 1 : kSlabRows* kPiecesPerRow / 32)
+    for (int i = 0; i < kSlabRows * kPiecesPerRow / 32; ++i) {
+      const int index = i * 32 + lane;
+      const int row = index / kPiecesPerRow;
+      const int piece = index % kPiecesPerRow;
+      const int place = Shuffle(rows.place, row);
+      const float factor = fuse_mul_post ? Shuffle(rows.factor, row) : 1.0f;
+      if (row < rows.valid && col + piece * kPieceElements < cols) {
+        Piece values = LoadPiece(slab + SlabOffset(row, piece));
+        if (fuse_mul_post) {
 #pragma unroll
-  for (int i = 0; i < kSlabRows * kPiecesPerRow / 32; ++i) {
-    const int index = i * 32 + lane;
-    const int row = index / kPiecesPerRow;
-    const int piece = index % kPiecesPerRow;
-    const int place = Shuffle(rows.place, row);
-    const float factor = fuse_mul_post ? Shuffle(rows.factor, row) : 1.0f;
-    if (row < rows.valid && col + piece * kPieceElements < cols) {
-      Piece values = LoadPiece(slab + SlabOffset(row, piece));
-      if (fuse_mul_post) {
-#pragma unroll
-        for (int word = 0; word < 4; ++word) values.words[word] = ScalePair(values.words[word], factor);
+          for (int word = 0; word < 4; ++word) values.words[word] = ScalePair(values.words[word], factor);
+        }
+        StoreGlobalPiece(OutPlace(arguments, place, col + piece * kPieceElements), values);
       }
-      StoreGlobalPiece(OutPlace(arguments, place, col + piece * kPieceElements), values);
     }
   }
 }
