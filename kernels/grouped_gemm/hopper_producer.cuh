@@ -62,8 +62,8 @@ class RowCopier {
     ReadRows(work, row);
   }
 
-  // Copies the tile of `step` and arrives at `barrier` when that is done.
-  HOPPER_FN void Copy(const Work& work, int step, u32 target, u32 barrier) {
+  // Begins to copy the tile of `step`.
+  HOPPER_FN void Copy(const Work& work, int step, u32 target) {
     const int column = (kAllSteps ? step * Tile::kFast : column_) + piece_ * kPieceElements;
     const bool inside = column < length_;
 #pragma unroll
@@ -72,7 +72,6 @@ class RowCopier {
       const Element* source = copied ? matrix_ + static_cast<long long>(rows_[i]) * length_ + column : matrix_;
       CopyPiece(target + Tile::PieceOffset(row_ + i * kRowStep, piece_), source, copied);
     }
-    CopyArrive(barrier);
     if (!kAllSteps) ReadRows(work, (step + 1) * Tile::kSlow);
   }
 
@@ -111,7 +110,7 @@ class RowCopier {
 struct NoCopier {
   HOPPER_FN NoCopier(const Arguments&, const Element*, int, int) {}
   HOPPER_FN void Begin(const Work&, int, int) {}
-  HOPPER_FN void Copy(const Work&, int, u32, u32) {}
+  HOPPER_FN void Copy(const Work&, int, u32) {}
 };
 
 template <bool kWanted, typename Copier>
@@ -160,8 +159,9 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
       const u32 full = barriers.Full(ring.stage);
       BarrierWait(barriers.Empty(ring.stage), ring.parity ^ 1);
       if (thread == 0) LoadBoxes(arguments, work, step, stage, full, walk.rank());
-      rows.Copy(work, step, stage + kRowsOffset, full);
-      cols.Copy(work, step, stage + kColsOffset, full);
+      rows.Copy(work, step, stage + kRowsOffset);
+      cols.Copy(work, step, stage + kColsOffset);
+      if (kCopies) CopyArrive(full);
       WarpSync();
       ring.Advance();
     }
