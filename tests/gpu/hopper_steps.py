@@ -94,6 +94,7 @@ STEPS = [
     _kernel("dw cluster n", "dw", _config(64, 128, 128, 8, 4, cluster_n=2)),
     _kernel("dw gather x", "dw", _config(64, 128, 128, 8, 4, use_tma_load_x=False), permute_x=True),
     _kernel("dw gather dy", "dw", _config(64, 128, 128, 8, 4, use_tma_load_dy=False), permute_y=True),
+    _kernel("dw copies both", "dw", _config(64, 128, 128, 8, 4, use_tma_load_x=False, use_tma_load_dy=False), permute_y=True),
     _kernel("dw depth 128", "dw", _config(128, 128, 128, 8, 3)),
 ]
 
