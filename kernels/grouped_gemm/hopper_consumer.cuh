@@ -157,6 +157,7 @@ HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers
 HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 shared, const Barriers& barriers, int group,
                        int thread) {
   float sums[kTilesP][kSums];
+  int buffer = 0;
   RingPosition<kStages> ring;
   Walk walk(arguments, table);
   Work work;
@@ -169,7 +170,7 @@ HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 share
     if (kPingPong) BarrierWait(barriers.Turn(group), (turn / 2 + 1 + group) % 2);
     const int active = Uniform(ActiveTiles(arguments, work, group));
     Multiply(work, active, shared, barriers, ring, group, thread, sums);
-    if (active > 0) StoreTile(arguments, work, shared + kSlabsBase, group, thread, sums);
+    if (active > 0) StoreTile(arguments, work, shared + kSlabsBase, group, thread, buffer, sums);
   }
   if (kStoreBoxes || kBulk) StoreWait();
 }

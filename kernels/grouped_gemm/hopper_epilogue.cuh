@@ -120,9 +120,10 @@ HOPPER_FN void StoreBlock(const Work& work, const float* sums, u32 address) {
                             RoundPair(work, sums[4], sums[5]), RoundPair(work, sums[6], sums[7]));
 }
 
-// Each warp makes and stores its own slabs.
+// Each warp makes and stores its own slabs. `buffer` is whose turn it is among them, from tile to tile: not every tile
+// takes an even number of passes.
 HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
-                           int thread, const float (&sums)[kTilesP][kSums]) {
+                           int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
   const int warp = thread / 32;
   const int lane = thread % 32;
@@ -134,7 +135,6 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
     if (rows.valid <= 0) break;
 #pragma unroll
     for (int pass = 0; pass < kPassesPerTile; ++pass) {
-      const int buffer = (tile * kPassesPerTile + pass) % kSlabBuffers;
       const u32 slab = slabs + (warp * kSlabBuffers + buffer) * kSlabBytes;
       if (kLater) StoreWaitRead<kSlabBuffers - 1>();
       WarpSync();
@@ -147,6 +147,7 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
       WarpSync();
       StoreSlab(arguments, rows, work.col + share_col + pass * kSlabCols, slab, lane);
       if (kLater) StoreCommit();
+      if (kSlabBuffers > 1) buffer ^= 1;
     }
   }
 }
@@ -179,7 +180,7 @@ HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 sl
 }
 
 // Stores this warpgroup's share of a tile. `slabs` is the address of all warpgroups' slabs.
-HOPPER_FN void StoreTile(const Arguments& arguments, const Work& work, u32 slabs, int group, int thread,
+HOPPER_FN void StoreTile(const Arguments& arguments, const Work& work, u32 slabs, int group, int thread, int& buffer,
                          const float (&sums)[kTilesP][kSums]) {
   const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
   const int share_q = kSplitP ? 0 : group * kShareQ;
@@ -189,7 +190,7 @@ HOPPER_FN void StoreTile(const Arguments& arguments, const Work& work, u32 slabs
   } else if constexpr (kSwap) {
     StoreSwapped(arguments, work, own, share_q, share_p, group, thread, sums);
   } else {
-    StoreStaged(arguments, work, own, share_p, share_q, thread, sums);
+    StoreStaged(arguments, work, own, share_p, share_q, thread, buffer, sums);
   }
 }
 
