@@ -178,6 +178,8 @@ TEST(Space, HugeSpaceIsCountedAndSampledButNotListed) {
   const auto report = space.CountByRule();
   ASSERT_TRUE(report.ok());
   EXPECT_FALSE(report->exact);
+  EXPECT_TRUE(report->is_valid_exact);
+  EXPECT_EQ(report->valid, 50.0 * 50 * 50 * 50);
   EXPECT_NE(report->ToText().find("≈"), std::string::npos);
   EXPECT_NEAR(report->rules[0].rejected / 9.5e11, 1.0, 0.01);
   EXPECT_EQ(report->rules[0].rejected, space.CountByRule()->rules[0].rejected) << "the estimate is repeatable";
