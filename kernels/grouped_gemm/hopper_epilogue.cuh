@@ -120,14 +120,15 @@ HOPPER_FN void StoreBlock(const Work& work, const float* sums, u32 address) {
                             RoundPair(work, sums[4], sums[5]), RoundPair(work, sums[6], sums[7]));
 }
 
-// Each warp makes and stores its own slabs. `buffer` is whose turn it is among them, from tile to tile: not every tile
-// takes an even number of passes.
+// Each warp makes and stores its own slabs. Where a tile may take an odd number of passes, `buffer` remembers whose
+// turn it is among them.
 HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
                            int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
   const int warp = thread / 32;
   const int lane = thread % 32;
   constexpr int kPassesPerTile = kShareQ / kSlabCols;
+  constexpr bool kOddPasses = kPassesPerTile % kSlabBuffers != 0;
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
     const int row = work.row + share_row + tile * kWgmmaM + warp * kSlabRows;
@@ -135,7 +136,8 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
     if (rows.valid <= 0) break;
 #pragma unroll
     for (int pass = 0; pass < kPassesPerTile; ++pass) {
-      const u32 slab = slabs + (warp * kSlabBuffers + buffer) * kSlabBytes;
+      const int turn = kOddPasses ? buffer : pass % kSlabBuffers;
+      const u32 slab = slabs + (warp * kSlabBuffers + turn) * kSlabBytes;
       if (kLater) StoreWaitRead<kSlabBuffers - 1>();
       WarpSync();
 #pragma unroll
@@ -147,7 +149,7 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
       WarpSync();
       StoreSlab(arguments, rows, work.col + share_col + pass * kSlabCols, slab, lane);
       if (kLater) StoreCommit();
-      if (kSlabBuffers > 1) buffer ^= 1;
+      if (kOddPasses) buffer ^= 1;
     }
   }
 }
