@@ -56,7 +56,8 @@ void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
 void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--strategy", options->strategy,
-                   "exhaustive or random (default: exhaustive up to 10,000 configs, else random).")
+                   "default, bayes, genetic, annealing, local, pack, exhaustive or random (if none is named: "
+                   "exhaustive up to 10,000 configs that the budget allows, else default).")
       ->type_name("STRATEGY");
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy. May be repeated.");

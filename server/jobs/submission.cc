@@ -122,6 +122,12 @@ std::string Deterministic(const google::protobuf::Message& message) {
   return bytes;
 }
 
+// Whether a search may end before the whole space is tried, other than by a number of trials.
+bool MayEndEarly(const tunefarm::v1::Budget& budget) {
+  return budget.max_seconds() > 0 || budget.max_device_seconds() > 0 || budget.max_trials_without_gain() > 0 ||
+         budget.stop_within_floor() > 0;
+}
+
 // Work of one launch sequence with the default config, and the least time that it can take on the device.
 void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const SelectedDevice& device,
              tunefarm::v1::Study* study) {
@@ -231,6 +237,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   std::map<std::string, int> numbers;
   std::vector<Space> spaces;
   bool large = false;
+  bool cut = MayEndEarly(job.budget());
   for (int i = 0; i < job.problems_size(); ++i) {
     auto checked = CheckProblem(plan, job.problems(i), job.budget(), device, i + 1);
     if (!checked.ok()) {
@@ -246,13 +253,16 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
       const auto valid = checked->second.CountValid(kExhaustiveByDefaultMax);
       if (!valid.ok() && !absl::IsResourceExhausted(valid.status())) return valid.status();
       large = large || !valid.ok();
+      const int64_t trials = job.budget().max_trials();
+      cut = cut || (valid.ok() && trials > 0 && static_cast<uint64_t>(trials) < *valid);
     }
     submission.studies.push_back(std::move(checked->first));
     spaces.push_back(std::move(checked->second));
   }
   auto* strategy = submission.spec.mutable_strategy();
   if (strategy->strategy_name().empty()) {
-    strategy->set_strategy_name(large ? "random" : "exhaustive");
+    // Where every config will be tried anyway their order says nothing; elsewhere the best should come early.
+    strategy->set_strategy_name(large || cut ? std::string(kDefaultStrategy) : "exhaustive");
     const tunefarm::v1::Budget& budget = job.budget();
     const bool bounded = budget.max_trials() > 0 || budget.max_seconds() > 0 || budget.max_device_seconds() > 0 ||
                          budget.max_trials_without_gain() > 0;

@@ -18,9 +18,10 @@
 namespace tunefarm {
 
 inline constexpr int kProblemsMax = 256;
-// Up to so many configs are tried one by one when no strategy is named; larger spaces are sampled.
+// Up to so many configs are all tried, one by one, when no strategy is named and the budget allows it; else the default
+// strategy searches.
 inline constexpr uint64_t kExhaustiveByDefaultMax = 10'000;
-// The budget of a job whose strategy was chosen to be random and that names none.
+// The trials of a job over a larger space that names neither a strategy nor a budget.
 inline constexpr int64_t kDefaultTrials = 1'000;
 
 struct Submission {

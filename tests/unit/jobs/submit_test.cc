@@ -71,7 +71,7 @@ TEST_F(SubmitTest, RefusesAProblemThatDoesNotFitWithBothNumbers) {
   EXPECT_THAT(Text(status), AllOf(HasSubstr("needs 96.0 GiB"), HasSubstr("has 1 GiB")));
 }
 
-TEST_F(SubmitTest, RefusesExhaustiveOverASpaceThatCannotBeListedAndChoosesRandomForIt) {
+TEST_F(SubmitTest, RefusesExhaustiveOverASpaceThatCannotBeListedAndChoosesTheDefaultForIt) {
   auto kernel = TestKernel();
   for (int i = 0; i < 10; ++i) {
     auto* parameter = kernel.add_parameters();
@@ -86,11 +86,30 @@ TEST_F(SubmitTest, RefusesExhaustiveOverASpaceThatCannotBeListedAndChoosesRandom
   EXPECT_THAT(Text(status), HasSubstr("random"));
   const auto accepted = farm_.service().Submit(OneProblem(), kernel, "", true);
   ASSERT_TRUE(accepted.ok()) << accepted.status();
-  EXPECT_EQ(accepted->strategy().strategy_name(), "random");
+  EXPECT_EQ(accepted->strategy().strategy_name(), "default");
   EXPECT_EQ(accepted->budget().max_trials(), 1000);
   EXPECT_TRUE(accepted->name().empty());
   job.mutable_strategy()->set_strategy_name("randum");
   EXPECT_THAT(Text(Refused(job)), HasSubstr("did you mean 'random'"));
+}
+
+TEST_F(SubmitTest, SearchesSmallSpacesOnlyWhereTheBudgetMayNotReachAllOfIt) {
+  const auto chosen = [&](const tunefarm::v1::Job& job) {
+    const auto accepted = farm_.service().Submit(job, TestKernel(), "", true);
+    EXPECT_TRUE(accepted.ok()) << accepted.status();
+    return accepted->strategy().strategy_name();
+  };
+  auto job = OneProblem();
+  EXPECT_EQ(chosen(job), "exhaustive");
+  job.mutable_budget()->set_max_trials(9'999);
+  EXPECT_EQ(chosen(job), "exhaustive");
+  job.mutable_budget()->set_max_trials(2);
+  EXPECT_EQ(chosen(job), "default");
+  job = OneProblem();
+  job.mutable_budget()->set_max_seconds(60);
+  EXPECT_EQ(chosen(job), "default");
+  job.mutable_strategy()->set_strategy_name("exhaustive");
+  EXPECT_EQ(chosen(job), "exhaustive");
 }
 
 TEST_F(SubmitTest, RefusesNumbersOutOfBounds) {
