@@ -44,7 +44,7 @@ def try_config(compiler, folder, shared, number, macros):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("compiler")
-    parser.add_argument("--count", type=int, default=80 if os.environ.get("TUNEFARM_NIGHTLY") else 3)
+    parser.add_argument("--count", type=int, default=80 if os.environ.get("TUNEFARM_NIGHTLY") == "1" else 3)
     parser.add_argument("--seed", type=int, default=20261121)
     arguments = parser.parse_args()
     numbers = random.Random(arguments.seed)

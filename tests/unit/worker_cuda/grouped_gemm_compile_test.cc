@@ -31,7 +31,7 @@ std::string ReadText(const std::string& name) {
 
 bool IsNightly() {
   const char* const nightly = getenv("TUNEFARM_NIGHTLY");
-  return nightly != nullptr && *nightly != '\0';
+  return nightly != nullptr && *nightly == '1';
 }
 
 uint64_t SampleSeed() {
