@@ -87,15 +87,17 @@ void WorkerPool::Cancel(TaskId task) {
 }
 
 WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
-  Slot* picked = nullptr;
+  Slot *fitting = nullptr, *picked = nullptr;
   for (Slot& slot : slots_) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
-    if (slot.worker->prepared_key() == task.preparation.key) return &slot;
+    // The one at work goes on, so that the spare stays untouched.
+    const bool fits = slot.worker->prepared_key() == task.preparation.key;
+    if (fits && (fitting == nullptr || slot.worker->tasks_done() > fitting->worker->tasks_done())) fitting = &slot;
     // A spare without a problem of its own is better than throwing away another's preparation.
     if (picked == nullptr || (!picked->worker->prepared_key().empty() && slot.worker->prepared_key().empty()))
       picked = &slot;
   }
-  return picked;
+  return fitting != nullptr ? fitting : picked;
 }
 
 std::deque<WorkerPool::Waiting>::iterator WorkerPool::NextInQueue() {
@@ -186,6 +188,7 @@ void WorkerPool::StartWorker(int index) {
   WorkerProcess::Callbacks callbacks;
   callbacks.on_ready = [this, index] {
     start_failures_ = 0;
+    if (options_.stats != nullptr) ++options_.stats->runners_ready;
     if (options_.on_hello) options_.on_hello(slots_[static_cast<size_t>(index)].worker->hello());
     Pump();
   };
