@@ -188,7 +188,6 @@ void WorkerPool::StartWorker(int index) {
   WorkerProcess::Callbacks callbacks;
   callbacks.on_ready = [this, index] {
     start_failures_ = 0;
-    if (options_.stats != nullptr) ++options_.stats->runners_ready;
     if (options_.on_hello) options_.on_hello(slots_[static_cast<size_t>(index)].worker->hello());
     Pump();
   };

@@ -182,6 +182,7 @@ void WorkerPool::PreloadSpares() {
     slot.was_readied = true;
     slot.worker->Preload(*preparation_, [this, key](bool prepared) {
       if (!prepared) not_ahead_key_ = key;
+      if (prepared && options_.stats != nullptr) ++options_.stats->spares_prepared;
     });
   }
 }
