@@ -16,6 +16,7 @@ LAYERS = {
     "space": ["base", "space"],
     "measure": ["base", "measure"],
     "search": ["base", "space", "search"],
+    "analysis": ["base", "space", "measure", "search", "analysis"],
     "device": ["base", "space", "device"],
     "definition": ["base", "space", "device", "definition"],
     "interchange": ["base", "space", "device", "definition", "interchange"],
