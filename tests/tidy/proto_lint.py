@@ -38,7 +38,7 @@ def lint(root, path, problems):
             continue
         commented = previous_is_comment or previous_is_member
         opened = re.match(r"(message|enum|service|oneof) (\w+) \{(\})?", line)
-        rpc = re.match(r"rpc (\w+)\((\w+)\) returns \((stream )?(\w+)\)", line)
+        rpc = re.match(r"rpc (\w+)\((?:stream )?(\w+)\) returns \((stream )?(\w+)\)", line)
         field = re.match(r"(?:repeated |optional )?(map<[\w., ]+>|[\w.]+) (\w+) = (\d+)", line)
         if opened:
             kind, name = opened.group(1), opened.group(2)
