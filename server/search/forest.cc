@@ -171,4 +171,23 @@ Prediction Forest::Predict(std::span<const uint8_t> bins) const {
   return {mean, std::max(0.0, squares / count - mean * mean) + within / count};
 }
 
+void Forest::VisitBelow(const Node& node, std::vector<uint64_t>* bins, const LeafVisitor& visit) const {
+  if (node.left < 0) {
+    visit(*bins, node.mean);
+    return;
+  }
+  uint64_t& here = (*bins)[static_cast<size_t>(node.feature)];
+  const uint64_t before = here;
+  here = before & node.left_bins;
+  VisitBelow(nodes_[static_cast<size_t>(node.left)], bins, visit);
+  here = before & ~node.left_bins;
+  VisitBelow(nodes_[static_cast<size_t>(node.left) + 1], bins, visit);
+  here = before;
+}
+
+void Forest::VisitLeaves(int columns, const LeafVisitor& visit) const {
+  std::vector<uint64_t> bins(static_cast<size_t>(columns), ~uint64_t{0});
+  for (const int32_t root : roots_) VisitBelow(nodes_[static_cast<size_t>(root)], &bins, visit);
+}
+
 }  // namespace tunefarm

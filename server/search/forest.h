@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -51,6 +52,12 @@ class Forest {
 
   Prediction Predict(std::span<const uint8_t> bins) const;
 
+  int trees() const { return static_cast<int>(roots_.size()); }
+  // Every leaf of every tree, tree by tree: the bins that lead to it, as a set for each of `columns` features (a bit
+  // for each bin, all bits where no split asked), and its mean. The leaves of one tree part the space of all rows.
+  using LeafVisitor = std::function<void(std::span<const uint64_t> bins, double mean)>;
+  void VisitLeaves(int columns, const LeafVisitor& visit) const;
+
  private:
   struct Node {
     uint64_t left_bins = 0;  // bins that go left
@@ -60,6 +67,8 @@ class Forest {
     float variance = 0;
   };
   struct Grower;
+
+  void VisitBelow(const Node& node, std::vector<uint64_t>* bins, const LeafVisitor& visit) const;
 
   std::vector<Node> nodes_;
   std::vector<int32_t> roots_;

@@ -1,0 +1,30 @@
+#include "server/analysis/convergence.h"
+
+#include <algorithm>
+
+namespace tunefarm {
+
+std::vector<BestStep> BestSoFar(const StudyHistory& history) {
+  std::vector<BestStep> steps;
+  for (const uint32_t at : history.measured()) {
+    const Evaluation& evaluation = history[at];
+    if (!steps.empty() && evaluation.objective_ns >= steps.back().best_ns) continue;
+    steps.push_back({static_cast<int64_t>(at) + 1, evaluation.ended_ms, evaluation.objective_ns});
+  }
+  return steps;
+}
+
+std::vector<Convergence> ConvergenceOf(const StudyHistory& history, std::span<const double> shares) {
+  std::vector<Convergence> found;
+  const std::vector<BestStep> steps = BestSoFar(history);
+  if (steps.empty()) return found;
+  for (const double share : shares) {
+    const double limit = steps.back().best_ns * (1 + share);
+    const auto first =
+        std::find_if(steps.begin(), steps.end(), [&](const BestStep& step) { return step.best_ns <= limit; });
+    found.push_back({share, *first});
+  }
+  return found;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,39 @@
+// How the values of each parameter did, and what the fastest configs have in common. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/analysis/study_history.h"
+
+namespace tunefarm {
+
+struct ValueEffect {
+  int64_t measured = 0;
+  int64_t failed = 0;
+  double best_ns = 0;  // 0: none was measured
+  double good_ns = 0;  // the median of the fastest tenth, at least one
+};
+
+struct ParameterEffect {
+  std::vector<ValueEffect> values;  // as StudyHistory::values
+  // The value whose fastest tenth is fastest. The best config need not have it: it says what is good with much else.
+  std::optional<size_t> best_value;
+};
+
+// In the order of the history's parameters.
+std::vector<ParameterEffect> EffectsOf(const StudyHistory& history);
+
+struct TopShare {
+  size_t count = 0;  // configs looked at; 0: too few were measured
+  // By parameter, the value that all of them have; absent also for parameters that never had another value.
+  std::vector<std::optional<uint16_t>> shared;
+};
+
+// Of the fastest hundredth of what was measured, at least kTopMin of them. Where that is more than a quarter of all,
+// sharing a value would say nothing, and nothing is said.
+TopShare TopShareOf(const StudyHistory& history);
+inline constexpr size_t kTopMin = 5;
+
+}  // namespace tunefarm
