@@ -6,6 +6,7 @@
 
 #include "server/base/format.h"
 #include "server/device/device_class.h"
+#include "server/device/occupancy.h"
 
 namespace tunefarm {
 namespace {
@@ -90,21 +91,50 @@ std::string FirstBrokenLimit(const DeviceClass& device, const LaunchShape& launc
   return {};
 }
 
-int MaxActiveBlocks(const DeviceClass& device, const LaunchShape& launch) {
-  if (device.kind != DeviceKind::kCuda || device.warp_size <= 0) return 0;
+Occupancy ComputeOccupancy(const DeviceClass& device, const LaunchShape& launch) {
+  Occupancy occupancy;
+  if (device.kind != DeviceKind::kCuda || device.warp_size <= 0) return occupancy;
   LaunchShape one_block = launch;
   one_block.grid = {1, 1, 1};
-  if (!FirstBrokenLimit(device, one_block).empty()) return 0;
+  if (!FirstBrokenLimit(device, one_block).empty()) return occupancy;
   const int64_t warps = CeilDiv(Product(launch.block), device.warp_size);
-  int64_t blocks = std::min<int64_t>(device.blocks_per_sm, device.threads_per_sm / device.warp_size / warps);
+  const int64_t warps_per_sm = device.threads_per_sm / device.warp_size;
+  int64_t blocks = device.blocks_per_sm;
+  const auto bound = [&](OccupancyLimit limit, int64_t most) {
+    if (most >= blocks) return;
+    blocks = std::max<int64_t>(most, 0);
+    occupancy.limit = limit;
+  };
+  bound(OccupancyLimit::kWarps, warps_per_sm / warps);
   const int64_t shared = RoundUp(launch.shared_bytes + device.reserved_shared_bytes_per_block, SharedUnit(device));
-  if (shared > 0) blocks = std::min(blocks, device.shared_bytes_per_sm / shared);
+  if (shared > 0) bound(OccupancyLimit::kSharedMemory, device.shared_bytes_per_sm / shared);
   if (launch.registers_per_thread > 0) {
     const int64_t registers_per_part = device.registers_per_sm / kWarpGranularity;
     const int64_t warps_per_part = registers_per_part / RegistersPerWarp(device, launch.registers_per_thread);
-    blocks = std::min(blocks, warps_per_part * kWarpGranularity / warps);
+    bound(OccupancyLimit::kRegisters, warps_per_part * kWarpGranularity / warps);
   }
-  return static_cast<int>(std::max<int64_t>(blocks, 0));
+  occupancy.blocks_per_sm = static_cast<int>(blocks);
+  occupancy.warps_per_block = static_cast<int>(warps);
+  if (warps_per_sm > 0) occupancy.share = static_cast<double>(blocks * warps) / static_cast<double>(warps_per_sm);
+  return occupancy;
+}
+
+std::string_view NameOf(OccupancyLimit limit) {
+  switch (limit) {
+    case OccupancyLimit::kBlocks:
+      return "blocks";
+    case OccupancyLimit::kWarps:
+      return "threads";
+    case OccupancyLimit::kSharedMemory:
+      return "shared memory";
+    case OccupancyLimit::kRegisters:
+      return "registers";
+  }
+  return {};
+}
+
+int MaxActiveBlocks(const DeviceClass& device, const LaunchShape& launch) {
+  return ComputeOccupancy(device, launch).blocks_per_sm;
 }
 
 }  // namespace tunefarm

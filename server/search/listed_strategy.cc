@@ -83,6 +83,9 @@ absl::Status ListedStrategy::MarkProposed(const Config& config) {
 SampledStrategy::SampledStrategy(std::string name, int version, const Space& space, uint64_t seed)
     : name_(std::move(name)), version_(version), space_(space), random_(seed) {}
 
+SampledStrategy::SampledStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed)
+    : name_(std::move(name)), version_(version), space_(space->space()), part_(std::move(space)), random_(seed) {}
+
 bool SampledStrategy::Mark(const std::vector<uint16_t>& indices) {
   return proposed_.emplace(reinterpret_cast<const char*>(indices.data()), indices.size() * sizeof(uint16_t)).second;
 }
@@ -100,7 +103,8 @@ absl::StatusOr<std::vector<Config>> SampledStrategy::Ask(int n) {
   // After a restart the stream starts anew: it draws what was recorded again, and all of that is skipped.
   int repeats = 0;
   while (static_cast<int>(configs.size()) < n && !is_exhausted_) {
-    ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, space_.SampleUniform(random_));
+    ASSIGN_OR_RETURN(const std::vector<uint16_t> indices,
+                     part_ == nullptr ? space_.SampleUniform(random_) : part_->Sample(random_));
     if (Mark(indices)) {
       repeats = 0;
       configs.push_back(space_.MakeConfig(indices));
@@ -115,6 +119,9 @@ absl::Status SampledStrategy::MarkProposed(const Config& config) {
   const absl::Status status = space_.Check(config);
   if (!status.ok()) return Annotate(status, "the recorded proposal {} is not in the space any more", config.ToText());
   ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, space_.IndicesOf(config));
+  if (part_ != nullptr && !part_->Contains(indices)) {
+    return InvalidArgument("the recorded proposal {} is not in the space any more", config.ToText());
+  }
   Mark(indices);
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/base/random.h"
+#include "server/search/search_space.h"
 #include "server/search/strategy.h"
 #include "server/space/space.h"
 
@@ -47,6 +48,8 @@ class ListedStrategy final : public Strategy {
 class SampledStrategy final : public Strategy {
  public:
   SampledStrategy(std::string name, int version, const Space& space, uint64_t seed);
+  // Over a space that is not listed.
+  SampledStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed);
 
   std::string_view name() const override { return name_; }
   int version() const override { return version_; }
@@ -63,6 +66,7 @@ class SampledStrategy final : public Strategy {
   const std::string name_;
   const int version_;
   const Space space_;
+  const std::shared_ptr<const SearchSpace> part_;  // of space_; nullptr: all of it
   PhiloxStream random_;
   std::unordered_set<std::string> proposed_;  // value indices as bytes
   bool is_default_considered_ = false;

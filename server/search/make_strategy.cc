@@ -177,14 +177,17 @@ absl::Status EmptySpace(const Space& space) {
   return WithReason(FailedPrecondition("{}", space.ExplainEmpty()), "EMPTY_SPACE");
 }
 
+absl::Status TooLargeToList(const Space& space, uint64_t most) {
+  return WithReason(InvalidArgument("the space has {} points, exhaustive lists at most {}: use the strategy random or "
+                                    "narrow the parameters' values",
+                                    space.CartesianText(), FormatCount(static_cast<int64_t>(most))),
+                    "SPACE_TOO_LARGE");
+}
+
 absl::StatusOr<std::unique_ptr<Strategy>> MakeExhaustive(const Space& space) {
   auto table = space.Enumerate(kSpaceListMax);
   if (absl::IsResourceExhausted(table.status()) && ReasonOf(table.status()) != "SEARCH_BUDGET") {
-    return WithReason(
-        InvalidArgument("the space has {} points, exhaustive lists at most {}: use the strategy random or "
-                        "narrow the parameters' values",
-                        space.CartesianText(), FormatCount(static_cast<int64_t>(kSpaceListMax))),
-        "SPACE_TOO_LARGE");
+    return TooLargeToList(space, kSpaceListMax);
   }
   RETURN_IF_ERROR(table.status());
   if (table->empty()) return EmptySpace(space);
@@ -259,6 +262,11 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeProposing(const ProposerEntry& ent
 
 }  // namespace
 
+std::unique_ptr<Strategy> MakeOrderedStrategy(const SearchSpace& space, std::vector<uint32_t> order) {
+  return std::make_unique<ListedStrategy>(std::string(kExhaustive), kExhaustiveVersion, space.space(), space.table(),
+                                          std::move(order));
+}
+
 std::vector<std::string> StrategyNames() {
   std::vector<std::string> names;
   for (const ProposerEntry& entry : Entries()) names.emplace_back(entry.name);
@@ -297,6 +305,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, co
   const ProposerEntry* entry = FindEntry(name);
   if (entry != nullptr) return MakeProposing(*entry, std::move(values), std::move(space), seed, priors);
   if (space->is_listed()) return MakeInOrder(name, *space, seed);
+  if (space->is_part()) {
+    if (name == kExhaustive) return TooLargeToList(space->space(), kSearchSpaceListMax);
+    return std::make_unique<SampledStrategy>(std::string(kRandom), kRandomVersion, std::move(space), seed);
+  }
   return name == kExhaustive ? MakeExhaustive(space->space()) : MakeRandom(space->space(), seed);
 }
 

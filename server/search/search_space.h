@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +36,15 @@ class SearchSpace {
   // Only these rows, whatever rules `space` has. InvalidArgument when there is none or when two are the same.
   static absl::StatusOr<std::shared_ptr<const SearchSpace>> MakeOfRows(const Space& space, std::vector<Point> rows);
 
+  // Only the valid configs that `keeps` says yes to, a pure function that may be called from any thread. Listed like
+  // any other space where they all can be; else Sample rejects until one is kept, so those must not be rare, and
+  // `default_point` is the default config, which is kept whatever `keeps` says. Fails as Make does.
+  static absl::StatusOr<std::shared_ptr<const SearchSpace>> MakeNarrowed(
+      const Space& space, std::function<bool(std::span<const uint16_t>)> keeps);
+
   const Space& space() const { return space_; }
+  // Not all valid configs of space(): it is recorded, or narrowed.
+  bool is_part() const { return is_part_; }
   int parameter_count() const { return static_cast<int>(space_.parameters().size()); }
   int ValueCount(int parameter) const { return static_cast<int>(ranks_[static_cast<size_t>(parameter)].size()); }
   // Parameters with more than one value.
@@ -51,7 +60,8 @@ class SearchSpace {
 
   // Every index in range and, in a space that is not listed, no rule that rejects the point.
   bool Contains(std::span<const uint16_t> point) const;
-  // Uniform over the space. Fails as Space::SampleUniform does; never for a listed space.
+  // Uniform over the space. Fails as Space::SampleUniform does, and with ResourceExhausted where what is kept is too
+  // rare; never for a listed space.
   absl::StatusOr<Point> Sample(PhiloxStream& random) const;
   // The declared default, where it is of this space.
   const std::optional<Point>& default_point() const { return default_point_; }
@@ -71,8 +81,10 @@ class SearchSpace {
 
   const Space space_;
   bool is_listed_ = false;
-  ConfigTable table_;                 // of a listed space, else empty
-  std::optional<ConfigIndex> index_;  // of table_
+  bool is_part_ = false;
+  std::function<bool(std::span<const uint16_t>)> keeps_;  // of a narrowed space that is not listed
+  ConfigTable table_;                                     // of a listed space, else empty
+  std::optional<ConfigIndex> index_;                      // of table_
   std::vector<std::vector<uint16_t>> ranks_, values_;
   std::vector<std::vector<double>> numbers_;
   std::vector<bool> is_ordered_;

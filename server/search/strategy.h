@@ -109,4 +109,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, co
                                                        std::shared_ptr<const SearchSpace> space, uint64_t seed,
                                                        const Priors& priors = {});
 
+// "exhaustive" in another order: every config of a listed space, the default one first, then as `order` says, which is
+// a permutation of the rows.
+std::unique_ptr<Strategy> MakeOrderedStrategy(const SearchSpace& space, std::vector<uint32_t> order);
+
 }  // namespace tunefarm
