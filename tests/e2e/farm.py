@@ -94,8 +94,9 @@ class Farm:
 
     def cli(self, *arguments, check=True):
         if arguments[0] in ("tune", "submit", "run"):
-            # A busy machine makes times unknowable; the tests judge everything else.
-            arguments += ("--measure", "noisy_relative_half_width=-1")
+            # A busy machine makes times unknowable; the tests judge everything else. Flushing a large cache before every
+            # sample would be most of what they do.
+            arguments += ("--measure", "noisy_relative_half_width=-1", "--warm-cache")
         environment = dict(os.environ, TUNEFARM_DATA_DIR=str(self.directory), TUNEFARM_KERNELS=str(KERNELS))
         environment.pop("TUNEFARM_SERVER", None)
         if self.server:
