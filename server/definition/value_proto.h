@@ -1,4 +1,4 @@
-// Values between messages and the expression language. Private to this folder.
+// Values between messages and the expression language.
 #pragma once
 
 #include <string>

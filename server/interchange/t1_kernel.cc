@@ -11,6 +11,7 @@
 #include "server/base/status_macros.h"
 #include "server/definition/compile_options.h"
 #include "server/definition/kernel_plan.h"
+#include "server/definition/value_proto.h"
 #include "server/interchange/t1_kernel_maker.h"
 
 namespace tunefarm::interchange {
@@ -29,25 +30,6 @@ std::string DisplayName(std::string_view text) {
                 : '_';
   if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name = "kernel_" + name;
   return name.substr(0, 50);
-}
-
-v1::Value ToProto(const Value& value) {
-  v1::Value proto;
-  switch (value.type()) {
-    case ValueType::kBool:
-      proto.set_bool_value(value.bool_value());
-      break;
-    case ValueType::kInt:
-      proto.set_int_value(value.int_value());
-      break;
-    case ValueType::kFloat:
-      proto.set_double_value(value.float_value());
-      break;
-    case ValueType::kString:
-      proto.set_string_value(value.string_value());
-      break;
-  }
-  return proto;
 }
 
 }  // namespace
@@ -168,7 +150,7 @@ absl::Status KernelMaker::AddSpace() {
           break;
       }
     }
-    *added->mutable_default_value() = ToProto(*defaults.Find(parameter.name));
+    *added->mutable_default_value() = definition::ToProto(*defaults.Find(parameter.name));
   }
   // Kernel Tuner writes its macros into the source, behind the compiler's own headers; here they come before those.
   static constexpr std::string_view kOfHeaders[] = {"x",      "y",     "z",    "w",   "width",

@@ -1,28 +1,13 @@
 #include "server/interchange/gunzip.h"
 
-#include <zlib.h>
-
 #include <string>
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "tests/fakes/gzip.h"
 
 namespace tunefarm::interchange {
 namespace {
-
-std::string Gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
 
 std::string ErrorOf(const std::string& bytes, uint64_t bytes_max = 1 << 20) {
   const auto text = Gunzip(bytes, "f.gz", bytes_max);
