@@ -56,8 +56,10 @@ class SearchProgram {
   WalkEnd Count(uint64_t* nodes, SolutionCount* count) const;
   // As Count, leaving what was learnt in `memo` for Draw. kBudget also when there is too much to remember.
   WalkEnd CountInto(SearchMemo* memo, uint64_t* nodes, SolutionCount* count) const;
-  // The keys of all solutions, ascending. kStopped when there are more than `limit`.
-  WalkEnd List(const KeyLayout& layout, uint64_t limit, uint64_t* nodes, std::vector<uint64_t>* keys) const;
+  // The keys of all solutions, ascending, found on up to `threads` threads where there are many. kStopped when there
+  // are more than `limit`; nothing is taken from `nodes` then.
+  WalkEnd List(const KeyLayout& layout, uint64_t limit, int threads, uint64_t* nodes,
+               std::vector<uint64_t>* keys) const;
   // A uniform solution, by parameter into `row`; `total` is what CountInto counted, not 0. False when a rule faults.
   bool Draw(const SearchMemo& memo, SolutionCount total, PhiloxStream& random, std::vector<uint16_t>* row) const;
 
@@ -119,8 +121,7 @@ class SearchProgram {
   const std::vector<int64_t>& FrontierKey(size_t depth, State* state) const;
   bool MarkOccurring(size_t depth, State* state, const SearchMemo& memo, SearchMemo* seen,
                      std::vector<std::vector<bool>>* marks) const;
-  template <typename Emit>
-  WalkEnd ListBelow(size_t depth, State* state, uint64_t key, const Emit& emit) const;
+  class Listing;
   std::vector<uint64_t> FreeKeys(const KeyLayout& layout) const;
 
   const Space::Impl& impl_;

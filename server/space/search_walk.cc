@@ -4,8 +4,7 @@
 #include <cstring>
 
 #include "server/base/check.h"
-#include "server/space/key_sort.h"
-#include "server/space/search_program.h"
+#include "server/space/search_state.h"
 
 namespace tunefarm::space_internal {
 
@@ -102,22 +101,6 @@ class SearchMemo {
   size_t entries_ = 0;
 };
 
-struct SearchProgram::State {
-  explicit State(const SearchProgram& program)
-      : memory(program.memory_), alive(program.depths_.size()), key(program.depths_.size()) {
-    positions.resize(program.depths_.size(), 0);
-    if (program.uses_bindings_) binding.emplace(program.impl_.parameters.size());
-  }
-
-  std::vector<int64_t> memory;
-  std::vector<std::vector<uint16_t>> alive;  // by depth
-  std::vector<std::vector<int64_t>> key;     // by depth: scratch
-  std::vector<uint16_t> positions;           // by depth: the place in the domain of the bound value
-  std::optional<Binding> binding;            // for rules that their Expression judges
-  uint64_t nodes = 0;
-  bool remembers_all = false;
-};
-
 std::shared_ptr<SearchMemo> SearchProgram::NewMemo() { return std::make_shared<SearchMemo>(); }
 
 namespace {
@@ -150,6 +133,7 @@ WalkEnd SearchProgram::Visit(size_t depth, State* state) const {
   const size_t count = domains_[depth].size();
   if (state->nodes < count) return WalkEnd::kBudget;
   state->nodes -= count;
+  if (state->nodes < state->ask_below && !state->GoOn()) return WalkEnd::kStopped;
   int64_t* const memory = state->memory.data();
   for (const Instruction& instruction : here.instructions) {
     int64_t* const out = memory + instruction.out;
@@ -388,74 +372,6 @@ bool SearchProgram::FindOccurring(const SearchMemo& memo, std::vector<std::vecto
     }
   }
   return true;
-}
-
-template <typename Emit>
-WalkEnd SearchProgram::ListBelow(size_t depth, State* state, uint64_t key, const Emit& emit) const {
-  const WalkEnd visited = Visit(depth, state);
-  if (visited != WalkEnd::kDone) return visited;
-  if (depth + 1 == free_from_) return emit(depth, key, state->alive[depth]) ? WalkEnd::kDone : WalkEnd::kStopped;
-  const int shift = emit.layout.shift[static_cast<size_t>(order_[depth])];
-  for (const uint16_t position : state->alive[depth]) {
-    BindPosition(depth, position, state);
-    const WalkEnd end =
-        ListBelow(depth + 1, state, key | (static_cast<uint64_t>(domains_[depth][position]) << shift), emit);
-    if (end != WalkEnd::kDone) return end;
-  }
-  return WalkEnd::kDone;
-}
-
-std::vector<uint64_t> SearchProgram::FreeKeys(const KeyLayout& layout) const {
-  std::vector<uint64_t> keys = {0};
-  for (size_t depth = free_from_; depth < order_.size(); ++depth) {
-    std::vector<uint64_t> longer;
-    const int shift = layout.shift[static_cast<size_t>(order_[depth])];
-    for (const uint64_t key : keys) {
-      for (const uint16_t value : domains_[depth]) longer.push_back(key | (static_cast<uint64_t>(value) << shift));
-    }
-    keys = std::move(longer);
-  }
-  return keys;
-}
-
-WalkEnd SearchProgram::List(const KeyLayout& layout, uint64_t limit, uint64_t* nodes,
-                            std::vector<uint64_t>* keys) const {
-  if (is_too_large_) return WalkEnd::kFault;
-  if (free_product_ > limit) {
-    // More than the limit, unless nothing at all.
-    SolutionCount count = 0;
-    const WalkEnd end = Count(nodes, &count);
-    if (end != WalkEnd::kDone) return end;
-    return count > limit ? WalkEnd::kStopped : WalkEnd::kDone;
-  }
-  const std::vector<uint64_t> free_keys = FreeKeys(layout);
-  if (free_from_ == 0) {
-    *keys = free_keys;
-    SortKeys(layout.total_bits, keys);
-    return WalkEnd::kDone;
-  }
-  struct Emit {
-    const SearchProgram& program;
-    const KeyLayout& layout;
-    const std::vector<uint64_t>& free_keys;
-    const uint64_t limit;
-    std::vector<uint64_t>* const keys;
-
-    bool operator()(size_t depth, uint64_t prefix, const std::vector<uint16_t>& alive) const {
-      const int shift = layout.shift[static_cast<size_t>(program.order_[depth])];
-      for (const uint16_t position : alive) {
-        const uint64_t key = prefix | (static_cast<uint64_t>(program.domains_[depth][position]) << shift);
-        for (const uint64_t free_key : free_keys) keys->push_back(key | free_key);
-      }
-      return keys->size() <= limit;
-    }
-  };
-  State state(*this);
-  state.nodes = *nodes;
-  const WalkEnd end = ListBelow(0, &state, 0, Emit{*this, layout, free_keys, limit, keys});
-  *nodes = state.nodes;
-  if (end == WalkEnd::kDone) SortKeys(layout.total_bits, keys);
-  return end;
 }
 
 }  // namespace tunefarm::space_internal

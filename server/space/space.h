@@ -72,6 +72,8 @@ struct SpaceOptions {
   // Bound on the work of one search or count: how many partial assignments may be visited before it gives up with
   // ResourceExhausted and the reason SEARCH_BUDGET. The default is some tens of seconds on one core.
   uint64_t nodes_max = 1'000'000'000;
+  // How many threads may list a large space; 0: one for each core, at most eight. The result does not depend on it.
+  int threads = 0;
 };
 
 // Valid configs as value indices, in the order of the space.

@@ -170,7 +170,7 @@ struct Space::Impl {
     const uint64_t mask = (uint64_t{1} << key_layout.bits[parameter]) - 1;
     return static_cast<uint16_t>((key >> key_layout.shift[parameter]) & mask);
   }
-  void UnpackKeys(const std::vector<uint64_t>& keys, ConfigTable* table) const;
+  void UnpackKeys(const std::vector<uint64_t>& keys, int threads, ConfigTable* table) const;
   // False where there is no answer.
   bool MakeProgramSamplers(std::vector<space_internal::ProgramSampler>* samplers) const;
   // False where a rule cannot be evaluated.

@@ -7,6 +7,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/space/key_sort.h"
+#include "server/space/parallel.h"
 #include "server/space/search_program.h"
 #include "server/space/space_internal.h"
 
@@ -28,6 +29,8 @@ namespace {
 constexpr uint64_t kSamplerNodesMax = 100'000'000;
 // Up to so many solutions, sampling picks from their list.
 constexpr uint64_t kSamplerListMax = 1'000'000;
+// Rows that one thread unpacks at a time: fewer are not worth a thread.
+constexpr size_t kRowsOfAPart = 1 << 19;
 
 std::vector<int> Members(const ParameterSet& set) {
   std::vector<int> members;
@@ -145,12 +148,13 @@ std::optional<absl::StatusOr<ConfigTable>> Space::Impl::EnumerateWithPrograms(ui
   ConfigTable table(static_cast<int>(parameters.size()));
   if (is_rejected_by_program) return table;
   uint64_t nodes = options.nodes_max;
+  const int threads = space_internal::ThreadCount(options.threads);
   std::vector<uint64_t> keys = {0};
   std::vector<std::vector<uint64_t>> lists;
   bool is_over = false;
   for (const auto& program : programs) {
     std::vector<uint64_t> list;
-    const WalkEnd end = program->List(key_layout, limit, &nodes, &list);
+    const WalkEnd end = program->List(key_layout, limit, threads, &nodes, &list);
     if (end == WalkEnd::kFault) return std::nullopt;
     if (end == WalkEnd::kBudget) return BudgetStatus();
     if (end == WalkEnd::kStopped) {
@@ -171,15 +175,14 @@ std::optional<absl::StatusOr<ConfigTable>> Space::Impl::EnumerateWithPrograms(ui
   for (const auto& list : lists) keys = list.size() == 1 ? AddToAll(std::move(keys), list[0]) : Combine(keys, list);
   lists.clear();
   space_internal::SortKeys(key_layout.total_bits, &keys);
-  UnpackKeys(keys, &table);
+  UnpackKeys(keys, threads, &table);
   return table;
 }
 
-void Space::Impl::UnpackKeys(const std::vector<uint64_t>& keys, ConfigTable* table) const {
+void Space::Impl::UnpackKeys(const std::vector<uint64_t>& keys, int threads, ConfigTable* table) const {
   const size_t width = parameters.size();
   table->size_ = keys.size();
   table->indices_.resize(keys.size() * width);
-  uint16_t* row = table->indices_.data();
   // By bit of a key: the first parameter that a change there concerns. Rows that follow one another share their
   // beginnings.
   std::vector<size_t> parameter_of_bit(65, width);
@@ -188,19 +191,20 @@ void Space::Impl::UnpackKeys(const std::vector<uint64_t>& keys, ConfigTable* tab
       parameter_of_bit[static_cast<size_t>(key_layout.shift[p] + bit)] = p;
     }
   }
-  uint64_t previous = 0;
-  for (size_t i = 0; i < keys.size(); ++i, row += width) {
-    const uint64_t key = keys[i];
-    size_t from = 0;
-    if (i > 0) {
-      from = parameter_of_bit[static_cast<size_t>(63 - std::countl_zero(key ^ previous))];
-      std::copy(row - width, row - width + from, row);
+  const size_t parts = keys.size() / kRowsOfAPart + 1;
+  space_internal::ForEachPart(threads, parts, [&](size_t part) {
+    const size_t begin = keys.size() * part / parts, end = keys.size() * (part + 1) / parts;
+    uint16_t* row = table->indices_.data() + begin * width;
+    for (size_t i = begin; i < end; ++i, row += width) {
+      const uint64_t key = keys[i];
+      size_t from = 0;
+      if (i > begin) {
+        from = parameter_of_bit[static_cast<size_t>(63 - std::countl_zero(key ^ keys[i - 1]))];
+        std::copy(row - width, row - width + from, row);
+      }
+      for (size_t p = from; p < width; ++p) row[p] = IndexInKey(key, p);
     }
-    for (size_t p = from; p < width; ++p) {
-      row[p] = IndexInKey(key, p);
-    }
-    previous = key;
-  }
+  });
 }
 
 bool Space::Impl::MakeProgramSamplers(std::vector<ProgramSampler>* samplers) const {
@@ -217,7 +221,8 @@ bool Space::Impl::MakeProgramSamplers(std::vector<ProgramSampler>* samplers) con
     bool is_listed = false;
     if (is_short && !program->is_free() && key_layout.total_bits <= 64) {
       nodes = std::min(options.nodes_max, kSamplerNodesMax);
-      const WalkEnd listed = program->List(key_layout, kSamplerListMax, &nodes, &sampler.keys);
+      const WalkEnd listed = program->List(key_layout, kSamplerListMax, space_internal::ThreadCount(options.threads),
+                                           &nodes, &sampler.keys);
       if (listed == WalkEnd::kFault) return false;
       is_listed = listed == WalkEnd::kDone;
     }
