@@ -42,19 +42,22 @@ Score Summarize(const ScoreBasis& basis, const std::vector<std::vector<double>>&
   std::vector<double> performances(best.size());
   for (size_t point = 0; point < curve.size(); ++point) {
     ScoreCurvePoint& at = curve[point];
+    double place = 0;
     for (size_t run = 0; run < best.size(); ++run) {
       performances[run] = basis.Performance(at.baseline, best[run][point]);
       score.runs[run] += performances[run] / static_cast<double>(curve.size());
-      at.best_mean += best[run][point] / static_cast<double>(best.size());
+      place += basis.PlaceOf(best[run][point]) / static_cast<double>(best.size());
     }
-    at.performance = MeanOf(performances);
+    at.best_mean = basis.ValueAtPlace(place);
+    at.performance = basis.Performance(at.baseline, at.best_mean);
+    score.mean += at.performance / static_cast<double>(curve.size());
     std::sort(performances.begin(), performances.end());
     at.performance_low = performances[performances.size() / 10];
     at.performance_high = performances[performances.size() - 1 - performances.size() / 10];
   }
-  score.mean = MeanOf(score.runs);
+  score.mean_of_times = MeanOf(score.runs);
   double squares = 0;
-  for (const double run : score.runs) squares += (run - score.mean) * (run - score.mean);
+  for (const double run : score.runs) squares += (run - score.mean_of_times) * (run - score.mean_of_times);
   if (best.size() > 1) score.deviation = std::sqrt(squares / static_cast<double>(best.size() - 1));
   for (const std::vector<double>& run : best) {
     if (run.back() <= basis.target()) score.share_at_target += 1.0 / static_cast<double>(best.size());
@@ -154,6 +157,16 @@ double ScoreBasis::BaselineAt(double seconds) const {
 double ScoreBasis::Performance(double baseline, double value) const {
   const double range = baseline - optimum();
   return range > 0 ? (baseline - value) / range : 0;
+}
+
+double ScoreBasis::PlaceOf(double value) const {
+  const auto better = std::upper_bound(worst_first_.begin(), worst_first_.end(), value, std::greater<>());
+  return static_cast<double>(worst_first_.end() - better);
+}
+
+double ScoreBasis::ValueAtPlace(double place) const {
+  const auto last = static_cast<double>(worst_first_.size() - 1);
+  return worst_first_[static_cast<size_t>(last - std::clamp(std::nearbyint(place), 0.0, last))];
 }
 
 Score ScoreOverEvaluations(const Recording& recording, const ScoreBasis& basis, std::span<const SimulatedRun> runs) {

@@ -3,9 +3,15 @@
 // The score follows Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning". Of N valid
 // results: target = optimum + 5 % of the way to the median (cutoff 95 %). The budget is the number of evaluations after
 // which random search is expected to reach the target, and that number times the median cost of an evaluation. At each
-// point t of the budget P(t) = (baseline(t) - F(t)) / (baseline(t) - optimum), where F is the best so far, averaged
-// over the runs, and baseline is what random search without replacement is expected to have. 0 is random search, 1 is
-// the optimum at once, below 0 is worse than random. The score is the mean of P over the budget.
+// point t of the budget P(t) = (baseline(t) - F(t)) / (baseline(t) - optimum). 0 is random search, 1 is the optimum at
+// once, below 0 is worse than random. The score is the mean of P over the budget.
+//
+// Both the baseline and F are averages of places, not of times: each is the value at a mean place among the N results,
+// the baseline at that which random search without replacement is expected to have reached, F at the mean place of the
+// runs' best so far. Times cannot be averaged instead: where the best few are far apart, the mean time of random
+// search's best is not the time at its mean place, and random search would not score 0. The published program does so
+// too; it finds the mean place over time by a regression on samples of the runs, here it is exact. `mean_of_times` is
+// the score with the mean time of the runs' best as F, for comparison with those who calculate that.
 //
 // Pure functions of their arguments.
 #pragma once
@@ -55,6 +61,9 @@ class ScoreBasis {
   double BaselineAt(double seconds) const;
   // P of a value where the baseline is at `baseline`; 0 where the baseline is at the optimum and so is the value.
   double Performance(double baseline, double value) const;
+  // How many valid results are better than a value, and the value that so many are better than, to the nearest.
+  double PlaceOf(double value) const;
+  double ValueAtPlace(double place) const;
 
  private:
   std::vector<double> worst_first_;  // valid objectives
@@ -68,16 +77,17 @@ class ScoreBasis {
 struct ScoreCurvePoint {
   double at = 0;  // evaluations or seconds
   double baseline = 0;
-  double best_mean = 0;        // F
+  double best_mean = 0;        // F: the value at the mean place of the runs' best
   double performance = 0;      // P
   double performance_low = 0;  // the 10 % and 90 % points of the runs
   double performance_high = 0;
 };
 
 struct Score {
-  double mean = 0;
+  double mean = 0;             // of P over the curve
+  double mean_of_times = 0;    // the same where F is the mean of the runs' best times
   double deviation = 0;        // standard deviation between runs
-  std::vector<double> runs;    // one score per run; their mean is `mean`
+  std::vector<double> runs;    // the score of each run alone; their mean is `mean_of_times`
   double share_at_target = 0;  // of the runs, that reached the target within the budget
   std::vector<ScoreCurvePoint> curve;
 };

@@ -109,13 +109,19 @@ TEST(Score, OptimumAtOnceIsOneAndNothingIsTheMedian) {
   EXPECT_EQ(score.share_at_target, 0);
 }
 
-TEST(Score, TheMeanIsThatOfTheRuns) {
+TEST(Score, AveragesPlacesAndBesidesTimes) {
   const Recording recording = Line();
   const ScoreBasis basis(recording);
+  EXPECT_EQ(basis.PlaceOf(1000), 0);
+  EXPECT_EQ(basis.PlaceOf(1060), 5) << "x = 5 is no valid result";
+  EXPECT_EQ(basis.ValueAtPlace(0), 1000);
+  EXPECT_EQ(basis.ValueAtPlace(5.4), 1060);
+  EXPECT_EQ(basis.ValueAtPlace(1e9), 1990);
   const std::vector<SimulatedRun> runs = {{{0, 2}}, {{50, 2}, {0, 30}}};
   const Score score = ScoreOverTime(recording, basis, runs, 50);
   ASSERT_EQ(score.runs.size(), 2u);
-  EXPECT_NEAR(score.mean, (score.runs[0] + score.runs[1]) / 2, 1e-12);
+  EXPECT_NEAR(score.mean_of_times, (score.runs[0] + score.runs[1]) / 2, 1e-12);
+  EXPECT_EQ(score.curve.front().best_mean, basis.ValueAtPlace(45.0 / 2)) << "x = 50 is behind 45 others";
   EXPECT_GT(score.deviation, 0);
   double performance = 0;
   for (const ScoreCurvePoint& point : score.curve) performance += point.performance / 50;
