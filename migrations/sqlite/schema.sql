@@ -103,6 +103,33 @@ CREATE TABLE kernel (
   definition BLOB NOT NULL CHECK (length(definition) <= 67108864),
   created_at_ms INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE recording (
+  recording_id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: clients remember names
+  display_name TEXT NOT NULL CHECK (length(display_name) BETWEEN 1 AND 128),
+  content_digest TEXT NOT NULL CHECK (length(content_digest) BETWEEN 1 AND 128),  -- of the unpacked file
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  problem TEXT NOT NULL CHECK (length(problem) <= 256),
+  device_name TEXT NOT NULL CHECK (length(device_name) <= 256),
+  file_name TEXT NOT NULL CHECK (length(file_name) <= 256),
+  result_count INTEGER NOT NULL CHECK (result_count BETWEEN 1 AND 1000000),
+  valid_count INTEGER NOT NULL CHECK (valid_count >= 0),
+  stored_bytes INTEGER NOT NULL CHECK (stored_bytes >= 0),
+  imported_at_ms INTEGER NOT NULL,
+  is_complete INTEGER NOT NULL CHECK (is_complete IN (0, 1)),  -- 0: its parts are still being written, or a crash left it
+  CONSTRAINT recording_valid_of_results CHECK (valid_count <= result_count)
+) STRICT;
+CREATE TABLE recording_detail (
+  recording_id INTEGER PRIMARY KEY REFERENCES recording (recording_id) ON DELETE CASCADE,
+  detail BLOB NOT NULL CHECK (length(detail) <= 1048576),
+  parameters BLOB NOT NULL CHECK (length(parameters) <= 8388608)
+) STRICT;
+CREATE TABLE recording_part (
+  recording_id INTEGER NOT NULL REFERENCES recording (recording_id) ON DELETE CASCADE,
+  first_result INTEGER NOT NULL CHECK (first_result >= 0),
+  result_count INTEGER NOT NULL CHECK (result_count BETWEEN 1 AND 65536),
+  results BLOB NOT NULL CHECK (length(results) <= 4194304),
+  PRIMARY KEY (recording_id, first_result)
+) STRICT;
 CREATE TABLE request_dedup (
   request_id TEXT PRIMARY KEY CHECK (length(request_id) BETWEEN 1 AND 256),
   body_digest TEXT NOT NULL CHECK (length(body_digest) <= 128),
@@ -133,7 +160,7 @@ CREATE TABLE study (
   device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
   space_summary BLOB NOT NULL CHECK (length(space_summary) <= 16777216),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 3),
-  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0), device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0),
+  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0), device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0), toolkit TEXT NOT NULL DEFAULT '' CHECK (length(toolkit) <= 256),
   UNIQUE (job_id, number)
 ) STRICT;
 CREATE TABLE study_event (
@@ -144,6 +171,13 @@ CREATE TABLE study_event (
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (study_id, sequence)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE study_prior (
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  position INTEGER NOT NULL CHECK (position BETWEEN 0 AND 15),
+  source_rank INTEGER NOT NULL CHECK (source_rank >= 0),
+  payload BLOB NOT NULL CHECK (length(payload) <= 4194304),
+  PRIMARY KEY (study_id, position)
+) STRICT;
 CREATE TABLE trial_log (
   study_id INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
@@ -161,7 +195,7 @@ CREATE TABLE trial_result (
   median_ns REAL CHECK (median_ns > 0),  -- NULL: no time
   device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
   ended_at_ms INTEGER NOT NULL,
-  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304), measured_key BLOB CHECK (length(measured_key) = 16),
   PRIMARY KEY (study_id, ordinal)
 ) STRICT;
 CREATE TABLE trial_samples (
@@ -203,7 +237,11 @@ CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);
 CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
+CREATE INDEX kernel_by_program ON kernel (program_digest);
+CREATE UNIQUE INDEX recording_by_content ON recording (content_digest);
+CREATE UNIQUE INDEX recording_by_name ON recording (display_name);
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
+CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measured_key IS NOT NULL;
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
 CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);
 CREATE INDEX work_unit_claimed ON work_unit (agent_id) WHERE state = 2;

@@ -22,6 +22,7 @@
 namespace tunefarm {
 
 class Clock;
+class RecordingStore;
 
 struct KernelRow {
   std::string kernel_id;       // hex
@@ -63,6 +64,7 @@ struct StudyRow {
   StudyState state = StudyState::kSearching;
   int64_t next_ordinal = 0;
   double device_busy_ms = 0;  // as of its last step
+  std::string toolkit;        // of the device when it was submitted; may be empty: not known
 };
 
 struct JobRow {
@@ -134,6 +136,9 @@ struct TrialRow {
   std::string log;      // at most 64 KiB
   std::string samples;  // opaque; winners, finalists and failures only
   int64_t ended_at_ms = 0;
+  // 16 bytes that name what was measured: trials of the same key would end the same. Empty: its result is its own. Not
+  // read back.
+  std::string measured_key;
 };
 
 struct ReportRequest {
@@ -148,6 +153,12 @@ struct ReportRequest {
 };
 enum class ReportVerdict { kAccepted, kStale };
 
+// What a study is told of results of other studies before it begins.
+struct PriorRow {
+  int rank = 0;         // 0 is the most similar
+  std::string payload;  // opaque; at most 4 MiB
+};
+
 // One step of a study's driver, in one transaction.
 struct DriveStep {
   int64_t study_id = 0;
@@ -158,6 +169,8 @@ struct DriveStep {
   int64_t next_ordinal = 0;
   double device_busy_ms = 0;  // of all trials of the study so far
   int64_t now_ms = 0;
+  // What the proposals rest on besides the study's own history; at most 16, in its first step only.
+  std::vector<PriorRow> priors;
 };
 struct DriveResult {
   std::vector<int64_t> unit_ids;  // of new_units, in order
@@ -176,6 +189,38 @@ struct StudyHistory {
   std::vector<UnitRow> units;  // that the events name, by unit_id
   // Of the units that are told here, or proposed here and not TOLD yet; by ordinal; log and samples left out.
   std::vector<TrialRow> trials;
+};
+
+// A study of a program, as far as another one wants to know before it reads any result.
+struct KnownStudyRow {
+  int64_t study_id = 0, job_id = 0;
+  std::string problem_key;
+  std::string problem;  // opaque
+  std::string class_id;
+  std::string toolkit;
+  int64_t next_ordinal = 0;
+};
+
+// A part of the results of a study's search: the fastest, some spread evenly over the whole search, the newest that
+// failed. Costs what it answers, however many results are stored.
+struct ResultQuery {
+  int64_t study_id = 0;
+  int fastest_max = 0;
+  int spread_max = 0;
+  int failed_max = 0;
+  std::vector<int> failed_outcomes;  // those that count as failed
+};
+struct ResultRow {
+  int64_t ordinal = 0;
+  int outcome = 0;
+  std::string config;    // canonical text
+  double median_ns = 0;  // 0: none
+};
+
+struct MeasuredRow {
+  int64_t job_id = 0;
+  int study_number = 0;
+  TrialRow trial;  // log and samples left out
 };
 
 struct BestRow {
@@ -293,9 +338,22 @@ class Store {
   // new unit starts at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
   virtual absl::StatusOr<DriveResult> Drive(const DriveStep& step) = 0;
   // FailedPrecondition if the job's state is not one of `from`, or terminal: a job never leaves its end. Ending a job
-  // ends its studies and removes READY units; units in an agent's hands may still be reported.
+  // ends its studies and removes READY units and priors; units in an agent's hands may still be reported.
   virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
                                    std::string_view error, int64_t now_ms) = 0;
+
+  // --- remember ---
+  // Studies of the program that have handed out trials, whatever their job's kernel id, the newest first; at most
+  // `limit`. Those of a job that is being deleted may be among them.
+  virtual absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) = 0;
+  // Each result once, by ordinal. Only of the search. No results for a study that is not there (any more).
+  virtual absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) = 0;
+  // Of the study's first step, in their order there. They stay as they are until the study ends, whatever becomes of
+  // the studies they were taken from.
+  virtual absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) = 0;
+  // For each key a stored trial that was reported with it, the newest; none where there is none. At most 64 keys.
+  virtual absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(
+      const std::vector<std::string>& measured_keys) = 0;
 
   // --- look up ---
   virtual absl::StatusOr<std::vector<BestRow>> LoadBests() = 0;
@@ -331,6 +389,9 @@ class Store {
   // Removes kernels that are neither the newest of their name nor used by a job or a best, and were stored before.
   // Returns how many went.
   virtual absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) = 0;
+
+  // --- recorded results of other tools (recording_store.h): never measurements; as old as the store ---
+  virtual RecordingStore& recordings() = 0;
 
   // --- keep ---
   virtual absl::StatusOr<StoreStatus> Status() = 0;

@@ -100,23 +100,47 @@ TEST_F(SqliteOpen, AnOldDatabaseIsBackedUpAndMigratedWithItsRows) {
   EXPECT_EQ((*backup)->Status()->active_jobs, 1);
 }
 
-TEST_F(SqliteOpen, TheFirstSchemaIsMigratedWithItsStudiesAndBests) {
-  int64_t job_id = 0;
-  {
-    const auto store = Open({sqlite::EmbeddedMigrations()[0]});
+// With rows as that schema's program wrote them: this one's statements need columns that came later.
+constexpr char kRowsOfOldSchemas[] = R"sql(
+  INSERT INTO kernel (kernel_id, program_digest, display_name, definition, created_at_ms)
+    VALUES ('kernel', 'program', 'matmul', x'00', 1);
+  INSERT INTO job (uid, kernel_id, state, priority, created_at_ms) VALUES ('uid', 'kernel', 1, 0, 1);
+  INSERT INTO job_spec (job_id, spec) VALUES (1, x'00');
+  INSERT INTO study (job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal)
+    VALUES (1, 1, 'm=1', x'00', 'class', '', x'00', 1, 4);
+  INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms,
+    detail) VALUES (1, 0, 1, 1, 1, 'tile=0', 1000.0, 'gpu-0', 1, x'00');
+)sql";
+
+TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
+  const std::vector<Migration> all = sqlite::EmbeddedMigrations();
+  for (size_t known = 1; known < all.size(); ++known) {
+    SCOPED_TRACE(known);
+    options_.path = directory_.File("schema" + std::to_string(known) + ".db");
+    {
+      const auto store = Open(std::vector<Migration>(all.begin(), all.begin() + static_cast<ptrdiff_t>(known)));
+      ASSERT_TRUE(store.ok()) << store.status();
+      ASSERT_TRUE((*store)->PromoteBest(MakeBest("program", "m=1", 10)).ok());
+    }
+    Sql(options_.path, kRowsOfOldSchemas);
+    const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
-    job_id = (*store)->SubmitJob(MakeSubmit("uid"))->job_id;
-    ASSERT_TRUE((*store)->PromoteBest(MakeBest("program", "m=1", 10)).ok());
+    const auto job = (*store)->GetJob(1);
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_THAT(job->studies, SizeIs(1));
+    EXPECT_EQ(job->studies[0].device_busy_ms, 0);
+    EXPECT_EQ(job->studies[0].toolkit, "");
+    EXPECT_THAT((*store)->LoadBests().value(), SizeIs(1));
+    // Its results can be learned from, and are no measurements that others take over: nobody knows the toolkit.
+    EXPECT_THAT((*store)->StudiesOfProgram("program", 10).value(), SizeIs(1));
+    ResultQuery query;
+    query.study_id = 1;
+    query.fastest_max = 10;
+    EXPECT_THAT((*store)->SampleResults(query).value(), SizeIs(1));
+    EXPECT_THAT((*store)->LoadPriors(1).value(), SizeIs(0));
+    ASSERT_TRUE((*store)->SetJobState(1, {JobState::kQueued}, JobState::kCancelled, "", kNow).ok());
+    EXPECT_TRUE((*store)->DeleteJob(1).ok());
   }
-  const auto store = Open();
-  ASSERT_TRUE(store.ok()) << store.status();
-  const auto job = (*store)->GetJob(job_id);
-  ASSERT_TRUE(job.ok()) << job.status();
-  ASSERT_THAT(job->studies, SizeIs(1));
-  EXPECT_EQ(job->studies[0].device_busy_ms, 0);
-  EXPECT_THAT((*store)->LoadBests().value(), SizeIs(1));
-  ASSERT_TRUE((*store)->SetJobState(job_id, {JobState::kQueued}, JobState::kCancelled, "", kNow).ok());
-  EXPECT_TRUE((*store)->DeleteJob(job_id).ok());
 }
 
 TEST_F(SqliteOpen, AMigrationThatFailsLeavesTheDatabaseAsItWas) {

@@ -156,13 +156,13 @@ absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
 absl::Status InsertTrial(Database& database, const ReportRequest& request, int64_t study_id, const TrialRow& trial) {
   Statement insert = database.Prepare(
       "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
-      "ended_at_ms, detail) "
-      "SELECT u.study_id, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0.0), ?11, ?12, ?13 FROM work_unit u WHERE " TUNEFARM_FENCE
-      " ON CONFLICT (study_id, ordinal) DO NOTHING");
+      "ended_at_ms, detail, measured_key) "
+      "SELECT u.study_id, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0.0), ?11, ?12, ?13, nullif(?14, x'') FROM work_unit u "
+      "WHERE " TUNEFARM_FENCE " ON CONFLICT (study_id, ordinal) DO NOTHING");
   RETURN_IF_ERROR(insert
                       .Bind(request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal,
                             trial.attempt, trial.outcome, trial.purpose, trial.config, trial.median_ns,
-                            trial.device_uuid, trial.ended_at_ms, Blob{trial.detail})
+                            trial.device_uuid, trial.ended_at_ms, Blob{trial.detail}, Blob{trial.measured_key})
                       .Run());
   if (database.Changes() == 0) return absl::OkStatus();  // Stored before: log and samples are the first report's too.
   if (!trial.log.empty()) {

@@ -84,6 +84,10 @@ absl::Status EndStudies(Database& database, int64_t job_id) {
                                "(SELECT study_id FROM study WHERE job_id = ?)")
                       .Bind(job_id)
                       .Run());
+  RETURN_IF_ERROR(
+      database.Prepare("DELETE FROM study_prior WHERE study_id IN (SELECT study_id FROM study WHERE job_id = ?)")
+          .Bind(job_id)
+          .Run());
   return database.Prepare("UPDATE study SET state = 3 WHERE job_id = ?").Bind(job_id).Run();
 }
 
@@ -102,6 +106,12 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
                            kUnitsPerStepMax);
   }
   ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step.study_id));
+  if (!step.priors.empty()) {
+    if (study.last_event > 0) {
+      return FailedPrecondition("study {} has begun: what it starts from cannot change any more", step.study_id);
+    }
+    RETURN_IF_ERROR(StorePriors(database, step.study_id, step.priors));
+  }
   DriveResult result;
   for (const int64_t unit_id : step.told_unit_ids) RETURN_IF_ERROR(Tell(database, step, unit_id, &study));
   for (const UnitRow& unit : step.new_units) {
@@ -123,6 +133,7 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
   if (step.state == StudyState::kEnded) {
     RETURN_IF_ERROR(
         database.Prepare("DELETE FROM work_unit WHERE state = 1 AND study_id = ?").Bind(step.study_id).Run());
+    RETURN_IF_ERROR(database.Prepare("DELETE FROM study_prior WHERE study_id = ?").Bind(step.study_id).Run());
   }
   return result;
 }

@@ -80,6 +80,18 @@ absl::StatusOr<Page<TrialRow>> ListTrials(Database& database, const TrialQuery& 
 absl::StatusOr<TrialRow> GetTrial(Database& database, int64_t job_id, int study_number, int64_t ordinal);
 absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(Database& database, int64_t job_id);
 
+// --- read: memory.cc ---
+absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(Database& database, std::string_view program_digest,
+                                                            int limit);
+absl::StatusOr<std::vector<ResultRow>> SampleResults(Database& database, const ResultQuery& query);
+absl::StatusOr<std::vector<PriorRow>> LoadPriors(Database& database, int64_t study_id);
+absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(Database& database,
+                                                                     const std::vector<std::string>& measured_keys);
+
+// --- write: memory.cc ---
+// Of a study's first step, inside its transaction.
+absl::Status StorePriors(Database& database, int64_t study_id, const std::vector<PriorRow>& priors);
+
 // A refusal with the right code unless the job exists.
 absl::Status RequireJob(Database& database, int64_t job_id);
 

@@ -39,6 +39,7 @@ StudyRow ReadStudy(const Statement& row) {
   study.state = static_cast<StudyState>(row.Int(7));
   study.next_ordinal = row.Int(8);
   study.device_busy_ms = row.Real(9);
+  study.toolkit = row.Bytes(10);
   return study;
 }
 

@@ -20,7 +20,7 @@ JobRow ReadJob(const Statement& row);
 
 #define TUNEFARM_STUDY_COLUMNS                                                                          \
   "study_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal, " \
-  "device_busy_ms"
+  "device_busy_ms, toolkit"
 StudyRow ReadStudy(const Statement& row);
 
 #define TUNEFARM_UNIT_COLUMNS \

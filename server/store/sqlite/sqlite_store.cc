@@ -15,7 +15,7 @@ constexpr int kRowsDeletedAtOnceMax = 2000;
 }  // namespace
 
 SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers)
-    : writer_(std::move(writer)), readers_(std::move(readers)) {}
+    : writer_(std::move(writer)), readers_(std::move(readers)), recordings_(writer_.get(), readers_.get()) {}
 
 SqliteStore::~SqliteStore() {
   readers_.reset();
@@ -89,6 +89,23 @@ absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState
                                       std::string_view error, int64_t now_ms) {
   return writer_->Run(
       [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms); });
+}
+
+absl::StatusOr<std::vector<KnownStudyRow>> SqliteStore::StudiesOfProgram(std::string_view program_digest, int limit) {
+  return readers_->Read([&](Database& database) { return sqlite::StudiesOfProgram(database, program_digest, limit); });
+}
+
+absl::StatusOr<std::vector<ResultRow>> SqliteStore::SampleResults(const ResultQuery& query) {
+  return readers_->Read([&](Database& database) { return sqlite::SampleResults(database, query); });
+}
+
+absl::StatusOr<std::vector<PriorRow>> SqliteStore::LoadPriors(int64_t study_id) {
+  return readers_->Read([&](Database& database) { return sqlite::LoadPriors(database, study_id); });
+}
+
+absl::StatusOr<std::vector<std::optional<MeasuredRow>>> SqliteStore::FindMeasured(
+    const std::vector<std::string>& measured_keys) {
+  return readers_->Read([&](Database& database) { return sqlite::FindMeasured(database, measured_keys); });
 }
 
 absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBests() {

@@ -6,6 +6,7 @@
 
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/reader_pool.h"
+#include "server/store/sqlite/recordings.h"
 #include "server/store/sqlite/writer.h"
 #include "server/store/store.h"
 
@@ -38,6 +39,12 @@ class SqliteStore : public Store {
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
                            int64_t now_ms) override;
 
+  absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override;
+  absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
+  absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) override;
+  absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(
+      const std::vector<std::string>& measured_keys) override;
+
   absl::StatusOr<std::vector<BestRow>> LoadBests() override;
   absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override;
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
@@ -58,6 +65,8 @@ class SqliteStore : public Store {
   absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override;
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
 
+  RecordingStore& recordings() override { return recordings_; }
+
   absl::StatusOr<StoreStatus> Status() override;
   absl::StatusOr<QueueCounts> CountQueue() override;
   CommitStats Commits() const override { return writer_->stats(); }
@@ -69,6 +78,7 @@ class SqliteStore : public Store {
   // The writer closes last: the last connection to close must be the one that checkpoints.
   const std::unique_ptr<Writer> writer_;
   std::unique_ptr<ReaderPool> readers_;
+  SqliteRecordingStore recordings_;
 };
 
 // The marker that is set while the store is open: still set at the next start means that the process died. Names that

@@ -41,10 +41,10 @@ absl::Status InsertStudy(Database& database, int64_t job_id, const StudyRow& stu
   return database
       .Prepare(
           "INSERT INTO study (job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, "
-          "next_ordinal) "
-          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+          "next_ordinal, toolkit) "
+          "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .Bind(job_id, study.number, study.problem_key, Blob{study.problem}, study.class_id, study.device_uuid,
-            Blob{study.space_summary}, static_cast<int>(StudyState::kSearching), study.next_ordinal)
+            Blob{study.space_summary}, static_cast<int>(StudyState::kSearching), study.next_ordinal, study.toolkit)
       .Run();
 }
 

@@ -64,6 +64,16 @@ class HookedStore : public Store {
     if (status.ok() && after_state) after_state(to);
     return status;
   }
+  absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program, int limit) override {
+    return store_->StudiesOfProgram(program, limit);
+  }
+  absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override {
+    return store_->SampleResults(query);
+  }
+  absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) override { return store_->LoadPriors(study_id); }
+  absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(const std::vector<std::string>& keys) override {
+    return store_->FindMeasured(keys);
+  }
   absl::StatusOr<std::vector<BestRow>> LoadBests() override { return store_->LoadBests(); }
   absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override { return store_->PromoteBest(best); }
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
@@ -95,6 +105,7 @@ class HookedStore : public Store {
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override {
     return store_->DeleteUnusedKernels(created_before_ms);
   }
+  RecordingStore& recordings() override { return store_->recordings(); }
   absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
   absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }
   CommitStats Commits() const override { return store_->Commits(); }
