@@ -189,7 +189,11 @@ absl::Status Daemon::Listen() {
     // none.
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
-  api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), Clock::Real());
+  recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), [this] {
+    if (!jobs_->is_suspended()) return absl::OkStatus();
+    return WithReason(ResourceExhausted("space is low (tunefarm status): nothing is imported"), "LOW_SPACE");
+  });
+  api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real());
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
   RpcServerOptions admin;
@@ -291,6 +295,7 @@ Daemon::~Daemon() {
   control_.reset();
   device_watch_.reset();
   api_.reset();
+  recordings_.reset();
   jobs_.reset();
   store_.reset();
 }

@@ -82,6 +82,7 @@ class Daemon {
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;
+  std::unique_ptr<Recordings> recordings_;
   std::unique_ptr<Api> api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
   std::unique_ptr<Upkeep> upkeep_;

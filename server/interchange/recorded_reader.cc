@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "server/base/hash.h"
 #include "server/base/status_macros.h"
 #include "server/interchange/gunzip.h"
 #include "server/interchange/json_document.h"
@@ -69,9 +70,22 @@ absl::Status ReadRuntimes(const JsonRef& ref, std::vector<double>* runtimes) {
   return absl::OkStatus();
 }
 
+using RowSink = std::function<absl::Status(const RecordedFile& file, RecordedRow row)>;
+
+// What tells configs apart: types, too.
+Digest KeyOf(const Config& config) {
+  std::string key;
+  for (const auto& [name, value] : config) {
+    const std::string text = value.ToText();
+    // Every row has the same names.
+    key += fmt::format("{}:{}:{};", static_cast<int>(value.type()), text.size(), text);
+  }
+  return Sha256(key);
+}
+
 class RecordedReader {
  public:
-  explicit RecordedReader(RecordedFile* file) : file_(file) {}
+  RecordedReader(RecordedFile* file, const RowSink& on_row) : file_(file), on_row_(on_row) {}
 
   absl::Status ReadT4Row(const JsonRef& row) {
     if (!row.is_object()) return row.Error(kBadField, "an object is needed here, not {}", JsonKindName(row.kind()));
@@ -130,7 +144,7 @@ class RecordedReader {
         return value.Error(kBadField, "a parameter's name has 1 to {} bytes", kNameMax);
       ASSIGN_OR_RETURN(Value scalar, ScalarOf(value));
       recorded->config.Set(value.key(), std::move(scalar));
-      if (file_->rows.empty()) file_->parameters.push_back(value.key());
+      if (seen_.empty()) file_->parameters.push_back(value.key());
     }
     for (const std::string& name : file_->parameters) {
       if (recorded->config.Find(name) == nullptr)
@@ -162,7 +176,7 @@ class RecordedReader {
     if (const auto objectives = row.Find("objectives"); objectives.has_value() && objectives->is_array()) {
       const std::vector<JsonRef> names = objectives->Children();
       if (!names.empty() && names[0].is_string()) {
-        if (file_->rows.empty()) file_->objective = names[0].text().substr(0, kNameMax);
+        if (seen_.empty()) file_->objective = names[0].text().substr(0, kNameMax);
         if (names[0].text() != file_->objective)
           return names[0].Error(kBadField, "the first row's objective is \"{}\"", file_->objective);
       }
@@ -202,15 +216,15 @@ class RecordedReader {
   }
 
   absl::Status Keep(const JsonRef& row, RecordedRow recorded) {
-    if (file_->rows.size() >= kRecordedRowsMax)
-      return row.Error(kBadField, "there are more than {} rows", kRecordedRowsMax);
-    if (!seen_.insert(recorded.config).second) return row.Error(kBadField, "this config stands in the file twice");
-    file_->rows.push_back(std::move(recorded));
-    return absl::OkStatus();
+    if (seen_.size() >= kRecordedRowsMax) return row.Error(kBadField, "there are more than {} rows", kRecordedRowsMax);
+    if (!seen_.insert(KeyOf(recorded.config)).second)
+      return row.Error(kBadField, "this config stands in the file twice");
+    return on_row_(*file_, std::move(recorded));
   }
 
   RecordedFile* const file_;
-  std::unordered_set<Config, ConfigHash> seen_;
+  const RowSink& on_row_;
+  std::unordered_set<Digest> seen_;  // one a row
 };
 
 std::string TextOf(const JsonRef& root, std::string_view key) {
@@ -228,11 +242,11 @@ std::string TextOf(const JsonRef& root, std::string_view key) {
 
 constexpr JsonLimits kLimits = {.bytes_max = kRecordedBytesMax, .depth_max = 32, .values_max = 1'000'000};
 
-absl::StatusOr<RecordedFile> ReadCache(const std::string& text, const std::string& file_name) {
-  RecordedFile file;
-  file.format = RecordedFile::Format::kKernelTunerCache;
-  // The names of the parameters are needed for the rows, and known only when all is read: twice, then.
-  std::vector<std::string> names;
+// All but the rows, and the names of the parameters.
+absl::Status ReadCacheOutline(const std::string& text, const std::string& file_name, RecordedFile* read,
+                              std::vector<std::string>* read_names) {
+  RecordedFile& file = *read;
+  std::vector<std::string>& names = *read_names;
   bool is_cut = false;
   const auto ignore = [](const JsonRef&) { return absl::OkStatus(); };
   ASSIGN_OR_RETURN(const auto outline, JsonDocument::ParseRows(text, file_name, "cache", kLimits, &is_cut, ignore));
@@ -248,16 +262,25 @@ absl::StatusOr<RecordedFile> ReadCache(const std::string& text, const std::strin
   file.kernel_name = TextOf(root, "kernel_name");
   file.problem_size = TextOf(root, "problem_size");
   if (const std::string objective = TextOf(root, "objective"); !objective.empty()) file.objective = objective;
-  RecordedReader reader(&file);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RecordedFile> ReadCache(std::string text, const std::string& file_name, const RowSink& on_row) {
+  RecordedFile file;
+  file.format = RecordedFile::Format::kKernelTunerCache;
+  // The names of the parameters are needed for the rows, and known only when all is read: twice, then.
+  std::vector<std::string> names;
+  RETURN_IF_ERROR(ReadCacheOutline(text, file_name, &file, &names));
+  RecordedReader reader(&file, on_row);
   ASSIGN_OR_RETURN(const auto rest,
-                   JsonDocument::ParseRows(text, file_name, "cache", kLimits, &file.is_truncated,
+                   JsonDocument::ParseRows(std::move(text), file_name, "cache", kLimits, &file.is_truncated,
                                            [&](const JsonRef& row) { return reader.ReadCacheRow(row, names); }));
   return file;
 }
 
-absl::StatusOr<RecordedFile> ReadT4(std::string text, std::string file_name) {
+absl::StatusOr<RecordedFile> ReadT4(std::string text, std::string file_name, const RowSink& on_row) {
   RecordedFile file;
-  RecordedReader reader(&file);
+  RecordedReader reader(&file, on_row);
   ASSIGN_OR_RETURN(const auto rest, JsonDocument::ParseRows(std::move(text), std::move(file_name), "results", kLimits,
                                                             &file.is_truncated,
                                                             [&](const JsonRef& row) { return reader.ReadT4Row(row); }));
@@ -308,17 +331,30 @@ const RecordedRow* RecordedFile::Best() const {
   return best;
 }
 
-absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name) {
+absl::StatusOr<RecordedFile> ReadRecordedRows(std::string bytes, std::string file_name, const RowSink& on_row) {
   ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
   RecordedFile file;
   if (IsCache(text)) {
-    ASSIGN_OR_RETURN(file, ReadCache(text, file_name));
+    ASSIGN_OR_RETURN(file, ReadCache(std::move(text), file_name, on_row));
   } else {
-    ASSIGN_OR_RETURN(file, ReadT4(std::move(text), file_name));
+    ASSIGN_OR_RETURN(file, ReadT4(std::move(text), file_name, on_row));
   }
-  if (file.rows.empty()) return WithReason(InvalidArgument("{}:1:1: the file has no results", file_name), kBadField);
+  if (file.parameters.empty()) {
+    return WithReason(InvalidArgument("{}:1:1: the file has no results", file_name), kBadField);
+  }
   if (file.is_truncated)
     file.notes.push_back("The file ends in the middle, as that of a tuner that was killed; its whole rows are read.");
+  return file;
+}
+
+absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name) {
+  std::vector<RecordedRow> rows;
+  ASSIGN_OR_RETURN(RecordedFile file, ReadRecordedRows(std::move(bytes), std::move(file_name),
+                                                       [&rows](const RecordedFile&, RecordedRow row) {
+                                                         rows.push_back(std::move(row));
+                                                         return absl::OkStatus();
+                                                       }));
+  file.rows = std::move(rows);
   return file;
 }
 

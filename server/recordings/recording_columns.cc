@@ -1,10 +1,9 @@
 #include "server/recordings/recording_columns.h"
 
-#include <algorithm>
-#include <unordered_map>
+#include <utility>
 
 #include "server/base/status.h"
-#include "server/base/status_macros.h"
+#include "server/definition/value_proto.h"
 
 namespace tunefarm {
 namespace {
@@ -15,25 +14,6 @@ using interchange::RecordedRow;
 
 constexpr int kNotesMax = 16;
 constexpr size_t kLabelMax = 256;
-
-v1::Value ToProto(const Value& value) {
-  v1::Value proto;
-  switch (value.type()) {
-    case ValueType::kBool:
-      proto.set_bool_value(value.bool_value());
-      break;
-    case ValueType::kInt:
-      proto.set_int_value(value.int_value());
-      break;
-    case ValueType::kFloat:
-      proto.set_double_value(value.float_value());
-      break;
-    case ValueType::kString:
-      proto.set_string_value(value.string_value());
-      break;
-  }
-  return proto;
-}
 
 v1::RecordedOutcome OutcomeOf(Invalidity invalidity) {
   switch (invalidity) {
@@ -65,48 +45,49 @@ std::string Label(std::string text) {
   return text;
 }
 
-// The values that one parameter has had, and their places.
-class ValueTable {
- public:
-  ValueTable(std::string name, v1::RecordedParameter* parameter) : parameter_(parameter) {
-    parameter->set_name(std::move(name));
-  }
-
-  const std::string& name() const { return parameter_->name(); }
-  uint32_t IndexOf(const Value& value) {
-    // Type and text are a value's identity.
-    std::string key = std::to_string(static_cast<int>(value.type())) + value.ToText();
-    const auto [at, is_new] = places_.emplace(std::move(key), static_cast<uint32_t>(places_.size()));
-    if (is_new) *parameter_->add_values() = ToProto(value);
-    return at->second;
-  }
-  size_t size() const { return places_.size(); }
-
- private:
-  v1::RecordedParameter* const parameter_;
-  std::unordered_map<std::string, uint32_t> places_;
-};
-
-void AddRow(const RecordedRow& row, std::vector<ValueTable>* tables, v1::RecordedResults* results) {
-  // The reader has checked that every row has every parameter.
-  for (ValueTable& table : *tables) results->add_value_indexes(table.IndexOf(*row.config.Find(table.name())));
-  results->add_outcomes(OutcomeOf(row.invalidity));
-  results->add_objectives(row.invalidity == Invalidity::kCorrect ? row.objective.value_or(0) : 0);
-  results->add_cost_ms(row.CostMs());
-}
-
-void Close(v1::RecordedResults* results, int64_t end, std::vector<RecordingPart>* parts) {
-  const int count = results->outcomes_size();
-  if (count == 0) return;
-  parts->push_back({end - count, count, results->SerializeAsString()});
-  results->Clear();
-}
-
 }  // namespace
 
-absl::StatusOr<RecordingColumns> ColumnsOf(const RecordedFile& file, std::string_view file_name) {
-  RecordingColumns columns;
-  v1::Recording& recording = columns.recording;
+absl::Status RecordingColumns::Add(const RecordedFile& file, const RecordedRow& row) {
+  if (parameters_.empty()) {
+    for (const std::string& name : file.parameters) {
+      Places places;
+      places.name = name;
+      places.parameter.set_name(name);
+      parameters_.push_back(std::move(places));
+    }
+  }
+  // The reader has checked that every row has every parameter.
+  for (Places& places : parameters_) {
+    const Value& value = *row.config.Find(places.name);
+    std::string key = std::to_string(static_cast<int>(value.type())) + value.ToText();
+    const auto [at, is_new] = places.of_value.emplace(std::move(key), static_cast<uint32_t>(places.of_value.size()));
+    part_.add_value_indexes(at->second);
+    if (!is_new) continue;
+    *places.parameter.add_values() = definition::ToProto(value);
+    if (++values_ > kRecordedValuesMax) {
+      return WithReason(InvalidArgument("the parameters have more than {} values", kRecordedValuesMax),
+                        "RECORDING_TOO_LARGE");
+    }
+  }
+  const bool is_valid = row.invalidity == Invalidity::kCorrect;
+  const double objective = is_valid ? row.objective.value_or(0) : 0;
+  part_.add_outcomes(OutcomeOf(row.invalidity));
+  part_.add_objectives(objective);
+  part_.add_cost_ms(row.CostMs());
+  if (is_valid && (valid_++ == 0 || objective < best_)) best_ = objective;
+  if (++results_ % kResultsInPart == 0) ClosePart();
+  return absl::OkStatus();
+}
+
+void RecordingColumns::ClosePart() {
+  const int count = part_.outcomes_size();
+  if (count == 0) return;
+  parts_.push_back({results_ - count, count, part_.SerializeAsString()});
+  part_.Clear();
+}
+
+v1::Recording RecordingColumns::Describe(const RecordedFile& file) const {
+  v1::Recording recording;
   recording.set_format(file.format == RecordedFile::Format::kT4 ? v1::RECORDING_FORMAT_T4
                                                                 : v1::RECORDING_FORMAT_KERNEL_TUNER_CACHE);
   recording.set_kernel_name(Label(file.kernel_name));
@@ -117,33 +98,17 @@ absl::StatusOr<RecordingColumns> ColumnsOf(const RecordedFile& file, std::string
   for (const std::string& note : file.notes) {
     if (recording.notes_size() < kNotesMax) recording.add_notes(note);
   }
-  std::vector<ValueTable> tables;
-  tables.reserve(file.parameters.size());
-  for (const std::string& name : file.parameters) tables.emplace_back(name, recording.add_parameters());
-  v1::RecordedResults results;
-  int64_t end = 0;
-  int64_t valid = 0;
-  for (const RecordedRow& row : file.rows) {
-    AddRow(row, &tables, &results);
-    valid += row.invalidity == Invalidity::kCorrect ? 1 : 0;
-    if (++end % kResultsInPart != 0) continue;
-    Close(&results, end, &columns.parts);
-    size_t values = 0;
-    for (const ValueTable& table : tables) values += table.size();
-    if (values > kRecordedValuesMax) break;
-  }
-  Close(&results, end, &columns.parts);
-  size_t values = 0;
-  for (const ValueTable& table : tables) values += table.size();
-  if (values > kRecordedValuesMax) {
-    return WithReason(InvalidArgument("{}: the parameters have more than {} values", file_name, kRecordedValuesMax),
-                      "RECORDING_TOO_LARGE");
-  }
-  recording.set_result_count(end);
-  recording.set_valid_count(valid);
-  recording.set_failed_count(end - valid);
-  if (const RecordedRow* best = file.Best(); best != nullptr) recording.set_best_objective(*best->objective);
-  return columns;
+  recording.set_result_count(results_);
+  recording.set_valid_count(valid_);
+  recording.set_failed_count(results_ - valid_);
+  recording.set_best_objective(best_);
+  for (const Places& places : parameters_) *recording.add_parameters() = places.parameter;
+  return recording;
+}
+
+std::vector<RecordingPart> RecordingColumns::TakeParts() {
+  ClosePart();
+  return std::move(parts_);
 }
 
 absl::StatusOr<v1::RecordedResults> ResultsOfPart(const RecordingPart& part, int parameters, int first, int count) {

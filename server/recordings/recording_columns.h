@@ -3,8 +3,11 @@
 // Pure; any thread.
 #pragma once
 
+#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/interchange/recorded_file.h"
 #include "server/store/recording_store.h"
@@ -17,13 +20,32 @@ inline constexpr int kResultsInPart = 8192;
 // Distinct values of all parameters together: what names them fits in one message.
 inline constexpr int kRecordedValuesMax = 65'536;
 
-struct RecordingColumns {
-  v1::Recording recording;  // what the rows and the file say: counts, objective, parameters, notes; no names, no digest
-  std::vector<RecordingPart> parts;
-};
+// Takes the rows of one file and gives its columns. Used by one thread.
+class RecordingColumns {
+ public:
+  // InvalidArgument, reason RECORDING_TOO_LARGE, over kRecordedValuesMax.
+  absl::Status Add(const interchange::RecordedFile& file, const interchange::RecordedRow& row);
 
-// InvalidArgument, naming the file, over kRecordedValuesMax.
-absl::StatusOr<RecordingColumns> ColumnsOf(const interchange::RecordedFile& file, std::string_view file_name);
+  // When all rows are there. What the rows and the file say: counts, objective, parameters, notes; no names, no digest.
+  v1::Recording Describe(const interchange::RecordedFile& file) const;
+  std::vector<RecordingPart> TakeParts();
+
+ private:
+  // The places of the values that one parameter has had, by type and text.
+  struct Places {
+    std::string name;
+    std::unordered_map<std::string, uint32_t> of_value;
+    v1::RecordedParameter parameter;
+  };
+  void ClosePart();
+
+  std::vector<Places> parameters_;
+  int64_t values_ = 0;
+  int64_t results_ = 0, valid_ = 0;
+  double best_ = 0;
+  v1::RecordedResults part_;
+  std::vector<RecordingPart> parts_;
+};
 
 // `count` results of a part, from its result `first` on; both within it. DataLoss for a part that is none.
 absl::StatusOr<v1::RecordedResults> ResultsOfPart(const RecordingPart& part, int parameters, int first, int count);

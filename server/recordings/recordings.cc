@@ -135,10 +135,13 @@ absl::StatusOr<v1::CreateRecordingResponse> Recordings::Create(const v1::CreateR
     ASSIGN_OR_RETURN(std::string text,
                      interchange::PlainText(std::move(content), about.file_name(), limits_.unpacked_bytes_max));
     const std::string digest = Sha256(text).Hex();
+    RecordingColumns columns;
     ASSIGN_OR_RETURN(const interchange::RecordedFile file,
-                     interchange::ReadRecordedFile(std::move(text), about.file_name()));
-    ASSIGN_OR_RETURN(RecordingColumns columns, ColumnsOf(file, about.file_name()));
-    v1::Recording& recording = columns.recording;
+                     interchange::ReadRecordedRows(std::move(text), about.file_name(),
+                                                   [&columns](const auto& read, const interchange::RecordedRow& row) {
+                                                     return columns.Add(read, row);
+                                                   }));
+    v1::Recording recording = columns.Describe(file);
     RETURN_IF_ERROR(CheckFormat(about.format(), recording.format(), about.file_name()));
     recording.set_display_name(about.display_name());
     recording.set_file_name(about.file_name());
@@ -147,7 +150,7 @@ absl::StatusOr<v1::CreateRecordingResponse> Recordings::Create(const v1::CreateR
     if (!about.problem().empty()) recording.set_problem(about.problem());
     if (!about.device_name().empty()) recording.set_device_name(about.device_name());
     put.recording = RowOf(recording, clock_->WallMs());
-    put.parts = std::move(columns.parts);
+    put.parts = columns.TakeParts();
   }
   put.recordings_max = limits_.recordings_max;
   put.bytes_max = limits_.stored_bytes_max;

@@ -3,7 +3,7 @@
 // They are data of somebody else's machine and never measurements of ours: nothing that tunes, looks up, promotes or
 // reuses can reach them (tests/tidy keeps recording_store.h out of those folders).
 //
-// Threads: any. Create and RecordingUpload::Finish parse and write: seconds for a large file, several times its
+// Threads: any. Create and RecordingUpload::Finish parse and write: seconds for a large file, two to three times its
 // unpacked size of memory; one file is read at a time, others wait. The rest takes milliseconds.
 //
 // Errors carry a reason: BAD_JSON, BAD_FIELD, NOT_MAPPABLE (InvalidArgument, "FILE:12:7: ..."), RECORDING_TOO_LARGE,
@@ -28,7 +28,7 @@ namespace tunefarm {
 
 struct RecordingLimits {
   uint64_t content_bytes_max = uint64_t{64} << 20;    // of a file as it is sent
-  uint64_t unpacked_bytes_max = uint64_t{512} << 20;  // of the same file
+  uint64_t unpacked_bytes_max = uint64_t{256} << 20;  // of the same file
   uint64_t upload_bytes_max = uint64_t{256} << 20;    // of all files on their way
   int64_t recordings_max = 1000;
   int64_t stored_bytes_max = int64_t{1} << 30;

@@ -16,10 +16,12 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/status.h"
+#include "server/rpc/upload_reactor.h"
 #include "server/rpc/watch_reactor.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -35,7 +37,8 @@ constexpr int kSlowLanes = 4;
 // Runs Api methods for the generated services.
 class Dispatcher {
  public:
-  Dispatcher(Api* api, Clock* clock, bool is_admin) : api_(api), clock_(clock), context_{is_admin} {
+  Dispatcher(Api* api, Clock* clock, bool is_admin)
+      : api_(api), clock_(clock), context_{is_admin}, imports_("rpc-import", clock) {
     for (size_t i = 0; i < slow_.size(); ++i) {
       slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
     }
@@ -43,6 +46,8 @@ class Dispatcher {
 
   Api* api() { return api_; }
   const CallContext& context() const { return context_; }
+  // For uploaded files: those that wait for another keep nobody else waiting.
+  Executor* imports() { return &imports_; }
 
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
   template <typename Request, typename Response>
@@ -85,6 +90,7 @@ class Dispatcher {
   Api* const api_;
   Clock* const clock_;
   const CallContext context_;
+  ThreadExecutor imports_;
   std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
   std::atomic<unsigned> next_{0};
 };
@@ -151,6 +157,22 @@ class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
   Dispatcher* const dispatcher_;
 };
 
+class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
+ public:
+  explicit RecordingServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(GetRecording, Fast)
+  TUNEFARM_CALL(ListRecordings, Fast)
+  TUNEFARM_CALL(ListRecordedResults, Fast)
+  TUNEFARM_CALL(DeleteRecording, Slow)
+  grpc::ServerReadReactor<v1::CreateRecordingRequest>* CreateRecording(grpc::CallbackServerContext* call,
+                                                                       v1::CreateRecordingResponse* response) override {
+    return new UploadReactor(dispatcher_->api(), dispatcher_->context(), dispatcher_->imports(), call, response);
+  }
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
 class ServerServiceAdapter : public v1::ServerService::CallbackService {
  public:
   explicit ServerServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
@@ -186,6 +208,7 @@ struct RpcServer::Impl {
         tuning(&dispatcher),
         lookup(&dispatcher),
         devices(&dispatcher),
+        recordings(&dispatcher),
         server_service(&dispatcher) {}
 
   Dispatcher dispatcher;
@@ -193,6 +216,7 @@ struct RpcServer::Impl {
   TuningServiceAdapter tuning;
   LookupServiceAdapter lookup;
   DeviceServiceAdapter devices;
+  RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
@@ -222,6 +246,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->tuning);
   builder.RegisterService(&impl->lookup);
   builder.RegisterService(&impl->devices);
+  builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
