@@ -1,18 +1,14 @@
-// The fuzz target of expressions without libFuzzer: seeded texts of the language's own tokens, whole and damaged. A few
-// thousand with every build; TUNEFARM_NIGHTLY=1 goes on for a minute, TUNEFARM_FUZZ_SECONDS=N for N seconds, with texts
-// that differ from run to run; TUNEFARM_FUZZ_SEED=N repeats one run's texts.
+// The fuzz target of expressions without libFuzzer: seeded texts of the language's own tokens, whole and damaged. For
+// how long: fuzz_run.h.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
 #include <string>
 
 #include "server/base/random.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/fuzz_run.h"
 
 namespace tunefarm {
 namespace {
@@ -180,24 +176,9 @@ class TextMaker {
 };
 
 TEST(ExpressionFuzz, FindsNothing) {
-  const char* const seconds_text = std::getenv("TUNEFARM_FUZZ_SECONDS");
-  const char* const seed_text = std::getenv("TUNEFARM_FUZZ_SEED");
-  const char* const nightly = std::getenv("TUNEFARM_NIGHTLY");
-  const int nightly_seconds = nightly != nullptr && std::string(nightly) == "1" ? 60 : 0;
-  const auto seconds = std::chrono::seconds(seconds_text == nullptr ? nightly_seconds : std::atoi(seconds_text));
-  uint64_t seed = 1;
-  if (seconds.count() > 0) EntropySource::Real()->Fill(&seed, sizeof(seed));
-  if (seed_text != nullptr) seed = std::strtoull(seed_text, nullptr, 10);
-  const auto end = std::chrono::steady_clock::now() + seconds;
-  TextMaker texts(seed);
-  int64_t tried = 0;
-  while (tried < 4000 || std::chrono::steady_clock::now() < end) {
-    const std::string text = texts.Next();
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    ++tried;
-  }
-  RecordProperty("tried", std::to_string(tried));
-  fmt::print("{} texts of seed {}\n", tried, seed);
+  FuzzRun run(4000);
+  TextMaker texts(run.seed());
+  while (run.GoesOn()) run.Try(texts.Next());
 }
 
 }  // namespace

@@ -1,12 +1,8 @@
-// A fuzz target of files without libFuzzer: the files of a folder, damaged with what such files are made of. Some
-// hundreds with every build; TUNEFARM_FUZZ_SECONDS=60 goes on for a minute, with damages that differ from run to run;
-// TUNEFARM_FUZZ_SEED=N repeats one run's.
-#include <fmt/core.h>
+// A fuzz target of files without libFuzzer: the files of a folder, damaged with what such files are made of. For how
+// long: fuzz_run.h.
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -16,25 +12,11 @@
 
 #include "server/base/file.h"
 #include "server/base/random.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fakes/gzip.h"
+#include "tests/fuzz/fuzz_run.h"
 
 namespace tunefarm {
 namespace {
-
-std::string Gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
 
 class FileMaker {
  public:
@@ -128,22 +110,9 @@ TEST(FileFuzz, FindsNothing) {
   std::sort(paths.begin(), paths.end());
   for (const auto& path : paths) files.push_back(*ReadFile(path.string(), 1 << 20));
   ASSERT_FALSE(files.empty());
-  const char* const seconds_text = std::getenv("TUNEFARM_FUZZ_SECONDS");
-  const char* const seed_text = std::getenv("TUNEFARM_FUZZ_SEED");
-  const auto seconds = std::chrono::seconds(seconds_text == nullptr ? 0 : std::atoi(seconds_text));
-  uint64_t seed = 1;
-  if (seconds.count() > 0) EntropySource::Real()->Fill(&seed, sizeof(seed));
-  if (seed_text != nullptr) seed = std::strtoull(seed_text, nullptr, 10);
-  fmt::print("seed {}\n", seed);
-  const auto end = std::chrono::steady_clock::now() + seconds;
-  FileMaker maker(seed, std::move(files));
-  int64_t tried = 0;
-  while (tried < 600 || std::chrono::steady_clock::now() < end) {
-    const std::string text = maker.Next();
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    ++tried;
-  }
-  fmt::print("{} files\n", tried);
+  FuzzRun run(600);
+  FileMaker maker(run.seed(), std::move(files));
+  while (run.GoesOn()) run.Try(maker.Next());
 }
 
 }  // namespace
