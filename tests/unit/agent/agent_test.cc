@@ -12,6 +12,7 @@
 #include "server/agent/trial_report.h"
 #include "server/base/check.h"
 #include "server/base/status.h"
+#include "tests/fakes/cuda_definition.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/fake_evaluator.h"
@@ -23,43 +24,7 @@ namespace {
 namespace wire = tunefarm::agent::v1;
 
 tunefarm::v1::Kernel CudaKernel() {
-  auto kernel = ParseKernelText(R"pb(
-                                  display_name: "scale"
-                                  language: LANGUAGE_CUDA
-                                  sources { path: "scale.cu" content: "__global__ void scale(float*) {}" }
-                                  dims {
-                                    name: "N"
-                                    default_value { int_value: 1024 }
-                                  }
-                                  parameters {
-                                    name: "T"
-                                    range { first: 1 last: 60 }
-                                  }
-                                  arguments {
-                                    name: "y"
-                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
-                                  }
-                                  launches {
-                                    kernel {
-                                      entry: "scale"
-                                      grid: "1"
-                                      block: "T * 32"
-                                      arguments: [ "y" ]
-                                    }
-                                  }
-                                  reference {
-                                    steps {
-                                      kernel {
-                                        entry: "plain"
-                                        grid: "1"
-                                        block: "1"
-                                        arguments: [ "y" ]
-                                      }
-                                    }
-                                  })pb",
-                                "kernel.pbtxt");
-  TUNEFARM_CHECK_OK(kernel);
-  return *kernel;
+  return CudaDefinition("scale", "parameters { name: 'T' range { first: 1 last: 60 } }", "1", "T * 32");
 }
 
 // Hands out what `ready` holds and keeps what is reported.
@@ -119,12 +84,8 @@ class ScriptedControl : public AgentLink {
 class AgentTest : public testing::Test {
  protected:
   AgentTest() : agent_executor_(&clock_), evaluator_executor_(&clock_), evaluator_(&evaluator_executor_) {
-    tunefarm::v1::Device device;
-    device.set_uuid("GPU-1");
-    *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
-    device.set_state(tunefarm::v1::DEVICE_STATE_READY);
-    agent_ =
-        std::make_unique<Agent>(AgentOptions{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {device}});
+    agent_ = std::make_unique<Agent>(
+        AgentOptions{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {FakeGpu("GPU-1")}});
   }
 
   void Offer(int64_t unit_id, int first, int count, int rounds = 0, std::vector<uint64_t> seeds = {}) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/fakes/cuda_definition.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -17,55 +18,12 @@ constexpr int kTrials = 500;
 constexpr double kCompileSeconds = 0.8;
 
 tunefarm::v1::Kernel WideKernel(const std::string& name = "wide") {
-  auto kernel = ParseKernelText("display_name: \"" + name + "\"" + R"pb(
-                                  language: LANGUAGE_CUDA
-                                  sources { path: "wide.cu" content: "__global__ void wide(float*) {}" }
-                                  dims {
-                                    name: "N"
-                                    default_value { int_value: 1024 }
-                                  }
-                                  parameters {
-                                    name: "T"
-                                    range { first: 1 last: 500 }
-                                  }
-                                  arguments {
-                                    name: "y"
-                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
-                                  }
-                                  launches {
-                                    kernel {
-                                      entry: "wide"
-                                      grid: "T"
-                                      block: "32"
-                                      arguments: [ "y" ]
-                                    }
-                                  }
-                                  reference {
-                                    steps {
-                                      kernel {
-                                        entry: "plain"
-                                        grid: "1"
-                                        block: "1"
-                                        arguments: [ "y" ]
-                                      }
-                                    }
-                                  })pb",
-                                "kernel.pbtxt");
-  TUNEFARM_CHECK_OK(kernel);
-  return *kernel;
+  return CudaDefinition(name, "parameters { name: 'T' range { first: 1 last: 500 } }", "T", "32");
 }
 
 std::vector<tunefarm::v1::Device> Gpus(int count) {
   std::vector<tunefarm::v1::Device> devices;
-  for (int i = 0; i < count; ++i) {
-    tunefarm::v1::Device device;
-    device.set_uuid("GPU-" + std::to_string(i));
-    *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
-    device.set_memory_bytes(int64_t{100} << 30);
-    device.set_toolkit_version("13.0");
-    device.set_state(tunefarm::v1::DEVICE_STATE_READY);
-    devices.push_back(device);
-  }
+  for (int i = 0; i < count; ++i) devices.push_back(FakeGpu("GPU-" + std::to_string(i)));
   return devices;
 }
 

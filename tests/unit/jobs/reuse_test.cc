@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/fakes/cuda_definition.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -15,58 +16,10 @@ using tunefarm::v1::Trial;
 
 // T is in the binary. R is in the launches, where 2, 3 and 4 do the same.
 tunefarm::v1::Kernel TwinKernel() {
-  auto kernel = ParseKernelText(R"pb(
-                                  display_name: "twins"
-                                  language: LANGUAGE_CUDA
-                                  sources { path: "twins.cu" content: "__global__ void twins(float*) {}" }
-                                  dims {
-                                    name: "N"
-                                    default_value { int_value: 1024 }
-                                  }
-                                  parameters {
-                                    name: "T"
-                                    values { ints: [ 1, 2 ] }
-                                  }
-                                  parameters {
-                                    name: "R"
-                                    values { ints: [ 1, 2, 3, 4 ] }
-                                    bind: BIND_RUN
-                                  }
-                                  arguments {
-                                    name: "y"
-                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
-                                  }
-                                  launches {
-                                    kernel {
-                                      entry: "twins"
-                                      grid: "min(R, 2)"
-                                      block: "32"
-                                      arguments: [ "y" ]
-                                    }
-                                  }
-                                  reference {
-                                    steps {
-                                      kernel {
-                                        entry: "plain"
-                                        grid: "1"
-                                        block: "1"
-                                        arguments: [ "y" ]
-                                      }
-                                    }
-                                  })pb",
-                                "kernel.pbtxt");
-  TUNEFARM_CHECK_OK(kernel);
-  return *kernel;
-}
-
-tunefarm::v1::Device Gpu() {
-  tunefarm::v1::Device device;
-  device.set_uuid("GPU-1");
-  *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
-  device.set_memory_bytes(int64_t{100} << 30);
-  device.set_toolkit_version("13.0");
-  device.set_state(tunefarm::v1::DEVICE_STATE_READY);
-  return device;
+  return CudaDefinition("twins",
+                        "parameters { name: 'T' values { ints: [ 1, 2 ] } } parameters { name: 'R' values { ints: [ 1, "
+                        "2, 3, 4 ] } bind: BIND_RUN }",
+                        "min(R, 2)", "32");
 }
 
 class ReuseTest : public testing::Test {
@@ -84,7 +37,7 @@ class ReuseTest : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  Farm farm_{directory_.path(), {Gpu()}};
+  Farm farm_{directory_.path(), {FakeGpu("GPU-1")}};
 };
 
 TEST_F(ReuseTest, ConfigsThatDoTheSameAreMeasuredOnce) {

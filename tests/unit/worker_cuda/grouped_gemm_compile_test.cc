@@ -17,10 +17,10 @@
 namespace tunefarm {
 namespace {
 
-// A handful of values around the main loop. Sums that do not fit spill 800 bytes and more; what lies between is slow at
-// worst, and told by the nightly run.
-constexpr int kSpillBytesMax = 64;
-constexpr int kSpillBytesMaxOfHopper = 512;
+// Sums that do not fit spill 800 bytes and more. A handful of values around the main loop costs little; what lies
+// between is slow at worst, and must be rare.
+constexpr int kSpillBytesMax = 512;
+constexpr int kSpillBytesOfAHandful = 64;
 
 std::string ReadText(const std::string& name) {
   std::ifstream file(std::string(getenv("TUNEFARM_SOURCE_DIR")) + "/kernels/grouped_gemm/" + name);
@@ -80,8 +80,8 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     const auto value = [&config](const char* name) { return config.Find(name)->int_value(); };
     const std::string path = config.Find("path")->string_value();
     const v1::ResourceUse& use = result.resources();
-    const int spill_max = path == "portable" || IsNightly() ? kSpillBytesMax : kSpillBytesMaxOfHopper;
-    EXPECT_LE(use.spill_bytes(), spill_max) << config.ToText();
+    EXPECT_LE(use.spill_bytes(), kSpillBytesMax) << config.ToText();
+    if (use.spill_bytes() > kSpillBytesOfAHandful) ++spilling_;
     if (path != "portable") {
       // Wgmmas that the compiler had to serialise, or setmaxnreg that it ignored.
       EXPECT_THAT(result.log(), testing::Not(testing::HasSubstr("C75"))) << config.ToText();
@@ -113,6 +113,7 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
   std::unique_ptr<CompileBackend> backend_;
   std::string definition_;
   std::vector<std::pair<std::string, std::string>> sources_;
+  int spilling_ = 0;  // configs that spill more than a handful
 };
 
 TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
@@ -135,6 +136,9 @@ TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
       ASSERT_TRUE(indices.ok()) << MessageOf(indices.status());
       ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, space->MakeConfig(*indices)));
     }
+  }
+  if (IsNightly()) {
+    EXPECT_LE(spilling_, 20) << "of 200";
   }
 }
 
