@@ -8,6 +8,7 @@ how busy device and cores were, memory of the daemon, and the two bounds that no
 Prints a table last; --json FILE writes everything, the memory curve too. Works on HOST kernels without a GPU and on CUDA.
 
   engine_bench.py                                      noop_host, a process per trial and the shared process: the overhead
+  engine_bench.py --isolation shared --trials 1000000  every config of noop_host: memory and rate over a million trials
   engine_bench.py --kernel matmul --trials 500 --policy fast --cache cold --cache warm --serial-compiles
   engine_bench.py --crash-every 10                     one config in ten crashes (the definition has a dim CRASH_EVERY)
 """
@@ -150,8 +151,10 @@ def follow(engine, job, options, result):
         done = int(view.get("progress", {}).get("done", 0))
         now = time.monotonic()
         rss, peak = resident_mib(engine.process.pid)
+        own, workers = engine.cpu_s()
         curve.append({"s": round(now - result["began"], 2), "trials": done, "rss_mib": round(rss, 1),
-                      "peak_mib": round(peak, 1)})
+                      "peak_mib": round(peak, 1), "daemon_cpu_s": round(own, 2), "worker_cpu_s": round(workers, 2),
+                      "machine_cpu_s": round(machine_busy_s(), 2)})
         if view.get("state", "") not in RUNNING:
             break
         if restart_at and done >= restart_at:
@@ -163,7 +166,8 @@ def follow(engine, job, options, result):
                 time.sleep(0.1)
             result["restart"] = {"trials": done, "until_next_trial_s": round(time.monotonic() - killed, 2),
                                  "peak_mib": round(resident_mib(engine.process.pid)[1], 1)}
-        time.sleep(options.poll)
+        # A look costs a process; of a long run one for each thousandth is enough.
+        time.sleep(max(options.poll, min(10, (now - result["began"]) / 100)))
     result["curve"] = curve
     return view
 
@@ -297,10 +301,24 @@ def table(results):
     return "\n".join(lines)
 
 
-def memory_lines(result, points=8):
-    curve = result["curve"]
-    step = max(1, len(curve) // points)
-    return ", ".join(f"{p['trials']:,}: {p['rss_mib']:.0f}" for p in curve[::step] + [curve[-1]])
+def over_time(result, points=10):
+    """The run in parts of as many trials each: what grows with the trials shows here."""
+    curve, trials = result["curve"], result["trials"]
+    rows = [("trials", "s", "trials/s", "daemon MiB", "daemon us", "workers us", "machine")]
+    before = curve[0]
+    for part in range(1, points + 1):
+        now = next((p for p in curve if p["trials"] * points >= part * trials), curve[-1])
+        count, seconds = now["trials"] - before["trials"], now["s"] - before["s"]
+        if count <= 0 or seconds <= 0:
+            continue
+        cpu = [(now[name] - before[name]) for name in ("daemon_cpu_s", "worker_cpu_s", "machine_cpu_s")]
+        # Across a restart the counters begin anew.
+        us = [f"{1e6 * spent / count:.0f}" if spent >= 0 else "-" for spent in cpu[:2]]
+        rows.append((f"{now['trials']:,}", f"{now['s']:.0f}", f"{count / seconds:.0f}", f"{now['rss_mib']:.1f}", *us,
+                     f"{cpu[2] / seconds / result['cores']:.0%}"))
+        before = now
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
 
 
 def main():
@@ -339,7 +357,8 @@ def main():
         options.json.write_text(json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "results": results},
                                            indent=1) + "\n")
     for result in results:
-        print(f"{result['label']}: memory of the daemon in MiB by trials: {memory_lines(result)}")
+        print(f"{result['label']}: over the run, each line since the one before (peak {result['peak_mib']:.1f} MiB)")
+        print(over_time(result))
         if "outcomes" in result:
             print(f"{result['label']}: outcomes {result['outcomes']}")
         if "restart" in result:

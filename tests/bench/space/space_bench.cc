@@ -40,6 +40,29 @@ void Construct(benchmark::State& state, const PublishedSpace& space) {
   state.counters["peak_MiB"] = static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// Four parameters that no rule lets be searched apart, each of `count` values: most of the search is in vain.
+SpaceDefinition SparseDefinition(int64_t count) {
+  SpaceDefinition definition;
+  for (const char* const name : {"a", "b", "c", "d"}) {
+    Parameter parameter;
+    parameter.name = name;
+    for (int64_t value = 1; value <= count; ++value) parameter.values.emplace_back(value);
+    definition.parameters.push_back(std::move(parameter));
+  }
+  definition.constraints.push_back({"(a * b + c * d) % 97 == 5", ""});
+  definition.constraints.push_back({"(a + b * c + d) % 31 == 0", ""});
+  return definition;
+}
+
+// By wall time, and with the processor time of all threads.
+void ConstructOnThreads(benchmark::State& state, const SpaceDefinition& definition) {
+  SpaceOptions options;
+  options.threads = static_cast<int>(state.range(0));
+  uint64_t size = 0;
+  for (auto _ : state) size = Must(Must(Space::Build(definition, options)).Enumerate()).size();
+  state.counters["configs"] = static_cast<double>(size);
+}
+
 void Index(benchmark::State& state, const PublishedSpace& space) {
   const Space built = Must(Space::Build(space.definition));
   const ConfigTable table = Must(built.Enumerate());
@@ -120,6 +143,15 @@ void Register() {
   static const SpaceDefinition fft_rules = FftLikeDefinition(true);
   for (const PublishedSpace& space : spaces) {
     benchmark::RegisterBenchmark(("construct/" + space.name).c_str(), Construct, space)->Unit(benchmark::kMillisecond);
+  }
+  static const SpaceDefinition sparse_50 = SparseDefinition(50), sparse_100 = SparseDefinition(100);
+  for (const auto& [name, definition] : {std::pair("sparse_50", &sparse_50), std::pair("sparse_100", &sparse_100)}) {
+    benchmark::RegisterBenchmark(("threads/" + std::string(name)).c_str(), ConstructOnThreads, *definition)
+        ->Unit(benchmark::kMillisecond)
+        ->MeasureProcessCPUTime()
+        ->UseRealTime()
+        ->Arg(1)
+        ->Arg(2);
   }
   for (const PublishedSpace& space : spaces) {
     const auto name = [&space](const char* what) { return what + space.name; };
