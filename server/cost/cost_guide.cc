@@ -226,4 +226,28 @@ void PruneSize(const CostSurvey& survey, const Space& space, double factor, tune
   size->set_approximate(true);
 }
 
+absl::Status AddPredictions(const tunefarm::v1::CostModel& options, std::shared_ptr<const KernelPlan> plan,
+                            const ResolvedProblem& problem, const DeviceClass& device, const Space& space,
+                            tunefarm::v1::CountSpaceResponse* response) {
+  RETURN_IF_ERROR(CheckCostModel(options, ""));
+  if (!IsOn(options)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CostModel> model, CostModel::Make(plan, problem, device, space));
+  auto survey = SurveyCosts(space, *model);
+  // An empty space is counted like any other.
+  if (ReasonOf(survey.status()) == "EMPTY_SPACE") return absl::OkStatus();
+  RETURN_IF_ERROR(survey.status());
+  CostModel::Scratch scratch = model->MakeScratch();
+  const auto say = [&](const std::vector<uint16_t>& point, tunefarm::v1::CostPrediction* proto) {
+    const std::optional<CostPrediction> prediction = model->Predict(point, &scratch);
+    if (prediction.has_value()) *proto = prediction->ToProto(plan->ToProto(space.MakeConfig(point)));
+  };
+  if (!survey->best.empty()) say(survey->best, response->mutable_predicted_best());
+  const std::vector<uint16_t> default_point = DefaultPoint(space);
+  if (!default_point.empty()) say(default_point, response->mutable_predicted_default());
+  if (options.mode() == CostModelMode::COST_MODEL_MODE_PRUNE) {
+    PruneSize(*survey, space, ResolvedCostModel(options).factor(), response->mutable_space());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace tunefarm

@@ -27,6 +27,7 @@
 #include "server/search/strategy.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/job.pb.h"
+#include "tunefarm/v1/kernel_service.pb.h"
 
 namespace tunefarm {
 
@@ -84,5 +85,12 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeGuidedStrategy(std::string_view na
 
 // Takes what `factor` prunes off a size that was counted without it, as one more rule.
 void PruneSize(const CostSurvey& survey, const Space& space, double factor, tunefarm::v1::SpaceSize* size);
+
+// What CountSpace says of a space beside its size, which must be in the response: the predictions of the best and the
+// default config, and with PRUNE the size after it. Nothing where the mode is off. Fails as CheckCostModel,
+// CostModel::Make and SurveyCosts do.
+absl::Status AddPredictions(const tunefarm::v1::CostModel& options, std::shared_ptr<const KernelPlan> plan,
+                            const ResolvedProblem& problem, const DeviceClass& device, const Space& space,
+                            tunefarm::v1::CountSpaceResponse* response);
 
 }  // namespace tunefarm
