@@ -5,6 +5,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/measured_key.h"
 #include "server/jobs/resource_names.h"
 #include "server/measure/policy.h"
 
@@ -49,6 +50,10 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   claim.poison = {claim.plan->program_digest(), "", devices.ToolkitOf(device_uuid), claim.problem_key};
   for (const tunefarm::v1::Device& device : devices.List()) {
     if (device.uuid() == device_uuid) claim.poison.class_id = device.device_class().id();
+  }
+  if (claim.kind == UnitKind::kSearch) {
+    claim.measured_scope = MeasuredScope(claim.poison.program_digest, claim.problem_key, claim.poison.class_id,
+                                         claim.poison.toolkit, assignment.policy());
   }
   return claim;
 }

@@ -27,7 +27,8 @@ struct Claim {
   std::string problem_key;
   std::shared_ptr<const KernelPlan> plan;
   PoisonKey poison;
-  bool delivered = false;  // in the agent's hands, as far as is known here
+  std::string measured_scope;  // MeasuredScope; empty for what is no search, or where nothing is to be taken over
+  bool delivered = false;      // in the agent's hands, as far as is known here
   ClaimMode mode = ClaimMode::kActive;
 };
 

@@ -7,6 +7,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/finals.h"
+#include "server/jobs/measured_key.h"
 #include "server/jobs/trial_rows.h"
 
 namespace tunefarm {
@@ -192,6 +193,11 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
             MessageOf(filtered));
   }
+  const absl::Status taken_over = FilterMeasured(&*claim);
+  if (!taken_over.ok()) {
+    LogWarn("jobs", "earlier measurements cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
+            MessageOf(taken_over));
+  }
   MutexLock lock(&mutex_);
   claim->mode =
       claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->study_id, claim->kind);
@@ -213,41 +219,6 @@ std::vector<ClaimedUnit> ControlLink::TakeUnmade(const std::string& agent_id, co
   return taken;
 }
 
-absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec) {
-  if (spec.retry_poisoned()) return absl::OkStatus();
-  std::vector<Trial> poisoned;
-  wire::Assignment kept = claim->assignment;
-  kept.clear_trials();
-  for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
-    Trial trial;
-    trial.set_ordinal(trial_spec.ordinal());
-    trial.set_purpose(trial_spec.purpose());
-    trial.set_attempt(trial_spec.attempt());
-    trial.set_outcome(tunefarm::v1::OUTCOME_POISONED);
-    bool known = false;
-    if (trial_spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
-      *trial.mutable_config() = trial_spec.config();
-      ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial));
-      ASSIGN_OR_RETURN(known, poison_->IsPoisoned(claim->poison, text));
-    }
-    if (!known) {
-      *kept.add_trials() = trial_spec;
-      continue;
-    }
-    trial.set_device_uuid(claim->assignment.device_uuid());
-    trial.set_message("not run: it crashed or hung before; submit with retry_poisoned to run it again");
-    trial.set_problem_key(claim->problem_key);
-    trial.set_ended_at_ms(clock_->WallMs());
-    poisoned.push_back(std::move(trial));
-  }
-  if (poisoned.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(*claim, poisoned, After::kGoesOn));
-  if (verdict == ReportVerdict::kStale) return Aborted("another agent owns it now");
-  claim->assignment = std::move(kept);
-  hooks_.reported(claim->study_id, claim->unit_id, std::move(poisoned), false);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
                                                        After after) {
   ReportRequest report;
@@ -261,6 +232,7 @@ absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const
   for (const Trial& trial : trials) {
     ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
     report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
+    if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
   }
   return store_->ReportTrials(report);
 }

@@ -91,6 +91,11 @@ class ControlLink : public AgentLink {
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores POISONED for the trials of a claim that are known to crash.
   absl::Status FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec);
+  // Stores, for the trials of a claim whose config was measured before, what was measured.
+  absl::Status FilterMeasured(Claim* claim);
+  // Stores trials of a claim that need not run; the claim is left with `kept`.
+  absl::Status StoreWithoutRun(Claim* claim, std::vector<tunefarm::v1::Trial> trials,
+                               tunefarm::agent::v1::Assignment kept);
   absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
                         int units, tunefarm::agent::v1::SynchronizeResponse* response);
   absl::Status ClaimUntilDelivered(const tunefarm::agent::v1::SynchronizeRequest& request,

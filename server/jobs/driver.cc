@@ -105,7 +105,10 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
       self->deps_.events->Publish(job->row.job_id, std::move(event));
     }
     self->CheckDeviceTime(*job);
-    if (!done) return;
+    if (!done) {
+      self->BeginNext(*job);
+      return;
+    }
     study.UnitDone(unit_id);
     self->Step(job->row.job_id);
   });
@@ -136,7 +139,11 @@ void Driver::Step(int64_t job_id) {
     if (!StepStudy(*job, study_id)) return;
     ended = ended && job->studies.at(study_id)->state() == StudyState::kEnded;
   }
-  if (ended) EndJob(job_id, JobState::kSucceeded, "");
+  if (ended) {
+    EndJob(job_id, JobState::kSucceeded, "");
+  } else {
+    BeginNext(*job);
+  }
 }
 
 bool Driver::StepStudy(Active& job, int64_t study_id) {
@@ -151,6 +158,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     job.broken.erase(study_id);
   }
   Study& study = *slot;
+  if (!study.has_begun() && job.stop_because.empty()) return true;  // its turn comes
   const StudyContext& context = study.context();
   const int devices =
       context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
@@ -183,7 +191,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   for (const std::string& message : step->messages) {
     PublishMessage(job, fmt::format("{}: {}", context.problem->key, message));
   }
-  if (step->drive.state.has_value()) PublishStudy(job, study);
+  if (step->drive.state.has_value() || !step->drive.priors.empty()) PublishStudy(job, study);
   if (!step->drive.new_units.empty()) deps_.link->Wake();
   return true;
 }

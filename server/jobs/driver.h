@@ -1,6 +1,9 @@
 // Driver: moves active jobs on. For each study it tells results to the strategy, records the next proposals, starts the
 // final, promotes the winner; it ends jobs, and takes them up again after a restart.
 //
+// The studies of a job begin one after another, each when those before it leave too little work for the devices: so the
+// later ones learn from the earlier ones, and only those at work hold their spaces in memory.
+//
 // Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs
 // is guarded by one lock, held for the few milliseconds that a step's transaction takes.
 #pragma once
@@ -82,6 +85,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     tunefarm::v1::Job spec;
     std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
+    int64_t beginning = 0;                              // the study that is about to begin; 0: none
     std::string stop_because;  // a bound of the whole job: its searches must end; empty: they need not
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
@@ -89,8 +93,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
     int64_t done_at_begin = -1;  // -1: not begun
   };
 
-  absl::StatusOr<std::unique_ptr<Active>> Load(const JobRow& row, bool with_history);
-  absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const Active& job, const StudyRow& row, bool with_history);
+  absl::StatusOr<std::unique_ptr<Active>> Load(const JobRow& row);
+  absl::StatusOr<StudyContext> ContextOf(const Active& job, const StudyRow& row);
+  // With its history, if it has begun.
+  absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const Active& job, const StudyRow& row);
   // From what is stored now.
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
   // Loads the job and takes it up; tries again later when the store is not available.
@@ -111,6 +117,13 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void Begin(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
   void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets the job's next study begin if there is room for it.
+  void BeginNext(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Chooses what the study starts from, builds its space and strategy, and makes its first step. Without the lock but
+  // for its ends: both may take their time.
+  void BeginStudy(int64_t job_id, int64_t study_id) LOCKS_EXCLUDED(mutex_);
+  // A study that has begun. The store's, the space's and the strategy's errors.
+  absl::StatusOr<std::unique_ptr<Study>> Begun(StudyContext context);
   // False: the job's steps must wait for a retry, or the job has failed.
   bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Promote(Active& job, Study& study, const StudyStep::Promotion& promotion)

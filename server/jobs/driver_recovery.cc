@@ -21,7 +21,7 @@ constexpr int kHistoryEventsAtOnce = 128;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, const StudyRow& row, bool with_history) {
+absl::StatusOr<StudyContext> Driver::ContextOf(const Active& job, const StudyRow& row) {
   StudyContext context;
   context.job_id = job.row.job_id;
   context.spec = job.spec;
@@ -46,9 +46,20 @@ absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, cons
     return DataLoss("device class {} of {} cannot be read", row.class_id, StudyNameOf(job.row.job_id, row.number));
   }
   ASSIGN_OR_RETURN(context.device_class, DeviceClass::FromProto(proto));
-  ASSIGN_OR_RETURN(std::unique_ptr<Study> study, Study::Create(std::move(context)));
+  return context;
+}
+
+absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, const StudyRow& row) {
+  ASSIGN_OR_RETURN(StudyContext context, ContextOf(job, row));
+  std::unique_ptr<Study> study = Study::Create(std::move(context));
+  const bool has_begun = row.next_ordinal > 0;
+  if (has_begun && row.state != StudyState::kEnded) {
+    ChosenPriors priors;  // as they were chosen then
+    ASSIGN_OR_RETURN(priors.rows, deps_.store->LoadPriors(row.study_id));
+    RETURN_IF_ERROR(study->Begin(priors));
+  }
   int64_t after_sequence = 0;
-  while (with_history) {
+  while (has_begun) {
     ASSIGN_OR_RETURN(const StudyHistory part,
                      deps_.store->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
     if (part.events.empty()) break;
@@ -68,18 +79,18 @@ absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, cons
 absl::StatusOr<std::unique_ptr<Study>> Driver::ReloadStudy(const Active& job, int64_t study_id) {
   ASSIGN_OR_RETURN(const JobRow row, deps_.store->GetJob(job.row.job_id));
   for (const StudyRow& study_row : row.studies) {
-    if (study_row.study_id == study_id) return LoadStudy(job, study_row, true);
+    if (study_row.study_id == study_id) return LoadStudy(job, study_row);
   }
   return DataLoss("study {} of {} is no longer stored", study_id, JobName(job.row.job_id));
 }
 
-absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row, bool with_history) {
+absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row) {
   auto job = std::make_unique<Active>();
   job->row = row;
   if (!job->spec.ParseFromString(row.spec))
     return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
   for (const StudyRow& study_row : row.studies) {
-    ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row, with_history));
+    ASSIGN_OR_RETURN(job->studies[study_row.study_id], LoadStudy(*job, study_row));
   }
   return job;
 }
@@ -93,7 +104,7 @@ absl::Status Driver::Recover() {
       MutexLock lock(&mutex_);
       if (!Admit(row)) continue;
     }
-    auto job = Load(row, true);
+    auto job = Load(row);
     if (!job.ok()) {
       if (job.status().code() == absl::StatusCode::kUnavailable) return job.status();
       LogError("jobs", "{} cannot go on: {}", JobName(row.job_id), MessageOf(job.status()));
@@ -148,7 +159,7 @@ void Driver::TryAdopt(int64_t job_id) {
     MutexLock lock(&mutex_);
     if (!Admit(*row)) return;
   }
-  auto job = Load(*row, true);
+  auto job = Load(*row);
 
   MutexLock lock(&mutex_);
   if (stopped_ || FindActive(job_id) != nullptr) return;

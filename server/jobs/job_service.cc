@@ -8,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/catalog.h"
+#include "server/cost/cost_guide.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/driver.h"
@@ -171,6 +172,7 @@ absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
   tunefarm::v1::CountSpaceResponse response;
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
   response.set_device_class_name(device.device_class.display_name);
+  RETURN_IF_ERROR(AddPredictions(request.cost_model(), plan, problem, device.device_class, space, &response));
   return response;
 }
 

@@ -9,6 +9,7 @@
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/prior_results.h"
 #include "server/jobs/resource_names.h"
 #include "server/measure/policy.h"
 
@@ -28,11 +29,17 @@ constexpr int kOpenUnitsMin = 2;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space) {
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
+                                                            const Priors& priors, const CostGuide& guide) {
   StrategyOptions options;
   for (const auto& [name, value] : spec.strategy().options()) options.emplace(name, value);
   const uint64_t seed = spec.strategy().seed() == 0 ? 1 : spec.strategy().seed();
-  return MakeStrategy(spec.strategy().strategy_name(), options, space, seed);
+  return MakeGuidedStrategy(spec.strategy().strategy_name(), options, space, seed, priors, guide);
+}
+
+bool UsesPriors(const tunefarm::v1::Job& spec) {
+  const std::string& name = spec.strategy().strategy_name();
+  return !spec.no_memory() && name != "exhaustive" && name != "random";
 }
 
 int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget) {
@@ -56,18 +63,30 @@ Study::Study(StudyContext context)
       rule_(context_.spec.budget(), context_.floor_ns),
       default_config_(context_.plan->DefaultConfig(*context_.problem).ToText()) {
   if (context_.row.state == StudyState::kEnded) state_ = StudyState::kEnded;
-  tunefarm::v1::Study summary;
-  if (summary.ParseFromString(context_.row.space_summary)) search_ended_because_ = summary.search_ended_because();
+  if (summary_.ParseFromString(context_.row.space_summary)) search_ended_because_ = summary_.search_ended_because();
 }
 
-absl::StatusOr<std::unique_ptr<Study>> Study::Create(StudyContext context) {
-  ASSIGN_OR_RETURN(Space space, context.plan->BuildSpace(*context.problem, context.device_class));
-  std::unique_ptr<Study> study(new Study(std::move(context)));
-  study->space_ = std::move(space);
-  if (study->state_ != StudyState::kEnded) {
-    ASSIGN_OR_RETURN(study->strategy_, MakeStudyStrategy(study->context_.spec, *study->space_));
+std::unique_ptr<Study> Study::Create(StudyContext context) {
+  return std::unique_ptr<Study>(new Study(std::move(context)));
+}
+
+absl::Status Study::Begin(const ChosenPriors& priors) {
+  Priors told;
+  for (const PriorRow& row : priors.rows) {
+    ASSIGN_OR_RETURN(PriorSource source, DecodePrior(row));
+    told.push_back(std::move(source));
   }
-  return study;
+  ASSIGN_OR_RETURN(Space space, context_.plan->BuildSpace(*context_.problem, context_.device_class));
+  ASSIGN_OR_RETURN(const CostGuide guide,
+                   MakeCostGuide(context_.spec.strategy().cost_model(), context_.spec.strategy().strategy_name(),
+                                 context_.plan, *context_.problem, context_.device_class, space));
+  ASSIGN_OR_RETURN(strategy_, MakeStudyStrategy(context_.spec, space, told, guide));
+  space_ = std::move(space);
+  priors_ = priors.rows;
+  if (!priors.summaries.empty()) {
+    summary_.mutable_priors()->Assign(priors.summaries.begin(), priors.summaries.end());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Study::TextOf(const tunefarm::v1::Config& config) const {
@@ -167,7 +186,9 @@ absl::Status Study::Fold(const Unit& unit) {
     std::string text = config.ToText();
     if (text == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
-    if (HasTime(trial) && !trial.reused()) {
+    const bool is_first =
+        trial.reused_trial().empty() ? !trial.reused() : measured_before_.insert(trial.reused_trial()).second;
+    if (HasTime(trial) && is_first) {
       leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
     }
     if (strategy_ == nullptr) continue;
@@ -194,6 +215,7 @@ void Study::Count(UnitKind kind, const Trial& trial) {
       break;
     default:
       ++searched_;
+      if (!trial.reused_trial().empty()) ++taken_over_;
       ++search_counts_[trial.outcome()];
       NoteIncumbent(trial);
   }
@@ -303,6 +325,10 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
   drafts_.clear();
   if (state_ == StudyState::kEnded) return step;
   step.drive.study_id = context_.row.study_id;
+  if (first_step_) {
+    step.drive.priors = priors_;
+    if (!priors_.empty()) step.drive.space_summary = summary_.SerializeAsString();
+  }
   const Unit* finals = nullptr;
   for (int64_t unit_id : done_) {
     const Unit& unit = units_.at(unit_id);
@@ -336,6 +362,7 @@ void Study::Committed(const StudyStep& step, const DriveResult& result) {
   }
   drafts_.clear();
   first_step_ = false;
+  priors_.clear();
   if (step.drive.state.has_value()) state_ = *step.drive.state;
   if (state_ == StudyState::kEnded) strategy_ = nullptr;
 }
@@ -351,10 +378,9 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   } else {
     search_ended_because_ = "the strategy has nothing more to propose";
   }
-  tunefarm::v1::Study summary;
-  if (!summary.ParseFromString(context_.row.space_summary)) return;  // shown without it
-  summary.set_search_ended_because(search_ended_because_);
-  step->drive.space_summary = summary.SerializeAsString();
+  summary_.set_search_ended_because(search_ended_because_);
+  summary_.set_reused_from_earlier(taken_over_);
+  step->drive.space_summary = summary_.SerializeAsString();
 }
 
 void Study::End(StudyStep* step) {
@@ -400,6 +426,8 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_bytes(context_.bytes);
   study.set_floor_ns(context_.floor_ns);
   study.set_search_ended_because(search_ended_because_);
+  *study.mutable_priors() = summary_.priors();
+  study.set_reused_from_earlier(taken_over_);
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;

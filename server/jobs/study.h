@@ -3,6 +3,11 @@
 // function of the recorded history, and a study whose step could not be committed is thrown away and made again from
 // that history.
 //
+// A study waits until it begins: until then it has neither space nor strategy. What it is told of other studies when it
+// begins is part of its history: stored with its first step, in one transaction, kept until it ends, and read back by
+// every replay, so that nothing that happens to those others changes what it proposes. A study with a first step and
+// without stored priors was told nothing.
+//
 // Not thread-safe: the driver owns it.
 #pragma once
 
@@ -18,9 +23,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/cost/cost_guide.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/jobs/finals.h"
+#include "server/jobs/prior_choice.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/search/strategy.h"
 #include "server/space/space.h"
@@ -59,7 +66,12 @@ struct StudyStep {
 };
 
 // The strategy that a job as accepted (with a strategy name) asks for. The factory's errors.
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space);
+absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
+                                                            const Priors& priors = {}, const CostGuide& guide = {});
+
+// Whether its studies may learn from others: neither when the job wants none of that, nor with a strategy that makes no
+// use of it.
+bool UsesPriors(const tunefarm::v1::Job& spec);
 
 // Trials per unit: small enough that a small space is spread, large enough that a large one costs few transactions.
 int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget);
@@ -71,11 +83,15 @@ int TailUnitSize(int unit_size, int64_t trials_left, int devices);
 
 class Study {
  public:
-  // Builds the space and the strategy. Errors of both.
-  static absl::StatusOr<std::unique_ptr<Study>> Create(StudyContext context);
+  static std::unique_ptr<Study> Create(StudyContext context);
 
-  // Before anything else: takes up a recorded history, part by part in their order, each once. `with_samples` reads a
-  // trial of a final again with its samples. DataLoss when the history cannot be what this program wrote.
+  // Builds the space and the strategy, which is told `priors`. Once; not for a study that has ended. Errors of both,
+  // and DataLoss for priors that cannot be read.
+  absl::Status Begin(const ChosenPriors& priors);
+
+  // After Begin and before anything else: takes up a recorded history, part by part in their order, each once.
+  // `with_samples` reads a trial of a final again with its samples. DataLoss when the history cannot be what this
+  // program wrote.
   using TrialReader = std::function<absl::StatusOr<tunefarm::v1::Trial>(int64_t ordinal)>;
   absl::Status Replay(const StudyHistory& history, const TrialReader& with_samples);
 
@@ -84,9 +100,9 @@ class Study {
   // The unit is DONE in the store.
   void UnitDone(int64_t unit_id);
 
-  // The next step. `stop_because`: why the job's search must end now; empty: it need not. `open_trials_wanted`: how
-  // many trials should be proposed and not ended. `devices`: how many take part. `incumbent`: the catalog's best for
-  // this study; may be null. The strategy's errors.
+  // The next step. `stop_because`: why the job's search must end now; empty: it need not, and the study has begun.
+  // `open_trials_wanted`: how many trials should be proposed and not ended. `devices`: how many take part. `incumbent`:
+  // the catalog's best for this study; may be null. The strategy's errors.
   absl::StatusOr<StudyStep> Next(const std::string& stop_because, int open_trials_wanted, int devices,
                                  const tunefarm::v1::BestConfig* incumbent);
   void Committed(const StudyStep& step, const DriveResult& result);
@@ -95,6 +111,9 @@ class Study {
 
   const StudyContext& context() const { return context_; }
   StudyState state() const { return state_; }
+  bool has_begun() const { return space_.has_value() || state_ == StudyState::kEnded; }
+  // Proposed and not ended.
+  int64_t open_trials() const { return OpenTrials(); }
   // A rule of the budget has ended the search: what is still open of it need not run.
   bool search_is_over() const { return state_ == StudyState::kSearching && !rule_.because().empty(); }
   // Time that devices worked for it, finals included.
@@ -147,8 +166,10 @@ class Study {
   const StudyContext context_;
   const tunefarm::v1::MeasurementPolicy policy_;
   const int unit_size_;
-  std::optional<Space> space_;  // always set
+  tunefarm::v1::Study summary_;  // as stored, with what this run has added
+  std::optional<Space> space_;   // from Begin on
   std::unique_ptr<Strategy> strategy_;
+  std::vector<PriorRow> priors_;  // until the first step has stored them
 
   StudyState state_ = StudyState::kSearching;
   int64_t next_ordinal_ = 0;
@@ -169,6 +190,8 @@ class Study {
 
   std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
   int64_t searched_ = 0, finals_ended_ = 0;
+  int64_t taken_over_ = 0;                 // of the search, from earlier jobs
+  std::set<std::string> measured_before_;  // the trials they come from, of those with a time
   std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
   std::optional<tunefarm::v1::BestConfig> best_;
 };

@@ -16,7 +16,7 @@ using tunefarm::v1::Trial;
 std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const {
   if (incumbent == nullptr) return std::nullopt;
   const auto config = context_.plan->ParseConfig(incumbent->config());
-  if (!config.ok() || !space_->Contains(*config)) return std::nullopt;
+  if (!config.ok() || !space_.has_value() || !space_->Contains(*config)) return std::nullopt;
   return *config;
 }
 

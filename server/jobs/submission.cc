@@ -13,6 +13,7 @@
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/cost/cost_guide.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
@@ -109,6 +110,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_label(job.label());
   own.set_required_isolation(job.required_isolation());
   own.set_no_promotion(job.no_promotion());
+  own.set_no_memory(job.no_memory());
   return own;
 }
 
@@ -143,10 +145,18 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
   study->set_floor_ns(ComputeRoofline(input).floor_ns);
 }
 
-// One problem's study and the size of its space.
-absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
-                                                        const tunefarm::v1::Budget& budget,
-                                                        const SelectedDevice& device, int number) {
+// One problem's study, its space, and how many configs of it there are to try.
+struct CheckedProblem {
+  StudyRow row;
+  ResolvedProblem problem;
+  Space space;
+  tunefarm::v1::SpaceSize size;
+};
+
+absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPlan>& shared_plan,
+                                            const tunefarm::v1::Problem& problem, const tunefarm::v1::Job& job,
+                                            const SelectedDevice& device, int number) {
+  const KernelPlan& plan = *shared_plan;
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
@@ -163,47 +173,42 @@ absl::StatusOr<std::pair<StudyRow, Space>> CheckProblem(const KernelPlan& plan, 
   if (summary.space().valid() == 0 && !summary.space().approximate()) {
     return WithReason(InvalidArgument("{} has no valid config: {}", resolved.key, space.ExplainEmpty()), "SPACE_EMPTY");
   }
+  const tunefarm::v1::CostModel cost_model = ResolvedCostModel(job.strategy().cost_model());
+  if (cost_model.mode() == tunefarm::v1::COST_MODEL_MODE_PRUNE) {
+    ASSIGN_OR_RETURN(const auto model, CostModel::Make(shared_plan, resolved, device.device_class, space));
+    ASSIGN_OR_RETURN(const CostSurvey survey, SurveyCosts(space, *model));
+    PruneSize(survey, space, cost_model.factor(), summary.mutable_space());
+  }
   *summary.mutable_problem() = resolved.ToProto();
   summary.set_device_class_id(device.class_id);
   summary.set_device_class_name(device.device_class.display_name);
   AddWork(plan, resolved, device, &summary);
-  RETURN_IF_ERROR(CheckBudgetApplies(budget, summary.floor_ns(), resolved.key, device.device_class.display_name));
+  RETURN_IF_ERROR(CheckBudgetApplies(job.budget(), summary.floor_ns(), resolved.key, device.device_class.display_name));
   StudyRow row;
   row.number = number;
   row.problem_key = resolved.key;
   row.problem = summary.problem().SerializeAsString();
   row.class_id = device.class_id;
   row.device_uuid = device.uuid;
+  row.toolkit = device.toolkit_version;
   row.space_summary = summary.SerializeAsString();
-  return std::make_pair(std::move(row), std::move(space));
+  return CheckedProblem{std::move(row), resolved, std::move(space), summary.space()};
+}
+
+// The number of configs to try, where all of them would be tried if nobody asks for anything else.
+absl::StatusOr<std::optional<uint64_t>> CountIfFew(const CheckedProblem& checked, const tunefarm::v1::Job& job) {
+  if (job.strategy().cost_model().mode() == tunefarm::v1::COST_MODEL_MODE_PRUNE) {
+    const auto valid = static_cast<uint64_t>(checked.size.valid());
+    const bool few = !checked.size.approximate() && valid <= kExhaustiveByDefaultMax;
+    return few ? std::optional<uint64_t>(valid) : std::nullopt;
+  }
+  const auto valid = checked.space.CountValid(kExhaustiveByDefaultMax);
+  if (absl::IsResourceExhausted(valid.status())) return std::optional<uint64_t>();
+  if (!valid.ok()) return valid.status();
+  return std::optional<uint64_t>(*valid);
 }
 
 }  // namespace
-
-absl::StatusOr<tunefarm::v1::SpaceSize> SizeOfSpace(const Space& space) {
-  ASSIGN_OR_RETURN(const PruneReport report, space.CountByRule());
-  tunefarm::v1::SpaceSize size;
-  size.set_cartesian(space.CartesianText());
-  size.set_valid(static_cast<int64_t>(std::min(report.valid, 9e18)));
-  size.set_approximate(!report.exact);
-  if (!report.exact) {
-    // The number of valid points is often exact where the rules' shares are not.
-    const auto valid = space.CountValid(kSpaceListMax);
-    if (valid.ok()) {
-      size.set_valid(static_cast<int64_t>(*valid));
-      size.set_approximate(false);
-    } else {
-      size.set_valid(std::max<int64_t>(size.valid(), 1));
-    }
-  }
-  for (const RuleCount& rule : report.rules) {
-    auto* count = size.add_rules();
-    count->set_rule(rule.text);
-    count->set_reason(rule.reason);
-    count->set_removed(static_cast<int64_t>(std::min(rule.rejected, 9e18)));
-  }
-  return size;
-}
 
 std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<tunefarm::v1::Kernel>& definition) {
   std::string bytes = Deterministic(ClientFields(job));
@@ -215,6 +220,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
                                            KernelRegistry* kernels, const DeviceDirectory& devices) {
   RETURN_IF_ERROR(CheckLimits(job));
+  RETURN_IF_ERROR(CheckCostModel(job.strategy().cost_model(), job.strategy().strategy_name()));
   Submission submission;
   if (definition.has_value() == !job.kernel().empty()) {
     return WithReason(InvalidArgument("{}", definition.has_value()
@@ -235,29 +241,28 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   ASSIGN_OR_RETURN(const SelectedDevice device, devices.Resolve(job.device_selector(), plan.language(), false));
 
   std::map<std::string, int> numbers;
-  std::vector<Space> spaces;
+  std::vector<CheckedProblem> problems;
   bool large = false;
   bool cut = MayEndEarly(job.budget());
   for (int i = 0; i < job.problems_size(); ++i) {
-    auto checked = CheckProblem(plan, job.problems(i), job.budget(), device, i + 1);
+    auto checked = CheckProblem(submission.plan, job.problems(i), job, device, i + 1);
     if (!checked.ok()) {
       return job.problems_size() == 1 ? checked.status() : Annotate(checked.status(), "problems[{}]", i);
     }
-    const auto [same, inserted] = numbers.emplace(checked->first.problem_key, i);
+    const auto [same, inserted] = numbers.emplace(checked->row.problem_key, i);
     if (!inserted) {
       return WithReason(
           InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, same->first),
           "JOB_INVALID");
     }
     if (job.strategy().strategy_name().empty()) {
-      const auto valid = checked->second.CountValid(kExhaustiveByDefaultMax);
-      if (!valid.ok() && !absl::IsResourceExhausted(valid.status())) return valid.status();
-      large = large || !valid.ok();
+      ASSIGN_OR_RETURN(const std::optional<uint64_t> few, CountIfFew(*checked, job));
+      large = large || !few.has_value();
       const int64_t trials = job.budget().max_trials();
-      cut = cut || (valid.ok() && trials > 0 && static_cast<uint64_t>(trials) < *valid);
+      cut = cut || (few.has_value() && trials > 0 && static_cast<uint64_t>(trials) < *few);
     }
-    submission.studies.push_back(std::move(checked->first));
-    spaces.push_back(std::move(checked->second));
+    submission.studies.push_back(checked->row);
+    problems.push_back(*std::move(checked));
   }
   auto* strategy = submission.spec.mutable_strategy();
   if (strategy->strategy_name().empty()) {
@@ -269,9 +274,13 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
     if (large && !bounded) submission.spec.mutable_budget()->set_max_trials(kDefaultTrials);
   }
   if (strategy->seed() == 0) strategy->set_seed(1);
-  for (const Space& space : spaces) {
+  if (strategy->has_cost_model()) *strategy->mutable_cost_model() = ResolvedCostModel(job.strategy().cost_model());
+  for (const CheckedProblem& checked : problems) {
     // Made again by the driver; made here so that what cannot work is refused now.
-    const auto made = MakeStudyStrategy(submission.spec, space);
+    auto guide = MakeCostGuide(strategy->cost_model(), strategy->strategy_name(), submission.plan, checked.problem,
+                               device.device_class, checked.space);
+    if (!guide.ok()) return guide.status();
+    const auto made = MakeStudyStrategy(submission.spec, checked.space, {}, *guide);
     if (made.ok()) continue;
     if (ReasonOf(made.status()) == "EMPTY_SPACE") {
       return WithReason(InvalidArgument("{}", MessageOf(made.status())), "SPACE_EMPTY");

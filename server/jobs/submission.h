@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
+#include "server/definition/space_size.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/space/space.h"
@@ -38,8 +39,5 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
 
 // What tells a repeated request from another one with the same request_id. Hex.
 std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<tunefarm::v1::Kernel>& definition);
-
-// The size of a space and what pruned it. Errors of the rules' evaluation.
-absl::StatusOr<tunefarm::v1::SpaceSize> SizeOfSpace(const Space& space);
 
 }  // namespace tunefarm

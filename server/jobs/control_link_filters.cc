@@ -1,0 +1,90 @@
+// What a claim's trials need not run for: configs that are known to crash, and those that were measured before.
+
+#include <utility>
+#include <vector>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/control_link.h"
+#include "server/jobs/measured_key.h"
+#include "server/jobs/resource_names.h"
+#include "server/jobs/trial_rows.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+using tunefarm::v1::Trial;
+
+absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec) {
+  if (spec.retry_poisoned()) return absl::OkStatus();
+  std::vector<Trial> poisoned;
+  wire::Assignment kept = claim->assignment;
+  kept.clear_trials();
+  for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
+    Trial trial;
+    trial.set_ordinal(trial_spec.ordinal());
+    trial.set_purpose(trial_spec.purpose());
+    trial.set_attempt(trial_spec.attempt());
+    trial.set_outcome(tunefarm::v1::OUTCOME_POISONED);
+    bool known = false;
+    if (trial_spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
+      *trial.mutable_config() = trial_spec.config();
+      ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial));
+      ASSIGN_OR_RETURN(known, poison_->IsPoisoned(claim->poison, text));
+    }
+    if (!known) {
+      *kept.add_trials() = trial_spec;
+      continue;
+    }
+    trial.set_device_uuid(claim->assignment.device_uuid());
+    trial.set_message("not run: it crashed or hung before; submit with retry_poisoned to run it again");
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    poisoned.push_back(std::move(trial));
+  }
+  return StoreWithoutRun(claim, std::move(poisoned), std::move(kept));
+}
+
+absl::Status ControlLink::FilterMeasured(Claim* claim) {
+  if (claim->measured_scope.empty() || claim->assignment.policy().no_reuse()) return absl::OkStatus();
+  std::vector<std::string> keys;
+  for (const wire::TrialSpec& spec : claim->assignment.trials()) {
+    ASSIGN_OR_RETURN(const Config config, claim->plan->ParseConfig(spec.config()));
+    keys.push_back(MeasuredKey(claim->measured_scope, config.ToText()));
+  }
+  ASSIGN_OR_RETURN(const auto found, store_->FindMeasured(keys));
+  wire::Assignment kept = claim->assignment;
+  kept.clear_trials();
+  std::vector<Trial> measured;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const wire::TrialSpec& spec = claim->assignment.trials(static_cast<int>(i));
+    if (!found[i].has_value()) {
+      *kept.add_trials() = spec;
+      continue;
+    }
+    const MeasuredRow& row = *found[i];
+    ASSIGN_OR_RETURN(const Trial earlier, TrialOfRow(row.trial));
+    // The one that ran: it may itself have got the verdict of another one of its study.
+    const int64_t ordinal = earlier.reused() ? earlier.reused_ordinal() : row.trial.ordinal;
+    Trial trial = TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal));
+    trial.set_ordinal(spec.ordinal());
+    trial.set_purpose(spec.purpose());
+    trial.set_attempt(spec.attempt());
+    *trial.mutable_config() = spec.config();
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    measured.push_back(std::move(trial));
+  }
+  return StoreWithoutRun(claim, std::move(measured), std::move(kept));
+}
+
+absl::Status ControlLink::StoreWithoutRun(Claim* claim, std::vector<Trial> trials, wire::Assignment kept) {
+  if (trials.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(*claim, trials, After::kGoesOn));
+  if (verdict == ReportVerdict::kStale) return Aborted("another agent owns it now");
+  claim->assignment = std::move(kept);
+  hooks_.reported(claim->study_id, claim->unit_id, std::move(trials), false);
+  return absl::OkStatus();
+}
+
+}  // namespace tunefarm
