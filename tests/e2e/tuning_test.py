@@ -41,9 +41,9 @@ class Tuning(unittest.TestCase):
         with Farm("--launch-timeout-ms", "4000") as farm:
             farm.start()
             # The first job warms what is made once: workers, caches, the database's pages.
-            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned")
+            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned", "--measure", "no_reuse=true")
             before = farm.info()
-            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned")
+            farm.cli("tune", "faulty_host", "--policy", "fast", "--retry-poisoned", "--measure", "no_reuse=true")
             after = farm.info()
             for job in (1, 2):
                 trials = farm.trials(job)

@@ -9,7 +9,8 @@ from fault_case import FaultFarm
 from farm import assert_ordinals_complete, config, outcome, search
 from rogue_kernel import RogueKernel
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache"]
+QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
+         "--measure", "no_reuse=true"]
 LAUNCH_TIMEOUT_MS = 3000
 RESIDENT_GROWTH_MAX = 32 << 20
 
