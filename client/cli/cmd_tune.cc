@@ -1,5 +1,4 @@
-// tune: submit, watch and show the best, in one. submit: the first part. run:
-// one config, looked at closely.
+// tune: submit, watch and show the best, in one. submit: the first part. run: one config, looked at closely.
 
 #include <fmt/core.h>
 
@@ -41,79 +40,63 @@ struct SubmitOptions {
   int rows = 10;
 };
 
-void AddKernelOption(CLI::App *command, SubmitOptions *options) {
+void AddKernelOption(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("KERNEL", options->kernel,
-                   "A kernel.pbtxt, a folder with one, a kernel in the box "
-                   "(matmul) or a stored one.")
+                   "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
       ->required();
 }
 
-void AddMeasureOptions(CLI::App *command, SubmitOptions *options) {
+void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--device", options->device,
-                   "Device UUID, class, name, 'cuda' or 'host' (default: the "
-                   "first ready one).")
+                   "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one).")
       ->type_name("DEVICE");
   options->measure.AddTo(command);
 }
 
-void AddSearchOptions(CLI::App *command, SubmitOptions *options) {
+void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--strategy", options->strategy,
-                   "default, bayes, genetic, annealing, local, pack, "
-                   "exhaustive or random (if none is named: "
-                   "exhaustive up to 10,000 configs that the budget allows, "
-                   "else default).")
+                   "default, bayes, genetic, annealing, local, pack, exhaustive or random (if none is named: "
+                   "exhaustive up to 10,000 configs that the budget allows, else default).")
       ->type_name("STRATEGY");
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy. May be repeated.");
-  command->add_option("--seed", options->seed,
-                      "Seed of the strategy (default 1).");
+  command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
   AddCostOption(command, &options->cost_model);
   options->budget.AddTo(command);
-  command
-      ->add_option("--priority", options->priority,
-                   "Higher runs first, from -100 to 100.")
+  command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
-  command->add_flag("--retry-poisoned", options->retry_poisoned,
-                    "Run configs again that are known to crash.");
+  command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
   command
       ->add_option("--required-isolation", options->required_isolation,
-                   "L1: refuse the job where workers cannot be isolated fully; "
-                   "tunefarm status tells.")
+                   "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
       ->type_name("LEVEL");
   command->add_option("--label", options->label, "Free text shown in lists.");
 }
 
-absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions &options,
-                                                 const Session &session) {
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, const Session& session) {
   v1::CreateJobRequest request;
-  ASSIGN_OR_RETURN(KernelArgument kernel,
-                   ResolveKernelArgument(options.kernel, session.environment));
+  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session.environment));
   if (kernel.definition) {
     *request.mutable_kernel_definition() = *std::move(kernel.definition);
   } else {
     request.mutable_job()->set_kernel(kernel.name);
   }
-  v1::Job *job = request.mutable_job();
-  ASSIGN_OR_RETURN(const std::vector<v1::Problem> problems,
-                   MakeProblems(options.problem));
-  for (const v1::Problem &problem : problems)
-    *job->add_problems() = problem;
+  v1::Job* job = request.mutable_job();
+  ASSIGN_OR_RETURN(const std::vector<v1::Problem> problems, MakeProblems(options.problem));
+  for (const v1::Problem& problem : problems) *job->add_problems() = problem;
   job->set_device_selector(options.device);
   job->mutable_strategy()->set_strategy_name(options.strategy);
   job->mutable_strategy()->set_seed(options.seed);
-  for (const std::string &option : options.strategy_options) {
+  for (const std::string& option : options.strategy_options) {
     const size_t equals = option.find('=');
-    if (equals == std::string::npos)
-      return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
-    (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] =
-        option.substr(equals + 1);
+    if (equals == std::string::npos) return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
+    (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] = option.substr(equals + 1);
   }
   if (!options.cost_model.empty()) {
-    ASSIGN_OR_RETURN(*job->mutable_strategy()->mutable_cost_model(),
-                     ParseCostModel(options.cost_model));
+    ASSIGN_OR_RETURN(*job->mutable_strategy()->mutable_cost_model(), ParseCostModel(options.cost_model));
   }
   ASSIGN_OR_RETURN(*job->mutable_budget(), MakeBudget(options.budget));
   ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
@@ -125,139 +108,114 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions &options,
   return request;
 }
 
-absl::StatusOr<v1::Job> Submit(Session *session, const SubmitOptions &options) {
-  ASSIGN_OR_RETURN(const v1::CreateJobRequest request,
-                   MakeRequest(options, *session));
-  ASSIGN_OR_RETURN(Connection *const connection, session->connection());
-  ASSIGN_OR_RETURN(
-      v1::CreateJobResponse response,
-      Connection::Call(connection->tuning(),
-                       &v1::TuningService::StubInterface::CreateJob, request));
+absl::StatusOr<v1::Job> Submit(Session* session, const SubmitOptions& options) {
+  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(options, *session));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(v1::CreateJobResponse response,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
   return response.job();
 }
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
-std::string QueuedText(const v1::Job &job) {
-  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()),
-                                 job.kernel_name());
-  for (const v1::Study &study : job.studies()) {
-    const v1::SpaceSize &space = study.space();
+std::string QueuedText(const v1::Job& job) {
+  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
+  for (const v1::Study& study : job.studies()) {
+    const v1::SpaceSize& space = study.space();
     const std::string about = space.approximate() ? "≈" : "";
-    text += fmt::format("\n  {} on {}: {}{} configs", study.problem().key(),
-                        study.device_class_name(), about,
+    text += fmt::format("\n  {} on {}: {}{} configs", study.problem().key(), study.device_class_name(), about,
                         FormatCount(space.valid()));
     const std::string all = CartesianText(space);
-    if (all != FormatCount(space.valid()))
-      text += fmt::format(" of {}", all);
+    if (all != FormatCount(space.valid())) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
-      text +=
-          fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
+      text += fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
       break;
     }
   }
   return text;
 }
 
-absl::StatusOr<ExitCode> FollowToEnd(Session *session, const v1::Job &job,
-                                     v1::Job *ended) {
+absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
-    session->Note(fmt::format("Detached; job {0} goes on. Follow: tunefarm "
-                              "jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                              JobNumber(job.name())));
+    session->Note(
+        fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+                    JobNumber(job.name())));
     return kExitInterrupted;
   }
   *ended = outcome.job;
   return ExplainEnd(*session, outcome.job);
 }
 
-absl::StatusOr<ExitCode> Tune(Session *session, const SubmitOptions &options) {
+absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   RETURN_IF_ERROR(session->format().status());
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   session->Note(QueuedText(job));
   v1::Job ended;
   ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
-  if (code != kExitOk && code != kExitNoValidConfig)
-    return code;
+  if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
-    std::string next =
-        "Ask again: tunefarm best " +
-        (options.kernel.find('/') == std::string::npos ? options.kernel
-                                                       : ended.kernel_name());
-    for (const std::string &dim : options.problem.dims)
-      next += " --dim " + dim;
+    std::string next = "Ask again: tunefarm best " +
+                       (options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name());
+    for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
     session->Note(next);
   }
   return code;
 }
 
-absl::StatusOr<ExitCode> SubmitOnly(Session *session,
-                                    const SubmitOptions &options) {
+absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   session->Note(QueuedText(job));
-  session->Print(format == OutputFormat::kJson ? ToJson(job)
-                                               : JobNumber(job.name()) + "\n");
+  session->Print(format == OutputFormat::kJson ? ToJson(job) : JobNumber(job.name()) + "\n");
   session->Note("Follow: tunefarm jobs watch " + JobNumber(job.name()));
   return kExitOk;
 }
 
-std::string TrialText(const v1::Trial &trial) {
+std::string TrialText(const v1::Trial& trial) {
   std::string phase = v1::Phase_Name(trial.phase());
   std::string text =
-      fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()),
-                  OutcomeText(trial.outcome()));
+      fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
   if (!trial.message().empty()) {
     const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
-    text += fmt::format("why        {} (in {})\n", trial.message(),
-                        began ? phase.substr(6) : "preparation");
+    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
   }
-  const v1::ResourceUse &use = trial.resources();
+  const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {
-    text += fmt::format("binary     {}, compiled in {:.0f} ms{}\n",
-                        FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
-                        trial.compile_ms(),
-                        trial.cached_binary() ? " (cached)" : "");
+    text +=
+        fmt::format("binary     {}, compiled in {:.0f} ms{}\n", FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
+                    trial.compile_ms(), trial.cached_binary() ? " (cached)" : "");
   }
   if (use.registers() > 0) {
-    text += fmt::format(
-        "resources  {} registers/thread, {} spilled, {} static + {} dynamic "
-        "shared/block, {} blocks/SM\n",
-        use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
-        FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
-        FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())),
-        use.blocks_per_sm());
+    text +=
+        fmt::format("resources  {} registers/thread, {} spilled, {} static + {} dynamic shared/block, {} blocks/SM\n",
+                    use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())), use.blocks_per_sm());
   }
-  const v1::Verification &check = trial.verification();
+  const v1::Verification& check = trial.verification();
   if (check.elements() > 0) {
-    text += fmt::format("check      {} of {} elements differ, largest error "
-                        "{:.3g} absolute, {:.3g} relative\n",
+    text += fmt::format("check      {} of {} elements differ, largest error {:.3g} absolute, {:.3g} relative\n",
                         FormatCount(static_cast<int64_t>(check.mismatches())),
-                        FormatCount(static_cast<int64_t>(check.elements())),
-                        check.max_absolute_error(), check.max_relative_error());
-    for (const v1::Mismatch &mismatch : check.first_mismatches()) {
-      text += fmt::format("           {}[{}] is {:.9g}, expected {:.9g}\n",
-                          mismatch.buffer(), mismatch.index(),
+                        FormatCount(static_cast<int64_t>(check.elements())), check.max_absolute_error(),
+                        check.max_relative_error());
+    for (const v1::Mismatch& mismatch : check.first_mismatches()) {
+      text += fmt::format("           {}[{}] is {:.9g}, expected {:.9g}\n", mismatch.buffer(), mismatch.index(),
                           mismatch.actual(), mismatch.expected());
     }
   }
-  const v1::Measurement &m = trial.measurement();
+  const v1::Measurement& m = trial.measurement();
   if (m.median_ns() > 0) {
-    text += fmt::format(
-        "time       {} median, 95% interval {} to {}, {} samples, {}\n",
-        FormatDuration(m.median_ns()), FormatDuration(m.ci_low_ns()),
-        FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
+    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples, {}\n", FormatDuration(m.median_ns()),
+                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
     if (const std::string conditions = ConditionsText(m); !conditions.empty())
       text += "measured   " + conditions + "\n";
   }
-  if (!trial.log().empty())
-    text += "log\n" + trial.log() + (trial.log().back() == '\n' ? "" : "\n");
+  if (!trial.log().empty()) text += "log\n" + trial.log() + (trial.log().back() == '\n' ? "" : "\n");
   return text;
 }
 
-absl::StatusOr<ExitCode> Run(Session *session, SubmitOptions options,
-                             const std::vector<std::string> &settings) {
+absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
   options.budget.max_trials = 1;
@@ -266,92 +224,70 @@ absl::StatusOr<ExitCode> Run(Session *session, SubmitOptions options,
   v1::Job ended;
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
-    session->Note("Detached; the trial goes on as job " +
-                  JobNumber(job.name()) + ".");
+    session->Note("Detached; the trial goes on as job " + JobNumber(job.name()) + ".");
     return kExitInterrupted;
   }
-  ASSIGN_OR_RETURN(Connection *const connection, session->connection());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListTrialsRequest list;
   list.set_parent(job.name());
   list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials,
-                   FetchTrials(connection, list, 1));
-  if (trials.empty())
-    return NotFound("the config was never run: {}", outcome.job.error());
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, list, 1));
+  if (trials.empty()) return NotFound("the config was never run: {}", outcome.job.error());
   v1::GetTrialRequest get;
   get.set_name(trials[0].name());
   ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
-                   Connection::Call(connection->tuning(),
-                                    &v1::TuningService::StubInterface::GetTrial,
-                                    get));
-  session->Print(format == OutputFormat::kJson ? ToJson(response.trial())
-                                               : TrialText(response.trial()));
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
+  session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
   std::string again = "Reproduce: tunefarm run " + options.kernel;
-  for (const std::string &dim : options.problem.dims)
-    again += " --dim " + dim;
-  for (const auto &[name, value] : std::map<std::string, v1::Value>(
-           response.trial().config().values().begin(),
-           response.trial().config().values().end())) {
+  for (const std::string& dim : options.problem.dims) again += " --dim " + dim;
+  for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
+                                                                    response.trial().config().values().end())) {
     again += " " + name + "=" + ValueText(value);
   }
   session->Note(again);
-  return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk
-                                                      : kExitNoValidConfig;
+  return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
 }
 
-} // namespace
+}  // namespace
 
-void AddTune(CLI::App *app, Session *session) {
+void AddTune(CLI::App* app, Session* session) {
   auto options = std::make_shared<SubmitOptions>();
-  CLI::App *tune = app->add_subcommand(
-      "tune", "Tune a kernel: submit, follow, show the ranked configs.");
-  SetExample(tune, "tunefarm tune matmul_host\n"
-                   "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim "
-                   "K=4096 --dim dtype=bf16");
+  CLI::App* tune = app->add_subcommand("tune", "Tune a kernel: submit, follow, show the ranked configs.");
+  SetExample(tune,
+             "tunefarm tune matmul_host\n"
+             "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16");
   AddKernelOption(tune, options.get());
   options->problem.AddTo(tune, /*many=*/true);
   AddSearchOptions(tune, options.get());
   AddMeasureOptions(tune, options.get());
-  tune->add_option("--rows", options->rows,
-                   "Configs shown at the end (default 10; 0: all).")
+  tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
       ->check(CLI::Range(0, 1'000'000));
-  tune->callback([session, options] {
-    session->command = [session, options] { return Tune(session, *options); };
-  });
+  tune->callback([session, options] { session->command = [session, options] { return Tune(session, *options); }; });
 
   auto submit_options = std::make_shared<SubmitOptions>();
-  CLI::App *submit =
-      app->add_subcommand("submit", "Queue a tuning job and print its number.");
-  SetExample(submit,
-             "tunefarm submit matmul --dim dtype=bf16 --max-trials 500");
+  CLI::App* submit = app->add_subcommand("submit", "Queue a tuning job and print its number.");
+  SetExample(submit, "tunefarm submit matmul --dim dtype=bf16 --max-trials 500");
   AddKernelOption(submit, submit_options.get());
   submit_options->problem.AddTo(submit, /*many=*/true);
   AddSearchOptions(submit, submit_options.get());
   AddMeasureOptions(submit, submit_options.get());
   submit->callback([session, submit_options] {
-    session->command = [session, submit_options] {
-      return SubmitOnly(session, *submit_options);
-    };
+    session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); };
   });
 
   auto run_options = std::make_shared<SubmitOptions>();
   auto settings = std::make_shared<std::vector<std::string>>();
-  CLI::App *run = app->add_subcommand(
-      "run", "Run one config: compile log, resources, check, time.");
+  CLI::App* run = app->add_subcommand("run", "Run one config: compile log, resources, check, time.");
   SetExample(run, "tunefarm run matmul_host --dim M=256 TILE_M=64 MR=4");
   AddKernelOption(run, run_options.get());
   run->add_option("SETTING", *settings,
-                  "Parameters of the config, NAME=VALUE each. Those left out "
-                  "take any value that makes a valid config, "
+                  "Parameters of the config, NAME=VALUE each. Those left out take any value that makes a valid config, "
                   "the default first.");
-  AddListOption(run, "-d,--dim", &run_options->problem.dims,
-                "A dim of the problem. May be repeated.");
+  AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
   AddMeasureOptions(run, run_options.get());
   run->callback([session, run_options, settings] {
-    session->command = [session, run_options, settings] {
-      return Run(session, *run_options, *settings);
-    };
+    session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };
   });
 }
 
-} // namespace tunefarm::cli
+}  // namespace tunefarm::cli
