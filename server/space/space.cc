@@ -21,10 +21,12 @@ using space_internal::SaturatingMultiply;
 namespace space_internal {
 
 std::string CountText(double count, bool is_exact) {
+  // What a double holds exactly; beyond that the digits end, not the exactness.
+  constexpr double kWholeMax = 9.0e15;
   const std::string prefix = is_exact ? "" : "≈";
-  if (count < 1e12) return prefix + FormatCount(static_cast<int64_t>(std::llround(count)));
+  if (count < (is_exact ? kWholeMax : 1e12)) return prefix + FormatCount(static_cast<int64_t>(std::llround(count)));
   const int exponent = static_cast<int>(std::floor(std::log10(count)));
-  return fmt::format("≈{:.1f}e{}", count / std::pow(10.0, exponent), exponent);
+  return fmt::format("{}{:.1f}e{}", prefix, count / std::pow(10.0, exponent), exponent);
 }
 
 }  // namespace space_internal

@@ -129,7 +129,7 @@ class Space {
   // The position of a parameter, -1 if there is none of that name.
   int ParameterIndex(std::string_view name) const;
 
-  // The number of points before any rule: as a double (exact up to 2^53), and as text, "432" or "≈1.0e12".
+  // The number of points before any rule: as a double (exact up to 2^53), and as text, "1,728" or "1.2e18".
   double CartesianSize() const;
   std::string CartesianText() const;
 

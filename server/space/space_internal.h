@@ -239,7 +239,7 @@ inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
 // one below and above.
 std::vector<uint16_t> WithinOneStep(const std::vector<uint16_t>& values, uint16_t index, bool is_strict);
 
-// "432", "1,728" style digits where exact, "≈1.0e12" from 10^12 on.
+// "1,728" style digits, "1.2e18" where there are too many; "≈" before what is not exact, and only there.
 std::string CountText(double count, bool is_exact);
 
 // The recursion behind Impl::Walk.
