@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
+#include <set>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -12,6 +14,7 @@
 #include "client/cli/kernel_argument.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/search/strategy.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -58,6 +61,25 @@ void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
   for (const v1::Job& job : response->jobs()) candidates->push_back(JobNumber(job.name()));
 }
 
+// Whether a word of the command line is an option that the next word belongs to.
+bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& word) {
+  if (word.size() < 2 || word[0] != '-' || word.find('=') != std::string::npos) return false;
+  for (const CLI::App* app : apps) {
+    const CLI::Option* option = app->get_option_no_throw(word);
+    if (option != nullptr) return option->get_type_size() != 0;
+  }
+  return false;
+}
+
+// The words that an option takes; none where any text may follow, so that the shell offers files.
+std::vector<std::string> ValuesOf(const std::string& option) {
+  if (option == "--strategy") return StrategyNames();
+  if (option == "--output" || option == "-o") return {"table", "json", "csv"};
+  if (option == "--policy") return {"fast", "default", "rigorous"};
+  if (option == "--device") return {"cuda", "host"};
+  return {};
+}
+
 }  // namespace
 
 absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const std::vector<std::string>& words) {
@@ -72,9 +94,14 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
   }
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
-  if (!last.empty() && last[0] == '-') {
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
+  if (words.size() > 1 && TakesValue({command, &app}, words[words.size() - 2])) {
+    candidates = ValuesOf(words[words.size() - 2]);
+  } else if (!last.empty() && last[0] == '-') {
+    for (const CLI::App* one : {command, &app}) {
+      for (const CLI::Option* option : one->get_options()) {
+        for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
+      }
+      if (one == &app) break;
     }
   } else {
     for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
@@ -82,10 +109,17 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
     }
     if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
     if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
+    if (command->get_option_no_throw("TOPIC") != nullptr) {
+      for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+        candidates.push_back(sub->get_name());
+      candidates.insert(candidates.end(), {"exit-codes", "strategies"});
+    }
+    if (command->get_option_no_throw("SHELL") != nullptr) candidates.insert(candidates.end(), {"bash", "zsh", "fish"});
   }
+  std::set<std::string> told;
   std::string text;
   for (const std::string& candidate : candidates) {
-    if (candidate.rfind(last, 0) == 0) text += candidate + "\n";
+    if (candidate.rfind(last, 0) == 0 && told.insert(candidate).second) text += candidate + "\n";
   }
   session->Print(text);
   return kExitOk;

@@ -1,4 +1,4 @@
-// Curves as an SVG picture that stands for itself: axes, ticks, a legend, no scripts.
+// Curves with bands as an SVG picture: charts of one panel each (client/cli/chart_svg.h).
 #pragma once
 
 #include <string>

@@ -11,6 +11,7 @@
 #include "client/cli/job_names.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/report.h"
+#include "client/cli/trial_pages.h"
 #include "client/cli/twins.h"
 #include "client/cli/watch.h"
 #include "server/base/format.h"

@@ -72,6 +72,29 @@ std::string HelpEntry(std::string_view name, std::string_view text) {
   return out + "\n";
 }
 
+std::string WrapLines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const size_t first = std::min(line.find_first_not_of(' '), line.size());
+    const size_t gap = line.find("  ", first);
+    const size_t column = gap == std::string_view::npos ? first + 2 : line.find_first_not_of(' ', gap);
+    if (line.size() <= kHelpColumns || column >= kHelpColumns / 2) {
+      out += std::string(line) + "\n";
+      continue;
+    }
+    const size_t start = gap == std::string_view::npos ? first : column;
+    out += line.substr(0, start);
+    std::string indent;
+    for (const std::string& part : Wrap(line.substr(start), kHelpColumns - column)) {
+      out += indent + part + "\n";
+      indent = std::string(column, ' ');
+    }
+  }
+  return out;
+}
+
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode) const {
   std::string text = app->get_description() + "\n\n" + Usage(*app, name);
   std::string positionals;

@@ -19,6 +19,10 @@ class HelpFormatter : public CLI::Formatter {
 // "  name   text", the text wrapped and aligned in a column of its own. For texts without line breaks.
 std::string HelpEntry(std::string_view name, std::string_view text);
 
+// Lines that are longer than kHelpColumns are broken between words, and go on below the last column of theirs (what
+// stands behind two spaces).
+std::string WrapLines(std::string_view text);
+
 // What the help of a command ends with. `lines` are whole command lines, one each.
 void SetExample(CLI::App* command, std::string_view lines);
 

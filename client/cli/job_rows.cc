@@ -2,18 +2,18 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <ctime>
 #include <map>
 
 #include "client/cli/job_names.h"
-#include "client/cli/report.h"
-#include "server/base/status.h"
+#include "client/cli/study_trials.h"
+#include "client/cli/trial_pages.h"
 #include "server/base/status_macros.h"
 
 namespace tunefarm::cli {
 namespace {
 
-using Kernels = v1::KernelService::StubInterface;
 using Tuning = v1::TuningService::StubInterface;
 using interchange::Invalidity;
 using interchange::T4Row;
@@ -51,29 +51,6 @@ std::string TimestampOf(int64_t wall_ms) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, wall_ms % 1000);
 }
 
-absl::StatusOr<Config> ConfigOf(const v1::Config& proto) {
-  Config config;
-  for (const auto& [name, value] : proto.values()) {
-    switch (value.kind_case()) {
-      case v1::Value::kIntValue:
-        config.Set(name, int64_t{value.int_value()});
-        break;
-      case v1::Value::kDoubleValue:
-        config.Set(name, value.double_value());
-        break;
-      case v1::Value::kBoolValue:
-        config.Set(name, value.bool_value());
-        break;
-      case v1::Value::kStringValue:
-        config.Set(name, value.string_value());
-        break;
-      case v1::Value::KIND_NOT_SET:
-        return DataLoss("parameter {} of a trial has no value", name);
-    }
-  }
-  return config;
-}
-
 absl::StatusOr<T4Row> RowOf(const v1::Trial& trial) {
   T4Row row;
   row.timestamp = TimestampOf(trial.ended_at_ms());
@@ -103,31 +80,16 @@ absl::StatusOr<T4Row> RowOf(const v1::Trial& trial) {
   if (trial.has_resources() && trial.resources().registers() > 0) {
     row.measurements.push_back({"registers", static_cast<double>(trial.resources().registers()), ""});
   }
+  // What the run took besides the runtimes, which T4 counts apart.
+  for (const double runtime : row.runtimes_ms) row.framework_ms = std::max(0.0, row.framework_ms - runtime);
   return row;
-}
-
-// The study that is meant; T4 has no place for a second problem or device.
-absl::StatusOr<v1::Study> ChooseStudy(const v1::Job& job, int number) {
-  if (number == 0 && job.studies_size() == 1) return job.studies(0);
-  std::string list;
-  for (int i = 0; i < job.studies_size(); ++i) {
-    if (i + 1 == number) return job.studies(i);
-    list += fmt::format("\n  {}  {} on {}", i + 1, job.studies(i).problem().key(), job.studies(i).device_class_name());
-  }
-  if (number == 0)
-    return InvalidArgument("job {} has {} studies; choose one with --study:{}", JobNumber(job.name()),
-                           job.studies_size(), list);
-  return NotFound("job {} has no study {}:{}", JobNumber(job.name()), number, list);
 }
 
 // The order of the definition; that of the names where it cannot be had.
 std::vector<std::string> ParameterOrder(Connection* connection, const v1::Job& job, const std::vector<T4Row>& rows) {
-  v1::GetKernelRequest request;
-  request.set_name(job.kernel());
-  const auto kernel = Connection::Call(connection->kernels(), &Kernels::GetKernel, request);
   std::vector<std::string> names;
-  if (kernel.ok()) {
-    for (const v1::Parameter& parameter : kernel->kernel().parameters()) names.push_back(parameter.name());
+  if (const std::optional<v1::Kernel> kernel = KernelOf(connection, job)) {
+    for (const v1::Parameter& parameter : kernel->parameters()) names.push_back(parameter.name());
   } else if (!rows.empty()) {
     for (const auto& [name, value] : rows[0].config) names.push_back(name);
   }
@@ -145,22 +107,22 @@ absl::StatusOr<JobRows> FetchJobRows(Session* session, const std::string& job_te
   ASSIGN_OR_RETURN(const v1::Study study, ChooseStudy(job.job(), number));
   v1::ListTrialsRequest list;
   list.set_parent(study.name());
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, list, kTrialsMax));
   // One row for a config: its final where it had one and that is asked for, else its search.
   std::vector<T4Row> rows;
   std::map<std::string, size_t> row_of;
-  for (const v1::Trial& trial : trials) {
-    const bool is_final = trial.purpose() == v1::TRIAL_PURPOSE_FINALIST;
-    if (trial.purpose() == v1::TRIAL_PURPOSE_BASELINE || (is_final && !finals)) continue;
-    if (trial.outcome() == v1::OUTCOME_UNSPECIFIED || trial.outcome() == v1::OUTCOME_LOST) continue;
-    ASSIGN_OR_RETURN(T4Row row, RowOf(trial));
+  RETURN_IF_ERROR(ForEachTrial(connection, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    const bool is_final = trial->purpose() == v1::TRIAL_PURPOSE_FINALIST;
+    if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || (is_final && !finals)) return true;
+    if (trial->outcome() == v1::OUTCOME_UNSPECIFIED || trial->outcome() == v1::OUTCOME_LOST) return true;
+    ASSIGN_OR_RETURN(T4Row row, RowOf(*trial));
     const auto [at, is_new] = row_of.emplace(row.config.ToText(), rows.size());
     if (is_new) {
       rows.push_back(std::move(row));
     } else {
       rows[at->second] = std::move(row);
     }
-  }
+    return rows.size() < kTrialsMax;
+  }));
   return JobRows{job.job(), study, ParameterOrder(connection, job.job(), rows), std::move(rows)};
 }
 

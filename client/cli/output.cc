@@ -4,6 +4,8 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/type_resolver_util.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -18,6 +20,24 @@ namespace {
 size_t Width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
+
+// Words of a cell, a line after the other, each of at most `width` columns where its words allow it.
+std::vector<std::string> Folded(const std::string& cell, size_t width) {
+  std::vector<std::string> lines(1);
+  size_t start = 0;
+  while (start < cell.size()) {
+    const size_t end = std::min(cell.find(' ', start), cell.size());
+    const std::string word = cell.substr(start, end - start);
+    if (!lines.back().empty() && Width(lines.back()) + 1 + Width(word) > width) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+    start = end + 1;
+  }
+  return lines;
+}
+
+// The last column is not folded into less than this.
+constexpr size_t kFoldedMin = 24;
 
 void AppendCsv(std::string_view cell, std::string* out) {
   if (cell.find_first_of(",\"\r\n") == std::string_view::npos) {
@@ -52,24 +72,56 @@ void Table::AddRow(std::vector<std::string> cells, Style style) {
   styles_.push_back(style);
 }
 
-std::string Table::ToText(bool with_styles) const {
-  std::vector<size_t> widths;
-  for (size_t c = 0; c < columns_.size(); ++c) {
-    size_t width = Width(columns_[c].name);
-    for (const std::vector<std::string>& row : rows_) width = std::max(width, Width(row[c]));
-    widths.push_back(width);
+size_t TerminalColumns(std::FILE* file) {
+  winsize size{};
+  const int fd = fileno(file);
+  return fd >= 0 && isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string CutTo(size_t columns, const std::string& text) {
+  if (columns == 0 || Width(text) <= columns) return text;
+  std::string cut;
+  size_t taken = 0;
+  for (const char c : text) {
+    if ((c & 0xC0) != 0x80 && ++taken == columns) break;
+    cut += c;
   }
+  return cut + "…";
+}
+
+std::string Table::ToText(bool with_styles, size_t width) const {
+  std::vector<size_t> widths;
+  size_t before_last = 0;
+  for (size_t c = 0; c < columns_.size(); ++c) {
+    size_t widest = Width(columns_[c].name);
+    for (const std::vector<std::string>& row : rows_) widest = std::max(widest, Width(row[c]));
+    widths.push_back(widest);
+    if (c + 1 < columns_.size()) before_last += widest + 2;
+  }
+  const bool is_folded = width >= before_last + kFoldedMin && !columns_.empty() && !columns_.back().right;
+  if (is_folded) widths.back() = std::min(widths.back(), width - before_last);
   std::string text;
   const auto append = [&](Style style, auto cell_of) {
     std::string line;
-    for (size_t c = 0; c < columns_.size(); ++c) {
+    for (size_t c = 0; c + 1 < columns_.size(); ++c) {
       const std::string& cell = cell_of(c);
       const std::string padding(widths[c] - Width(cell), ' ');
-      if (c > 0) line += "  ";
-      line += columns_[c].right ? padding + cell : cell + padding;
+      line += (columns_[c].right ? padding + cell : cell + padding) + "  ";
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += Styled(with_styles ? style : Style::kPlain, line) + "\n";
+    const auto put = [&](std::string whole) {
+      whole.erase(whole.find_last_not_of(' ') + 1);
+      text += Styled(with_styles ? style : Style::kPlain, whole) + "\n";
+    };
+    if (columns_.empty()) return put(line);
+    const std::string& last = cell_of(columns_.size() - 1);
+    if (!is_folded) {
+      const std::string padding(columns_.back().right ? widths.back() - Width(last) : 0, ' ');
+      return put(line + padding + last);
+    }
+    for (const std::string& part : Folded(last, widths.back())) {
+      put(line + part);
+      line.assign(before_last, ' ');
+    }
   };
   append(Style::kPlain, [&](size_t c) -> const std::string& { return columns_[c].name; });
   for (size_t r = 0; r < rows_.size(); ++r) {

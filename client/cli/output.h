@@ -3,6 +3,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,11 @@ enum class Style { kPlain, kBold, kRed };
 // The text between terminal control codes; kPlain and empty texts stay as they are.
 std::string Styled(Style style, const std::string& text);
 
+// How many columns a terminal shows; 0 for what is none.
+size_t TerminalColumns(std::FILE* file);
+// At most `columns` of it, which ends in "…" where something is cut off; 0: all.
+std::string CutTo(size_t columns, const std::string& text);
+
 // Rows of cells with a header. Numbers stand right, text left.
 class Table {
  public:
@@ -33,7 +39,8 @@ class Table {
   size_t rows() const { return rows_.size(); }
 
   // Columns padded to their widest cell (by code points), two spaces between, no trailing space.
-  std::string ToText(bool with_styles = false) const;
+  // Where a line would be longer than `width` and its last column is text, that text goes on below itself (0: never).
+  std::string ToText(bool with_styles = false, size_t width = 0) const;
   // RFC 4180, with a header line.
   std::string ToCsv() const;
 

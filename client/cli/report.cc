@@ -9,6 +9,7 @@
 #include "client/cli/measure_options.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
+#include "client/cli/trial_pages.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 
@@ -81,6 +82,28 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   return table;
 }
 
+// What the times of a final have to do with those that were seen during the search, and who won where that is not the
+// first of the table.
+std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& trials,
+                      const std::vector<v1::Trial>& ranked) {
+  if (ranked.empty() || ranked[0].purpose() != v1::TRIAL_PURPOSE_FINALIST) return "";
+  double searched_ns = 0;
+  for (const v1::Trial& trial : trials) {
+    const double ns = trial.measurement().median_ns();
+    if (trial.purpose() != v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != v1::OUTCOME_OK || ns <= 0) continue;
+    searched_ns = searched_ns > 0 ? std::min(searched_ns, ns) : ns;
+  }
+  std::string text = "times of the final, which measures the best of the search again in turns";
+  if (searched_ns > 0) text += fmt::format(" (best in the search: {})", FormatDuration(searched_ns));
+  text += "\n";
+  const std::string winner = ConfigText(study.best().config());
+  for (size_t i = 1; i < ranked.size(); ++i) {
+    if (study.has_best() && ConfigText(ranked[i].config()) == winner)
+      text += fmt::format("rank {} won: it was ahead round by round\n", i + 1);
+  }
+  return text;
+}
+
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
   const std::vector<v1::Trial> ranked = Ranked(trials);
@@ -88,11 +111,12 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText(session.has_color());
+    text += RankTable(study, ranked, rows).ToText(session.has_color(), TerminalColumns(session.out));
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
   }
+  text += FinalText(study, trials, ranked);
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
@@ -156,6 +180,9 @@ Table TrialTable(const std::vector<v1::Trial>& trials) {
 // Why a trial is what it is, in a line.
 std::string NoteText(const v1::Trial& trial) {
   const std::string message = trial.message().substr(0, trial.message().find('\n'));
+  if (!trial.reused_trial().empty()) {
+    return fmt::format("measured by {}{}{}", trial.reused_trial(), message.empty() ? "" : ": ", message);
+  }
   if (trial.reused()) {
     return fmt::format("the same work as trial {}{}{}", trial.reused_ordinal(), message.empty() ? "" : ": ", message);
   }
@@ -217,47 +244,6 @@ std::string DeviceLine(const v1::Device& device) {
                         FormatBytes(static_cast<uint64_t>(c.l2_bytes())), c.memory_gib(), c.compiler());
   }
   return line;
-}
-
-std::string CartesianText(const v1::SpaceSize& space) {
-  const std::string& text = space.cartesian();
-  const bool is_number =
-      !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? FormatCount(std::stoll(text)) : text;
-}
-
-std::string RulesText(const v1::SpaceSize& space, std::string_view indent) {
-  const std::string about = space.approximate() ? "≈" : "";
-  std::string text;
-  int idle = 0;
-  for (const v1::RuleCount& rule : space.rules()) {
-    if (rule.removed() == 0) {
-      ++idle;
-      continue;
-    }
-    const std::string removed = "-" + about + FormatCount(rule.removed());
-    text += fmt::format("{}{:>12}  {}\n", indent, removed, rule.reason().empty() ? rule.rule() : rule.reason());
-    if (!rule.reason().empty()) text += fmt::format("{}{:>12}  {}\n", indent, "", "  " + rule.rule());
-  }
-  if (idle > 0)
-    text += fmt::format("{}{:>12}  {} other rule{} removed nothing\n", indent, "", idle, idle == 1 ? "" : "s");
-  return text;
-}
-
-absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
-                                                   size_t max) {
-  std::vector<v1::Trial> trials;
-  v1::ListTrialsRequest page = request;
-  page.set_page_size(1000);
-  do {
-    ASSIGN_OR_RETURN(v1::ListTrialsResponse response,
-                     Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::ListTrials, page));
-    for (v1::Trial& trial : *response.mutable_trials()) {
-      if (trials.size() < max) trials.push_back(std::move(trial));
-    }
-    page.set_page_token(response.next_page_token());
-  } while (!page.page_token().empty() && trials.size() < max);
-  return trials;
 }
 
 absl::Status PrintResults(Session* session, const std::string& job_name, const ReportOptions& options) {

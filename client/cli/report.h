@@ -18,17 +18,6 @@ namespace tunefarm::cli {
 // "NVIDIA H200  sm_90  132 SMs  ..." one line.
 std::string DeviceLine(const v1::Device& device);
 
-// The number of all combinations with its digits grouped, whether or not they came grouped.
-std::string CartesianText(const v1::SpaceSize& space);
-
-// What the rules of a space removed, a line or two for each that removed something, behind `indent`. Rules that removed
-// nothing (most device limits) are only counted.
-std::string RulesText(const v1::SpaceSize& space, std::string_view indent);
-
-// All trials of a job or study in the asked order, fetched page by page, at most `max`.
-absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
-                                                   size_t max);
-
 struct ReportOptions {
   int rows = 10;     // best configs shown; 0: all
   bool all = false;  // every trial in the order of the search, with its outcome, not only the ranked ones

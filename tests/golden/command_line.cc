@@ -113,16 +113,18 @@ Result CommandLine::Record(const std::vector<std::string>& words, const Terminal
   return result;
 }
 
-void CommandLine::ExpectMatches(const std::string& name) const {
-  const std::string path = SourceDirectory() + "/tests/golden/expected/" + name + ".txt";
+void CommandLine::ExpectMatches(const std::string& name) const { ExpectEqualsFile(name + ".txt", transcript_); }
+
+void ExpectEqualsFile(const std::string& name, const std::string& text) {
+  const std::string path = SourceDirectory() + "/tests/golden/expected/" + name;
   const char* update = std::getenv("TUNEFARM_UPDATE_GOLDEN");
   if (update != nullptr && std::string(update) == "1") {
-    ASSERT_TRUE(WriteFileAtomically(path, transcript_).ok()) << path;
+    ASSERT_TRUE(WriteFileAtomically(path, text).ok()) << path;
     return;
   }
   const absl::StatusOr<std::string> expected = ReadFile(path, 1 << 20);
   ASSERT_TRUE(expected.ok()) << path << " is missing; run with TUNEFARM_UPDATE_GOLDEN=1 and read what it wrote";
-  EXPECT_EQ(transcript_, *expected) << "If this is meant, run with TUNEFARM_UPDATE_GOLDEN=1 and review the difference.";
+  EXPECT_EQ(text, *expected) << "If this is meant, run with TUNEFARM_UPDATE_GOLDEN=1 and review the difference.";
 }
 
 }  // namespace tunefarm::golden

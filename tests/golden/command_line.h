@@ -53,4 +53,7 @@ class CommandLine {
   std::string transcript_;
 };
 
+// Fails the test unless the text is that of expected/NAME; TUNEFARM_UPDATE_GOLDEN as above.
+void ExpectEqualsFile(const std::string& name, const std::string& text);
+
 }  // namespace tunefarm::golden

@@ -69,14 +69,17 @@ constexpr char kStudyOfScale[] = R"pb(
   floor_ns: 30000
 )pb";
 
+// Of every job's first trial; never shown as an age.
+constexpr int64_t kStartedAtMs = 1'700'000'000'000;
+
 std::string Trial(int job, int ordinal, const std::string& purpose, const std::string& outcome, int chunk, int unroll,
                   double median_ns) {
-  std::string text = "name: 'jobs/" + std::to_string(job) + "/studies/1/trials/" + std::to_string(ordinal) +
-                     "' ordinal: " + std::to_string(ordinal) + " purpose: TRIAL_PURPOSE_" + purpose +
-                     " outcome: OUTCOME_" + outcome +
-                     " config { values { key: 'CHUNK' value { int_value: " + std::to_string(chunk) +
-                     " } } values { key: 'UNROLL' value { int_value: " + std::to_string(unroll) +
-                     " } } } resources { registers: 24 } ";
+  std::string text =
+      "name: 'jobs/" + std::to_string(job) + "/studies/1/trials/" + std::to_string(ordinal) +
+      "' ordinal: " + std::to_string(ordinal) + " purpose: TRIAL_PURPOSE_" + purpose + " outcome: OUTCOME_" + outcome +
+      " config { values { key: 'CHUNK' value { int_value: " + std::to_string(chunk) +
+      " } } values { key: 'UNROLL' value { int_value: " + std::to_string(unroll) +
+      " } } } resources { registers: 24 } ended_at_ms: " + std::to_string(kStartedAtMs + 1500 * (ordinal + 1)) + " ";
   if (median_ns > 0) {
     // The slowest is left early, the fastest has all that can be said of a measurement.
     std::string how;
@@ -148,6 +151,7 @@ v1::Job JobNumbered(int number) {
   job.mutable_strategy()->set_strategy_name("exhaustive");
   job.mutable_strategy()->set_seed(1);
   job.set_created_at_ms(MillisecondsAgo(90 * 60));
+  job.set_started_at_ms(kStartedAtMs);
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   v1::Study* study = job.add_studies();
   *study = Parse<v1::Study>(kStudyOfScale);
@@ -187,10 +191,28 @@ v1::Job JobNumbered(int number) {
   return job;
 }
 
+// A whole search: every CHUNK and UNROLL in an order that jumps about, five times each. Small chunks are slow, more so
+// with little unrolling; the largest crash where they are unrolled by 8.
+std::vector<v1::Trial> LongSearch(int number) {
+  constexpr int kChunks[] = {256, 512, 1024, 4096, 8192, 65536}, kUnrolls[] = {1, 2, 4, 8};
+  std::vector<v1::Trial> trials;
+  for (int i = 0; i < 120; ++i) {
+    const int at = 7 * i % 120;
+    const int chunk = kChunks[at % 6], unroll = kUnrolls[at / 6 % 4], repeat = at / 24;
+    const bool crashes = chunk == 65536 && unroll == 8;
+    const double ns = 30000 + 2e7 / chunk + 4e6 / (chunk * unroll) + 1000 * repeat;
+    trials.push_back(
+        Parse<v1::Trial>(Trial(number, i, "SEARCH", crashes ? "RUN_CRASH" : "OK", chunk, unroll, crashes ? 0 : ns)));
+    if (crashes) trials.back().set_message("SIGSEGV, read of address 0x" + std::to_string(1000 + i));
+  }
+  return trials;
+}
+
 std::vector<v1::Trial> TrialsOf(int number) {
   const auto trial = [&](int ordinal, const char* purpose, const char* outcome, int chunk, int unroll, double ns) {
     return Parse<v1::Trial>(Trial(number, ordinal, purpose, outcome, chunk, unroll, ns));
   };
+  if (number == 23) return LongSearch(number);
   if (number == 19) {
     return {
         Explained(trial(0, "SEARCH", "WRONG_RESULT", 256, 1, 0), "y[7] is 3, expected 2"),

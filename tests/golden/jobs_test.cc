@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "server/base/file.h"
 #include "server/base/thread.h"
 #include "tests/golden/command_line.h"
 
@@ -140,6 +141,37 @@ TEST(ResultsTest, Formats) {
   cli.Record({"results", "19", "--output", "json"});
   cli.Record({"results", "404"});
   cli.ExpectMatches("results");
+}
+
+TEST(ResultsTest, Analysis) {
+  CommandLine cli;
+  cli.Record({"results", "23", "--analyze"});
+  cli.Record({"results", "23", "--analyze", "--output", "csv"});
+  cli.Record({"results", "17", "--analyze"});
+  cli.Record({"results", "17", "--analyze", "--output", "json"});
+  cli.Comment("Two studies, the second has no trials yet.");
+  cli.Record({"results", "18", "--analyze"});
+  cli.Comment("Nothing was measured.");
+  cli.Record({"results", "19", "--analyze"});
+  EXPECT_EQ(cli.Record({"results", "18", "--analyze", "--study", "3"}).code, 3);
+  EXPECT_EQ(cli.Record({"results", "18", "--study", "1"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--all", "--analyze"}).code, 2);
+  cli.ExpectMatches("results_analysis");
+}
+
+TEST(ResultsTest, Plots) {
+  CommandLine cli;
+  const std::string file = cli.directory().path() + "/plot.svg";
+  const auto plot = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--plot", file});
+    EXPECT_EQ(cli.Run(words).code, 0);
+    return *ReadFile(file, 1 << 20);
+  };
+  ExpectEqualsFile("plot_of_a_search.svg", plot({"results", "23"}));
+  ExpectEqualsFile("plot_of_two_studies.svg", plot({"results", "18"}));
+  ExpectEqualsFile("plot_without_a_time.svg", plot({"results", "19"}));
+  EXPECT_EQ(plot({"results", "23"}), plot({"results", "23", "--quiet"})) << "the same data, the same bytes";
+  EXPECT_NE(cli.Run({"results", "23", "--plot", "/nowhere/plot.svg"}).code, 0);
 }
 
 }  // namespace

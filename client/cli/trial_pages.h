@@ -1,0 +1,21 @@
+// Trials of a job or study, fetched page by page.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/connection.h"
+#include "tunefarm/v1/tuning_service.pb.h"
+
+namespace tunefarm::cli {
+
+// Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false.
+absl::Status ForEachTrial(Connection* connection, const v1::ListTrialsRequest& request,
+                          const std::function<absl::StatusOr<bool>(v1::Trial*)>& take);
+
+// All of them, at most `max`.
+absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
+                                                   size_t max);
+
+}  // namespace tunefarm::cli
