@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "server/device/device_class.h"
+#include "server/device/occupancy.h"
 
 namespace tunefarm {
 namespace {
@@ -123,6 +124,30 @@ TEST(FirstBrokenLimitTest, NamesTheFirstLimitWithBothNumbers) {
   EXPECT_EQ(FirstBrokenLimit(device, launch), "grid y: 65536 exceed the 65535 of NVIDIA H200");
   launch.grid = {1, 1, 0};
   EXPECT_EQ(FirstBrokenLimit(device, launch), "grid z: 0 is not at least 1");
+}
+
+// Each bound where it is the least one; the numbers are those of the programming guide's table of compute capabilities.
+TEST(OccupancyLimitTest, SaysWhatBoundsIt) {
+  const auto occupancy = [](std::string_view device, int64_t threads, int64_t registers, int64_t shared_bytes) {
+    LaunchShape launch;
+    launch.block = {threads, 1, 1};
+    launch.registers_per_thread = registers;
+    launch.shared_bytes = shared_bytes;
+    return ComputeOccupancy(FindKnownClass(device).value(), launch);
+  };
+  EXPECT_EQ(occupancy("H200", 32, 0, 0).limit, OccupancyLimit::kBlocks);
+  EXPECT_DOUBLE_EQ(occupancy("H200", 32, 0, 0).share, 0.5);  // 32 blocks of one warp, of 64
+  EXPECT_EQ(occupancy("H200", 256, 32, 0).limit, OccupancyLimit::kWarps);
+  EXPECT_DOUBLE_EQ(occupancy("H200", 256, 32, 0).share, 1);
+  EXPECT_EQ(occupancy("H200", 256, 64, 0).limit, OccupancyLimit::kRegisters);  // 16,384 of 65,536 for each block
+  EXPECT_EQ(occupancy("H200", 256, 64, 0).blocks_per_sm, 4);
+  EXPECT_EQ(occupancy("A100", 256, 0, 96 * 1024).limit, OccupancyLimit::kSharedMemory);  // 97 KiB of 164
+  EXPECT_EQ(occupancy("A100", 256, 0, 96 * 1024).blocks_per_sm, 1);
+  EXPECT_EQ(occupancy("L40S", 256, 0, 0).blocks_per_sm, 6);  // 1,536 threads
+  EXPECT_EQ(occupancy("T4", 33, 0, 0).warps_per_block, 2);
+  EXPECT_EQ(occupancy("H200", 256, 0, 228 * 1024).blocks_per_sm, 0);
+  EXPECT_EQ(occupancy("H200", 256, 0, 228 * 1024).share, 0);
+  EXPECT_EQ(NameOf(OccupancyLimit::kSharedMemory), "shared memory");
 }
 
 // A CPU has no such limits.
