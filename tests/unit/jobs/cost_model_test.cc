@@ -92,8 +92,11 @@ TEST_F(CostJobTest, ARestartGoesOnWithTheSameSpaceAndProposesNothingTwice) {
   for (const CostModelMode mode : {CostModelMode::COST_MODEL_MODE_PRUNE, CostModelMode::COST_MODEL_MODE_RANK}) {
     tunefarm::v1::Job job = CostJob(mode);
     job.mutable_strategy()->set_strategy_name("default");
+    job.set_no_memory(true);
+    job.mutable_policy()->set_no_reuse(true);
     const std::string name = farm.SubmitJob({1024}, TiledKernel(), job);
-    for (const int64_t ended : {3, 11, 20}) {
+    const int64_t total = farm.Job(name).studies(0).space().valid();
+    for (const int64_t ended : {total / 4, total / 2}) {
       ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(name).progress().done() >= ended; }));
       farm.Crash();
       farm.Boot();
@@ -118,6 +121,7 @@ TEST_F(CostJobTest, TheSameJobProposesTheSame) {
   for (int i = 0; i < 2; ++i) {
     tunefarm::v1::Job job = CostJob(CostModelMode::COST_MODEL_MODE_RANK);
     job.set_no_memory(true);
+    job.mutable_policy()->set_no_reuse(true);
     job.mutable_strategy()->set_strategy_name("exhaustive");
     const std::string name = farm.SubmitJob({1024}, TiledKernel(), job);
     ASSERT_TRUE(farm.Finish(name));
