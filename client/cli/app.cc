@@ -173,6 +173,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddDevices(&app, session);
   AddDb(&app, session);
   AddImport(&app, session);
+  AddRecordings(&app, session);
   AddExport(&app, session);
   AddSimulate(&app, session);
   AddStatus(&app, session);

@@ -9,23 +9,20 @@
 #include "client/cli/commands.h"
 #include "client/cli/curve_svg.h"
 #include "client/cli/help_format.h"
-#include "client/cli/job_rows.h"
+#include "client/cli/recorded_source.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/interchange/recorded_file.h"
 #include "server/search/simulation.h"
 
 namespace tunefarm::cli {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
-// A trial that was answered from another's measurement cost next to nothing, but time must pass.
-constexpr double kCostSecondsMin = 1e-6;
-
 struct SimulateOptions {
+  std::vector<std::string> files;  // or numbers of jobs, each for itself
   std::vector<std::string> recordings;
+  std::vector<std::string> jobs;  // joined
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
   std::string warm;
@@ -36,60 +33,49 @@ struct SimulateOptions {
   uint64_t seed = 1;
 };
 
-struct Recorded {
-  std::string name;
-  std::vector<RecordedTrial> trials;
-};
-
-RecordedTrial TrialOf(Config config, std::optional<double> objective_ms, double cost_ms) {
-  RecordedTrial trial;
-  trial.config = std::move(config);
-  trial.result.cost_seconds = std::max(kCostSecondsMin, cost_ms / 1e3);
-  if (objective_ms.has_value() && *objective_ms > 0) {
-    trial.result.outcome = ToldOutcome::kOk;
-    trial.result.objective_ns = *objective_ms * kNsPerMs;
-  }
-  return trial;
-}
-
-absl::StatusOr<Recorded> FromFile(Session* session, const std::string& path) {
-  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));
-  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(bytes), path));
-  for (const std::string& note : file.notes) session->Note(path + ": " + note);
-  Recorded recorded;
-  recorded.name = std::filesystem::path(path).filename().string();
-  for (const char* ending : {".gz", ".json"}) {
-    const std::string_view tail = ending;
-    if (recorded.name.size() > tail.size() && recorded.name.ends_with(tail))
-      recorded.name.resize(recorded.name.size() - tail.size());
-  }
-  for (interchange::RecordedRow& row : file.rows) {
-    const double cost_ms = row.CostMs();
-    recorded.trials.push_back(TrialOf(std::move(row.config), row.objective, cost_ms));
-  }
-  return recorded;
-}
-
-absl::StatusOr<Recorded> FromJob(Session* session, const std::string& job, int study) {
-  ASSIGN_OR_RETURN(JobRows results, FetchJobRows(session, job, study, /*finals=*/false));
-  Recorded recorded;
-  recorded.name = fmt::format("{} {}", results.job.kernel_name(), results.study.problem().key());
-  for (interchange::T4Row& row : results.rows) {
-    std::optional<double> objective;
-    for (const auto& measurement : row.measurements) {
-      if (measurement.name == "time") objective = measurement.value;
-    }
-    const double cost_ms = row.compile_ms + row.framework_ms;
-    recorded.trials.push_back(TrialOf(std::move(row.config), objective, cost_ms));
-  }
-  return recorded;
-}
-
-absl::StatusOr<Recorded> ReadRecorded(Session* session, const std::string& text, int study) {
+absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, int study) {
   std::error_code error;
   const bool is_job = text.find_first_not_of("0123456789") == std::string::npos || text.rfind("jobs/", 0) == 0;
-  if (is_job && !std::filesystem::exists(text, error)) return FromJob(session, text, study);
+  if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, study);
   return FromFile(session, text);
+}
+
+// All that the command line names, in the order files, recordings, jobs.
+absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const SimulateOptions& options) {
+  std::vector<RecordedSource> sources;
+  for (const std::string& text : options.files) {
+    ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options.study));
+    sources.push_back(std::move(source));
+  }
+  for (const std::string& text : options.recordings) {
+    ASSIGN_OR_RETURN(RecordedSource source, FromRecording(session, text));
+    sources.push_back(std::move(source));
+  }
+  if (!options.jobs.empty()) {
+    ASSIGN_OR_RETURN(RecordedSource source, FromJobs(session, options.jobs, options.study));
+    sources.push_back(std::move(source));
+  }
+  if (sources.empty())
+    return InvalidArgument("nothing to simulate on: give files, --recording or --job; see tunefarm simulate --help");
+  for (const RecordedSource& source : sources) {
+    if (!source.note.empty()) session->Note(source.note);
+  }
+  return sources;
+}
+
+absl::StatusOr<Priors> ReadPriors(Session* session, const SimulateOptions& options) {
+  Priors priors;
+  if (options.warm.empty()) return priors;
+  std::error_code error;
+  const bool is_stored = options.warm.rfind("recordings/", 0) == 0 && !std::filesystem::exists(options.warm, error);
+  ASSIGN_OR_RETURN(const RecordedSource warm,
+                   is_stored ? FromRecording(session, options.warm) : FromText(session, options.warm, options.study));
+  PriorSource source;
+  source.label = warm.name;
+  for (const RecordedTrial& trial : warm.trials)
+    source.results.push_back({trial.config, trial.result.outcome, trial.result.objective_ns});
+  priors.push_back(std::move(source));
+  return priors;
 }
 
 struct Scored {
@@ -150,15 +136,8 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
   if (format == OutputFormat::kJson)
     return InvalidArgument("simulate has no json output; use --output csv, or --csv FILE for the curves");
   ASSIGN_OR_RETURN(const StrategyOptions strategy_options, ReadStrategyOptions(options.options));
-  Priors priors;
-  if (!options.warm.empty()) {
-    ASSIGN_OR_RETURN(const Recorded warm, ReadRecorded(session, options.warm, options.study));
-    PriorSource source;
-    source.label = warm.name;
-    for (const RecordedTrial& trial : warm.trials)
-      source.results.push_back({trial.config, trial.result.outcome, trial.result.objective_ns});
-    priors.push_back(std::move(source));
-  }
+  ASSIGN_OR_RETURN(const Priors priors, ReadPriors(session, options));
+  ASSIGN_OR_RETURN(const std::vector<RecordedSource> sources, ReadSources(session, options));
   Table table({{"recording", false},
                {"configs", true},
                {"budget", true},
@@ -170,8 +149,7 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
                {"at target", true}});
   std::string csv = "strategy,recording,over,at,baseline_ns,best_ns,performance,performance_low,performance_high\n";
   std::vector<CurvePlot> plots;
-  for (const std::string& text : options.recordings) {
-    ASSIGN_OR_RETURN(const Recorded recorded, ReadRecorded(session, text, options.study));
+  for (const RecordedSource& recorded : sources) {
     ASSIGN_OR_RETURN(const Recording recording, Recording::Make(recorded.name, recorded.trials));
     const ScoreBasis basis(recording);
     CurvePlot plot{recorded.name, "evaluations", "0: as random search, 1: the optimum", {}};
@@ -206,12 +184,22 @@ void AddSimulate(CLI::App* app, Session* session) {
   CLI::App* simulate =
       app->add_subcommand("simulate", "Compare search strategies on recorded results, in simulated time.");
   SetExample(simulate,
-             "tunefarm simulate 17 --strategy default,genetic\n"
-             "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv");
+             "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
+             "tunefarm simulate --recording convolution_A100_T4 --strategy default,genetic\n"
+             "tunefarm simulate --job 17,18");
+  simulate->add_option("FILE", options->files,
+                       "T4 or Kernel Tuner cache files (also .gz), or numbers of jobs, each for itself.");
   simulate
-      ->add_option("RECORDING", options->recordings,
-                   "T4 or Kernel Tuner cache files (also .gz), or numbers of jobs that tried every config.")
-      ->required();
+      ->add_option("--recording", options->recordings,
+                   "Recorded results in the store, by number or name, as tunefarm recordings list shows them.")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  simulate
+      ->add_option("--job", options->jobs,
+                   "What a job has measured; of several (of one kernel, problem and device class), what they have "
+                   "measured together. Strategies choose among the measured configs.")
+      ->type_name("NUMBERS")
+      ->delimiter(',');
   simulate->add_option("--strategy", options->strategies, "The strategies (default: default,random).")
       ->type_name("NAMES")
       ->delimiter(',');
@@ -229,8 +217,9 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->check(CLI::Range(1, 100'000));
   simulate
       ->add_option("--warm", options->warm,
-                   "A recording of another device or problem that the strategies are told at the start.")
-      ->type_name("RECORDING");
+                   "A file, job or recordings/NUMBER of another device or problem that the strategies are told at the "
+                   "start.")
+      ->type_name("SOURCE");
   simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
   simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");
   simulate->callback([=] { session->command = [=] { return SimulateAll(session, *options); }; });

@@ -15,6 +15,9 @@ void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
+// cmd_recordings.cc, as is the next: t4 and cache below `import`.
+void AddImportRecorded(CLI::App* import, Session* session);
+void AddRecordings(CLI::App* app, Session* session);
 void AddExport(CLI::App* app, Session* session);
 void AddSimulate(CLI::App* app, Session* session);
 void AddStatus(CLI::App* app, Session* session);  // status, stop

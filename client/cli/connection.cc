@@ -146,6 +146,7 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       tuning_(v1::TuningService::NewStub(channel)),
       lookup_(v1::LookupService::NewStub(channel)),
       devices_(v1::DeviceService::NewStub(channel)),
+      recordings_(v1::RecordingService::NewStub(channel)),
       server_(v1::ServerService::NewStub(channel)) {}
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOptions& options,

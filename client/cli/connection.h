@@ -16,6 +16,7 @@
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -40,6 +41,7 @@ class Connection {
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
   v1::DeviceService::StubInterface* devices() { return devices_.get(); }
+  v1::RecordingService::StubInterface* recordings() { return recordings_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
   const std::string& address() const { return address_; }
   bool started_daemon() const { return started_daemon_; }
@@ -57,8 +59,10 @@ class Connection {
     return response;
   }
 
- private:
+  // For streams, which Call cannot make.
   static gpr_timespec Deadline(Duration timeout);
+
+ private:
   Connection(std::string address, std::shared_ptr<grpc::Channel> channel, bool started_daemon);
 
   std::string address_;
@@ -67,6 +71,7 @@ class Connection {
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::DeviceService::StubInterface> devices_;
+  std::unique_ptr<v1::RecordingService::StubInterface> recordings_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;
 };
 

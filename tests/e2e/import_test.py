@@ -1,5 +1,7 @@
 """What other tools write, read and tuned; and our results as they read them."""
 
+import csv
+import gzip
 import json
 import os
 import pathlib
@@ -108,7 +110,88 @@ class Import(unittest.TestCase):
         self.assertGreater(len(curves.read_text().splitlines()), 4)
         self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
         self.refused(2, "did you mean 'genetic'", command=["simulate", results, "--strategy", "genetics"])
+
+        # Sent back, the file is the same recording again, in every point of every curve.
+        best = self.farm.json("best", made)
+        self.farm.cli("import", "t4", results, "--name", "sent_back", "--kernel", "running_sum")
+        self.assertEqual(self.farm.json("best", made)["best"], best["best"])
+        sources = {"job": ["--job", job], "file": [results], "recording": ["--recording", "sent_back"]}
+        drawn = {}
+        for name, source in sources.items():
+            self.farm.cli("simulate", *source, "--strategy", "random,genetic", "--repeats", "4", "--csv", curves)
+            drawn[name] = [row[:1] + row[2:] for row in csv.reader(curves.read_text().splitlines())]
+        self.assertEqual(drawn["job"], drawn["file"])
+        self.assertEqual(drawn["job"], drawn["recording"])
+        self.assertIn("all 20 valid configs were measured", self.farm.cli("simulate", "--job", job).stderr)
+        self.joined(made, job)
         self.refused(2, "nothing in the recording", command=["simulate", self.failed_only(results)])
+
+    def joined(self, made, whole):
+        """Jobs of one question are joined; what was never measured is no choice, and that is said."""
+        numbers = []
+        for seed in ("1", "2"):
+            self.farm.cli("tune", made, "--policy", "fast", "--strategy", "random", "--seed", seed, "--max-trials", "6")
+            numbers.append(self.farm.json("jobs", "list")["jobs"][0]["name"].removeprefix("jobs/"))
+        configs = [{json.dumps(config(t), sort_keys=True) for t in search(self.farm.trials(n))} for n in numbers]
+        for jobs, measured in (([numbers[0]], configs[0]), (numbers, configs[0] | configs[1])):
+            done = self.farm.cli("simulate", "--job", ",".join(jobs), "--repeats", "2", "--output", "csv")
+            self.assertIn(f"{len(measured)} of 20 valid configs were measured", done.stderr)
+            self.assertEqual({row[1] for row in csv.reader(done.stdout.splitlines()[1:])}, {str(len(measured))})
+        other = self.copy("running_sum.json", "running_sum.cc")
+        self.farm.cli("import", "t1", other, "--language", "host", "--to", self.folder / "other", "--name", "other_sum")
+        self.farm.cli("tune", self.folder / "other", "--policy", "fast", "--max-trials", "3")
+        number = self.farm.json("jobs", "list")["jobs"][0]["name"].removeprefix("jobs/")
+        self.refused(2, "cannot be joined", command=["simulate", "--job", f"{whole},{number}"])
+        self.refused(2, "nothing to simulate on", command=["simulate"])
+
+    def test_recorded_results_are_kept_listed_simulated_and_deleted(self):
+        recorded = SOURCES.parent / "t4"
+        packed = self.folder / "small results.json.gz"
+        packed.write_bytes(gzip.compress((recorded / "small_T4.json").read_bytes()))
+        done = self.farm.cli("import", "t4", packed, "--device", "Some GPU")
+        self.assertIn("small_results, 4 configs, 2 failed, best 1.38 ms", done.stdout)
+        self.assertIn("miliseconds", done.stderr)
+        # The same content, not the same file.
+        again = self.farm.cli("import", "t4", recorded / "small_T4.json")
+        self.assertEqual(again.stdout, done.stdout)
+        self.assertIn("nothing was changed", again.stderr)
+        cache = self.farm.cli("import", "cache", recorded / "killed_cache.json")
+        self.assertIn("ends in the middle", cache.stderr)
+        recordings = self.farm.json("recordings", "list")["recordings"]
+        names = [r["display_name"] for r in recordings]
+        self.assertEqual(names[:2], ["killed_cache", "small_results"])
+        shown = self.farm.json("recordings", "show", "killed_cache")
+        self.assertEqual((shown["kernel_name"], shown["problem"], shown["device_name"]), ("stencil", "1000x300", "Some GPU"))
+        self.assertTrue(shown["is_truncated"])
+        self.assertEqual([p["name"] for p in shown["parameters"]], ["block_size_x", "block_size_y"])
+        number = recordings[0]["name"].removeprefix("recordings/")
+        for source in (["--recording", number], [recorded / "killed_cache.json"], ["--recording", "killed_cache,small_results"]):
+            self.farm.cli("simulate", *source, "--repeats", "2")
+        self.farm.cli("recordings", "delete", "killed_cache")
+        self.refused(3, "killed_cache", command=["recordings", "show", "killed_cache"])
+        self.refused(3, number, command=["simulate", "--recording", number])
+        self.refused(1, "small_results", command=["import", "cache", recorded / "killed_cache.json", "--name", "small_results"])
+
+    def test_a_bad_file_of_results_is_refused_with_its_place_by_the_daemon_as_by_simulate(self):
+        whole = (SOURCES.parent / "t4" / "small_T4.json").read_text()
+        file = self.folder / "bad.json"
+        for text, words in (
+                (whole.replace('"invalidity": "compile"', '"invalidity": "broken"'), ("bad.json:12:", "/results/2/invalidity")),
+                (whole.replace('"tile": 2.5', '"tile": [2.5]'), ("bad.json:14:", "/results/3/configuration/tile")),
+                (whole.replace('"block_size_x": 64', '"block_size_x": 1e999'), ("bad.json:8:",)),
+                ("[" * 100_000, ("bad.json:1:",)),
+                ("", ("bad.json:1:1",)),
+                (whole.replace('"results"', '"reslts"'), ("bad.json:1:1", "neither")),
+                (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "milliseconds only")),
+        ):
+            file.write_text(text)
+            self.refused(2, *words, command=["import", "t4", file])
+            self.refused(2, *words, command=["simulate", file])
+        file.write_bytes(gzip.compress(whole.encode())[:-12])
+        self.refused(2, "bad.json", command=["import", "t4", file])
+        file.write_text(whole)
+        self.refused(2, "bad.json:1:1: this is a T4 file", command=["import", "cache", file])
+        self.refused(3, "nowhere", command=["import", "t4", self.folder / "nowhere.json"])
 
     def failed_only(self, results):
         document = json.loads(results.read_text())
