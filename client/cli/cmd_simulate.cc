@@ -193,18 +193,22 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->add_option("--recording", options->recordings,
                    "Recorded results in the store, by number or name, as tunefarm recordings list shows them.")
       ->type_name("NAMES")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   simulate
       ->add_option("--job", options->jobs,
                    "What a job has measured; of several (of one kernel, problem and device class), what they have "
                    "measured together. Strategies choose among the measured configs.")
       ->type_name("NUMBERS")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   simulate->add_option("--strategy", options->strategies, "The strategies (default: default,random).")
       ->type_name("NAMES")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   simulate->add_option("--option", options->options, "An option of the strategies, NAME=VALUE.")
-      ->type_name("NAME=VALUE");
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   simulate->add_option("--repeats", options->repeats, "Runs of each, with seeds from --seed on (default 20).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));
