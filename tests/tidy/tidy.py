@@ -62,6 +62,7 @@ LINE_MAX = 120
 TEST_LINE_MAX = 140  # inline definitions are easier to read unbroken
 FILE_LINES_MAX = 700  # ~500 is the guide; past this a concept is hiding
 BAD_NAMES = re.compile(r"(^|/|_)(utils?|helpers?|common|manager)(\.|/|_|$)", re.I)
+GIVEN_NAMES = {"client/python/tunefarm/tune/utils.py"}  # scripts import it by this name
 
 
 def tracked(root):
@@ -88,7 +89,7 @@ def main():
     problems = []
     checked = 0
     for path in tracked(root):
-        if BAD_NAMES.search(path):
+        if BAD_NAMES.search(path) and path not in GIVEN_NAMES:
             problems.append(f"{path}: a name that says nothing (utils, helpers, common, manager)")
         if not path.endswith((".cc", ".h", ".cu", ".cuh", ".py", ".proto", ".sh", ".cmake", ".md", ".pbtxt", ".sql", ".toml", "CMakeLists.txt")):
             continue

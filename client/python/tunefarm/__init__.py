@@ -1,0 +1,51 @@
+"""tunefarm from Python.
+
+    import tunefarm
+
+    job = tunefarm.tune_job("matmul_host", dims={"M": 256, "N": 256, "K": 256})
+    print(job.best.config, job.best.time_ns)
+    with tunefarm.Client() as client:
+        print(client.best("matmul_host", M=256, N=256, K=256).config)
+
+`Client` makes the daemon's calls; `tunefarm.grouped_gemm.tuning` and `tunefarm.tune.utils` are helpers for tuning scripts
+that need no daemon (and no gRPC). `tunefarm.tune` is that package: the blocking call is `Client.tune`, or `tune_job`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
+                             InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError,
+                             PermissionDeniedError, ResourceExhaustedError, TunefarmError, UnavailableError)
+from tunefarm.model import (Answer, BatchAnswer, BestConfig, Device, DeviceClass, DeviceKind, DeviceState, Dim, Job,
+                            JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome, Parameter, Problem,
+                            Progress, ResourceUse, ServerInfo, Study, StudyState, Trial, TrialPurpose)
+
+if TYPE_CHECKING:
+    from tunefarm.client import Client, tune_job
+    from tunefarm.results import Results
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AbortedError", "Answer", "BatchAnswer", "BestConfig", "Client", "DeadlineExceededError", "Device", "DeviceClass",
+    "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError", "InvalidArgumentError", "Job",
+    "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language", "Match", "Measurement",
+    "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem", "Progress", "ResourceExhaustedError",
+    "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial", "TrialPurpose", "TunefarmError",
+    "UnavailableError", "tune_job",
+]
+
+# What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
+_LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "Results": "tunefarm.results"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")
+    import importlib
+
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,126 @@
+"""Finding the daemon: the one that TUNEFARM_SERVER names, or the private one of the data directory, which is started on
+demand. The same rules as those of the command line. Private."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import List, Mapping, Optional, Tuple
+
+from tunefarm.errors import FailedPreconditionError, UnavailableError
+
+_SOCKET_PATH_MAX = 107
+_START_SECONDS = 90  # more than the program itself waits
+
+
+def _absolute(environment: Mapping[str, str], name: str) -> Optional[str]:
+    """The variable if it is an absolute path; the XDG rules tell to ignore any other."""
+    value = environment.get(name, "")
+    if not value.startswith("/"):
+        return None
+    return value.rstrip("/") or "/"
+
+
+def default_data_directory(environment: Mapping[str, str]) -> str:
+    base = _absolute(environment, "XDG_DATA_HOME")
+    if base is not None:
+        return base + "/tunefarm"
+    home = _absolute(environment, "HOME")
+    if home is None:
+        raise FailedPreconditionError("neither XDG_DATA_HOME nor HOME is an absolute path; set one of them")
+    return home + "/.local/share/tunefarm"
+
+
+def chosen_data_directory(chosen: Optional[str], environment: Mapping[str, str]) -> str:
+    text = chosen or environment.get("TUNEFARM_DATA_DIR") or default_data_directory(environment)
+    path = os.path.abspath(text)
+    return path[1:] if path.startswith("//") else path
+
+
+def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
+    """Where the daemon of a data directory listens; nothing is created or asked."""
+    try:
+        standard: Optional[str] = default_data_directory(environment)
+    except FailedPreconditionError:
+        standard = None
+    if data_directory == standard:
+        base = _absolute(environment, "XDG_RUNTIME_DIR")
+        directory = base + "/tunefarm" if base is not None else f"/tmp/tunefarm-{os.geteuid()}"
+    else:
+        directory = data_directory + "/run"
+    if len(os.fsencode(directory + "/client.sock")) > _SOCKET_PATH_MAX:
+        raise FailedPreconditionError(
+            f"the socket path '{directory}/client.sock' is longer than the {_SOCKET_PATH_MAX} bytes that a Unix socket "
+            "may have; choose a shorter data directory")
+    return directory + "/admin.sock"
+
+
+def accepts(path: str) -> bool:
+    """Whether somebody listens on the socket. The kernel answers, so that it never waits for the daemon."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # its queue is full
+        except OSError:
+            return False
+    return True
+
+
+def places_beside(*ways: Tuple[int, str]) -> List[Path]:
+    """Paths above this package: in a build tree it lies in build/PRESET/python/tunefarm, installed in
+    PREFIX/lib/python3/dist-packages/tunefarm."""
+    parents = Path(__file__).resolve().parents
+    return [parents[up] / path for up, path in ways if up < len(parents)]
+
+
+def _program() -> str:
+    for candidate in places_beside((2, "bin/tunefarm"), (4, "bin/tunefarm")):
+        # Only beside the daemon's program can it start one.
+        if os.access(candidate, os.X_OK) and candidate.with_name("tunefarmd").exists():
+            return str(candidate)
+    found = shutil.which("tunefarm")
+    if found:
+        return found
+    raise UnavailableError("no daemon is running and the program tunefarm, which starts one, is not on PATH; install it, "
+                           "start tunefarmd, or set TUNEFARM_SERVER")
+
+
+def _start(data_directory: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TUNEFARM_SERVER"}
+    command = [_program(), "--data-dir", data_directory, "--output", "json", "devices"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              timeout=_START_SECONDS, env=environment, check=False)
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(
+            f"the daemon did not start within {_START_SECONDS} s; see {data_directory}/log") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise UnavailableError(f"the daemon could not be started: {said}")
+
+
+def find_server(server: Optional[str], data_directory: Optional[str], start: bool) -> str:
+    """The address to connect to, as gRPC writes it. Starts the private daemon if it may and must."""
+    address = server or ("" if data_directory else os.environ.get("TUNEFARM_SERVER", ""))
+    if not address:
+        directory = chosen_data_directory(data_directory, os.environ)
+        path = admin_socket(directory, os.environ)
+        if not accepts(path):
+            if not start:
+                raise UnavailableError(f"no daemon is running for {directory}")
+            _start(directory)
+        address = "unix:" + path
+    # A socket that nobody listens on is known at once; gRPC would go on trying.
+    if address.startswith("unix:") and not accepts(address[len("unix:"):]):
+        raise nobody_at(address)
+    return address
+
+
+def nobody_at(address: str) -> UnavailableError:
+    return UnavailableError(f"no daemon answers at {address}; start one with tunefarmd, or unset TUNEFARM_SERVER to use "
+                            "a private one")

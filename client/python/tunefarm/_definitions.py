@@ -1,0 +1,107 @@
+"""Kernel definitions on this machine's disk, found by the rules of the command line. Private."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, List, Optional, Tuple, Union
+
+from google.protobuf import text_format
+
+from tunefarm import _wire
+from tunefarm._connection import places_beside
+from tunefarm.errors import InvalidArgumentError, NotFoundError
+
+_DEFINITION_BYTES_MAX = 1 << 20
+_SOURCE_BYTES_MAX = 4 << 20
+
+
+def _read(path: Path, bytes_max: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(bytes_max + 1)
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}") from None
+    if len(content) > bytes_max:
+        raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
+    return content
+
+
+def load(file: Path) -> Any:
+    """The definition with its sources. Errors name file, line and column."""
+    message = _wire.empty_kernel()
+    try:
+        text_format.Parse(_read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message)
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
+    except text_format.ParseError as error:
+        line, column = error.GetLine(), error.GetColumn()
+        where = f"{file}:{line}:{column}" if line is not None else str(file)
+        raise InvalidArgumentError(f"{where}: {error}") from None
+    for source in message.sources:
+        if source.content:
+            continue
+        parts = source.path.split("/")
+        if not source.path or source.path.startswith("/") or ".." in parts:
+            raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
+        source.content = _read(file.parent / source.path, _SOURCE_BYTES_MAX)
+    return message
+
+
+def _in_folder(folder: Path) -> List[Tuple[str, Path]]:
+    """Names and files. kernel.pbtxt stands for its folder; others stand for themselves."""
+    only = folder / "kernel.pbtxt"
+    if only.exists():
+        return [(folder.name, only)]
+    return sorted((file.stem, file) for file in folder.glob("*.pbtxt"))
+
+
+def _box() -> Optional[Path]:
+    chosen = os.environ.get("TUNEFARM_KERNELS")
+    if chosen:
+        return Path(chosen)
+    for candidate in places_beside((4, "share/tunefarm/kernels"), (4, "kernels")):
+        if candidate.is_dir():
+            return candidate
+    return None
+
+
+def _in_box(name: str) -> Optional[Path]:
+    box = _box()
+    if box is None:
+        return None
+    for group in (box, box / "examples"):
+        if not group.is_dir():
+            continue
+        for folder in sorted(group.iterdir()):
+            if folder.is_dir():
+                for found, file in _in_folder(folder):
+                    if found == name:
+                        return file
+    return None
+
+
+def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:
+    """(name, definition or None) of what a caller names: a definition file, a folder with one, a kernel in the box, or
+    else a stored kernel's name."""
+    text = os.fspath(kernel)
+    path = Path(text)
+    if path.is_dir():
+        definitions = _in_folder(path.resolve())
+        if not definitions:
+            raise NotFoundError(f"the folder {text} has no kernel.pbtxt; tunefarm kernels new writes one")
+        if len(definitions) > 1:
+            names = ", ".join(file.name for _, file in definitions)
+            raise InvalidArgumentError(f"the folder {text} has several definitions: {names}; name one of them")
+        path = definitions[0][1]
+    elif not path.exists():
+        looks_like_path = "/" in text and not text.startswith("kernels/")
+        if looks_like_path or text.endswith(".pbtxt"):
+            raise NotFoundError(f"there is no kernel definition at {text}")
+        name = text[len("kernels/"):] if text.startswith("kernels/") else text
+        found = _in_box(name)
+        if found is None:
+            return text, None
+        path = found
+    definition = load(path)
+    return definition.display_name, definition

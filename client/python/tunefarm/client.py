@@ -1,0 +1,396 @@
+"""The daemon's calls from Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Union
+
+import grpc
+
+from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
+from tunefarm._progress import ProgressDisplay
+from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
+                             JobFailedError, TunefarmError, UnavailableError)
+from tunefarm.results import Page, Results
+from tunefarm.v1 import (device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
+                         kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
+                         server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
+
+JobLike = Union[int, str, model.Job]
+KernelLike = Union[str, "os.PathLike[str]"]
+
+_CONNECT_SECONDS = 5.0
+_PAGE_SIZE = 1000
+# A stream is opened anew after so long, so that a frozen daemon is noticed even where nothing happens.
+_STREAM_SECONDS = 15.0
+_ALIVE_SECONDS = 10.0
+_CANCEL_SECONDS = 10.0
+
+
+class Client:
+    """A connection to a daemon: `server` ("unix:/path" or "host:port"), else the private daemon of `data_directory`,
+    else what TUNEFARM_SERVER names, else the private daemon of TUNEFARM_DATA_DIR or of the default data directory. A
+    private daemon that does not run is started, unless `start` is False (by the program tunefarm: beside this package
+    in a build tree or an installation, else on PATH).
+
+    UnavailableError when there is no daemon. Threads may share a Client and call anything at any time; after a fork the
+    child needs one of its own. `timeout` is each call's deadline in seconds unless the call names another; a call never
+    blocks longer. Calls that change nothing, and submit (whose request_id makes it safe), are repeated for
+    `retry_seconds` while the daemon is not there; all others are sent once. Usable in a `with` statement.
+    """
+
+    def __init__(self, server: Optional[str] = None, *, data_directory: Optional[KernelLike] = None, start: bool = True,
+                 timeout: float = 60.0, retry_seconds: float = 5.0) -> None:
+        self._timeout = _calls.checked_timeout(timeout)
+        self._retry_seconds = retry_seconds
+        self.address = _connection.find_server(server, os.fspath(data_directory) if data_directory else None, start)
+        channel = grpc.insecure_channel(self.address, options=_calls.OPTIONS)
+        try:
+            grpc.channel_ready_future(channel).result(timeout=min(_CONNECT_SECONDS, self._timeout))
+        except grpc.FutureTimeoutError:
+            channel.close()
+            raise _connection.nobody_at(self.address) from None
+        self._channel = channel
+        self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
+        self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
+        self._lookup = lookup_service_pb2_grpc.LookupServiceStub(channel)
+        self._devices = device_service_pb2_grpc.DeviceServiceStub(channel)
+        self._server = server_service_pb2_grpc.ServerServiceStub(channel)
+
+    def close(self) -> None:
+        """Ends calls in hand with AbortedError. The Client is of no use afterwards."""
+        self._channel.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The daemon and its devices.
+
+    def info(self, *, timeout: Optional[float] = None) -> model.ServerInfo:
+        """Version, directories, counts."""
+        request = server_service_pb2.GetServerInfoRequest()
+        return _wire.server_info(self._read(self._server.GetServerInfo, request, timeout))
+
+    def devices(self, *, timeout: Optional[float] = None) -> List[model.Device]:
+        """All devices of the machine, GPUs first."""
+        request = device_service_pb2.ListDevicesRequest(page_size=_PAGE_SIZE)
+        return [_wire.device(item) for item in self._pages(self._devices.ListDevices, request, "devices", timeout)]
+
+    # Kernels.
+
+    def kernels(self, *, timeout: Optional[float] = None) -> List[model.Kernel]:
+        """The stored definitions, newest first."""
+        request = kernel_service_pb2.ListKernelsRequest(page_size=_PAGE_SIZE)
+        return [_wire.kernel(item) for item in self._pages(self._kernels.ListKernels, request, "kernels", timeout)]
+
+    def kernel(self, name: str, *, timeout: Optional[float] = None) -> model.Kernel:
+        """One stored definition, by "kernels/{id}" or by display name (the newest). NotFoundError if there is none."""
+        request = kernel_service_pb2.GetKernelRequest(name=name)
+        return _wire.kernel(self._read(self._kernels.GetKernel, request, timeout).kernel)
+
+    def create_kernel(self, path: KernelLike, *, validate_only: bool = False,
+                      timeout: Optional[float] = None) -> model.Kernel:
+        """Checks and stores a definition (a file, a folder with one, or the name of one in the box) with its sources.
+        Storing the same one again changes nothing, so that the call is repeated like a read."""
+        name, definition = _definitions.resolve(path)
+        if definition is None:
+            raise InvalidArgumentError(f"'{name}' is neither a file nor a kernel in the box")
+        request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
+        return _wire.kernel(self._read(self._kernels.CreateKernel, request, timeout).kernel)
+
+    # Jobs.
+
+    def submit(self, kernel: KernelLike, *, dims: Optional[Mapping[str, Any]] = None,
+               problems: Optional[Sequence[Mapping[str, Any]]] = None, pinned: Optional[Mapping[str, Any]] = None,
+               input_seeds: Sequence[int] = (), device: str = "", strategy: str = "",
+               strategy_options: Optional[Mapping[str, Any]] = None, seed: int = 0, max_trials: int = 0,
+               max_seconds: int = 0, max_device_seconds: float = 0.0, stop_within_floor: float = 0.0, patience: int = 0,
+               policy: str = "default", measure: Optional[Mapping[str, Any]] = None, priority: int = 0,
+               retry_poisoned: bool = False, required_isolation: str = "", label: str = "", no_promotion: bool = False,
+               no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
+        """Queues a job and returns it as stored; it goes on whatever becomes of this process.
+
+        `kernel`: a definition file, a folder with one, the name of a kernel in the box or of a stored one. `dims` maps
+        names to values; a list of values makes a problem of each combination. `problems` lists whole problems instead,
+        which take from `dims` what they lack. `device`, `strategy`, budgets (0: no bound) and `policy` (fast, default,
+        rigorous) are as the command line's; `measure` sets single knobs of the policy ({"final_rounds": 9}).
+
+        The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
+        lost makes no second one; by default each call has an id of its own, which its repetitions share.
+        """
+        name, definition = _definitions.resolve(kernel)
+        job = job_pb2.Job(
+            kernel="" if definition is not None else name,
+            problems=_requests.problems(dims, problems, pinned, input_seeds), device_selector=device,
+            strategy=_requests.strategy(strategy, strategy_options, seed),
+            budget=job_pb2.Budget(
+                max_trials=max_trials, max_seconds=max_seconds, max_device_seconds=max_device_seconds,
+                stop_within_floor=stop_within_floor, max_trials_without_gain=patience),
+            policy=_requests.policy(policy, measure), priority=priority, retry_poisoned=retry_poisoned,
+            required_isolation=required_isolation, label=label, no_promotion=no_promotion, no_memory=no_memory)
+        request = tuning_service_pb2.CreateJobRequest(
+            job=job, kernel_definition=definition, request_id=request_id or str(uuid.uuid4()))
+        return _wire.job(self._read(self._tuning.CreateJob, request, timeout).job)
+
+    def job(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
+        """As it is now, with its studies. NotFoundError if there is none."""
+        request = tuning_service_pb2.GetJobRequest(name=_requests.job_name(job))
+        return _wire.job(self._read(self._tuning.GetJob, request, timeout).job)
+
+    def jobs(self, *, states: Sequence[model.JobState] = (), timeout: Optional[float] = None) -> List[model.Job]:
+        """Newest first, without studies; only those in `states`, if any are named."""
+        request = tuning_service_pb2.ListJobsRequest(page_size=_PAGE_SIZE, states=[int(state) for state in states])
+        return [_wire.job(item) for item in self._pages(self._tuning.ListJobs, request, "jobs", timeout)]
+
+    def cancel(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
+        """Hands out no more trials. FailedPreconditionError if the job has ended."""
+        request = tuning_service_pb2.CancelJobRequest(name=_requests.job_name(job))
+        return _wire.job(self._write(self._tuning.CancelJob, request, timeout).job)
+
+    def pause(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
+        """Hands out no more trials until resumed. FailedPreconditionError unless QUEUED or RUNNING."""
+        request = tuning_service_pb2.PauseJobRequest(name=_requests.job_name(job))
+        return _wire.job(self._write(self._tuning.PauseJob, request, timeout).job)
+
+    def resume(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
+        """FailedPreconditionError unless PAUSED."""
+        request = tuning_service_pb2.ResumeJobRequest(name=_requests.job_name(job))
+        return _wire.job(self._write(self._tuning.ResumeJob, request, timeout).job)
+
+    def delete(self, job: JobLike, *, timeout: Optional[float] = None) -> None:
+        """Removes an ended job and its trials; bests stay. FailedPreconditionError while it runs."""
+        self._write(self._tuning.DeleteJob, tuning_service_pb2.DeleteJobRequest(name=_requests.job_name(job)), timeout)
+
+    def watch(self, job: JobLike, *, after_event_id: int = 0, timeout: Optional[float] = None,
+              reconnect_seconds: float = 30.0) -> Iterator[model.JobEvent]:
+        """Events until the job ends: first a snapshot of the job, or what followed `after_event_id`.
+
+        A broken stream is resumed after the last event, so that none is missed or seen twice; where the daemon does not
+        have them any more (it was restarted, or too many happened meanwhile) a new snapshot comes instead.
+        UnavailableError when the daemon has not answered for `reconnect_seconds`, DeadlineExceededError after `timeout`
+        seconds (None: never). Leave it at any time; the job goes on.
+        """
+        # Checked here and not where the first event is asked for.
+        return self._watch(_requests.job_name(job), after_event_id, _calls.Deadline(timeout), reconnect_seconds)
+
+    def _watch(self, name: str, last_id: int, deadline: _calls.Deadline,
+               reconnect_seconds: float) -> Iterator[model.JobEvent]:
+        give_up = _calls.Deadline(reconnect_seconds)
+        pauses = _calls.Pauses()
+        while True:
+            request = tuning_service_pb2.WatchJobRequest(name=name, after_event_id=last_id)
+            stream = self._tuning.WatchJob(request, timeout=max(deadline.left(_STREAM_SECONDS), 0.001))
+            heard = False
+            try:
+                for response in stream:
+                    heard = True
+                    last_id = response.event.event_id
+                    yield _wire.job_event(response.event)
+                return
+            except grpc.RpcError as error:
+                failure = _calls.error_from(error)
+            finally:
+                stream.cancel()
+            if deadline.is_over:
+                raise DeadlineExceededError(f"{name} has not ended in time", code="DEADLINE_EXCEEDED")
+            if isinstance(failure, DeadlineExceededError) and not heard:
+                heard = self._is_alive(deadline)
+            elif not isinstance(failure, (DeadlineExceededError, UnavailableError, AbortedError)):
+                raise failure
+            if heard:
+                give_up = _calls.Deadline(reconnect_seconds)
+                pauses = _calls.Pauses()
+            elif give_up.is_over:
+                raise UnavailableError(f"the daemon at {self.address} has not answered for {reconnect_seconds:g} s",
+                                       code="UNAVAILABLE")
+            if not isinstance(failure, DeadlineExceededError):
+                pauses.wait(deadline.left())
+
+    def _is_alive(self, deadline: _calls.Deadline) -> bool:
+        try:
+            self.info(timeout=max(deadline.left(_ALIVE_SECONDS), 0.001))
+        except (DeadlineExceededError, UnavailableError):
+            return False
+        return True
+
+    def wait(self, job: JobLike, *, timeout: Optional[float] = None,
+             on_event: Optional[Callable[[model.JobEvent], None]] = None) -> model.Job:
+        """Blocks until the job has ended and returns it, however it ended. As watch otherwise."""
+        deadline = _calls.Deadline(timeout)
+        for event in self.watch(job, timeout=timeout):
+            if on_event is not None:
+                on_event(event)
+        return self.job(job, timeout=max(deadline.left(self._timeout), 0.001))
+
+    def tune(self, kernel: KernelLike, *, progress: Union[bool, Callable[[model.JobEvent], None]] = True,
+             timeout: Optional[float] = None, **submit: Any) -> model.Job:
+        """Submits a job, waits for its end, and returns it; `job.best` is the winner, or None if no config was valid.
+
+        `progress`: a bar (tqdm on a terminal, plain lines elsewhere), nothing, or a function of each event. `submit` is
+        as for submit. Ctrl-C cancels the job, says so, and goes on as KeyboardInterrupt; so does `timeout`, the seconds
+        for all of it, with DeadlineExceededError. When the daemon is lost the job goes on there and the error names it.
+        JobFailedError, JobCancelledError.
+        """
+        deadline = _calls.Deadline(timeout)
+        try:
+            job = self.submit(kernel, timeout=deadline.left(self._timeout), **submit)
+        except (KeyboardInterrupt, DeadlineExceededError):
+            _say(None, "The job may have been queued; tunefarm jobs list shows it.")
+            raise
+        display = ProgressDisplay() if progress is True else None
+        listener = display or (progress if callable(progress) else None)
+        try:
+            left = deadline.left()
+            ended = self.wait(job, timeout=None if left == float("inf") else max(left, 0.001), on_event=listener)
+        except (KeyboardInterrupt, DeadlineExceededError):
+            _say(display, self._cancel_text(job))
+            raise
+        except TunefarmError as error:
+            _say(display, f"Lost sight of job {job.number}, which may go on: {error}")
+            raise
+        finally:
+            if display is not None:
+                display.close()
+        if ended.state == model.JobState.FAILED:
+            raise JobFailedError(f"job {ended.number} failed: {ended.error}", ended)
+        if ended.state == model.JobState.CANCELLED:
+            raise JobCancelledError(f"job {ended.number} was cancelled", ended)
+        return ended
+
+    def _cancel_text(self, job: model.Job) -> str:
+        try:
+            self.cancel(job, timeout=min(_CANCEL_SECONDS, self._timeout))
+        except TunefarmError as error:
+            return f"Job {job.number} could not be cancelled: {error}"
+        return f"Cancelled job {job.number}."
+
+    # Results.
+
+    def results(self, job: JobLike, *, study: int = 0, outcomes: Sequence[model.Outcome] = (),
+                purpose: model.TrialPurpose = model.TrialPurpose.UNSPECIFIED, order_by_time: bool = False,
+                timeout: Optional[float] = None) -> Results:
+        """The trials of a job, or of its study number `study` (from 1), by study and ordinal, or the fastest first.
+        Nothing is fetched before it is asked for."""
+        parent = _requests.job_name(job) + (f"/studies/{study}" if study else "")
+        request = tuning_service_pb2.ListTrialsRequest(
+            parent=parent, page_size=_PAGE_SIZE, order_by_time=order_by_time,
+            outcomes=[int(outcome) for outcome in outcomes], purpose=int(purpose))
+
+        def fetch_page(token: str) -> Page:
+            page = tuning_service_pb2.ListTrialsRequest()
+            page.CopyFrom(request)
+            page.page_token = token
+            response = self._read(self._tuning.ListTrials, page, timeout)
+            return [_wire.trial(item) for item in response.trials], response.next_page_token
+
+        def fetch_parameters() -> Sequence[str]:
+            kernel = self.kernel(self.job(job, timeout=timeout).kernel, timeout=timeout)
+            return [parameter.name for parameter in kernel.parameters]
+
+        return Results(fetch_page, fetch_parameters)
+
+    def trial(self, name: str, *, timeout: Optional[float] = None) -> model.Trial:
+        """One trial with its log, by Trial.name."""
+        request = tuning_service_pb2.GetTrialRequest(name=name)
+        return _wire.trial(self._read(self._tuning.GetTrial, request, timeout).trial)
+
+    # Look-ups.
+
+    def best(self, kernel: str, device: Optional[str] = None, worst_match: Union[str, model.Match] = "DEFAULT", *,
+             problem: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **dims: Any) -> model.Answer:
+        """The best config for a kernel (display name or "kernels/{id}") and a problem, whose missing dims take their
+        defaults: best("matmul", M=4096, N=4096, K=4096). `problem` is for dims that are called like an argument.
+
+        `device` None: the first ready one of the kernel's language. An answer worse than `worst_match` is NOT_FOUND,
+        which is no error: the Answer is then false and its config empty. With "EXACT", only what was tuned for this
+        problem and device class counts. NotFoundError for a kernel that nobody has stored.
+        """
+        request = lookup_service_pb2.LookupConfigRequest(
+            kernel=kernel, device_selector=device or "", worst_match=_requests.match(worst_match))
+        _wire.fill_values(request.problem.dims, {**(problem or {}), **dims}, "dim")
+        return _wire.answer(self._read(self._lookup.LookupConfig, request, timeout))
+
+    def best_batch(self, kernel: str, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
+                   worst_match: Union[str, model.Match] = "DEFAULT", *, timeout: Optional[float] = None,
+                   **common_dims: Any) -> model.BatchAnswer:
+        """best() for many problems at once: `columns` maps dims to equally long lists (or NumPy arrays) of ints or of
+        strings, `common_dims` are the same in all. Any length; 10,000 problems go into one call of the daemon, and
+        `timeout` is for all of them together."""
+        lengths = {dim: len(values) for dim, values in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise InvalidArgumentError(f"columns: need at least one, all of one length; these have {lengths}")
+        count = next(iter(lengths.values()))
+        deadline = _calls.Deadline(timeout or self._timeout)
+        collected = _Batch()
+        for first in range(0, count, _requests.BATCH_MAX):
+            request = lookup_service_pb2.BatchLookupConfigsRequest(
+                kernel=kernel, device_selector=device or "", worst_match=_requests.match(worst_match),
+                columns=_requests.columns(columns, first, first + _requests.BATCH_MAX))
+            _wire.fill_values(request.common_dims, common_dims, "dim")
+            left = max(deadline.left(), 0.001)
+            collected.add(self._read(self._lookup.BatchLookupConfigs, request, left))
+        return collected.answer()
+
+    def bests(self, kernel: str = "", *, timeout: Optional[float] = None) -> List[model.BestConfig]:
+        """What is in the catalog, of one kernel or of all."""
+        request = lookup_service_pb2.ListBestConfigsRequest(kernel=kernel, page_size=_PAGE_SIZE)
+        return [_wire.best_config(item) for item in self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)]
+
+    # How calls are made.
+
+    def _read(self, method: Callable[..., Any], request: Any, timeout: Optional[float]) -> Any:
+        return _calls.call(method, request, self._timeout if timeout is None else timeout, self._retry_seconds)
+
+    def _write(self, method: Callable[..., Any], request: Any, timeout: Optional[float]) -> Any:
+        return _calls.call(method, request, self._timeout if timeout is None else timeout, 0)
+
+    def _pages(self, method: Callable[..., Any], request: Any, field: str, timeout: Optional[float]) -> Iterator[Any]:
+        """All of a list; the deadline is for all pages together."""
+        deadline = _calls.Deadline(self._timeout if timeout is None else timeout)
+        while True:
+            response = self._read(method, request, max(deadline.left(), 0.001))
+            yield from getattr(response, field)
+            if not response.next_page_token:
+                return
+            request.page_token = response.next_page_token
+
+
+class _Batch:
+    """The answers of several calls as one; equal bests of different calls stay apart."""
+
+    def __init__(self) -> None:
+        self._bests: List[model.BestConfig] = []
+        self._indexes: List[int] = []
+        self._matches: List[model.Match] = []
+        self._distances: List[float] = []
+        self._revision = 0
+
+    def add(self, response: Any) -> None:
+        offset = len(self._bests)
+        self._bests.extend(_wire.best_config(item) for item in response.bests)
+        self._indexes.extend(index + offset if index >= 0 else -1 for index in response.best_indexes)
+        self._matches.extend(model.Match(match) for match in response.matches)
+        self._distances.extend(response.distances)
+        self._revision = response.catalog_revision
+
+    def answer(self) -> model.BatchAnswer:
+        return model.BatchAnswer(tuple(self._bests), tuple(self._indexes), tuple(self._matches),
+                                 tuple(self._distances), self._revision)
+
+
+def _say(display: Optional[ProgressDisplay], text: str) -> None:
+    if display is not None:
+        display.say(text)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def tune_job(kernel: KernelLike, *, server: Optional[str] = None, **arguments: Any) -> model.Job:
+    """Client.tune on a connection of its own: tune_job("matmul_host", dims={"M": 256})."""
+    with Client(server) as client:
+        return client.tune(kernel, **arguments)

@@ -1,0 +1,85 @@
+"""The trials of a job, fetched page by page."""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+from tunefarm.model import Trial
+
+if TYPE_CHECKING:
+    import pandas
+
+# Before and after the parameters, which stand in the order of the definition.
+_LEADING = ("study", "problem", "ordinal", "purpose", "outcome")
+_TRAILING = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "samples", "compile_ms", "run_ms",
+             "registers", "spill_bytes", "device_uuid", "reused", "stopped_early", "message")
+_MEASURED = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "samples")
+_USED = ("registers", "spill_bytes")
+
+Page = Tuple[List[Trial], str]
+
+
+class Results:
+    """Iterating asks the daemon for one page after another, anew each time: while a job runs, a later iteration sees
+    more. Every page has the deadline that was given to Client.results. May be shared by threads; an iterator may not.
+    """
+
+    def __init__(self, fetch_page: Callable[[str], Page], fetch_parameters: Callable[[], Sequence[str]]) -> None:
+        self._fetch_page = fetch_page
+        self._fetch_parameters = fetch_parameters
+
+    def __iter__(self) -> Iterator[Trial]:
+        token = ""
+        while True:
+            trials, token = self._fetch_page(token)
+            yield from trials
+            if not token:
+                return
+
+    def to_list(self) -> List[Trial]:
+        """All trials."""
+        return list(self)
+
+    def rows(self) -> Tuple[List[str], List[Dict[str, Any]]]:
+        """Column names and one row for each trial; None where there is no value."""
+        trials = list(self)
+        names = list(self._fetch_parameters())
+        for trial in trials:
+            names.extend(name for name in trial.config if name not in names)
+        # A parameter may be called like a column of ours.
+        columns = {name: f"config.{name}" if name in _LEADING + _TRAILING else name for name in names}
+        return [*_LEADING, *columns.values(), *_TRAILING], [_row(trial, columns) for trial in trials]
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """One row for each trial: study, problem, ordinal, purpose, outcome, a column for each parameter, then times and
+        the rest. ImportError without pandas."""
+        import pandas
+
+        columns, rows = self.rows()
+        return pandas.DataFrame(rows, columns=columns)
+
+    def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """The columns of to_dataframe, without an index; needs no pandas."""
+        columns, rows = self.rows()
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _row(trial: Trial, columns: Dict[str, str]) -> Dict[str, Any]:
+    row: Dict[str, Any] = {
+        "study": trial.study, "problem": trial.problem_key, "ordinal": trial.ordinal, "purpose": trial.purpose.name,
+        "outcome": trial.outcome.name,
+    }
+    row.update((column, trial.config.get(name)) for name, column in columns.items())
+    row.update((name, _field(trial.measurement, name)) for name in _MEASURED)
+    row.update((name, _field(trial.resources, name)) for name in _USED)
+    row.update((name, getattr(trial, name)) for name in _TRAILING if name not in _MEASURED + _USED)
+    return row
+
+
+def _field(part: Optional[object], name: str) -> Any:
+    return None if part is None else getattr(part, name)

@@ -1,0 +1,1 @@
+"""The wire: modules that protoc generates from proto/tunefarm/v1. Private; what is public stands in tunefarm itself."""

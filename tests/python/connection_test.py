@@ -1,0 +1,171 @@
+"""How the client finds its daemon, and what it says where there is none. Needs no daemon."""
+
+import os
+import pathlib
+import socket
+import tempfile
+import unittest
+from unittest import mock
+
+import tunefarm
+from tunefarm import _calls, _connection, _definitions, _progress, _requests
+
+
+class Places(unittest.TestCase):
+    """The rules of server/base/socket_paths.h and xdg.h."""
+
+    def test_data_directory(self):
+        for environment, expected in (
+                ({"XDG_DATA_HOME": "/data/", "HOME": "/home/u"}, "/data/tunefarm"),
+                ({"XDG_DATA_HOME": "relative", "HOME": "/home/u/"}, "/home/u/.local/share/tunefarm"),
+                ({"TUNEFARM_DATA_DIR": "/a/../b/", "HOME": "/home/u"}, "/b"),
+        ):
+            self.assertEqual(_connection.chosen_data_directory(None, environment), expected)
+        self.assertEqual(_connection.chosen_data_directory("/c/./d", {"TUNEFARM_DATA_DIR": "/b"}), "/c/d")
+        with self.assertRaises(tunefarm.FailedPreconditionError):
+            _connection.chosen_data_directory(None, {"HOME": "relative"})
+
+    def test_socket(self):
+        home = {"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1"}
+        self.assertEqual(_connection.admin_socket("/home/u/.local/share/tunefarm", home), "/run/user/1/tunefarm/admin.sock")
+        self.assertEqual(_connection.admin_socket("/home/u/.local/share/tunefarm", {"HOME": "/home/u"}),
+                         f"/tmp/tunefarm-{os.geteuid()}/admin.sock")
+        self.assertEqual(_connection.admin_socket("/else", home), "/else/run/admin.sock")
+        with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "shorter data directory"):
+            _connection.admin_socket("/" + "x" * 100, home)
+
+
+class NoDaemon(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_none_is_started_unless_it_may(self):
+        with self.assertRaisesRegex(tunefarm.UnavailableError, "no daemon is running for " + self.folder):
+            tunefarm.Client(data_directory=self.folder, start=False)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_socket_that_nobody_listens_on(self):
+        for server in (f"unix:{self.folder}/x.sock", "127.0.0.1:1"):
+            with self.subTest(server), self.assertRaisesRegex(tunefarm.UnavailableError, "no daemon answers at " + server):
+                tunefarm.Client(server, timeout=1)
+
+    def test_a_socket_whose_owner_does_not_speak(self):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.folder + "/x.sock")
+            listener.listen()
+            with mock.patch.dict(os.environ, TUNEFARM_SERVER=f"unix:{self.folder}/x.sock"):
+                with self.assertRaises(ConnectionError):
+                    tunefarm.Client(timeout=0.5)
+
+    def test_the_program_is_missing(self):
+        with mock.patch.object(_connection, "places_beside", lambda *_: []), mock.patch.dict(os.environ, PATH=self.folder):
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "not on PATH"):
+                tunefarm.Client(data_directory=self.folder)
+
+    def test_the_program_fails(self):
+        program = pathlib.Path(self.folder) / "tunefarm"
+        program.write_text("#!/bin/sh\necho no room >&2\nexit 4\n")
+        program.chmod(0o755)
+        with mock.patch.object(_connection, "places_beside", lambda *_: []), mock.patch.dict(os.environ, PATH=self.folder):
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "could not be started: no room"):
+                tunefarm.Client(data_directory=self.folder)
+
+
+class Requests(unittest.TestCase):
+    def dims(self, problem):
+        return {name: value.int_value for name, value in problem.dims.items()}
+
+    def test_problems(self):
+        grid = _requests.problems({"M": [1, 2], "N": 3}, None, {"P": True}, [7])
+        self.assertEqual([self.dims(problem) for problem in grid], [{"M": 1, "N": 3}, {"M": 2, "N": 3}])
+        self.assertTrue(grid[0].pinned["P"].bool_value)
+        self.assertEqual(list(grid[0].input_seeds), [7])
+        listed = _requests.problems({"N": 3}, [{"M": 1}, {"M": 2, "N": 4}], None, [])
+        self.assertEqual([self.dims(problem) for problem in listed], [{"M": 1, "N": 3}, {"M": 2, "N": 4}])
+        self.assertEqual(len(_requests.problems(None, None, None, [])), 1)
+        for bad in ({"M": []}, {"M": range(257)}, {"M": None}, {"M": 2 ** 63}, {"M": float("nan")}):
+            with self.subTest(bad), self.assertRaises(tunefarm.InvalidArgumentError):
+                _requests.problems(bad, None, None, [])
+
+    def test_policy(self):
+        policy = _requests.policy("fast", {"method": "cuda_graph", "no_reuse": True, "final_rounds": 9})
+        self.assertEqual((policy.preset, policy.method, policy.no_reuse, policy.final_rounds), (1, 3, True, 9))
+        for knobs in ({"speed": 1}, {"method": "sundial"}, {"final_rounds": "many"}):
+            with self.subTest(knobs), self.assertRaises(tunefarm.InvalidArgumentError):
+                _requests.policy("fast", knobs)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "fast, default, rigorous"):
+            _requests.policy("slow", None)
+
+    def test_names_of_jobs(self):
+        for job in (17, "17", "jobs/17"):
+            self.assertEqual(_requests.job_name(job), "jobs/17")
+        for job in ("", "x", "jobs/1/studies/1", -1):
+            with self.assertRaises(tunefarm.InvalidArgumentError):
+                _requests.job_name(job)
+
+    def test_matches(self):
+        self.assertEqual(_requests.match("exact"), 1)
+        self.assertEqual(_requests.match(tunefarm.Match.NEAREST_SHAPE), 4)
+        with self.assertRaises(tunefarm.InvalidArgumentError):
+            _requests.match("PERFECT")
+
+    def test_columns(self):
+        ints, strings = _requests.columns({"M": [1, 2, 3], "dtype": ["f32", "bf16", "f32"]}, 0, 3)
+        self.assertEqual(list(ints.ints), [1, 2, 3])
+        self.assertEqual((list(strings.strings), list(strings.string_indexes)), (["f32", "bf16"], [0, 1, 0]))
+        with self.assertRaises(tunefarm.InvalidArgumentError):
+            _requests.columns({"M": [1, "a"]}, 0, 2)
+
+    def test_timeouts(self):
+        for timeout in (0, -1, float("nan")):
+            with self.assertRaises(ValueError):
+                _calls.checked_timeout(timeout)
+
+    def test_newer_numbers_are_no_error(self):
+        self.assertEqual(tunefarm.Outcome(4711), tunefarm.Outcome.UNSPECIFIED)
+        self.assertEqual(str(tunefarm.Match.EXACT), "EXACT")
+
+
+class Definitions(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_every_definition_in_the_box_is_found_by_its_name(self):
+        box = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels"
+        with mock.patch.dict(os.environ, TUNEFARM_KERNELS=str(box)):
+            for file in box.rglob("*.pbtxt"):
+                name = file.parent.name if file.name == "kernel.pbtxt" else file.stem
+                found, definition = _definitions.resolve(name)
+                self.assertEqual(found, definition.display_name)
+                self.assertTrue(all(source.content for source in definition.sources))
+            self.assertEqual(_definitions.resolve("kernels/abc"), ("kernels/abc", None))
+            self.assertEqual(_definitions.resolve("of_my_own"), ("of_my_own", None))
+
+    def test_errors_name_the_place(self):
+        file = self.folder / "kernel.pbtxt"
+        for text, error, word in (
+                ("display_name: 'x'\nno_such_field: 1\n", tunefarm.InvalidArgumentError, r"kernel\.pbtxt:2:"),
+                ("sources { path: '../x.cc' }", tunefarm.InvalidArgumentError, "not a path below"),
+                ("sources { path: 'x.cc' }", tunefarm.NotFoundError, r"x\.cc"),
+        ):
+            file.write_text(text)
+            with self.subTest(text), self.assertRaisesRegex(error, word):
+                _definitions.resolve(self.folder)
+        with self.assertRaisesRegex(tunefarm.NotFoundError, "has no kernel.pbtxt"):
+            _definitions.resolve(tempfile.mkdtemp(dir=self.folder))
+        with self.assertRaisesRegex(tunefarm.NotFoundError, "there is no kernel definition at"):
+            _definitions.resolve(self.folder / "other.pbtxt")
+
+
+class Durations(unittest.TestCase):
+    def test_text(self):
+        for nanoseconds, text in ((0.5, "0.5 ns"), (999, "999 ns"), (41234, "41.2 µs"), (2.5e6, "2.5 ms"), (3e9, "3 s")):
+            self.assertEqual(_progress.duration_text(nanoseconds), text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+"""The package itself: what is in it, what it needs, what its public names promise."""
+
+import ast
+import importlib
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import tunefarm
+
+SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "client" / "python"
+
+
+class Package(unittest.TestCase):
+    def test_the_assembled_package_is_the_source_and_the_stubs(self):
+        assembled = pathlib.Path(tunefarm.__file__).parent
+        for file in (SOURCE / "tunefarm").rglob("*.py"):
+            copy = assembled / file.relative_to(SOURCE / "tunefarm")
+            self.assertEqual(copy.read_text(), file.read_text(), f"{copy}: is it listed in client/python/CMakeLists.txt?")
+        for proto in (SOURCE.parents[1] / "proto" / "tunefarm" / "v1").glob("*.proto"):
+            for suffix in ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py"):
+                self.assertTrue((assembled / "v1" / (proto.stem + suffix)).exists(), proto)
+
+    def test_newer_runtimes_of_protobuf_take_the_stubs(self):
+        # What protoc from 5.26 on generates demands a runtime at least as new.
+        for file in (pathlib.Path(tunefarm.__file__).parent / "v1").glob("*_pb2*.py"):
+            self.assertNotIn("ValidateProtobufRuntimeVersion", file.read_text(), file)
+
+    def test_python_3_9_can_read_it(self):
+        for folder in ("tunefarm", "examples"):
+            for file in (SOURCE / folder).rglob("*.py"):
+                ast.parse(file.read_text(), str(file), feature_version=(3, 9))
+
+    def test_tuning_scripts_need_neither_grpc_nor_anything_else(self):
+        blocked = ("grpc", "google", "numpy", "pandas", "torch", "triton", "cupy", "tqdm")
+        code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import tunefarm.grouped_gemm.tuning, tunefarm.tune.utils"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+
+    def test_the_version_is_the_projects(self):
+        text = (SOURCE.parents[1] / "CMakeLists.txt").read_text()
+        self.assertEqual(re.search(r"project\(tunefarm VERSION (\S+)", text).group(1), tunefarm.__version__)
+
+    def test_public_names(self):
+        for name in tunefarm.__all__:
+            thing = getattr(tunefarm, name)
+            self.assertTrue(inspect.getdoc(thing), name)
+            self.assertNotIn("_pb2", thing.__module__)
+        for name, call in vars(tunefarm.Client).items():
+            if not name.startswith("_"):
+                self.assertTrue(inspect.getdoc(call), name)
+                self.assertNotIn("_pb2", str(inspect.signature(call)))
+        # A package and not a function: the blocking call has another name.
+        importlib.import_module("tunefarm.tune.utils")
+        self.assertTrue(inspect.ismodule(tunefarm.tune))
+        with self.assertRaises(AttributeError):
+            tunefarm.no_such_name
+
+
+if __name__ == "__main__":
+    unittest.main()
