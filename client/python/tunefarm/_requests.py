@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
@@ -78,13 +79,18 @@ def strategy(name: str, options: Optional[Mapping[str, Any]], seed: int) -> Any:
     return job_pb2.Strategy(strategy_name=name, seed=seed, options=texts)
 
 
-def match(worst_match: Union[str, model.Match]) -> int:
+def number(value: enum.IntEnum) -> Any:
+    """As the generated modules take it."""
+    return int(value)
+
+
+def match(worst_match: Union[str, model.Match]) -> Any:
     if isinstance(worst_match, model.Match):
-        return int(worst_match)
+        return number(worst_match)
     known = {item.name for item in model.Match if item not in (model.Match.UNSPECIFIED, model.Match.NOT_FOUND)}
     if worst_match.upper() not in known:
         raise InvalidArgumentError(f"worst_match: '{worst_match}'; write one of {', '.join(sorted(known))}")
-    return int(model.Match[worst_match.upper()])
+    return number(model.Match[worst_match.upper()])
 
 
 def _column(dim: str, values: Sequence[Any]) -> Any:

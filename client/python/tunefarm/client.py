@@ -144,7 +144,8 @@ class Client:
 
     def jobs(self, *, states: Sequence[model.JobState] = (), timeout: Optional[float] = None) -> List[model.Job]:
         """Newest first, without studies; only those in `states`, if any are named."""
-        request = tuning_service_pb2.ListJobsRequest(page_size=_PAGE_SIZE, states=[int(state) for state in states])
+        numbers = [_requests.number(state) for state in states]
+        request = tuning_service_pb2.ListJobsRequest(page_size=_PAGE_SIZE, states=numbers)
         return [_wire.job(item) for item in self._pages(self._tuning.ListJobs, request, "jobs", timeout)]
 
     def cancel(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
@@ -279,7 +280,7 @@ class Client:
         parent = _requests.job_name(job) + (f"/studies/{study}" if study else "")
         request = tuning_service_pb2.ListTrialsRequest(
             parent=parent, page_size=_PAGE_SIZE, order_by_time=order_by_time,
-            outcomes=[int(outcome) for outcome in outcomes], purpose=int(purpose))
+            outcomes=[_requests.number(outcome) for outcome in outcomes], purpose=_requests.number(purpose))
 
         def fetch_page(token: str) -> Page:
             page = tuning_service_pb2.ListTrialsRequest()
