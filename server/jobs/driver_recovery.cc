@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Study>> Driver::LoadStudy(const Active& job, cons
     RETURN_IF_ERROR(study->Begin(priors));
   }
   int64_t after_sequence = 0;
-  while (has_begun) {
+  while (true) {  // nothing, if it has not begun
     ASSIGN_OR_RETURN(const StudyHistory part,
                      deps_.store->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
     if (part.events.empty()) break;

@@ -68,11 +68,12 @@ std::vector<int> FailedOutcomes(bool same_class) {
 }
 
 void PriorCollector::Take(std::string_view text, double median_ns) {
-  if (room() == 0) return;
+  std::string key(text);
+  if (room() == 0 || results_.count(key) > 0) return;
   auto config = plan_->ConfigFromText(text);
   if (!config.ok()) return;  // of another version of the definition
-  const auto [slot, inserted] = results_.try_emplace(std::string(text), Result{*std::move(config), median_ns});
-  if (inserted && median_ns > 0) ++measured_;
+  results_.try_emplace(std::move(key), Result{*std::move(config), median_ns});
+  if (median_ns > 0) ++measured_;
 }
 
 void PriorCollector::Add(const ResultRow& row, bool same_class) {
@@ -108,12 +109,13 @@ std::string PriorCollector::Encode() const {
       for (const auto& [name, value] : result.config) stored.add_parameters()->set_name(name);
       known.resize(result.config.size());
     }
-    const tunefarm::v1::Config values = plan_->ToProto(result.config);
     int parameter = 0;
     for (const auto& [name, value] : result.config) {
       auto& indexes = known[static_cast<size_t>(parameter)];
       const auto [index, is_new] = indexes.try_emplace(value.ToText(), static_cast<uint32_t>(indexes.size()));
-      if (is_new) *stored.mutable_parameters(parameter)->add_values() = values.values().at(name);
+      if (is_new) {
+        *stored.mutable_parameters(parameter)->add_values() = plan_->ToProto(result.config).values().at(name);
+      }
       stored.add_value_indexes(index->second);
       ++parameter;
     }

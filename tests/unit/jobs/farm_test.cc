@@ -223,14 +223,16 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     return question.config == "A=8,B=2" ? Timed(995) : Bowl(question);
   });
-  const std::string second = farm.SubmitJob({1024});
+  tunefarm::v1::Job anew;  // what the first one measured is not true any more
+  anew.mutable_policy()->set_no_reuse(true);
+  const std::string second = farm.SubmitJob({1024}, TestKernel(), anew);
   ASSERT_TRUE(farm.Finish(second));
   EXPECT_EQ(TextOf(farm.Job(second).studies(0).best().config()), "A=4,B=2");
   EXPECT_EQ(farm.Job(second).studies(0).best().job(), second) << "its new measurement is filed";
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     return question.config == "A=8,B=2" ? Timed(900) : Bowl(question);
   });
-  const std::string third = farm.SubmitJob({1024});
+  const std::string third = farm.SubmitJob({1024}, TestKernel(), anew);
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(TextOf(farm.Job(third).studies(0).best().config()), "A=8,B=2");
   EXPECT_EQ(farm.service().Stats()->catalog_revision, 3);
