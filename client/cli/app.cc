@@ -8,6 +8,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
 #include "server/version.h"
@@ -38,7 +39,7 @@ constexpr char kExamples[] =
     "\n"
     "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it leaves when idle.\n"
     "Options may stand before or after the command. Help on one command: tunefarm COMMAND --help\n"
-    "Exit codes: tunefarm help exit-codes";
+    "Exit codes: tunefarm help exit-codes   Search strategies: tunefarm help strategies";
 
 std::vector<std::string> VerbsOf(const CLI::App& app) {
   std::vector<std::string> verbs;
@@ -125,24 +126,38 @@ void AddGlobalOptions(CLI::App* app, Session* session) {
   app->add_flag("--no-color", session->no_color, "No colour (NO_COLOR).");
 }
 
+// What `tunefarm help` explains beside the commands.
+struct HelpTopic {
+  std::string_view name;
+  std::string (*text)();
+};
+constexpr HelpTopic kHelpTopics[] = {{"exit-codes", [] { return std::string(kExitCodes); }},
+                                     {"strategies", StrategiesHelp}};
+
 void AddHelpTopics(CLI::App* app, Session* session) {
-  auto topic = std::make_shared<std::vector<std::string>>();
-  CLI::App* help = app->add_subcommand("help", "Help on a command, or on exit-codes.");
-  SetExample(help, "tunefarm help jobs cancel\ntunefarm help exit-codes");
-  help->add_option("TOPIC", *topic, "A command, or exit-codes.");
-  help->callback([app, session, topic] {
-    session->command = [app, session, topic]() -> absl::StatusOr<ExitCode> {
-      if (topic->size() == 1 && (*topic)[0] == "exit-codes") {
-        session->Print(kExitCodes);
-        return kExitOk;
-      }
+  auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* help = app->add_subcommand("help", "Help on a command, on exit-codes, or on strategies.");
+  SetExample(help, "tunefarm help jobs cancel\ntunefarm help strategies");
+  help->add_option("TOPIC", *words, "A command, exit-codes or strategies.");
+  help->callback([app, session, words] {
+    session->command = [app, session, words]() -> absl::StatusOr<ExitCode> {
       const CLI::App* target = app;
-      for (const std::string& word : *topic) {
-        const std::vector<std::string> verbs = VerbsOf(*target);
-        if (std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
-          return InvalidArgument("there is no help on '{}'; see tunefarm help", word);
+      for (const std::string& word : *words) {
+        std::vector<std::string> known = VerbsOf(*target);
+        if (std::find(known.begin(), known.end(), word) != known.end()) {
+          target = target->get_subcommand(word);
+          continue;
         }
-        target = target->get_subcommand(word);
+        for (const HelpTopic& topic : kHelpTopics) {
+          if (words->size() == 1 && topic.name == word) {
+            session->Print(topic.text());
+            return kExitOk;
+          }
+          known.emplace_back(topic.name);
+        }
+        const std::optional<std::string> close = ClosestMatch(word, known);
+        return InvalidArgument("there is no help on '{}'{}; see tunefarm help", word,
+                               close ? fmt::format(" (did you mean '{}'?)", *close) : "");
       }
       session->Print(target->help());
       return kExitOk;

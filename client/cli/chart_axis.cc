@@ -14,9 +14,9 @@ namespace {
 constexpr double kNearFactor = 10;  // logarithmic
 constexpr double kNearSpans = 1;    // linear
 
-// 1, 2 or 5 times a power of ten, about five of them between the two.
+// 1, 2 or 5 times a power of ten, at most six of them between the two.
 double RoundStep(double low, double high) {
-  const double rough = (high - low) / 5;
+  const double rough = (high - low) / 6;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= rough * (1 - 1e-9)) return factor * power;

@@ -24,7 +24,7 @@ class AxisScale {
   double high() const { return high_; }
   double from() const { return from_; }
   double to() const { return to_; }
-  // About five of them: round numbers on a linear axis; on a logarithmic one powers of ten, with 2 and 5 times them
+  // At most about seven: round numbers on a linear axis; on a logarithmic one powers of ten, with 2 and 5 times them
   // where there are few, and round numbers where there is less than a decade.
   std::vector<double> Ticks() const;
 

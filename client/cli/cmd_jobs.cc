@@ -1,4 +1,4 @@
-// jobs {list,show,watch,cancel,pause,resume,delete} and results.
+// jobs {list,show,watch,cancel,pause,resume,delete}.
 
 #include <fmt/core.h>
 
@@ -7,10 +7,12 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
+#include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
 #include "client/cli/watch.h"
 #include "server/base/clock.h"
+#include "client/cli/space_text.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -74,6 +76,18 @@ absl::StatusOr<v1::Job> Get(Session* session, const std::string& text) {
 
 absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+// Of the final once it has a winner, of the search before.
+std::string BestSoFarText(const v1::Study& study) {
+  const double best_ns = study.incumbent().measurement().median_ns();
+  if (best_ns <= 0) return "";
+  const double baseline_ns = study.baseline().measurement().median_ns();
+  std::string text = "  best     " + FormatDuration(best_ns);
+  if (baseline_ns > 0) text += fmt::format(" ({:.2f}x baseline)", baseline_ns / best_ns);
+  return text + (study.has_best() ? " in the final" : " in the search") + "\n" +
+         (study.incumbent().config().values().empty() ? ""
+                                                      : "           " + ConfigText(study.incumbent().config()) + "\n");
+}
+
   ASSIGN_OR_RETURN(const v1::Job job, Get(session, text));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(job));
@@ -89,16 +103,14 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
                      AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
-    out += fmt::format("\n{}  on  {}\n  space    {}{} valid configs of {}\n", study.problem().key(),
-                       study.device_class_name(), study.space().approximate() ? "≈" : "",
-                       FormatCount(study.space().valid()), CartesianText(study.space()));
+    out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", study.problem().key(),
+                       study.device_class_name(), ValidText(study.space()), CartesianText(study.space()));
     out += RulesText(study.space(), "  ");
     out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
     if (progress.done() > 0) out += ": " + OutcomesText(progress);
     out += "\n";
     if (!study.search_ended_because().empty()) out += "  ended    " + study.search_ended_because() + "\n";
-    const double median = study.incumbent().measurement().median_ns();
-    if (median > 0) out += fmt::format("  best     {}\n", FormatDuration(median));
+    out += BestSoFarText(study);
   }
   session->Print(out);
   return kExitOk;
@@ -183,23 +195,6 @@ void AddJobs(CLI::App* app, Session* session) {
   AddJobVerb(jobs, session, "resume", "Go on with a paused job.",
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::ResumeJob); });
   AddJobVerb(jobs, session, "delete", "Remove an ended job and its trials; best configs stay.", Delete);
-}
-
-void AddResults(CLI::App* app, Session* session) {
-  auto job = std::make_shared<std::string>();
-  auto options = std::make_shared<ReportOptions>();
-  CLI::App* results = app->add_subcommand("results", "The ranked configs of a job, or all its trials.");
-  SetExample(results, "tunefarm results 17 --rows 20\ntunefarm results 17 --all --output csv > trials.csv");
-  results->add_option("JOB", *job, "The job's number.")->required();
-  results->add_option("--rows", options->rows, "Configs shown (default 10; 0: all).")->check(CLI::Range(0, 1'000'000));
-  results->add_flag("--all", options->all, "Every trial with its outcome, in the order of the search.");
-  results->callback([=] {
-    session->command = [=]() -> absl::StatusOr<ExitCode> {
-      ASSIGN_OR_RETURN(const std::string name, JobName(*job));
-      RETURN_IF_ERROR(PrintResults(session, name, *options));
-      return kExitOk;
-    };
-  });
 }
 
 }  // namespace tunefarm::cli

@@ -13,12 +13,14 @@
 #include "client/cli/kernel_template.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/report.h"
+#include "client/cli/space_text.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/cost/cost_guide.h"
 #include "server/definition/kernel_plan.h"
+#include "server/definition/space_size.h"
 #include "server/device/device_class.h"
 
 namespace tunefarm::cli {
@@ -131,11 +133,10 @@ absl::StatusOr<ExitCode> Check(Session* session, const std::string& text) {
 }
 
 std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
-  const std::string about = space.approximate() ? "≈" : "";
   std::string text =
       fmt::format("{}\n{:>12}  configs: every combination of the parameters' values\n", title, CartesianText(space));
   text += RulesText(space, "");
-  return text + fmt::format("{:>12}  valid\n", about + FormatCount(space.valid()));
+  return text + fmt::format("{:>12}  valid\n", ValidText(space));
 }
 
 // Known device classes need no daemon, and neither does a definition on them: everything is computed here.
@@ -144,19 +145,9 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
   ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(resolved, device));
-  ASSIGN_OR_RETURN(const PruneReport report, space.CountByRule());
   v1::CountSpaceResponse response;
   response.set_device_class_name(device.display_name);
-  v1::SpaceSize* size = response.mutable_space();
-  size->set_cartesian(space.CartesianText());
-  size->set_valid(static_cast<int64_t>(report.valid));
-  size->set_approximate(!report.exact);
-  for (const RuleCount& rule : report.rules) {
-    v1::RuleCount* added = size->add_rules();
-    added->set_rule(rule.text);
-    added->set_reason(rule.reason);
-    added->set_removed(static_cast<int64_t>(rule.rejected));
-  }
+  ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
   RETURN_IF_ERROR(AddPredictions(cost_model, plan, resolved, device, space, &response));
   return response;
 }

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "client/cli/chart_svg.h"
 #include "client/cli/commands.h"
-#include "client/cli/curve_svg.h"
 #include "client/cli/help_format.h"
 #include "client/cli/recorded_source.h"
 #include "server/base/file.h"
@@ -109,8 +109,8 @@ std::string CurvesToCsv(const std::string& strategy, const std::string& recordin
   return text;
 }
 
-Curve CurveOf(const std::string& name, const Score& score) {
-  Curve curve;
+ChartSeries CurveOf(const std::string& name, const Score& score) {
+  ChartSeries curve;
   curve.name = name;
   for (const ScoreCurvePoint& point : score.curve) {
     curve.x.push_back(point.at);
@@ -148,11 +148,12 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
                {"±", true},
                {"at target", true}});
   std::string csv = "strategy,recording,over,at,baseline_ns,best_ns,performance,performance_low,performance_high\n";
-  std::vector<CurvePlot> plots;
+  std::vector<Chart> charts;
   for (const RecordedSource& recorded : sources) {
     ASSIGN_OR_RETURN(const Recording recording, Recording::Make(recorded.name, recorded.trials));
     const ScoreBasis basis(recording);
-    CurvePlot plot{recorded.name, "evaluations", "0: as random search, 1: the optimum", {}};
+    Chart chart{
+        recorded.name, "", {"0: as random search, 1: the optimum"}, {{{"evaluations"}, {}}, {{"time (s)"}, {}}}};
     for (const std::string& strategy : options.strategies) {
       ASSIGN_OR_RETURN(const Scored scored,
                        ScoreStrategy(strategy, strategy_options, options, recording, basis, priors));
@@ -163,13 +164,14 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
                     fmt::format("{:.0f} %", 100 * scored.evaluations.share_at_target)});
       csv += CurvesToCsv(strategy, recorded.name, "evaluations", scored.evaluations) +
              CurvesToCsv(strategy, recorded.name, "seconds", scored.time);
-      plot.curves.push_back(CurveOf(strategy, scored.evaluations));
+      chart.panels[0].series.push_back(CurveOf(strategy, scored.evaluations));
+      chart.panels[1].series.push_back(CurveOf(strategy, scored.time));
     }
-    plots.push_back(std::move(plot));
+    charts.push_back(std::move(chart));
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
-  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, CurvesToSvg(plots)));
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
   session->Note(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
       "from the median): 0 is as good "

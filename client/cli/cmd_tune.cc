@@ -14,6 +14,8 @@
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
+#include "client/cli/space_text.h"
+#include "client/cli/trial_pages.h"
 #include "client/cli/watch.h"
 #include "server/base/format.h"
 #include "server/base/random.h"
@@ -57,12 +59,13 @@ void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
 
 void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command
-      ->add_option("--strategy", options->strategy,
-                   "default, bayes, genetic, annealing, local, pack, exhaustive or random (if none is named: "
-                   "exhaustive up to 10,000 configs that the budget allows, else default).")
+      ->add_option(
+          "--strategy", options->strategy,
+          "default, bayes, genetic, annealing, local, pack, exhaustive or random (if none is named: "
+          "exhaustive up to 10,000 configs that the budget allows, else default); see tunefarm help strategies.")
       ->type_name("STRATEGY");
   AddListOption(command, "--strategy-option", &options->strategy_options,
-                "An option of the strategy. May be repeated.");
+                "An option of the strategy, as tunefarm help strategies lists them. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
   AddCostOption(command, &options->cost_model);
   options->budget.AddTo(command);
@@ -121,11 +124,9 @@ std::string QueuedText(const v1::Job& job) {
   std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
   for (const v1::Study& study : job.studies()) {
     const v1::SpaceSize& space = study.space();
-    const std::string about = space.approximate() ? "≈" : "";
-    text += fmt::format("\n  {} on {}: {}{} configs", study.problem().key(), study.device_class_name(), about,
-                        FormatCount(space.valid()));
+    text += fmt::format("\n  {} on {}: {} configs", study.problem().key(), study.device_class_name(), ValidText(space));
     const std::string all = CartesianText(space);
-    if (all != FormatCount(space.valid())) text += fmt::format(" of {}", all);
+    if (all != ValidText(space)) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
       text += fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
       break;

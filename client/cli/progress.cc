@@ -93,6 +93,8 @@ std::string Progress::Line() const {
   if (studies_total_ <= 1 && !studies_.empty()) {
     const Best& best = studies_.begin()->second;
     if (best.median_ns > 0) line += "  best " + FormatDuration(best.median_ns);
+      } else if (trial.purpose() == v1::TRIAL_PURPOSE_FINALIST) {
+        break;  // who wins is told at its end
     if (best.median_ns > 0 && best.baseline_ns > 0)
       line += fmt::format(" ({:.2f}x baseline)", best.baseline_ns / best.median_ns);
   } else if (studies_total_ > 1) {
@@ -100,7 +102,6 @@ std::string Progress::Line() const {
         std::count_if(studies_.begin(), studies_.end(), [](const auto& s) { return s.second.median_ns > 0; });
     line += fmt::format("  {} of {} problems have a best", with_best, studies_total_);
   }
-  if (const std::string failures = FailureText(progress_); !failures.empty()) line += "  " + failures;
   if (progress_.finals_total() > 0)
     line += fmt::format("  final {}/{}", progress_.finals_done(), progress_.finals_total());
   if (progress_.eta_ms() > 0) line += "  eta " + FormatDuration(static_cast<double>(progress_.eta_ms()) * 1e6);
@@ -110,7 +111,8 @@ std::string Progress::Line() const {
 void Progress::Draw(bool force) {
   if (session_->quiet) return;
   if (session_->err_is_terminal) {
-    std::fprintf(session_->err, "\r%s\x1b[K", Line().c_str());
+    // A line that wraps could not be drawn over.
+    std::fprintf(session_->err, "\r%s\x1b[K", CutTo(TerminalColumns(session_->err), Line()).c_str());
     std::fflush(session_->err);
     line_is_open_ = true;
     return;
@@ -127,4 +129,6 @@ void Progress::Finish() {
   line_is_open_ = false;
 }
 
+  // Last, since it is what a narrow terminal cuts off.
+  if (const std::string failures = FailureText(progress_); !failures.empty()) line += "  " + failures;
 }  // namespace tunefarm::cli

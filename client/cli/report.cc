@@ -93,8 +93,8 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
     if (trial.purpose() != v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != v1::OUTCOME_OK || ns <= 0) continue;
     searched_ns = searched_ns > 0 ? std::min(searched_ns, ns) : ns;
   }
-  std::string text = "times of the final, which measures the best of the search again in turns";
-  if (searched_ns > 0) text += fmt::format(" (best in the search: {})", FormatDuration(searched_ns));
+  std::string text = "times of the final, measured in turns";
+  if (searched_ns > 0) text += fmt::format("; best in the search: {}", FormatDuration(searched_ns));
   text += "\n";
   const std::string winner = ConfigText(study.best().config());
   for (size_t i = 1; i < ranked.size(); ++i) {

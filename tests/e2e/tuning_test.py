@@ -1,6 +1,9 @@
 """Whole jobs through the real daemon, its workers and the CLI, on the CPU."""
 
+import pathlib
+import tempfile
 import unittest
+import xml.etree.ElementTree as ET
 
 from farm import Farm, assert_ordinals_complete, config, outcome, search, wait_until
 
@@ -26,6 +29,7 @@ class Tuning(unittest.TestCase):
             self.assertGreaterEqual(len(search(trials)), 200)
             self.assertEqual({outcome(t) for t in trials}, {"OK"})
             assert_ordinals_complete(trials)
+            self.check_plot_and_analysis(farm, trials)
             before = farm.json("best", "matmul_host", "--exact", "--dim", "M=128", "--dim", "N=128", "--dim", "K=128")
             self.assertEqual(farm.stop(), 0)
             farm.start()
@@ -36,6 +40,21 @@ class Tuning(unittest.TestCase):
             finalists = [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST"]
             (winner,) = [t for t in finalists if t["config"] == after["best"]["config"]]
             self.assertEqual(after["best"]["measurement"]["median_ns"], winner["measurement"]["median_ns"])
+
+    def check_plot_and_analysis(self, farm, trials):
+        with tempfile.TemporaryDirectory() as folder:
+            plot = pathlib.Path(folder) / "search.svg"
+            farm.cli("results", "1", "--plot", str(plot))
+            texts = [element.text for element in ET.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}text")]
+            self.assertIn(f"tried: {len(search(trials)):,}", texts)
+            self.assertIn("best so far", texts)
+            self.assertTrue(any(text.startswith("default config") for text in texts), texts)
+        (study,) = farm.json("results", "1", "--analyze")["studies"]
+        fastest = min(t["measurement"]["median_ns"] for t in search(trials))
+        self.assertEqual(study["best"]["median_ns"], fastest)
+        self.assertEqual(int(study["evaluations"]), len(search(trials)))
+        self.assertEqual([step["within"] for step in study["convergence"]], [0.1, 0.05, 0.01])
+        self.assertEqual({p["parameter"] for p in study["parameters"]}, set(config(search(trials)[0])))
 
     def test_every_fault_gets_its_own_outcome(self):
         with Farm("--launch-timeout-ms", "4000") as farm:

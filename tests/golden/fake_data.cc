@@ -200,7 +200,7 @@ std::vector<v1::Trial> LongSearch(int number) {
     const int at = 7 * i % 120;
     const int chunk = kChunks[at % 6], unroll = kUnrolls[at / 6 % 4], repeat = at / 24;
     const bool crashes = chunk == 65536 && unroll == 8;
-    const double ns = 30000 + 2e7 / chunk + 4e6 / (chunk * unroll) + 1000 * repeat;
+    const double ns = 30000 + 2e7 / chunk + 6e7 / (chunk * unroll) + 1000 * repeat;
     trials.push_back(
         Parse<v1::Trial>(Trial(number, i, "SEARCH", crashes ? "RUN_CRASH" : "OK", chunk, unroll, crashes ? 0 : ns)));
     if (crashes) trials.back().set_message("SIGSEGV, read of address 0x" + std::to_string(1000 + i));

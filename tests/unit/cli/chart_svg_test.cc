@@ -29,10 +29,10 @@ std::vector<double> TicksOf(bool is_log, double low, double high) {
 
 TEST(ChartAxis, RoundTicks) {
   EXPECT_EQ(TicksOf(false, 0, 10), (std::vector<double>{0, 2, 4, 6, 8, 10}));
-  EXPECT_EQ(TicksOf(false, 0, 120), (std::vector<double>{0, 50, 100}));
+  EXPECT_EQ(TicksOf(false, 0, 120), (std::vector<double>{0, 20, 40, 60, 80, 100, 120}));
   EXPECT_EQ(TicksOf(true, 1, 100), (std::vector<double>{1, 2, 5, 10, 20, 50, 100}));
   EXPECT_EQ(TicksOf(true, 3, 90'000), (std::vector<double>{10, 100, 1000, 10'000}));
-  EXPECT_EQ(TicksOf(true, 41, 95), (std::vector<double>{60, 80}));
+  EXPECT_EQ(TicksOf(true, 41, 95), (std::vector<double>{50, 60, 70, 80, 90}));
   EXPECT_EQ(TickText(1'000'000), "1,000,000");
   EXPECT_EQ(TickText(0.25), "0.25");
   EXPECT_EQ(TickText(0), "0");
@@ -77,6 +77,19 @@ TEST(ChartSvg, DrawsEachKindInEachPanel) {
   EXPECT_EQ(Count(svg, ">evaluations</text>"), 1u);
   EXPECT_EQ(Count(svg, "a &lt; b &amp; \"c\""), 1u);
   EXPECT_EQ(Count(svg, "nan") + Count(svg, "inf"), 0u);
+}
+
+TEST(ChartSvg, DrawsCurvesWithTheirBands) {
+  const Chart chart{"scores",
+                    "",
+                    {"y"},
+                    {{{"x"},
+                      {{Kind::kLine, "one", {0, 1, 2}, {0, 1, 4}, {-1, 0, 3}, {1, 2, 5}},
+                       {Kind::kLine, "two", {0, 2}, {3, 3}, {}, {}}}}}};
+  const std::string svg = ChartsToSvg({chart, chart});
+  EXPECT_EQ(Count(svg, "<polyline"), 4u);
+  EXPECT_EQ(Count(svg, "<polygon"), 2u);
+  EXPECT_EQ(Count(svg, ">one</text>"), 2u);
 }
 
 TEST(ChartSvg, ManyPointsMakeASmallPicture) {
