@@ -7,12 +7,13 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
+#include "client/cli/memory_text.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
+#include "client/cli/space_text.h"
 #include "client/cli/watch.h"
 #include "server/base/clock.h"
-#include "client/cli/space_text.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -74,8 +75,6 @@ absl::StatusOr<v1::Job> Get(Session* session, const std::string& text) {
   return response.job();
 }
 
-absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
 // Of the final once it has a winner, of the search before.
 std::string BestSoFarText(const v1::Study& study) {
   const double best_ns = study.incumbent().measurement().median_ns();
@@ -88,6 +87,8 @@ std::string BestSoFarText(const v1::Study& study) {
                                                       : "           " + ConfigText(study.incumbent().config()) + "\n");
 }
 
+absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Job job, Get(session, text));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(job));
@@ -109,6 +110,10 @@ std::string BestSoFarText(const v1::Study& study) {
     out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
     if (progress.done() > 0) out += ": " + OutcomesText(progress);
     out += "\n";
+    if (const std::string priors = PriorsText(study); !priors.empty()) {
+      out += "  starts   from earlier results: " + priors + "\n";
+    }
+    if (const std::string taken = TakenOverText(study); !taken.empty()) out += "  known    " + taken + "\n";
     if (!study.search_ended_because().empty()) out += "  ended    " + study.search_ended_because() + "\n";
     out += BestSoFarText(study);
   }

@@ -37,6 +37,7 @@ struct SubmitOptions {
   MeasureOptions measure;
   int priority = 0;
   bool retry_poisoned = false;
+  bool no_memory = false;
   std::string required_isolation;
   std::string label;
   int rows = 10;
@@ -72,6 +73,9 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
+  command->add_flag("--no-memory", options->no_memory,
+                    "Search as if nothing were known of other problems, devices and earlier jobs (--measure "
+                    "no_reuse=true: measure again what was measured).");
   command
       ->add_option("--required-isolation", options->required_isolation,
                    "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
@@ -105,6 +109,7 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, c
   ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
   job->set_priority(options.priority);
   job->set_retry_poisoned(options.retry_poisoned);
+  job->set_no_memory(options.no_memory);
   job->set_label(options.label);
   job->set_required_isolation(options.required_isolation);
   request.set_request_id(NewUuid(EntropySource::Real()));
@@ -221,6 +226,7 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   options.problem.pins = settings;
   options.budget.max_trials = 1;
   options.retry_poisoned = true;
+  options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
   ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
   v1::Job ended;
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/cli/memory_text.h"
 #include "server/base/format.h"
 
 namespace tunefarm::cli {
@@ -46,6 +47,30 @@ void Progress::Track(const v1::Study& study) {
   if (study.incumbent().measurement().median_ns() > 0) best.median_ns = study.incumbent().measurement().median_ns();
   if (study.baseline().measurement().median_ns() > 0) best.baseline_ns = study.baseline().measurement().median_ns();
   if (study.state() == v1::STUDY_STATE_FINALS) phase_ = "final rounds";
+  TellMemory(study);
+}
+
+void Progress::TellMemory(const v1::Study& study) {
+  // Of many problems the first few: jobs show has them all.
+  constexpr size_t kToldMax = 8;
+  const std::string of = studies_total_ > 1 ? study.problem().key() + " " : "";
+  const auto tell = [&](const std::string& what, const std::string& text) {
+    if (text.empty() || told_.size() >= kToldMax || !told_.insert(what + study.name()).second) return;
+    Note(text);
+  };
+  if (const std::string priors = PriorsText(study); !priors.empty()) {
+    tell("begin ", fmt::format("{}starts from earlier results: {}", of, priors));
+  }
+  if (study.state() == v1::STUDY_STATE_SEARCHING || study.state() == v1::STUDY_STATE_UNSPECIFIED) return;
+  if (const std::string taken = TakenOverText(study); !taken.empty()) {
+    tell("end ", of.empty() ? taken : fmt::format("{}: {}", study.problem().key(), taken));
+  }
+}
+
+void Progress::Note(const std::string& text) {
+  if (line_is_open_) std::fputs("\r\x1b[K", session_->err);
+  line_is_open_ = false;
+  session_->Note(text);
 }
 
 void Progress::OnEvent(const v1::JobEvent& event) {
@@ -68,15 +93,15 @@ void Progress::OnEvent(const v1::JobEvent& event) {
       Best& best = studies_[event.study()];
       if (trial.purpose() == v1::TRIAL_PURPOSE_BASELINE) {
         best.baseline_ns = median;
+      } else if (trial.purpose() == v1::TRIAL_PURPOSE_FINALIST) {
+        break;  // who wins is told at its end
       } else if (best.median_ns <= 0 || median < best.median_ns) {
         best.median_ns = median;
       }
       break;
     }
     case v1::JobEvent::kMessage:
-      if (line_is_open_) std::fputs("\r\x1b[K", session_->err);
-      line_is_open_ = false;
-      session_->Note(event.message());
+      Note(event.message());
       break;
     case v1::JobEvent::KIND_NOT_SET:
       break;
@@ -93,8 +118,6 @@ std::string Progress::Line() const {
   if (studies_total_ <= 1 && !studies_.empty()) {
     const Best& best = studies_.begin()->second;
     if (best.median_ns > 0) line += "  best " + FormatDuration(best.median_ns);
-      } else if (trial.purpose() == v1::TRIAL_PURPOSE_FINALIST) {
-        break;  // who wins is told at its end
     if (best.median_ns > 0 && best.baseline_ns > 0)
       line += fmt::format(" ({:.2f}x baseline)", best.baseline_ns / best.median_ns);
   } else if (studies_total_ > 1) {
@@ -105,6 +128,8 @@ std::string Progress::Line() const {
   if (progress_.finals_total() > 0)
     line += fmt::format("  final {}/{}", progress_.finals_done(), progress_.finals_total());
   if (progress_.eta_ms() > 0) line += "  eta " + FormatDuration(static_cast<double>(progress_.eta_ms()) * 1e6);
+  // Last, since it is what a narrow terminal cuts off.
+  if (const std::string failures = FailureText(progress_); !failures.empty()) line += "  " + failures;
   return line;
 }
 
@@ -129,6 +154,4 @@ void Progress::Finish() {
   line_is_open_ = false;
 }
 
-  // Last, since it is what a narrow terminal cuts off.
-  if (const std::string failures = FailureText(progress_); !failures.empty()) line += "  " + failures;
 }  // namespace tunefarm::cli

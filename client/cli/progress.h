@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "client/cli/session.h"
@@ -28,11 +29,15 @@ class Progress {
     double baseline_ns = 0;
   };
   void Track(const v1::Study& study);
+  // What the study has from earlier jobs, once: when it begins, and when its search has ended.
+  void TellMemory(const v1::Study& study);
+  void Note(const std::string& text);
   void Draw(bool force);
 
   const Session* session_;
   v1::Progress progress_;
   std::map<std::string, Best> studies_;  // by study name
+  std::set<std::string> told_;           // of which priors and taken over results were told
   int studies_total_ = 0;
   std::string phase_;
   int last_tenth_ = -1;
