@@ -73,9 +73,7 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
-  command->add_flag("--no-memory", options->no_memory,
-                    "Search as if nothing were known of other problems, devices and earlier jobs (--measure "
-                    "no_reuse=true: measure again what was measured).");
+  command->add_flag("--no-memory", options->no_memory, "Search as if earlier jobs had found nothing.");
   command
       ->add_option("--required-isolation", options->required_isolation,
                    "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
