@@ -82,6 +82,19 @@ TEST(TuneTest, SubmitAndRun) {
   cli.ExpectMatches("submit_and_run");
 }
 
+TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
+  CommandLine cli;
+  cli.Record({"help", "strategies"});
+  EXPECT_EQ(cli.Record({"help", "strategis"}).code, 2);
+  cli.Comment("Completion");
+  cli.Record({"__complete", "help", "st"});
+  cli.Record({"__complete", "tune", "--strategy", ""});
+  cli.Record({"__complete", "results", "17", "--"});
+  cli.Record({"__complete", "results", "17", "--plot", ""});
+  cli.Record({"__complete", "results", "17", "--output", "c"});
+  cli.ExpectMatches("strategies");
+}
+
 TEST(JobsTest, ListAndShow) {
   CommandLine cli;
   cli.Record({"jobs", "list"});

@@ -73,5 +73,26 @@ TEST(HelpEntryTest, AlignsAndWraps) {
                          std::string(30, 'b') + " c\n");
 }
 
+TEST(Output, LongTextsAreFoldedOnNarrowTerminals) {
+  Table table({{"time", true}, {"config", false}});
+  table.AddRow({"41 µs", "MR=8 NR=32 ORDER=mkn PACK=false TILE_K=64"});
+  table.AddRow({"9 µs", "MR=8"});
+  EXPECT_EQ(table.ToText(false, 34),
+            " time  config\n"
+            "41 µs  MR=8 NR=32 ORDER=mkn\n"
+            "       PACK=false TILE_K=64\n"
+            " 9 µs  MR=8\n");
+  // Too narrow to help, and wide enough.
+  EXPECT_EQ(table.ToText(false, 20), table.ToText());
+  EXPECT_EQ(table.ToText(false, 100), table.ToText());
+}
+
+TEST(Output, LinesAreCutBetweenCharacters) {
+  EXPECT_EQ(CutTo(0, "best 41 µs"), "best 41 µs");
+  EXPECT_EQ(CutTo(10, "best 41 µs"), "best 41 µs");
+  EXPECT_EQ(CutTo(9, "best 41 µs"), "best 41 …");
+  EXPECT_EQ(CutTo(10, "best 41 µs and more"), "best 41 µ…");
+}
+
 }  // namespace
 }  // namespace tunefarm::cli

@@ -60,6 +60,14 @@ TEST_F(ProgressTest, OneStudyShowsItsBestAndTheSpeedup) {
   progress.OnEvent(Ended(1, v1::TRIAL_PURPOSE_SEARCH, v1::OUTCOME_OK, 150, 2, 8));
   progress.OnEvent(Ended(1, v1::TRIAL_PURPOSE_SEARCH, v1::OUTCOME_WRONG_RESULT, 10, 3, 8));
   EXPECT_EQ(progress.Line(), "[3/8]  37%  best 100 ns (2.00x baseline)");
+  // The final's numbers are other ones: they count when it is decided.
+  progress.OnEvent(Ended(1, v1::TRIAL_PURPOSE_FINALIST, v1::OUTCOME_OK, 90, 8, 8));
+  EXPECT_EQ(progress.Line(), "[8/8] 100%  best 100 ns (2.00x baseline)");
+  v1::JobEvent decided;
+  decided.mutable_study_changed()->set_name("jobs/1/studies/1");
+  decided.mutable_study_changed()->mutable_incumbent()->mutable_measurement()->set_median_ns(95);
+  progress.OnEvent(decided);
+  EXPECT_EQ(progress.Line(), "[8/8] 100%  best 95 ns (2.11x baseline)");
 }
 
 TEST_F(ProgressTest, SeveralStudiesShowHowManyHaveABest) {
@@ -86,7 +94,7 @@ TEST_F(ProgressTest, CountsFinalsFailuresAndTheTimeLeft) {
   add(v1::OUTCOME_WRONG_RESULT, 1300);
   add(v1::OUTCOME_NOISY, 0);
   progress.OnEvent(event);
-  EXPECT_EQ(progress.Line(), "[30/~20] 100%  1,300 WRONG_RESULT, 1 RUN_CRASH  final 2/15  eta 1 min 30 s");
+  EXPECT_EQ(progress.Line(), "[30/~20] 100%  final 2/15  eta 1 min 30 s  1,300 WRONG_RESULT, 1 RUN_CRASH");
   EXPECT_EQ(OutcomesText(*counts), "1,200 OK, 1,300 WRONG_RESULT, 1 RUN_CRASH");
   EXPECT_EQ(OutcomesText(v1::Progress()), "none");
   EXPECT_EQ(FailureText(v1::Progress()), "");
