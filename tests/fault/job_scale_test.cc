@@ -323,7 +323,7 @@ void JobScaleTest::CheckDatabase(int64_t trials) {
     EXPECT_NEAR(Describe(config).median_ns, least, 1e-6 * least) << "samples are floats";
     EXPECT_NEAR(sqlite3_column_double(row, 1), least, 1e-6 * least);
   });
-  if (trials == 1'000'000) EXPECT_EQ(std::count(is_seen.begin(), is_seen.end(), false), 0);
+  EXPECT_EQ(std::count(is_seen.begin(), is_seen.end(), true), trials);
 }
 
 // The faster a device, the more trials it had.
@@ -420,8 +420,12 @@ TEST_P(JobScaleTest, NothingIsLostOrRunTwiceWhileEverythingDies) {
   const int64_t in_finals = database.One("SELECT sum(trial_count * rounds) FROM work_unit WHERE kind = 3");
   EXPECT_GE(machine.ended_runs(), ran + in_finals);
   EXPECT_LE(machine.ended_runs(), ran + 4 * in_finals + kills * kGpus * 8);
-  if (strategy != "exhaustive") EXPECT_LT(best_at.back(), best_at.front()) << "the search makes no progress";
-  if (strategy == "default" || strategy == "genetic") EXPECT_LT(best_at.back(), 1100) << "of 1000 at the least";
+  const bool learns = strategy == "default" || strategy == "genetic";
+  if (strategy != "exhaustive") {
+    // Of so many trials the last tenth of the way may have been made before the first look.
+    EXPECT_LE(best_at.back(), best_at.front());
+    EXPECT_LT(best_at.back(), learns ? 1100 : 1300) << "of 1000 at the least: the search makes no progress";
+  }
   EXPECT_LT(MemoryMiB().second, kProcessMiBMax);
 }
 
