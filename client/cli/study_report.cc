@@ -120,8 +120,9 @@ std::string Indented(const Table& table) {
 }
 
 std::string ConvergenceText(const v1::StudyAnalysis& analysis) {
-  std::string text = fmt::format("best of the search  {}  trial {}  {}\n", FormatDuration(analysis.best().median_ns()),
-                                 analysis.best().ordinal(), ConfigText(analysis.best().config()));
+  std::string text =
+      fmt::format("best of the search  {}  trial {}\n  {}\n", FormatDuration(analysis.best().median_ns()),
+                  analysis.best().ordinal(), ConfigText(analysis.best().config()));
   Table table({{"within", true}, {"evaluations", true}, {"after", true}});
   for (const v1::ConvergenceStep& step : analysis.convergence()) {
     table.AddRow({Percent(step.within()), FormatCount(step.evaluations()), FormatDuration(step.seconds() * 1e9)});
