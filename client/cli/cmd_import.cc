@@ -168,7 +168,7 @@ void AddImport(CLI::App* app, Session* session) {
   CLI::App* t1 = import->add_subcommand(
       "t1", "Make a kernel definition of a T1 file (Kernel Tuner, KTT): a folder that tunefarm tune takes.");
   SetExample(t1,
-             "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference sum_reference.cu:sum "
+             "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference reference.cu:sum "
              "--reference-grid 64 --reference-block 256");
   t1->add_option("FILE", options->file, "The T1 file; its KernelFile lies in or below its folder.")->required();
   t1->add_option("--to", options->folder, "The folder to make. Default: the kernel's name, here.")->type_name("FOLDER");

@@ -115,15 +115,16 @@ absl::StatusOr<ExitCode> List(Session* session, int limit) {
                {"failed", true},
                {"best", true},
                {"imported", false}});
+  const bool is_csv = format == OutputFormat::kCsv;
   for (const v1::Recording& recording : response.recordings()) {
     const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - recording.imported_at_ms()) * 1e6;
-    table.AddRow(
-        {NumberOf(recording), recording.display_name(), recording.kernel_name(), recording.problem(),
-         recording.device_name(), FormatCount(recording.result_count()), FormatCount(recording.failed_count()),
-         BestText(recording),
-         format == OutputFormat::kCsv ? std::to_string(recording.imported_at_ms()) : FormatDuration(age_ns) + " ago"});
+    const auto count = [is_csv](int64_t n) { return is_csv ? std::to_string(n) : FormatCount(n); };
+    table.AddRow({NumberOf(recording), recording.display_name(), recording.kernel_name(), recording.problem(),
+                  recording.device_name(), count(recording.result_count()), count(recording.failed_count()),
+                  is_csv ? fmt::format("{}", recording.best_objective()) : BestText(recording),
+                  is_csv ? std::to_string(recording.imported_at_ms()) : FormatDuration(age_ns) + " ago"});
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->Print(is_csv ? table.ToCsv() : table.ToText());
   if (table.rows() == 0) session->Note("No recordings yet. Try: tunefarm import t4 FILE");
   return kExitOk;
 }

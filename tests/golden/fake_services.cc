@@ -9,6 +9,7 @@
 #include "tunefarm/v1/error.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -252,6 +253,59 @@ class FakeServer final : public v1::ServerService::Service {
   }
 };
 
+v1::Recording FakeRecording(bool with_parameters) {
+  v1::Recording recording;
+  recording.set_name("recordings/3");
+  recording.set_display_name("convolution_A100_T4");
+  recording.set_format(v1::RECORDING_FORMAT_T4);
+  recording.set_kernel_name("convolution");
+  recording.set_problem("4096x4096");
+  recording.set_device_name("A100");
+  recording.set_file_name("convolution_A100_T4.json.gz");
+  recording.set_content_digest(std::string(64, 'a'));
+  recording.set_objective("time");
+  recording.set_result_count(4362);
+  recording.set_valid_count(4201);
+  recording.set_failed_count(161);
+  recording.set_best_objective(0.5536);
+  recording.set_stored_bytes(126'000);
+  recording.set_imported_at_ms(1);
+  recording.add_notes("The time unit is spelt \"miliseconds\"; milliseconds are meant.");
+  for (int i = 0; with_parameters && i < 2; ++i) {
+    v1::RecordedParameter* parameter = recording.add_parameters();
+    parameter->set_name(i == 0 ? "block_size_x" : "use_shmem");
+    for (int value = 0; value < 2 + 4 * (1 - i); ++value) parameter->add_values()->set_int_value(value);
+  }
+  return recording;
+}
+
+class FakeRecordings : public v1::RecordingService::Service {
+ public:
+  grpc::Status CreateRecording(grpc::ServerContext*, grpc::ServerReader<v1::CreateRecordingRequest>* reader,
+                               v1::CreateRecordingResponse* response) override {
+    v1::CreateRecordingRequest message;
+    while (reader->Read(&message)) response->set_already_stored(message.display_name() == "again");
+    *response->mutable_recording() = FakeRecording(true);
+    return grpc::Status::OK;
+  }
+  grpc::Status GetRecording(grpc::ServerContext*, const v1::GetRecordingRequest* request,
+                            v1::GetRecordingResponse* response) override {
+    if (request->name() != "recordings/3" && request->name() != "convolution_A100_T4")
+      return grpc::Status(grpc::StatusCode::NOT_FOUND, "no recording is called \"" + request->name() + "\"");
+    *response->mutable_recording() = FakeRecording(true);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListRecordings(grpc::ServerContext*, const v1::ListRecordingsRequest*,
+                              v1::ListRecordingsResponse* response) override {
+    *response->add_recordings() = FakeRecording(false);
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteRecording(grpc::ServerContext*, const v1::DeleteRecordingRequest*,
+                               v1::DeleteRecordingResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
 }  // namespace
 
 struct FakeDaemon::Services {
@@ -260,6 +314,7 @@ struct FakeDaemon::Services {
   FakeLookup lookup;
   FakeKernels kernels;
   FakeDevices devices;
+  FakeRecordings recordings;
   FakeServer server;
 };
 
@@ -272,6 +327,7 @@ FakeDaemon::FakeDaemon(const std::string& socket_path) : services_(std::make_uni
   builder.RegisterService(&services_->lookup);
   builder.RegisterService(&services_->kernels);
   builder.RegisterService(&services_->devices);
+  builder.RegisterService(&services_->recordings);
   builder.RegisterService(&services_->server);
   server_ = builder.BuildAndStart();
   TUNEFARM_CHECK(server_ != nullptr && bound != 0);
