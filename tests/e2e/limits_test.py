@@ -11,7 +11,8 @@ import unittest
 
 from farm import BIN, HANG_SECONDS, Farm, outcome, search, wait_until
 
-SMALL = ["--policy", "fast", "--measure", "no_reuse=true", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
+DIMS = ["--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
+SMALL = ["--policy", "fast", "--measure", "no_reuse=true", *DIMS]
 
 
 def job(farm, number):
@@ -70,13 +71,14 @@ class Budgets(unittest.TestCase):
     def test_each_budget_ends_the_search_and_says_so(self):
         with Farm() as farm:
             farm.start()
-            cases = [(["--patience", "5"], "5 trials without a better one"),
-                     (["--max-device-time", "0.2s"], "devices have worked for 200 ms"),
-                     (["--max-trials", "7"], "7 trials, as many as were asked for"),
-                     # Long enough for the first result, short enough for what is left of the space.
-                     (["--max-time", "8s"], "the time is up (8.00 s)")]
+            # Long enough for the first result, short enough for the space.
+            large = ["--policy", "rigorous", "--dim", "M=512", "--dim", "N=512", "--dim", "K=512"]
+            cases = [([*SMALL, "--patience", "5"], "5 trials without a better one"),
+                     ([*SMALL, "--max-device-time", "0.2s"], "devices have worked for 200 ms"),
+                     ([*SMALL, "--max-trials", "7"], "7 trials, as many as were asked for"),
+                     ([*large, "--max-time", "8s"], "the time is up (8.00 s)")]
             for number, (flags, because) in enumerate(cases, 1):
-                done = farm.cli("tune", "matmul_host", *SMALL, *flags)
+                done = farm.cli("tune", "matmul_host", *flags)
                 self.assertIn("search ended: " + because, done.stdout)
                 study = job(farm, number)["studies"][0]
                 self.assertEqual(study["search_ended_because"], because)
@@ -152,10 +154,10 @@ class Bounds(unittest.TestCase):
         with Farm() as farm:
             farm.start()
             farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "5")
-            best = farm.json("best", "matmul_host", "--exact", *SMALL[2:])
+            best = farm.json("best", "matmul_host", "--exact", *DIMS)
             farm.cli("jobs", "delete", 1)
             self.assertNotEqual(farm.cli("jobs", "show", 1, check=False).returncode, 0)
-            after = farm.json("best", "matmul_host", "--exact", *SMALL[2:])
+            after = farm.json("best", "matmul_host", "--exact", *DIMS)
             self.assertEqual(best["best"], after["best"])
 
     def test_the_log_is_bounded(self):
@@ -183,7 +185,7 @@ class Monitoring(unittest.TestCase):
             wait_until(lambda: get(address, "/healthz")[0] == 200, "health")
             self.assertEqual(get(address, "/healthz"), (200, "ok\n"))
             farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "6")
-            farm.cli("best", "matmul_host", *SMALL[2:])
+            farm.cli("best", "matmul_host", *DIMS)
             values = metrics(address)
             trials = farm.trials(1)
             self.assertEqual(values['tunefarm_trials_total{outcome="ok"}'], len([t for t in trials if outcome(t) == "OK"]))
