@@ -12,6 +12,7 @@
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/value_proto.h"
 
 namespace tunefarm {
 
@@ -61,22 +62,6 @@ uint64_t HashKey(std::string_view program_digest, std::string_view problem_key, 
   uint64_t hash = Xxh3(program_digest);
   for (std::string_view part : {problem_key, class_id}) hash = hash * 0x9E3779B97F4A7C15u + Xxh3(part);
   return hash;
-}
-
-std::optional<Value> ValueOf(const tunefarm::v1::Value& value) {
-  switch (value.kind_case()) {
-    case tunefarm::v1::Value::kIntValue:
-      return Value(static_cast<int64_t>(value.int_value()));
-    case tunefarm::v1::Value::kDoubleValue:
-      return Value(value.double_value());
-    case tunefarm::v1::Value::kBoolValue:
-      return Value(value.bool_value());
-    case tunefarm::v1::Value::kStringValue:
-      return Value(value.string_value());
-    case tunefarm::v1::Value::KIND_NOT_SET:
-      break;
-  }
-  return std::nullopt;
 }
 
 size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
@@ -268,7 +253,7 @@ absl::StatusOr<std::shared_ptr<const Catalog::Entry>> Catalog::MakeEntry(const B
   entry->problem_key = row.problem_key;
   entry->class_id = row.class_id;
   for (const auto& [name, value] : best->problem().dims()) {
-    if (auto own = ValueOf(value)) entry->dims.Set(name, *std::move(own));
+    if (auto own = definition::FromProto(value); own.ok()) entry->dims.Set(name, *std::move(own));
   }
   entry->best = std::move(best);
   return entry;

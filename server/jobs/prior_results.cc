@@ -8,30 +8,12 @@
 #include <vector>
 
 #include "server/base/status.h"
+#include "server/definition/value_proto.h"
 #include "tunefarm/jobs/v1/memory.pb.h"
 
 namespace tunefarm {
-namespace {
 
 using jobs::v1::PriorResults;
-
-std::optional<Value> ValueOf(const tunefarm::v1::Value& value) {
-  switch (value.kind_case()) {
-    case tunefarm::v1::Value::kIntValue:
-      return Value(static_cast<int64_t>(value.int_value()));
-    case tunefarm::v1::Value::kDoubleValue:
-      return Value(value.double_value());
-    case tunefarm::v1::Value::kBoolValue:
-      return Value(value.bool_value());
-    case tunefarm::v1::Value::kStringValue:
-      return Value(value.string_value());
-    case tunefarm::v1::Value::KIND_NOT_SET:
-      break;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 ToldOutcome PriorOutcome(tunefarm::v1::Outcome outcome, bool same_class) {
   switch (outcome) {
@@ -133,8 +115,8 @@ absl::StatusOr<PriorSource> DecodePrior(const PriorRow& row) {
   std::vector<std::vector<Value>> values(static_cast<size_t>(width));
   for (int p = 0; p < width; ++p) {
     for (const auto& proto : stored.parameters(p).values()) {
-      auto value = ValueOf(proto);
-      if (!value.has_value()) return damaged();
+      auto value = definition::FromProto(proto);
+      if (!value.ok()) return damaged();
       values[static_cast<size_t>(p)].push_back(*std::move(value));
     }
   }
