@@ -78,10 +78,12 @@ extern "C" __global__ void @NAME@_reference(const float* x, float* y, int n) {
 
 constexpr char kHostSource[] = R"(// CHUNK and UNROLL come from kernel.pbtxt, one value per config.
 
+constexpr int kUnroll = UNROLL;  // `#pragma GCC unroll` expands no macros.
+
 extern "C" void @NAME@(const float* x, float* y, int n) {
   for (int start = 0; start < n; start += CHUNK) {
     const int end = start + CHUNK < n ? start + CHUNK : n;
-#pragma GCC unroll UNROLL
+#pragma GCC unroll kUnroll
     for (int i = start; i < end; ++i) y[i] = 2.0f * x[i];
   }
 }
