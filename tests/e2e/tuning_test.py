@@ -127,6 +127,19 @@ class Tuning(unittest.TestCase):
             self.assertIn("COMPILE_ERROR", broken.stdout)
             self.assertIn("#error", broken.stdout)
 
+    def test_a_new_kernel_can_be_tuned_as_it_was_written(self):
+        with Farm() as farm:
+            farm.start()
+            folder = farm.directory / "new"
+            folder.mkdir()
+            farm.cli("kernels", "new", folder / "my-kernel.cc")
+            farm.cli("tune", folder, "--policy", "fast", "--strategy", "exhaustive", "--dim", "N=65536")
+            trials = farm.trials(1)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            assert_ordinals_complete(trials)
+            size = farm.json("jobs", "show", 1)["studies"][0]["space"]
+            self.assertEqual(str(len(search(trials))), size["valid"])
+
     def test_cancel_pause_and_resume(self):
         with Farm() as farm:
             farm.start()
