@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/cuda_definition.h"
 #include "tests/fault/simulated_gpus.h"
 #include "tests/unit/jobs/farm.h"
 
@@ -60,41 +61,9 @@ double CpuSeconds() {
 tunefarm::v1::Kernel LargeKernel() {
   std::string parameters;
   for (int p = 0; p < kParameters; ++p) {
-    parameters += fmt::format("parameters {{ name: \"P{}\" range {{ first: 0 last: {} }} }}\n", p, kValues - 1);
+    parameters += fmt::format("parameters {{ name: 'P{}' range {{ first: 0 last: {} }} }}\n", p, kValues - 1);
   }
-  auto kernel = ParseKernelText(R"pb(display_name: "large"
-                                     language: LANGUAGE_CUDA
-                                     sources { path: "large.cu" content: "__global__ void large(float*) {}" }
-                                     dims {
-                                       name: "N"
-                                       default_value { int_value: 1024 }
-                                     }
-                                     arguments {
-                                       name: "y"
-                                       buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
-                                     }
-                                     launches {
-                                       kernel {
-                                         entry: "large"
-                                         grid: "P0 + 1"
-                                         block: "32"
-                                         arguments: [ "y" ]
-                                       }
-                                     }
-                                     reference {
-                                       steps {
-                                         kernel {
-                                           entry: "plain"
-                                           grid: "1"
-                                           block: "1"
-                                           arguments: [ "y" ]
-                                         }
-                                       }
-                                     })pb" +
-                                    parameters,
-                                "kernel.pbtxt");
-  TUNEFARM_CHECK_OK(kernel);
-  return *kernel;
+  return CudaDefinition("large", parameters, "P0 + 1", "32");
 }
 
 // A rugged bowl: each parameter has its best value, two of them only together, and one config in ten is a little off.
@@ -122,112 +91,54 @@ SimulatedConfig Describe(const Config& config) {
 
 std::vector<tunefarm::v1::Device> Gpus() {
   std::vector<tunefarm::v1::Device> devices;
-  for (int i = 0; i < kGpus; ++i) {
-    tunefarm::v1::Device device;
-    device.set_uuid(fmt::format("GPU-{}", i));
-    *device.mutable_device_class() = FindKnownClass("H200")->ToProto();
-    device.set_memory_bytes(int64_t{100} << 30);
-    device.set_toolkit_version("13.0");
-    device.set_state(tunefarm::v1::DEVICE_STATE_READY);
-    devices.push_back(device);
-  }
+  for (int i = 0; i < kGpus; ++i) devices.push_back(FakeGpu(fmt::format("GPU-{}", i)));
   return devices;
 }
 
-// Everything of the daemon but its processes, over one database.
+// A farm of simulated GPUs that counts over its deaths.
 class Machine {
  public:
-  Machine(std::string directory, uint64_t seed) : directory_(std::move(directory)), seed_(seed) { Boot(); }
-  ~Machine() { Kill(); }
-
-  void Boot() {
-    auto store = OpenSqliteStore({directory_ + "/tunefarm.db", directory_});
-    TUNEFARM_CHECK_OK(store);
-    store_ = *std::move(store);
-    control_ = std::make_unique<ManualExecutor>(&clock_);
-    agent_executor_ = std::make_unique<ManualExecutor>(&clock_);
-    evaluator_executor_ = std::make_unique<ManualExecutor>(&clock_);
-    JobServiceOptions options;
-    options.store = store_.get();
-    options.control = control_.get();
-    options.entropy = &entropy_;
-    service_ = std::make_unique<JobService>(options);
-    TUNEFARM_CHECK_OK(service_->SetDevices(Gpus()));
-    TUNEFARM_CHECK_OK(service_->Start());
-    link_ = std::make_unique<SerializingLink>(service_->agent_link());
-    SimulatedGpusOptions gpus;
-    // 2 to 16 ms: shorter than a report, and longer.
-    for (int i = 0; i < kGpus; ++i) gpus.trial_time[fmt::format("GPU-{}", i)] = std::chrono::milliseconds(2 * (i + 1));
-    gpus.seed = seed_ + static_cast<uint64_t>(++boots_);
-    gpus.death_share = 0.01;
-    gpus.outage_share = 0.001;
-    evaluator_ = std::make_unique<SimulatedGpus>(
-        evaluator_executor_.get(), gpus, Describe, [this](const std::string& uuid, bool is_out) {
-          service_->SetDeviceQuarantine(uuid, is_out ? "it does not answer" : "");
-        });
-    agent_ = std::make_unique<Agent>(
-        AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy_, "here", service_->ListDevices()});
-    agent_->Start();
-  }
+  Machine(const std::string& directory, uint64_t seed)
+      : seed_(seed), farm_(directory, Gpus(), [this](Executor* executor, JobService* service) {
+          auto made = MakeGpus(executor, service);
+          gpus_ = made.get();
+          return made;
+        }) {}
 
   // As SIGKILL: what is in memory is gone, nothing more reaches the store.
   void Kill() {
-    if (evaluator_ != nullptr) {
-      deaths_ += evaluator_->deaths();
-      outages_ += evaluator_->outages();
-      for (const auto& [uuid, runs] : evaluator_->ended_runs()) ended_runs_ += runs;
-    }
-    agent_ = nullptr;
-    agent_executor_ = nullptr;
-    evaluator_executor_ = nullptr;
-    control_ = nullptr;
-    evaluator_ = nullptr;
-    link_ = nullptr;
-    service_ = nullptr;
-    store_ = nullptr;
+    deaths_ += gpus_->deaths();
+    outages_ += gpus_->outages();
+    for (const auto& [uuid, runs] : gpus_->ended_runs()) ended_runs_ += runs;
+    farm_.Crash();
   }
 
-  // Runs what is ready, or goes to the next timer. False: nothing will ever happen again.
-  bool Step() {
-    ManualExecutor* const all[] = {control_.get(), agent_executor_.get(), evaluator_executor_.get()};
-    for (int i = 0; i < 3; ++i) {
-      if (all[turn_++ % 3]->RunOne()) return true;
-    }
-    std::optional<MonotonicTime> due;
-    for (const ManualExecutor* executor : all) {
-      const auto own = executor->NextDue();
-      if (own.has_value() && (!due.has_value() || *own < *due)) due = own;
-    }
-    if (due.has_value()) clock_.AdvanceTo(*due);
-    return due.has_value();
-  }
-
-  tunefarm::v1::Job Job(const std::string& name) {
-    auto job = service_->GetJob(name);
-    TUNEFARM_CHECK_OK(job);
-    return *job;
-  }
-
-  JobService& service() { return *service_; }
-  FakeClock& clock() { return clock_; }
+  Farm& farm() { return farm_; }
   int64_t deaths() const { return deaths_; }
   int64_t outages() const { return outages_; }
   int64_t ended_runs() const { return ended_runs_; }
 
  private:
-  const std::string directory_;
+  std::unique_ptr<SimulatedGpus> MakeGpus(Executor* executor, JobService* service) {
+    SimulatedGpusOptions options;
+    // 2 to 16 ms: shorter than a report, and longer.
+    for (int i = 0; i < kGpus; ++i) {
+      options.trial_time[fmt::format("GPU-{}", i)] = std::chrono::milliseconds(2 * (i + 1));
+    }
+    options.seed = seed_ + static_cast<uint64_t>(++boots_);
+    options.death_share = 0.01;
+    options.outage_share = 0.001;
+    return std::make_unique<SimulatedGpus>(executor, options, Describe,
+                                           [service](const std::string& uuid, bool is_out) {
+                                             service->SetDeviceQuarantine(uuid, is_out ? "it does not answer" : "");
+                                           });
+  }
+
   const uint64_t seed_;
-  FakeClock clock_;
-  FakeEntropy entropy_;
-  uint64_t turn_ = 0;
   int boots_ = 0;
   int64_t deaths_ = 0, outages_ = 0, ended_runs_ = 0;
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;
-  std::unique_ptr<JobService> service_;
-  std::unique_ptr<SerializingLink> link_;
-  std::unique_ptr<SimulatedGpus> evaluator_;
-  std::unique_ptr<Agent> agent_;
+  SimulatedGpus* gpus_ = nullptr;
+  Farm farm_;
 };
 
 // Reads a database that no store has open.
@@ -363,10 +274,8 @@ TEST_P(JobScaleTest, NothingIsLostOrRunTwiceWhileEverythingDies) {
   tunefarm::v1::Job job;
   job.mutable_strategy()->set_strategy_name(strategy);
   job.mutable_budget()->set_max_trials(trials);
-  *job.add_problems() = TestProblem(1024);
-  const auto submitted = machine.service().Submit(job, LargeKernel(), "", false);
-  ASSERT_TRUE(submitted.ok()) << submitted.status();
-  const std::string name = submitted->name();
+  Farm& farm = machine.farm();
+  const std::string name = farm.SubmitJob({1024}, LargeKernel(), job);
 
   // The daemon dies after drawn numbers of trials, and at a drawn step from there.
   PhiloxStream random(seed, 1);
@@ -379,8 +288,8 @@ TEST_P(JobScaleTest, NothingIsLostOrRunTwiceWhileEverythingDies) {
   int64_t last_done = 0;
   fmt::print("{:>10} {:>12} {:>9} {:>9} {:>14}\n", "trials", "best ns", "RSS MiB", "peak MiB", "CPU us/trial");
   while (true) {
-    for (int i = 0; i < 500; ++i) ASSERT_TRUE(machine.Step()) << "nothing goes on";
-    const tunefarm::v1::Job now = machine.Job(name);
+    for (int i = 0; i < 500; ++i) ASSERT_TRUE(farm.Step()) << "nothing goes on";
+    const tunefarm::v1::Job now = farm.Job(name);
     const int64_t done = now.progress().done();
     if (done >= static_cast<int64_t>(best_at.size() + 1) * trials / 10) {
       best_at.push_back(now.studies(0).incumbent().measurement().median_ns());
@@ -398,10 +307,10 @@ TEST_P(JobScaleTest, NothingIsLostOrRunTwiceWhileEverythingDies) {
     if (kill_at.empty() || done < *kill_at.begin()) continue;
     kill_at.erase(kill_at.begin());
     const uint64_t more = random.UniformInt(400);
-    for (uint64_t i = 0; i < more; ++i) ASSERT_TRUE(machine.Step()) << "nothing goes on";
+    for (uint64_t i = 0; i < more; ++i) ASSERT_TRUE(farm.Step()) << "nothing goes on";
     const double cpu = CpuSeconds();
     machine.Kill();
-    machine.Boot();
+    farm.Boot();
     if (trials >= 100'000) fmt::print("  killed at {}; up again after {:.1f} s of CPU\n", done, CpuSeconds() - cpu);
   }
   machine.Kill();

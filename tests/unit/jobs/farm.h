@@ -1,8 +1,9 @@
 // A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent,
-// scripted evaluator and a real database. Tests move it by hand.
+// an evaluator that only plays (scripted, unless the test has its own) and a real database. Tests move it by hand.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,12 +107,22 @@ inline tunefarm::v1::Problem TestProblem(int64_t n) {
 
 class Farm {
  public:
+  // What stands for compilers and devices, anew at each Boot.
+  using EvaluatorMaker = std::function<std::unique_ptr<Evaluator>(Executor* executor, JobService* service)>;
+
   explicit Farm(const std::string& directory, std::vector<tunefarm::v1::Device> devices = {HostDevice()},
                 int compile_slots = 2)
+      : Farm(directory, std::move(devices), [this, compile_slots](Executor* executor, JobService*) {
+          auto fake = std::make_unique<FakeEvaluator>(executor, compile_slots);
+          fake->set_scripter(scripter);
+          fake_ = fake.get();
+          return fake;
+        }) {}
+  Farm(const std::string& directory, std::vector<tunefarm::v1::Device> devices, EvaluatorMaker make_evaluator)
       : store_path_(directory + "/tunefarm.db"),
         backups_(directory),
         devices_(std::move(devices)),
-        compile_slots_(compile_slots) {
+        make_evaluator_(std::move(make_evaluator)) {
     Boot();
   }
   ~Farm() { Crash(); }
@@ -134,8 +145,7 @@ class Farm {
     TUNEFARM_CHECK_OK(service_->SetDevices(devices_));
     TUNEFARM_CHECK_OK(service_->Start());
     link_ = std::make_unique<SerializingLink>(service_->agent_link());
-    evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get(), compile_slots_);
-    evaluator_->set_scripter(scripter);
+    evaluator_ = make_evaluator_(evaluator_executor_.get(), service_.get());
     agent_ = std::make_unique<Agent>(
         AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here", service_->ListDevices()});
     agent_->Start();
@@ -169,19 +179,25 @@ class Farm {
     return false;
   }
 
-  // Until nothing is ready; then to the next timer. False when a whole `limit` of fake time has passed.
+  // Runs one task that is ready, or goes to the next timer. False where there is none until `end`.
+  bool Step(MonotonicTime end = MonotonicTime::max()) {
+    if (StepOnce()) return true;
+    std::optional<MonotonicTime> due;
+    for (const ManualExecutor* executor : executors()) {
+      const auto own = executor->NextDue();
+      if (own.has_value() && (!due.has_value() || *own < *due)) due = own;
+    }
+    if (!due.has_value() || *due > end) return false;
+    clock.AdvanceTo(*due);
+    return true;
+  }
+
+  // False when nothing more happens, or a whole `limit` of fake time has passed.
   template <typename Condition>
   bool RunUntil(Condition condition, Duration limit = std::chrono::minutes(10)) {
     const MonotonicTime end = clock.Now() + limit;
     while (!condition()) {
-      if (StepOnce()) continue;
-      std::optional<MonotonicTime> due;
-      for (ManualExecutor* executor : executors()) {
-        const auto own = executor->NextDue();
-        if (own.has_value() && (!due.has_value() || *own < *due)) due = own;
-      }
-      if (!due.has_value() || *due > end) return false;
-      clock.AdvanceTo(*due);
+      if (!Step(end)) return false;
     }
     return true;
   }
@@ -228,7 +244,8 @@ class Farm {
 
   JobService& service() { return *service_; }
   Store& store() { return *store_; }
-  FakeEvaluator& evaluator() { return *evaluator_; }
+  // The scripted one; not where the test has its own.
+  FakeEvaluator& evaluator() { return *fake_; }
   Agent& agent() { return *agent_; }
 
   FakeClock clock;
@@ -244,13 +261,14 @@ class Farm {
 
   const std::string store_path_, backups_;
   const std::vector<tunefarm::v1::Device> devices_;
-  const int compile_slots_;
+  const EvaluatorMaker make_evaluator_;
   uint64_t turn_ = 0;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;
   std::unique_ptr<JobService> service_;
   std::unique_ptr<SerializingLink> link_;
-  std::unique_ptr<FakeEvaluator> evaluator_;
+  std::unique_ptr<Evaluator> evaluator_;
+  FakeEvaluator* fake_ = nullptr;
   std::unique_ptr<Agent> agent_;
 };
 
