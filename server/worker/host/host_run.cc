@@ -134,6 +134,8 @@ class HostTrial final : public TrialPhases {
     program.library_fd = loaded_->library ? loaded_->library.get() : -1;
     program.symbols = artifact.empty() ? std::vector<TrialCopy>() : problem_->SymbolCopies();
     program.restores = problem_->RestoreCopies();
+    program.flush_memory.clear();
+    for (const auto& [name, view] : loaded_->buffers) program.flush_memory.push_back(view.bytes);
     program.flush_bytes = flush_bytes_;
     program.load_at_start = true;
     program.sequences = std::move(sequences);

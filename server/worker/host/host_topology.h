@@ -25,8 +25,8 @@ CpuCaches ReadCpuCaches();
 // Cores this process may run on.
 int UsableCores();
 
-// How much memory a cache flush walks: twice the last-level cache, at least 8 MiB (its size may be unknown) and at most
-// 512 MiB (more costs too much per sample).
+// How much memory a cache flush walks where it does not evict (cache_flush.h): twice the last-level cache, at least 8
+// MiB (its size may be unknown) and at most 512 MiB (more costs too much per sample).
 int64_t FlushBytes(const CpuCaches& caches);
 int64_t FlushBytes();
 

@@ -22,8 +22,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/base/status.h"
+#include "server/worker/host/cache_flush.h"
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/trial_process.h"
 #include "server/worker/seccomp_filter.h"
@@ -39,8 +41,6 @@ constexpr uint64_t kExtraMemoryBytes = uint64_t{1} << 30;
 constexpr uint64_t kFileBytesMax = uint64_t{64} << 20;
 // The daemon's deadlines end a trial much earlier, as long as there is a daemon that can.
 constexpr uint64_t kProcessorSecondsMax = 3600;
-
-constexpr size_t kCacheLineBytes = 64;
 
 // For the handlers, which take no argument. Set once in the child.
 TrialPage* g_page = nullptr;
@@ -244,23 +244,18 @@ class TrialChild {
         std::memcpy(copy.destination, copy.source.data(), copy.source.size());
       }
     }
+    // After the copies, which leave their destinations in the caches.
     if (command.flush != 0) FlushCaches();
   }
 
-  // Replaces what the caches hold: each line of a buffer larger than the last level is read and written.
   void FlushCaches() {
-    if (program_.flush_bytes == 0) return;
-    if (flush_ == nullptr) {
-      void* const memory =
-          mmap(nullptr, program_.flush_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED) throw std::bad_alloc();
-      // Every trial's process touches all of it anew: in small pages that costs more than the trial.
-      (void)madvise(memory, program_.flush_bytes, MADV_HUGEPAGE);
-      flush_ = static_cast<volatile unsigned char*>(memory);
+    // Not before: where nothing is flushed the library's segments need not be looked for.
+    if (!flush_) {
+      std::vector<MemorySpan> memory = program_.flush_memory;
+      for (const MemorySpan& data : StaticDataOf(library_)) memory.push_back(data);
+      flush_.emplace(std::move(memory), program_.flush_bytes, DetectLineEviction());
     }
-    for (size_t i = 0; i < program_.flush_bytes; i += kCacheLineBytes) {
-      flush_[i] = static_cast<unsigned char>(flush_[i] + 1);
-    }
+    flush_->Run();
   }
 
   bool Fail(const char* text) {
@@ -306,7 +301,7 @@ class TrialChild {
   void* library_ = nullptr;
   KernelCalls prepare_;
   KernelCalls launches_;
-  volatile unsigned char* flush_ = nullptr;
+  std::optional<CacheFlush> flush_;
 };
 
 void GatherHeap() {
@@ -335,6 +330,7 @@ void EnterTrialSurroundings(const TrialProgram& program, pid_t parent, std::arra
   ResetSignals();
   RedirectStandardStreams();
   CloseAllBut({keep[0], keep[1], program.library_fd});
+  // Whether the flush walks is known when the binary is loaded, which is later: its static data counts.
   LimitMemory(program.flush_bytes);
   std::set_new_handler(OnNewFailed);
   (void)on_exit(OnExit, nullptr);

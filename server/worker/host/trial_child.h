@@ -39,8 +39,8 @@ struct TrialEnds {
 };
 
 // Loads the program's binary, replies, then serves commands until the pipe closes. Memory beyond what the process has
-// now and the program's flush takes is limited to 1 GiB, files to 64 MiB, processor time to an hour. Descriptors other
-// than its own, and standard output and error (both: the worker's error), are closed. From the first foreign
+// now and the program's flush may take is limited to 1 GiB, files to 64 MiB, processor time to an hour. Descriptors
+// other than its own, and standard output and error (both: the worker's error), are closed. From the first foreign
 // instruction on `filter` says which system calls there are; the page tells which one was forbidden.
 [[noreturn]] void RunTrialChild(const TrialProgram& program, const SeccompFilter& filter, pid_t parent,
                                 const TrialEnds& ends);

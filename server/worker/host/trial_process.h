@@ -38,7 +38,9 @@ struct TrialProgram {
   HostSequences sequences;    // of load_at_start
   std::vector<TrialCopy> symbols;
   std::vector<TrialCopy> restores;  // before each sample that asks for it
-  size_t flush_bytes = 0;           // how much memory a cache flush walks
+  // What a cache flush evicts beside the binary's static data: all memory that the kernel is given.
+  std::vector<std::span<const std::byte>> flush_memory;
+  size_t flush_bytes = 0;  // how much memory it walks where that is cheaper (cache_flush.h); 0: it does nothing
 };
 
 // Parent to child.
