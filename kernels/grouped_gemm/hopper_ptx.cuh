@@ -76,11 +76,13 @@ HOPPER_FN void BarrierArrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at the same place in block `rank` of the cluster (PTX, "mapa").
+// Arrives at the barrier that lies at the same place in block `rank` of the cluster (PTX, "mapa"). Nothing that threads
+// wrote passes from block to block by barriers, only places in shared memory whose reads are over, so the default scope
+// is enough: with .cluster every arrival would be a MEMBAR of the whole device, and every wait a CCTL that empties L1.
 HOPPER_FN void BarrierArriveAt(u32 barrier, int rank) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -90,15 +92,15 @@ HOPPER_FN void BarrierArriveExpect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Waits until the phase of this parity has ended; what was written before the arrivals, also by other blocks of the
-// cluster, is seen after. With HOPPER_WAITS_MAX defined (bring-up) a barrier that never comes ends the launch with an
-// error.
+// Waits until the phase of this parity has ended; what this block's threads wrote before they arrived, and what the
+// copy engine wrote, is seen after. With HOPPER_WAITS_MAX defined (bring-up) a barrier that never comes ends the launch
+// with an error.
 HOPPER_FN void BarrierWait(u32 barrier, u32 parity) {
 #if defined(HOPPER_WAITS_MAX)
   for (u32 tries = 0;; ++tries) {
     u32 done;
     asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, "
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, "
         "p;\n}"
         : "=r"(done)
         : "r"(barrier), "r"(parity)
@@ -108,7 +110,7 @@ HOPPER_FN void BarrierWait(u32 barrier, u32 parity) {
   }
 #else
   asm volatile(
-      "{\n.reg .pred p;\nWAIT:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n@p bra "
+      "{\n.reg .pred p;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra "
       "DONE;\nbra WAIT;\n"
       "DONE:\n}" ::"r"(barrier),
       "r"(parity)
