@@ -5,6 +5,7 @@
 #include "server/base/status.h"
 #include "server/exec/captured_output.h"
 #include "server/exec/worker_command.h"
+#include "server/exec/worker_plan.h"
 
 namespace tunefarm {
 namespace {
@@ -17,20 +18,14 @@ struct BackendProbe {
 
 BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::string& backend, uint32_t uid) {
   BackendProbe probe;
-  WorkerCommandOptions command;
-  command.worker_binary = options.worker_binary;
-  command.scratch_root = options.scratch_directory;
-  command.cuda_path = options.cuda_path;
-  command.host_compiler = options.host_compiler;
-  command.sandbox = options.sandbox;
-  command.extra_arguments = options.extra_worker_arguments;
   WorkerProcessOptions worker;
   worker.role = WorkerRole::kProbe;
   worker.backend = backend;
   worker.name = fmt::format("probe-{}", backend);
   worker.deadlines = options.deadlines;
   worker.reap_ms = options.reap_ms;
-  absl::StatusOr<SubprocessOptions> made = MakeWorkerCommand(command, worker.role, backend, worker.name, "", uid);
+  absl::StatusOr<SubprocessOptions> made =
+      MakeWorkerCommand(CommandOptions(options), worker.role, backend, worker.name, "", uid);
   if (!made.ok()) {
     probe.failure = made.status();
     return probe;

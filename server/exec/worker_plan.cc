@@ -24,18 +24,23 @@ WorkerPreparation MakePreparation(std::shared_ptr<const KernelPlan> plan, const 
   return preparation;
 }
 
-WorkerPool::Options PoolOptions(const ProcessEvaluatorOptions& options, WorkerRole role, const std::string& backend,
-                                const std::string& name, const std::string& device_uuid, int first_slot) {
+WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options) {
   WorkerCommandOptions command;
   command.worker_binary = options.worker_binary;
   command.scratch_root = options.scratch_directory;
   command.cuda_path = options.cuda_path;
   command.host_compiler = options.host_compiler;
   command.sandbox = options.sandbox;
+  command.extra_arguments = options.extra_worker_arguments;
+  return command;
+}
+
+WorkerPool::Options PoolOptions(const ProcessEvaluatorOptions& options, WorkerRole role, const std::string& backend,
+                                const std::string& name, const std::string& device_uuid, int first_slot) {
+  WorkerCommandOptions command = CommandOptions(options);
   command.required_isolation = options.required_isolation;
   // One compile is one thread, so wall time bounds it first; this holds while the daemon cannot.
   command.compile_seconds = options.deadlines.compile_ms / 1000 + 10;
-  command.extra_arguments = options.extra_worker_arguments;
   WorkerPool::Options pool;
   pool.name = name;
   pool.queue_max = options.queue_max;

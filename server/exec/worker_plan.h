@@ -1,6 +1,7 @@
 #pragma once
 
-// What compile and run pools have in common: how their workers are started and what those must know of a problem.
+// What compile pools, run pools and probes have in common: how their workers are started and what those must know of a
+// problem.
 
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ std::string BackendOf(const KernelPlan& plan);
 WorkerPreparation MakePreparation(std::shared_ptr<const KernelPlan> plan, const ResolvedProblem& problem,
                                   const DeviceClass& device_class, uint64_t seed,
                                   std::shared_ptr<const Artifact> reference, std::vector<std::string> options);
+
+// What holds for every worker, probes too.
+WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options);
 
 // The part of a pool's options that says how to start its workers; those of slot n run under first_slot + n. `options`
 // must outlive the pool.

@@ -8,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/space/config_index.h"
 #include "server/space/space.h"
+#include "tests/unit/space/random_rules.h"
 
 namespace tunefarm {
 namespace {
@@ -65,16 +66,9 @@ SpaceDefinition RandomDefinition(PhiloxStream& random) {
     for (int v = 0; v < values; ++v) parameter.values.push_back(v * v + static_cast<int>(p));
     definition.parameters.push_back(parameter);
   }
-  const auto name = [&] { return fmt::format("P{}", random.UniformInt(parameters)); };
   const char* const shapes[] = {"{0} * {1} <= 20",       "{0} + {1} != 5", "{0} % 3 != 1",
                                 "{0} == 1 or {1} > {2}", "{0} != 4",       "{0} + {1} + {2} < 30"};
-  for (uint64_t rules = random.UniformInt(4); rules-- > 0;) {
-    const std::string a = name();
-    const std::string b = name();
-    const std::string c = name();
-    definition.constraints.push_back(
-        {fmt::format(fmt::runtime(shapes[random.UniformInt(std::size(shapes))]), a, b, c), ""});
-  }
+  AddRandomRules(shapes, parameters, random.UniformInt(4), random, &definition);
   return definition;
 }
 

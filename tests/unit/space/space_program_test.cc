@@ -9,6 +9,7 @@
 #include "server/base/status.h"
 #include "server/space/space.h"
 #include "tests/unit/space/published_spaces.h"
+#include "tests/unit/space/random_rules.h"
 
 namespace tunefarm {
 namespace {
@@ -315,14 +316,7 @@ SpaceDefinition RandomDefinition(PhiloxStream& random) {
       "{0} + {1} + {2} + P0 + P1 == 6",
       "log2({0} * {0} + 1) < c",
   };
-  const auto name = [&] { return fmt::format("P{}", random.UniformInt(parameters)); };
-  for (uint64_t rules = random.UniformInt(5); rules-- > 0;) {
-    const std::string a = name();
-    const std::string b = name();
-    const std::string c = name();
-    definition.constraints.push_back(
-        {fmt::format(fmt::runtime(shapes[random.UniformInt(std::size(shapes))]), a, b, c), ""});
-  }
+  AddRandomRules(shapes, parameters, random.UniformInt(5), random, &definition);
   return definition;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "server/base/status.h"
+#include "tests/unit/space/random_rules.h"
 
 namespace tunefarm {
 namespace {
@@ -316,19 +317,10 @@ SpaceDefinition RandomDefinition(PhiloxStream& random) {
     }
     definition.parameters.push_back(parameter);
   }
-  const auto name = [&] { return fmt::format("P{}", random.UniformInt(parameters)); };
-  const int rules = static_cast<int>(random.UniformInt(5));
-  for (int r = 0; r < rules; ++r) {
-    const char* const shapes[] = {
-        "{0} * {1} <= 12",         "{0} % {1} != 2", "{0} + {1} + {2} > 3",     "{0} == 1 or {1} > {2}",
-        "{0} // {1} < 3",          "{0} != 3",       "{0} in (0, 1, {1}, 2.5)", "not ({0} and {1})",
-        "1 // {0} < 1 or {1} > 0", "{0} / 2 < {1}"};
-    const std::string a = name();
-    const std::string b = name();
-    const std::string c = name();
-    definition.constraints.push_back(
-        {fmt::format(fmt::runtime(shapes[random.UniformInt(std::size(shapes))]), a, b, c), ""});
-  }
+  const char* const shapes[] = {
+      "{0} * {1} <= 12", "{0} % {1} != 2",          "{0} + {1} + {2} > 3", "{0} == 1 or {1} > {2}",   "{0} // {1} < 3",
+      "{0} != 3",        "{0} in (0, 1, {1}, 2.5)", "not ({0} and {1})",   "1 // {0} < 1 or {1} > 0", "{0} / 2 < {1}"};
+  AddRandomRules(shapes, parameters, random.UniformInt(5), random, &definition);
   return definition;
 }
 

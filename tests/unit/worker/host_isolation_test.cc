@@ -61,16 +61,8 @@ enum { kGood, kWrong, kPast, kSegfault, kAbort, kExit, kTell, kInput };
 
 class HostIsolationTest : public testing::TestWithParam<v1::HostIsolation> {
  protected:
-  static void SetUpTestSuite() {
-    kernel_ = new HostKernel(kDefinition, kSource);
-    ASSERT_TRUE(kernel_->Prepare().ok());
-    artifact_ = new std::string;
-    ASSERT_EQ(kernel_->Compile(kernel_->DefaultConfig(), artifact_).outcome(), v1::OUTCOME_OK);
-  }
-  static void TearDownTestSuite() {
-    delete kernel_;
-    delete artifact_;
-  }
+  static void SetUpTestSuite() { kernel_ = new CompiledHostKernel(kDefinition, kSource); }
+  static void TearDownTestSuite() { delete kernel_; }
   // Whatever the test before has left: another binary (here, none) takes its place.
   void SetUp() override {
     RunInput input = HostKernel::Input();
@@ -79,22 +71,18 @@ class HostIsolationTest : public testing::TestWithParam<v1::HostIsolation> {
   }
 
   static worker::v1::Result Run(int64_t does, int64_t room = 100) {
-    RunInput input = HostKernel::Input();
+    RunInput input = kernel_->TrialInput();
     input.policy.set_host_isolation(GetParam());
-    input.config = kernel_->DefaultConfig();
     input.config.Set("DOES", Value(does));
     input.config.Set("ROOM", Value(room));
-    input.artifact = *artifact_;
     return kernel_->Run(input);
   }
   static bool shared() { return GetParam() == v1::HOST_ISOLATION_SHARED_PROCESS; }
 
-  static HostKernel* kernel_;
-  static std::string* artifact_;
+  static CompiledHostKernel* kernel_;
 };
 
-HostKernel* HostIsolationTest::kernel_ = nullptr;
-std::string* HostIsolationTest::artifact_ = nullptr;
+CompiledHostKernel* HostIsolationTest::kernel_ = nullptr;
 
 TEST_P(HostIsolationTest, EveryTrialHasItsOwnOutcome) {
   const std::pair<int, v1::Outcome> cases[] = {{kWrong, v1::OUTCOME_WRONG_RESULT}, {kPast, v1::OUTCOME_OUT_OF_BOUNDS},

@@ -111,4 +111,24 @@ class HostKernel {
   std::unique_ptr<RunBackend> runner_;
 };
 
+// A prepared kernel with the one binary that all trials of a test suite run.
+class CompiledHostKernel final : public HostKernel {
+ public:
+  CompiledHostKernel(const std::string& definition, const std::string& source) : HostKernel(definition, source) {
+    EXPECT_TRUE(Prepare().ok());
+    EXPECT_EQ(Compile(DefaultConfig(), &artifact_).outcome(), v1::OUTCOME_OK);
+  }
+
+  // To be run with the default config, until the test says otherwise.
+  RunInput TrialInput() const {
+    RunInput input = Input();
+    input.config = DefaultConfig();
+    input.artifact = artifact_;
+    return input;
+  }
+
+ private:
+  std::string artifact_;
+};
+
 }  // namespace tunefarm

@@ -271,35 +271,23 @@ enum { kGood, kSpoil, kTell, kFork, kSignalParent, kThreads, kTerm, kClose, kGro
 
 class TrialTemplateTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    kernel_ = new HostKernel(kDefinition, kSource);
-    ASSERT_TRUE(kernel_->Prepare().ok());
-    artifact_ = new std::string;
-    ASSERT_EQ(kernel_->Compile(kernel_->DefaultConfig(), artifact_).outcome(), v1::OUTCOME_OK);
-  }
-  static void TearDownTestSuite() {
-    delete kernel_;
-    delete artifact_;
-  }
+  static void SetUpTestSuite() { kernel_ = new CompiledHostKernel(kDefinition, kSource); }
+  static void TearDownTestSuite() { delete kernel_; }
   // The first trial of a binary has no template yet.
   void SetUp() override {
     for (int i = 0; i < 2; ++i) ASSERT_EQ(Run(kGood).outcome(), v1::OUTCOME_OK);
   }
 
   static worker::v1::Result Run(int64_t does) {
-    RunInput input = HostKernel::Input();
-    input.config = kernel_->DefaultConfig();
+    RunInput input = kernel_->TrialInput();
     input.config.Set("DOES", Value(does));
-    input.artifact = *artifact_;
     return kernel_->Run(input);
   }
 
-  static HostKernel* kernel_;
-  static std::string* artifact_;
+  static CompiledHostKernel* kernel_;
 };
 
-HostKernel* TrialTemplateTest::kernel_ = nullptr;
-std::string* TrialTemplateTest::artifact_ = nullptr;
+CompiledHostKernel* TrialTemplateTest::kernel_ = nullptr;
 
 TEST_F(TrialTemplateTest, NothingOfATrialStays) {
   for (int i = 0; i < 3; ++i) {
