@@ -9,6 +9,7 @@
 #include "server/base/failpoint.h"
 #include "server/base/format.h"
 #include "server/base/log.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/job_view.h"
@@ -383,10 +384,10 @@ tunefarm::v1::Progress Driver::ProgressOf(const Active& job) const {
   if (job.done_at_begin >= 0 && done_now > 0 && !IsTerminal(job.row.state)) {
     const auto elapsed =
         std::chrono::duration_cast<std::chrono::milliseconds>(deps_.executor->clock()->Now() - job.began).count();
-    const int64_t left = std::max<int64_t>(0, progress.total() - progress.done()) +
-                         std::max<int64_t>(0, progress.finals_total() - progress.finals_done());
+    const int64_t left = SaturatingAdd(std::max<int64_t>(0, progress.total() - progress.done()),
+                                       std::max<int64_t>(0, progress.finals_total() - progress.finals_done()));
     progress.set_eta_ms(
-        static_cast<int64_t>(static_cast<double>(elapsed) / static_cast<double>(done_now) * static_cast<double>(left)));
+        SaturatingInt64(static_cast<double>(elapsed) / static_cast<double>(done_now) * static_cast<double>(left)));
   }
   return progress;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/base/format.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/prior_results.h"
@@ -400,7 +401,7 @@ void Study::AddProgress(tunefarm::v1::Progress* progress) const {
     total = searched_;
     estimate = false;
   }
-  progress->set_total(progress->total() + total);
+  progress->set_total(SaturatingAdd<int64_t>(progress->total(), total));
   progress->set_total_is_estimate(progress->total_is_estimate() || estimate);
   progress->set_done(progress->done() + searched_);
   for (const auto& [outcome, count] : search_counts_) {

@@ -9,6 +9,7 @@
 #include "server/base/check.h"
 #include "server/base/edit_distance.h"
 #include "server/base/format.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/space/space_internal.h"
@@ -16,7 +17,6 @@
 namespace tunefarm {
 
 using space_internal::Component;
-using space_internal::SaturatingMultiply;
 
 namespace space_internal {
 

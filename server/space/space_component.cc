@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "server/base/format.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/space/space_internal.h"
@@ -11,8 +12,6 @@ namespace tunefarm {
 
 using space_internal::Binding;
 using space_internal::Component;
-using space_internal::SaturatingAdd;
-using space_internal::SaturatingMultiply;
 using space_internal::Verdict;
 using space_internal::WalkEnd;
 

@@ -225,16 +225,6 @@ struct Space::Impl {
 
 namespace space_internal {
 
-// a * b, or the largest number.
-inline uint64_t SaturatingMultiply(uint64_t a, uint64_t b) {
-  uint64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-inline uint64_t SaturatingAdd(uint64_t a, uint64_t b) {
-  uint64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 // Those of `values` (ascending value indices) that are `index`, or next to it: by one where is_strict, else the nearest
 // one below and above.
 std::vector<uint16_t> WithinOneStep(const std::vector<uint16_t>& values, uint16_t index, bool is_strict);

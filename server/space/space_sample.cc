@@ -13,6 +13,7 @@
 
 #include "server/base/format.h"
 #include "server/base/random.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/space/space_internal.h"
@@ -23,7 +24,6 @@ using space_internal::Binding;
 using space_internal::Component;
 using space_internal::ComponentSampler;
 using space_internal::Sampler;
-using space_internal::SaturatingAdd;
 using space_internal::Verdict;
 using space_internal::WalkEnd;
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -63,6 +64,30 @@ TEST_F(LimitsTest, PatienceEndsTheSearchAndTheFinalFollows) {
   EXPECT_EQ(study.search_ended_because(), "3 trials without a better one");
   EXPECT_TRUE(study.has_best());
   EXPECT_GT(RunsWithPurpose(farm, name, tunefarm::v1::TRIAL_PURPOSE_FINALIST), 0);
+}
+
+TEST_F(LimitsTest, SpacesBeyondAllIntegersAreCountedAsTheLargestOne) {
+  tunefarm::v1::Kernel kernel = TestKernel();
+  for (int i = 0; i < 8; ++i) {
+    tunefarm::v1::Parameter* const parameter = kernel.add_parameters();
+    parameter->set_name("Q" + std::to_string(i));
+    parameter->mutable_range()->set_first(1);
+    parameter->mutable_range()->set_last(1000);
+  }
+  Farm farm(directory_.path());
+  FakeEvaluator::Script slow;
+  slow.run_time = std::chrono::seconds(5);
+  farm.evaluator().set_scripter([slow](const FakeEvaluator::Question&) { return slow; });
+  // Two problems, and no number of trials after which to end: twice the largest number.
+  tunefarm::v1::Job patient;
+  patient.mutable_budget()->set_max_trials_without_gain(1000);
+  const std::string name = farm.SubmitJob({1024, 2048}, kernel, patient);
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(name).progress().done() >= 4; }));
+  const tunefarm::v1::Job job = farm.Job(name);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(job.studies(0).progress().total(), kMost);
+  EXPECT_EQ(job.progress().total(), kMost);
+  EXPECT_EQ(job.progress().eta_ms(), kMost);
 }
 
 TEST_F(LimitsTest, TheRooflineFloorEndsTheSearch) {

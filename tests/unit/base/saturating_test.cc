@@ -1,0 +1,34 @@
+#include "server/base/saturating.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tunefarm {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+TEST(Saturating, StaysAtTheLargestNumber) {
+  EXPECT_EQ(SaturatingAdd<int64_t>(2, 3), 5);
+  EXPECT_EQ(SaturatingAdd<int64_t>(kMost - 3, 3), kMost);
+  EXPECT_EQ(SaturatingAdd<int64_t>(kMost, 1), kMost);
+  EXPECT_EQ(SaturatingAdd<int64_t>(kMost, kMost), kMost);
+  EXPECT_EQ(SaturatingAdd<uint64_t>(UINT64_MAX, 1), UINT64_MAX);
+  EXPECT_EQ(SaturatingMultiply<uint64_t>(1u << 31, 2), uint64_t{1} << 32);
+  EXPECT_EQ(SaturatingMultiply<uint64_t>(UINT64_MAX / 2, 3), UINT64_MAX);
+  EXPECT_EQ(SaturatingMultiply<uint64_t>(UINT64_MAX, 0), 0u);
+}
+
+TEST(Saturating, TakesAnyDouble) {
+  EXPECT_EQ(SaturatingInt64(2.9), 2);
+  EXPECT_EQ(SaturatingInt64(9.2e18), int64_t{9'200'000'000'000'000'000});
+  EXPECT_EQ(SaturatingInt64(9223372036854775808.0), kMost);
+  EXPECT_EQ(SaturatingInt64(HUGE_VAL), kMost);
+  EXPECT_EQ(SaturatingInt64(-1), 0);
+  EXPECT_EQ(SaturatingInt64(std::nan("")), 0);
+}
+
+}  // namespace
+}  // namespace tunefarm
