@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/cost_option.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_names.h"
 #include "client/cli/memory_text.h"
@@ -75,16 +76,20 @@ absl::StatusOr<v1::Job> Get(Session* session, const std::string& text) {
   return response.job();
 }
 
-// Of the final once it has a winner, of the search before.
+// What the final chose, which need not have its least time; before that the fastest so far.
 std::string BestSoFarText(const v1::Study& study) {
-  const double best_ns = study.incumbent().measurement().median_ns();
+  const v1::Trial& fastest = study.incumbent();
+  const v1::Measurement& measurement = study.has_best() ? study.best().measurement() : fastest.measurement();
+  const v1::Config& config = study.has_best() ? study.best().config() : fastest.config();
+  const double best_ns = measurement.median_ns();
   if (best_ns <= 0) return "";
-  const double baseline_ns = study.baseline().measurement().median_ns();
+  const double baseline_ns =
+      study.has_best() ? study.best().baseline_ns() : study.baseline().measurement().median_ns();
   std::string text = "  best     " + FormatDuration(best_ns);
   if (baseline_ns > 0) text += fmt::format(" ({:.2f}x baseline)", baseline_ns / best_ns);
-  return text + (study.has_best() ? " in the final" : " in the search") + "\n" +
-         (study.incumbent().config().values().empty() ? ""
-                                                      : "           " + ConfigText(study.incumbent().config()) + "\n");
+  const bool is_of_final = study.has_best() || fastest.purpose() == v1::TRIAL_PURPOSE_FINALIST;
+  return text + (is_of_final ? " in the final" : " in the search") + "\n" +
+         (config.values().empty() ? "" : "           " + ConfigText(config) + "\n");
 }
 
 absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
@@ -100,8 +105,8 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   if (!job.state_reason().empty()) out += "because    " + job.state_reason() + "\n";
   if (job.device_busy_ms() > 0)
     out += fmt::format("devices    {} of work\n", FormatDuration(job.device_busy_ms() * 1e6));
-  out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
-                     AgeText(job.created_at_ms()));
+  out += fmt::format("strategy   {} seed {}\ncost model {}\ncreated    {}\n", job.strategy().strategy_name(),
+                     job.strategy().seed(), CostModelText(job), AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
     out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", study.problem().key(),

@@ -7,8 +7,10 @@
 
 #include "client/cli/problem_options.h"
 #include "server/base/format.h"
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/cost/cost_guide.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -67,6 +69,24 @@ absl::StatusOr<v1::CostModel> ParseCostModel(std::string_view text) {
     return InvalidArgument("--cost-model {}: write off, rank, prune or prune=FACTOR", text);
   }
   return model;
+}
+
+std::string CostModelText(const v1::Job& job) {
+  const v1::CostModel& model = job.strategy().cost_model();
+  if (model.mode() == v1::COST_MODEL_MODE_RANK) return "rank: predicted times guide the search";
+  if (model.mode() != v1::COST_MODEL_MODE_PRUNE) return "off";
+  std::string text = fmt::format("prune: at most {} x the least predicted time", model.factor());
+  bool is_estimate = false;
+  int64_t left_out = 0;
+  for (const v1::Study& study : job.studies()) {
+    for (const v1::RuleCount& rule : study.space().rules()) {
+      if (!rule.rule().starts_with(kCostRulePrefix)) continue;
+      left_out = SaturatingAdd<int64_t>(left_out, rule.removed());
+      is_estimate = is_estimate || study.space().approximate();
+    }
+  }
+  if (job.studies().empty()) return text;
+  return text + fmt::format("; {}{} configs left out", is_estimate ? "≈" : "", FormatCount(left_out));
 }
 
 std::string PredictionsText(const v1::CountSpaceResponse& response) {

@@ -16,6 +16,10 @@ void AddCostOption(CLI::App* command, std::string* text);
 // "off", "rank", "prune" or "prune=2.5"; empty is a CostModel that says nothing. InvalidArgument for anything else.
 absl::StatusOr<v1::CostModel> ParseCostModel(std::string_view text);
 
+// What a job does with predictions, for people: "off", "rank: ...", or "prune: ..." with how many configs that left
+// out.
+std::string CostModelText(const v1::Job& job);
+
 // The predictions of a counted space, for people; empty where there are none.
 std::string PredictionsText(const v1::CountSpaceResponse& response);
 

@@ -73,6 +73,7 @@ PriorSource SourceOf(const CostSurvey& survey, const Space& space) {
   }
   PriorSource source;
   source.rank = kCostSourceRank;
+  source.is_predicted = true;
   source.label = fmt::format("cost model {}", kCostModelVersion);
   for (const uint32_t row : rows) {
     source.results.push_back({space.ConfigAt(survey.configs, row), ToldOutcome::kOk, survey.times[row]});
@@ -96,6 +97,19 @@ absl::Status GuideInOrder(const CostSurvey& survey, const Space& space, CostGuid
 }
 
 absl::Status Invalid(absl::Status status) { return WithReason(std::move(status), "COST_MODEL_INVALID"); }
+
+// What is rare in a space too large to list takes too long to draw.
+absl::Status CheckKeptShare(const CostSurvey& survey, double factor, const Space& space) {
+  if (survey.is_exact) return absl::OkStatus();
+  const auto kept = std::count_if(survey.times.begin(), survey.times.end(),
+                                  [&](double time) { return survey.Keeps(time, factor); });
+  const auto drawn = static_cast<int64_t>(survey.times.size());
+  if (static_cast<double>(kept) >= kPruneKeptShareMin * static_cast<double>(drawn)) return absl::OkStatus();
+  return Invalid(InvalidArgument(
+      "the factor {} keeps {} of {} configs that were drawn from {} points: too few to search a space that cannot be "
+      "listed; take a larger factor, or rank",
+      factor, FormatCount(kept), FormatCount(drawn), space.CartesianText()));
+}
 
 }  // namespace
 
@@ -183,6 +197,7 @@ absl::StatusOr<CostGuide> MakeCostGuide(const tunefarm::v1::CostModel& options, 
     }
     return guide;
   }
+  RETURN_IF_ERROR(CheckKeptShare(survey, options.factor(), space));
   const double most = options.factor() * survey.least;
   ASSIGN_OR_RETURN(guide.left, SearchSpace::MakeNarrowed(space, [model, most](std::span<const uint16_t> point) {
                      CostModel::Scratch scratch = model->MakeScratch();
@@ -212,7 +227,7 @@ void PruneSize(const CostSurvey& survey, const Space& space, double factor, tune
   }
   const uint64_t surveyed = survey.times.size();
   auto* rule = size->add_rules();
-  rule->set_rule(fmt::format("cost model: predicted time <= {} x the least", factor));
+  rule->set_rule(fmt::format("{}predicted time <= {} x the least", kCostRulePrefix, factor));
   rule->set_reason(fmt::format("the cost model (version {}) predicts too long a time{}", kCostModelVersion,
                                survey.is_exact ? "" : ", by a sample"));
   if (survey.is_exact) {

@@ -1,8 +1,9 @@
 // CostGuide: what a search does with the cost model's predictions.
 //
 // rank    Strategies that learn from results of other studies (search/strategy.h, Priors) get the predictions as one
-//         more such source, after all that was measured: predictions become a feature of their model, and the study's
-//         own results decide how far it is believed. The best predicted configs are among the first that they try.
+//         more such source, beside all that was measured: predictions become a feature of their model, and the study's
+//         own results decide how far it is believed. The best predicted configs are among the first that they try,
+//         behind the best of the most similar study.
 //         Nothing is left out. "exhaustive" goes from the least prediction to the greatest; "random" has no order to
 //         guide and is refused.
 // prune   Configs whose prediction is more than `factor` times the least are left out of the space. The default config
@@ -32,9 +33,13 @@
 namespace tunefarm {
 
 // As tests/bench/results/*_cost_model justify it.
+// How the rule begins under which PRUNE is counted in the size of a space.
+inline constexpr std::string_view kCostRulePrefix = "cost model: ";
 inline constexpr double kPruneFactorDefault = 1.5;
 inline constexpr double kPruneFactorMax = 1000;
 inline constexpr uint64_t kCostSampleSize = 20'000;
+// Of a space that is sampled PRUNE must keep this share: what is left is drawn by rejecting the rest.
+inline constexpr double kPruneKeptShareMin = 0.01;
 // Of the predictions as a source of results: behind all that was measured.
 inline constexpr int kCostSourceRank = 1'000'000;
 inline constexpr size_t kCostSourceResultsMax = 5'000;
@@ -73,7 +78,8 @@ absl::Status CheckCostModel(const tunefarm::v1::CostModel& options, std::string_
 tunefarm::v1::CostModel ResolvedCostModel(const tunefarm::v1::CostModel& options);
 bool IsOn(const tunefarm::v1::CostModel& options);
 
-// Fails as CostModel::Make and SurveyCosts do. The options are resolved.
+// Fails as CostModel::Make and SurveyCosts do, and with InvalidArgument (reason COST_MODEL_INVALID) where PRUNE keeps
+// less than kPruneKeptShareMin of the sample of a large space. The options are resolved.
 absl::StatusOr<CostGuide> MakeCostGuide(const tunefarm::v1::CostModel& options, std::string_view strategy,
                                         std::shared_ptr<const KernelPlan> plan, const ResolvedProblem& problem,
                                         const DeviceClass& device, const Space& space);

@@ -39,7 +39,20 @@ constexpr char kStudyOfScale[] = R"pb(
     outcomes { outcome: OUTCOME_WRONG_RESULT count: 1 }
     outcomes { outcome: OUTCOME_RUN_CRASH count: 1 }
   }
-  incumbent { measurement { median_ns: 41200 } }
+  incumbent {
+    config {
+      values {
+        key: "CHUNK"
+        value { int_value: 8192 }
+      }
+      values {
+        key: "UNROLL"
+        value { int_value: 4 }
+      }
+    }
+    purpose: TRIAL_PURPOSE_FINALIST
+    measurement { median_ns: 41200 }
+  }
   baseline {
     config {
       values {
@@ -60,8 +73,15 @@ constexpr char kStudyOfScale[] = R"pb(
         key: "CHUNK"
         value { int_value: 8192 }
       }
+      values {
+        key: "UNROLL"
+        value { int_value: 4 }
+      }
     }
+    measurement { median_ns: 41200 }
+    baseline_ns: 95000
     baseline_label: "default config"
+    ordinal: 7
   }
   state: STUDY_STATE_ENDED
   flops: 1048576
@@ -156,10 +176,12 @@ v1::Job JobNumbered(int number) {
   v1::Study* study = job.add_studies();
   *study = Parse<v1::Study>(kStudyOfScale);
   if (number == 18) {
+    job.mutable_strategy()->mutable_cost_model()->set_mode(v1::COST_MODEL_MODE_RANK);
     job.set_state(v1::JOB_STATE_RUNNING);
     job.set_label("nightly");
     study->clear_best();
     study->clear_baseline();
+    study->mutable_incumbent()->set_purpose(v1::TRIAL_PURPOSE_SEARCH);
     study->mutable_progress()->set_total(35);
     study->set_state(v1::STUDY_STATE_SEARCHING);
     *job.add_studies() = *study;
@@ -179,8 +201,27 @@ v1::Job JobNumbered(int number) {
         "outcomes { outcome: OUTCOME_WRONG_RESULT count: 2 }");
   }
   if (number == 20) {
+    v1::CostModel* const cost_model = job.mutable_strategy()->mutable_cost_model();
+    cost_model->set_mode(v1::COST_MODEL_MODE_PRUNE);
+    cost_model->set_factor(1.5);
+    study->mutable_space()->set_valid(31);
+    *study->mutable_space()->add_rules() = Parse<v1::RuleCount>(
+        "rule: 'cost model: predicted time <= 1.5 x the least' "
+        "reason: 'the cost model (version 1) predicts too long a time' removed: 4");
     job.set_state(v1::JOB_STATE_FAILED);
     job.set_error("the device GPU-1 is quarantined: 3 workers died in a row");
+  }
+  // As it is after a final that had to be repeated with the best of before, which stays (24) or is beaten (25).
+  if (number == 24 || number == 25) {
+    const v1::Trial best = TrialsOf(number)[number == 24 ? 10 : 9];
+    *study->mutable_best()->mutable_config() = best.config();
+    *study->mutable_best()->mutable_measurement() = best.measurement();
+    study->mutable_best()->set_ordinal(best.ordinal());
+  }
+  if (number == 26) {
+    job.set_state(v1::JOB_STATE_CANCELLED);
+    study->clear_best();
+    study->clear_baseline();
   }
   for (int i = 0; i < job.studies_size(); ++i) {
     job.mutable_studies(i)->set_name(job.name() + "/studies/" + std::to_string(i + 1));
@@ -219,7 +260,8 @@ std::vector<v1::Trial> TrialsOf(int number) {
         Explained(trial(1, "SEARCH", "WRONG_RESULT", 512, 1, 0), "y[7] is 3, expected 2"),
         Explained(trial(2, "SEARCH", "RUN_CRASH", 1024, 1, 0), "SIGSEGV, \"read\" of address 0x0\nbacktrace:\n  ...")};
   }
-  return {trial(0, "BASELINE", "OK", 4096, 1, 95000),
+  std::vector<v1::Trial> trials = {
+          trial(0, "BASELINE", "OK", 4096, 1, 95000),
           trial(1, "SEARCH", "OK", 256, 1, 140000),
           trial(2, "SEARCH", "OK", 4096, 2, 61000),
           trial(3, "SEARCH", "OK", 8192, 4, 41900),
@@ -228,6 +270,11 @@ std::vector<v1::Trial> TrialsOf(int number) {
           Explained(trial(6, "SEARCH", "RUN_CRASH", 65536, 4, 0), "SIGSEGV, read of address 0x0"),
           trial(7, "FINALIST", "OK", 8192, 4, 41200),
           trial(8, "FINALIST", "OK", 8192, 8, 41500)};
+  if (number == 24 || number == 25) {
+    trials.push_back(trial(9, "FINALIST", "OK", 8192, 4, 41300));
+    trials.push_back(trial(10, "FINALIST", "OK", 4096, 8, 41400));
+  }
+  return trials;
 }
 
 std::vector<v1::JobEvent> EventsOf(int number) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "server/base/status.h"
 
 namespace tunefarm::cli {
@@ -27,6 +29,32 @@ TEST(CostOptionTest, SaysWhatToWriteInstead) {
     EXPECT_EQ(MessageOf(ParseCostModel(text).status()),
               "--cost-model " + text + ": the factor must be a number of at least 1");
   }
+}
+
+TEST(CostOptionTest, SaysWhatAJobDoesWithPredictions) {
+  v1::Job job;
+  EXPECT_EQ(CostModelText(job), "off");
+  v1::CostModel* const model = job.mutable_strategy()->mutable_cost_model();
+  model->set_mode(v1::COST_MODEL_MODE_RANK);
+  EXPECT_EQ(CostModelText(job), "rank: predicted times guide the search");
+  model->set_mode(v1::COST_MODEL_MODE_PRUNE);
+  model->set_factor(2.5);
+  EXPECT_EQ(CostModelText(job), "prune: at most 2.5 x the least predicted time");
+  // Over all problems, and not what other rules remove.
+  for (const int64_t removed : {1000, 240}) {
+    v1::SpaceSize* const space = job.add_studies()->mutable_space();
+    v1::RuleCount* rule = space->add_rules();
+    rule->set_rule("BLOCK <= 512");
+    rule->set_removed(7);
+    rule = space->add_rules();
+    rule->set_rule("cost model: predicted time <= 2.5 x the least");
+    rule->set_removed(removed);
+  }
+  EXPECT_EQ(CostModelText(job), "prune: at most 2.5 x the least predicted time; 1,240 configs left out");
+  job.mutable_studies(1)->mutable_space()->set_approximate(true);
+  EXPECT_EQ(CostModelText(job), "prune: at most 2.5 x the least predicted time; ≈1,240 configs left out");
+  job.mutable_studies(1)->mutable_space()->mutable_rules(1)->set_removed(std::numeric_limits<int64_t>::max());
+  EXPECT_THAT(CostModelText(job), testing::HasSubstr("≈9,223,372,036,854,775,807 configs"));
 }
 
 TEST(CostOptionTest, ShowsThePredictions) {
