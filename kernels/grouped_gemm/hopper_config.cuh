@@ -73,12 +73,11 @@ using ColTile = OperandTile<kForward, kCols, kDepth>;
 constexpr int kRowsOffset = 0;
 constexpr int kColsOffset = RowTile::kBytes;
 constexpr int kStageBytes = RowTile::kBytes + ColTile::kBytes;
-// Boxes: [slow][chunk]. Where blocks share an operand each loads one half for both. Rows of tokens come in boxes of as
-// few as matter to those who multiply: what lies behind a group's last row is not loaded.
-constexpr int BoxSlow(int slow, int most) { return slow % most == 0 ? most : slow % (most / 2) == 0 ? most / 2 : slow; }
-constexpr int kMostTokens = kDw ? 32 : 64;
-constexpr int kRowBoxSlow = BoxSlow(RowTile::kSlow / kClusterCols, kMostTokens);
-constexpr int kColBoxSlow = kDw ? BoxSlow(ColTile::kSlow / kClusterRows, kMostTokens) : ColTile::kSlow / kClusterRows;
+// Boxes: [slow][chunk]. Where blocks share an operand its slow extent is halved, each block loading one half for both.
+constexpr int kRowBoxSlow = RowTile::kSlow / kClusterCols;
+constexpr int kColBoxSlow = ColTile::kSlow / kClusterRows;
+constexpr int kBoxBytes =
+    (kCopyRows ? 0 : RowTile::kBytes) + (kCopyCols ? 0 : ColTile::kBytes);  // Each stage, by boxes.
 
 static_assert(RowTile::kBytes % 1024 == 0 && ColTile::kBytes % 1024 == 0, "tiles begin with whole swizzle patterns");
 static_assert(kRowBoxSlow <= 256 && kColBoxSlow <= 256, "the limit of a tensor map");

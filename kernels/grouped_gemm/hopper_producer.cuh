@@ -9,50 +9,33 @@
 
 namespace hopper {
 
-// How an operand's tile is cut into boxes. `kSharers` blocks may share it; then each loads its part for all of them.
-template <typename Tile, int kBoxSlow>
-struct TileBoxes {
-  static constexpr int kCount = Tile::kSlow / kBoxSlow;  // In each chunk.
-  static constexpr int kSlow = kBoxSlow;
-  static constexpr int kBytes = kBoxSlow * Tile::kSwizzleBytes;
-
-  // How many of them hold the first `valid` of the slow extent; none for a tile that lies outside of the output.
-  HOPPER_FN static int Needed(int valid) {
-    if (valid <= 0) return 0;
-    const int needed = CeilDiv(valid, kBoxSlow);
-    return needed < kCount ? needed : kCount;
-  }
-  HOPPER_FN static int Bytes(int boxes) { return boxes * (Tile::kChunks * kBytes); }
-};
-using RowBoxes = TileBoxes<RowTile, kRowBoxSlow>;
-using ColBoxes = TileBoxes<ColTile, kColBoxSlow>;
-
-// Begins to load the first `boxes` boxes of each chunk of an operand's tile.
-template <typename Tile, typename Boxes, int kSharers, bool kPerExpert>
+// Begins to load an operand's tile. `kSharers` blocks may share it; then each loads its part for all of them.
+template <typename Tile, int kSharers, bool kPerExpert>
 HOPPER_FN void LoadTile(u32 target, const TensorMap* map, int fast, int slow, int expert, u32 barrier, bool shared,
-                        int rank, int boxes) {
-  constexpr int kOwn = Boxes::kCount / kSharers;
-  constexpr unsigned short kAll = (1 << kSharers) - 1;
+                        int rank) {
+  constexpr int kBoxSlow = Tile::kSlow / kSharers;
 #pragma unroll
   for (int chunk = 0; chunk < Tile::kChunks; ++chunk) {
     const int x = fast + chunk * Tile::kChunk;
     const u32 place = target + chunk * Tile::kChunkBytes;
-#pragma unroll
-    for (int box = 0; box < Boxes::kCount; ++box) {
-      if (box >= boxes) break;
-      const int y = slow + box * Boxes::kSlow;
-      const u32 to = place + box * Boxes::kBytes;
-      if (kSharers > 1 && shared) {
-        if (box / kOwn != rank) continue;
-        if constexpr (kPerExpert) {
-          LoadBoxMulticast(to, map, x, y, expert, barrier, kAll);
-        } else {
-          LoadBoxMulticast(to, map, x, y, barrier, kAll);
-        }
-      } else if constexpr (kPerExpert) {
-        LoadBox(to, map, x, y, expert, barrier);
+    if (kSharers > 1 && shared) {
+      const int y = slow + rank * kBoxSlow;
+      const u32 half = place + rank * (kBoxSlow * Tile::kSwizzleBytes);
+      constexpr unsigned short kAll = (1 << kSharers) - 1;
+      if constexpr (kPerExpert) {
+        LoadBoxMulticast(half, map, x, y, expert, barrier, kAll);
       } else {
-        LoadBox(to, map, x, y, barrier);
+        LoadBoxMulticast(half, map, x, y, barrier, kAll);
+      }
+    } else {
+#pragma unroll
+      for (int part = 0; part < kSharers; ++part) {
+        const int y = slow + part * kBoxSlow;
+        if constexpr (kPerExpert) {
+          LoadBox(place + part * (kBoxSlow * Tile::kSwizzleBytes), map, x, y, expert, barrier);
+        } else {
+          LoadBox(place + part * (kBoxSlow * Tile::kSwizzleBytes), map, x, y, barrier);
+        }
       }
     }
   }
@@ -144,22 +127,19 @@ using ColsCopier = CopierIf<kCopyCols, RowCopier<ColTile, kGatherX, true>>::Type
 
 // Thread 0 of the warpgroup asks the copy engine for a stage's boxes.
 HOPPER_FN void LoadBoxes(const Arguments& arguments, const Work& work, int step, u32 stage, u32 barrier, int rank) {
+  BarrierArriveExpect(barrier, kBoxBytes);
   const int term = step * kDepth;
-  const int tokens = work.rows - (kDw ? term : work.row);  // That are left: terms of dW, else rows of the output.
-  const int row_boxes = kCopyRows ? 0 : RowBoxes::Needed(tokens);
-  const int col_boxes = kCopyCols ? 0 : kDw ? ColBoxes::Needed(tokens) : ColBoxes::kCount;
-  BarrierArriveExpect(barrier, RowBoxes::Bytes(row_boxes) + ColBoxes::Bytes(col_boxes));
   if (!kCopyCols) {
     const int fast = kForward ? term : work.col;
     const int slow = kForward ? work.col : kDw ? work.first + term : term;
-    LoadTile<ColTile, ColBoxes, kClusterRows, !kDw>(stage + kColsOffset, arguments.col_map, fast, slow, work.expert,
-                                                    barrier, work.shared, rank, col_boxes);
+    LoadTile<ColTile, kClusterRows, !kDw>(stage + kColsOffset, arguments.col_map, fast, slow, work.expert, barrier,
+                                          work.shared, rank);
   }
   if (!kCopyRows) {
     const int fast = kDw ? work.row : term;
     const int slow = work.first + (kDw ? term : work.row);
-    LoadTile<RowTile, RowBoxes, kClusterCols, false>(stage + kRowsOffset, arguments.row_map, fast, slow, 0, barrier,
-                                                     work.shared, rank, row_boxes);
+    LoadTile<RowTile, kClusterCols, false>(stage + kRowsOffset, arguments.row_map, fast, slow, 0, barrier, work.shared,
+                                           rank);
   }
 }
 

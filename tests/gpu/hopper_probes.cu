@@ -68,10 +68,10 @@ extern "C" __global__ void __launch_bounds__(128, 1)
   if (kClusterSize > 1) ClusterSync();
   if (threadIdx.x == 0) {
     BarrierArriveExpect(barrier, kStageBytes);
-    LoadTile<ColTile, ColBoxes, kClusterRows, !kDw>(shared + kColsOffset, &col_map, col_fast, col_slow, expert, barrier,
-                                                    shared_operand != 0, rank, ColBoxes::kCount);
-    LoadTile<RowTile, RowBoxes, kClusterCols, false>(shared + kRowsOffset, &row_map, row_fast, row_slow, 0, barrier,
-                                                     shared_operand != 0, rank, RowBoxes::kCount);
+    LoadTile<ColTile, kClusterRows, !kDw>(shared + kColsOffset, &col_map, col_fast, col_slow, expert, barrier,
+                                          shared_operand != 0, rank);
+    LoadTile<RowTile, kClusterCols, false>(shared + kRowsOffset, &row_map, row_fast, row_slow, 0, barrier,
+                                           shared_operand != 0, rank);
   }
   BarrierWait(barrier, 0);
   Element* const own = out + rank * (kStageBytes / 2);
