@@ -110,6 +110,16 @@ class Jobs(WithDaemon):
             submit(max_trials=4)
         self.assertEqual(caught.exception.reason, "REQUEST_ID_REUSED")
 
+    def test_a_job_without_memory_starts_from_nothing(self):
+        self.client.tune("noop_host", dims={"N": 32}, max_trials=20, **quick())
+        for no_memory in (False, True):
+            job = self.client.tune("noop_host", dims={"N": 33}, max_trials=5, no_memory=no_memory,
+                                   **dict(quick(), strategy="default"))
+            stored = self.farm.json("jobs", "show", job.number)
+            self.assertEqual(stored.get("no_memory", False), no_memory)
+            (study,) = stored["studies"]
+            self.assertEqual(bool(study.get("priors")), not no_memory, study.get("priors"))
+
     def test_cancel_and_delete(self):
         job = self.client.submit("noop_host", dims={"N": 17}, **QUICK)  # a million configs
         with self.assertRaises(tunefarm.FailedPreconditionError):

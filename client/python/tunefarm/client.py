@@ -120,6 +120,9 @@ class Client:
         which take from `dims` what they lack. `device`, `strategy`, budgets (0: no bound) and `policy` (fast, default,
         rigorous) are as the command line's; `measure` sets single knobs of the policy ({"final_rounds": 9}).
 
+        What earlier jobs measured guides the search and is not measured again. `no_memory=True` searches as if they had
+        found nothing; with `measure={"no_reuse": True}` each config is measured anew.
+
         The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
         lost makes no second one; by default each call has an id of its own, which its repetitions share.
         """
