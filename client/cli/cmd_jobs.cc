@@ -83,8 +83,7 @@ std::string BestSoFarText(const v1::Study& study) {
   const v1::Config& config = study.has_best() ? study.best().config() : fastest.config();
   const double best_ns = measurement.median_ns();
   if (best_ns <= 0) return "";
-  const double baseline_ns =
-      study.has_best() ? study.best().baseline_ns() : study.baseline().measurement().median_ns();
+  const double baseline_ns = study.has_best() ? study.best().baseline_ns() : study.baseline().measurement().median_ns();
   std::string text = "  best     " + FormatDuration(best_ns);
   if (baseline_ns > 0) text += fmt::format(" ({:.2f}x baseline)", baseline_ns / best_ns);
   const bool is_of_final = study.has_best() || fastest.purpose() == v1::TRIAL_PURPOSE_FINALIST;

@@ -82,8 +82,8 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   return table;
 }
 
-// What the times of a final have to do with those that were seen during the search, and who won where that is not the
-// first of the table.
+// What the times of a final have to do with those that were seen during the search, and which config is the best where
+// that is not the first of the table: one that was ahead round by round, or the best of before that nobody beat.
 std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& trials,
                       const std::vector<v1::Trial>& ranked) {
   if (ranked.empty() || ranked[0].purpose() != v1::TRIAL_PURPOSE_FINALIST) return "";
@@ -96,12 +96,12 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
   std::string text = "times of the final, measured in turns";
   if (searched_ns > 0) text += fmt::format("; best in the search: {}", FormatDuration(searched_ns));
   text += "\n";
-  const std::string winner = ConfigText(study.best().config());
-  for (size_t i = 1; i < ranked.size(); ++i) {
-    if (study.has_best() && ConfigText(ranked[i].config()) == winner)
-      text += fmt::format("rank {} won: it was ahead round by round\n", i + 1);
-  }
-  return text;
+  if (!study.has_best()) return text;
+  const auto best = std::find_if(ranked.begin(), ranked.end(),
+                                 [&](const v1::Trial& trial) { return trial.ordinal() == study.best().ordinal(); });
+  // After a second final the table has a config twice.
+  if (best == ranked.end() || ConfigText(best->config()) == ConfigText(ranked[0].config())) return text;
+  return text + fmt::format("rank {} is the best: no other was faster beyond noise\n", best - ranked.begin() + 1);
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {

@@ -261,15 +261,15 @@ std::vector<v1::Trial> TrialsOf(int number) {
         Explained(trial(2, "SEARCH", "RUN_CRASH", 1024, 1, 0), "SIGSEGV, \"read\" of address 0x0\nbacktrace:\n  ...")};
   }
   std::vector<v1::Trial> trials = {
-          trial(0, "BASELINE", "OK", 4096, 1, 95000),
-          trial(1, "SEARCH", "OK", 256, 1, 140000),
-          trial(2, "SEARCH", "OK", 4096, 2, 61000),
-          trial(3, "SEARCH", "OK", 8192, 4, 41900),
-          trial(4, "SEARCH", "OK", 8192, 8, 42100),
-          Explained(trial(5, "SEARCH", "WRONG_RESULT", 65536, 8, 0), "y[7] is 3, expected 2"),
-          Explained(trial(6, "SEARCH", "RUN_CRASH", 65536, 4, 0), "SIGSEGV, read of address 0x0"),
-          trial(7, "FINALIST", "OK", 8192, 4, 41200),
-          trial(8, "FINALIST", "OK", 8192, 8, 41500)};
+      trial(0, "BASELINE", "OK", 4096, 1, 95000),
+      trial(1, "SEARCH", "OK", 256, 1, 140000),
+      trial(2, "SEARCH", "OK", 4096, 2, 61000),
+      trial(3, "SEARCH", "OK", 8192, 4, 41900),
+      trial(4, "SEARCH", "OK", 8192, 8, 42100),
+      Explained(trial(5, "SEARCH", "WRONG_RESULT", 65536, 8, 0), "y[7] is 3, expected 2"),
+      Explained(trial(6, "SEARCH", "RUN_CRASH", 65536, 4, 0), "SIGSEGV, read of address 0x0"),
+      trial(7, "FINALIST", "OK", 8192, 4, 41200),
+      trial(8, "FINALIST", "OK", 8192, 8, 41500)};
   if (number == 24 || number == 25) {
     trials.push_back(trial(9, "FINALIST", "OK", 8192, 4, 41300));
     trials.push_back(trial(10, "FINALIST", "OK", 4096, 8, 41400));

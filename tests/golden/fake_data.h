@@ -13,7 +13,7 @@
 
 namespace tunefarm::golden {
 
-// Of jobs 17 to 23. Times lie 90 minutes in the past: half a minute from the next change of the shown age.
+// Of jobs 17 to 26. Times lie 90 minutes in the past: half a minute from the next change of the shown age.
 v1::Job JobNumbered(int number);
 // All are of the first study. Job 23's are those of a search of 120 trials.
 std::vector<v1::Trial> TrialsOf(int number);

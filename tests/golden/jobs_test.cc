@@ -102,6 +102,10 @@ TEST(JobsTest, ListAndShow) {
   cli.Record({"jobs", "list", "--output", "csv"});
   cli.Record({"jobs", "list", "--output", "json", "--limit", "1"});
   for (const char* job : {"17", "jobs/18", "19", "20"}) cli.Record({"jobs", "show", job});
+  cli.Comment("The best of before stays, though another config had the least time of the final.");
+  cli.Record({"jobs", "show", "24"});
+  cli.Comment("Cancelled in the middle of its final.");
+  cli.Record({"jobs", "show", "26"});
   cli.Record({"jobs", "show", "404"});
   cli.Record({"jobs", "show", "seventeen"});
   cli.ExpectMatches("jobs");
@@ -152,6 +156,10 @@ TEST(ResultsTest, Formats) {
   cli.Record({"results", "19"});
   cli.Record({"results", "19", "--all"}, {.color = true});
   cli.Record({"results", "19", "--output", "json"});
+  cli.Comment("The best of before stays; after a second final a config is in the table twice.");
+  cli.Record({"results", "24"});
+  cli.Comment("The winner of both finals.");
+  cli.Record({"results", "25"});
   cli.Record({"results", "404"});
   cli.ExpectMatches("results");
 }
