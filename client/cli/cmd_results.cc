@@ -55,6 +55,8 @@ absl::Status PrintAnalysis(const v1::JobAnalysis& analysis, OutputFormat format,
 // The plot, the analysis or both, from one reading of the trials, one study in memory at a time.
 absl::Status LookClosely(Session* session, const ResultsOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  if (!options.analyze && format != OutputFormat::kTable)
+    return InvalidArgument("--plot alone prints nothing; --output is for the table and for --analyze");
   ASSIGN_OR_RETURN(const std::string name, JobName(options.job));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetJobRequest get;
@@ -96,26 +98,30 @@ void AddResults(CLI::App* app, Session* session) {
              "tunefarm results 17 --plot search.svg --analyze\n"
              "tunefarm results 17 --all --output csv > trials.csv");
   results->add_option("JOB", options->job, "The job's number.")->required();
-  results->add_option("--rows", options->report.rows, "Configs shown (default 10; 0: all).")
-      ->check(CLI::Range(0, 1'000'000));
+  auto* const rows = results->add_option("--rows", options->report.rows, "Configs shown (default 10; 0: all).");
+  rows->check(CLI::Range(0, 1'000'000));
   auto* const all =
       results->add_flag("--all", options->report.all, "Every trial with its outcome, in the order of the search.");
   results
       ->add_option("--plot", options->plot,
                    "Draw every trial and the best so far into this file, as SVG: against evaluations and against time, "
                    "with the default config, the baseline and the roofline floor. Studies stand below each other.")
-      ->type_name("FILE");
-  results
-      ->add_flag("--analyze", options->analyze,
-                 "How fast the search converged, why configs failed, what the time depends on, and which values are "
-                 "good.")
-      ->excludes(all);
+      ->type_name("FILE")
+      ->excludes(all)
+      ->excludes(rows);
+  auto* const analyze = results->add_flag(
+      "--analyze", options->analyze,
+      "How fast the search converged, why configs failed, what the time depends on, and which values are "
+      "good.");
+  analyze->excludes(all)->excludes(rows);
   results
       ->add_option("--study", options->study,
                    "Plot or analyze one problem and device only, where the job has several: 1, 2, ...")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 100'000));
-  results->add_option("--seed", options->seed, "Seed of the analysis (default 1).")->type_name("NUMBER");
+  results->add_option("--seed", options->seed, "Seed of the analysis (default 1).")
+      ->type_name("NUMBER")
+      ->needs(analyze);
   results->callback([=] {
     session->command = [=]() -> absl::StatusOr<ExitCode> {
       if (options->analyze || !options->plot.empty()) {

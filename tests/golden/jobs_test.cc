@@ -176,7 +176,13 @@ TEST(ResultsTest, Analysis) {
   cli.Record({"results", "19", "--analyze"});
   EXPECT_EQ(cli.Record({"results", "18", "--analyze", "--study", "3"}).code, 3);
   EXPECT_EQ(cli.Record({"results", "18", "--study", "1"}).code, 2);
+  cli.Comment("What would be left out of account is refused.");
   EXPECT_EQ(cli.Record({"results", "18", "--all", "--analyze"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--analyze", "--rows", "3"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--all", "--plot", "p.svg"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--rows", "3", "--plot", "p.svg"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--seed", "3"}).code, 2);
+  EXPECT_EQ(cli.Record({"results", "18", "--plot", "p.svg", "--output", "csv"}).code, 2);
   cli.ExpectMatches("results_analysis");
 }
 
