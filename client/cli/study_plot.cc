@@ -106,8 +106,8 @@ std::string SummaryOf(const StudyTrials& trials) {
   if (!history.best().has_value()) return all + " trials, none with a time";
   const Evaluation& best = history[*history.best()];
   std::string text =
-      fmt::format("best of the search {} by trial {} of {}, after {}", FormatDuration(best.objective_ns),
-                  FormatCount(static_cast<int64_t>(*history.best()) + 1), all,
+      fmt::format("best of the search {} by trial {}, evaluation {} of {}, after {}", FormatDuration(best.objective_ns),
+                  best.ordinal, FormatCount(static_cast<int64_t>(*history.best()) + 1), all,
                   FormatDuration(static_cast<double>(std::max<int64_t>(0, best.ended_ms - trials.start_ms)) * 1e6));
   if (trials.final_ns > 0) text += fmt::format("; in the final {}", FormatDuration(trials.final_ns));
   if (trials.is_cut) text += "; later trials are left out";
