@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/cli/chart_axis.h"
+#include "client/cli/output.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -42,22 +43,6 @@ std::string Escaped(const std::string& text) {
     }
   }
   return out;
-}
-
-size_t Letters(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// At most `letters` of it.
-std::string Shortened(const std::string& text, size_t letters) {
-  if (Letters(text) <= letters) return text;
-  std::string out;
-  size_t taken = 0;
-  for (const char c : text) {
-    if ((c & 0xC0) != 0x80 && taken++ + 1 >= letters) break;
-    out += c;
-  }
-  return out + "…";
 }
 
 std::string Coordinate(double value) { return fmt::format("{:.1f}", value); }
@@ -94,7 +79,7 @@ double MarkRows(const Chart& chart) {
 double LegendWidth(const Chart& chart) {
   size_t longest = 0;
   if (!chart.panels.empty()) {
-    for (const ChartSeries& series : chart.panels[0].series) longest = std::max(longest, Letters(series.name));
+    for (const ChartSeries& series : chart.panels[0].series) longest = std::max(longest, TextWidth(series.name));
   }
   return std::clamp(kLegendSwatch + 12 + kCharacter * static_cast<double>(longest), kLegendWidthMin, kLegendWidthMax);
 }
@@ -271,7 +256,7 @@ class Drawing {
       }
       // A level that would push the data aside is only named.
       const char* const place = look.is_on ? "" : panel.series[i].y[0] < y_.low() ? " (below)" : " (above)";
-      const std::string name = Shortened(panel.series[i].name, letters) + place;
+      const std::string name = CutTo(letters, panel.series[i].name) + place;
       svg_ += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n", left + 26, line + 4, Escaped(name));
     }
   }

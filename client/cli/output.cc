@@ -16,11 +16,6 @@
 namespace tunefarm::cli {
 namespace {
 
-// Code points, which is what a terminal shows for the texts we print.
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 // Words of a cell, a line after the other, each of at most `width` columns where its words allow it.
 std::vector<std::string> Folded(const std::string& cell, size_t width) {
   std::vector<std::string> lines(1);
@@ -28,7 +23,7 @@ std::vector<std::string> Folded(const std::string& cell, size_t width) {
   while (start < cell.size()) {
     const size_t end = std::min(cell.find(' ', start), cell.size());
     const std::string word = cell.substr(start, end - start);
-    if (!lines.back().empty() && Width(lines.back()) + 1 + Width(word) > width) lines.emplace_back();
+    if (!lines.back().empty() && TextWidth(lines.back()) + 1 + TextWidth(word) > width) lines.emplace_back();
     if (!lines.back().empty()) lines.back() += ' ';
     lines.back() += word;
     start = end + 1;
@@ -78,8 +73,12 @@ size_t TerminalColumns(std::FILE* file) {
   return fd >= 0 && isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+size_t TextWidth(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 std::string CutTo(size_t columns, const std::string& text) {
-  if (columns == 0 || Width(text) <= columns) return text;
+  if (columns == 0 || TextWidth(text) <= columns) return text;
   std::string cut;
   size_t taken = 0;
   for (const char c : text) {
@@ -93,8 +92,8 @@ std::string Table::ToText(bool with_styles, size_t width) const {
   std::vector<size_t> widths;
   size_t before_last = 0;
   for (size_t c = 0; c < columns_.size(); ++c) {
-    size_t widest = Width(columns_[c].name);
-    for (const std::vector<std::string>& row : rows_) widest = std::max(widest, Width(row[c]));
+    size_t widest = TextWidth(columns_[c].name);
+    for (const std::vector<std::string>& row : rows_) widest = std::max(widest, TextWidth(row[c]));
     widths.push_back(widest);
     if (c + 1 < columns_.size()) before_last += widest + 2;
   }
@@ -105,7 +104,7 @@ std::string Table::ToText(bool with_styles, size_t width) const {
     std::string line;
     for (size_t c = 0; c + 1 < columns_.size(); ++c) {
       const std::string& cell = cell_of(c);
-      const std::string padding(widths[c] - Width(cell), ' ');
+      const std::string padding(widths[c] - TextWidth(cell), ' ');
       line += (columns_[c].right ? padding + cell : cell + padding) + "  ";
     }
     const auto put = [&](std::string whole) {
@@ -115,7 +114,7 @@ std::string Table::ToText(bool with_styles, size_t width) const {
     if (columns_.empty()) return put(line);
     const std::string& last = cell_of(columns_.size() - 1);
     if (!is_folded) {
-      const std::string padding(columns_.back().right ? widths.back() - Width(last) : 0, ' ');
+      const std::string padding(columns_.back().right ? widths.back() - TextWidth(last) : 0, ' ');
       return put(line + padding + last);
     }
     for (const std::string& part : Folded(last, widths.back())) {

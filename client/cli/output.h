@@ -22,6 +22,8 @@ std::string Styled(Style style, const std::string& text);
 
 // How many columns a terminal shows; 0 for what is none.
 size_t TerminalColumns(std::FILE* file);
+// In code points, which is what a terminal shows for the texts we print.
+size_t TextWidth(std::string_view text);
 // At most `columns` of it, which ends in "…" where something is cut off; 0: all.
 std::string CutTo(size_t columns, const std::string& text);
 

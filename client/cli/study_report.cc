@@ -184,9 +184,6 @@ std::string ValuesText(const v1::ParameterEffect& effect, size_t indent) {
     return a->good_ns() < b->good_ns();
   });
   std::string text, line;
-  const auto width = [](const std::string& s) {
-    return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-  };
   for (const v1::ValueEffect* value : order) {
     std::string part = ValueText(value->value()) + " ";
     if (value->good_ns() <= 0) {
@@ -196,7 +193,7 @@ std::string ValuesText(const v1::ParameterEffect& effect, size_t indent) {
     } else {
       part += fmt::format("{:.2f}x", value->good_ns() / order[0]->good_ns());
     }
-    if (!line.empty() && indent + width(line) + 3 + width(part) > kTextColumns) {
+    if (!line.empty() && indent + TextWidth(line) + 3 + TextWidth(part) > kTextColumns) {
       text += line + "\n" + std::string(indent, ' ');
       line.clear();
     }
