@@ -168,9 +168,14 @@ static_assert(!(kBulk && fuse_mul_post), "bulk copies do not multiply");
 static_assert(kDirect || kSlabCols % 16 == 0, "slabs are made of 16 x 16 blocks");
 static_assert(kDirect || kSwap || kShareQ % kSlabCols == 0, "a consumer's columns are made of whole slabs");
 
+// An expert's dW has as many rows as any other's, and where they end a tensor map can say: a warpgroup's four slabs are
+// one then, which leaves in boxes of 64 rows.
+constexpr bool kJoinSlabs = kDw && kStoreBoxes;
+constexpr int kOutBoxRows = kJoinSlabs ? kWgmmaM : kSlabRows;
+
 constexpr int SlabOffset(int row, int piece) {
   constexpr int kPiecesPerChunk = kStoreChunk / kPieceElements;
-  return kStoreBoxes ? piece / kPiecesPerChunk * (kSlabRows * kStoreSwizzleBytes) +
+  return kStoreBoxes ? piece / kPiecesPerChunk * (kOutBoxRows * kStoreSwizzleBytes) +
                            static_cast<int>(SwizzledOffset(
                                row * kStoreSwizzleBytes + piece % kPiecesPerChunk * kPieceBytes, kStoreSwizzleBytes))
                      : row * kSlabPitch + piece * kPieceBytes;

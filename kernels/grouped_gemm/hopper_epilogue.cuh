@@ -3,8 +3,8 @@
 // Each warp has 16 rows of the output (of each 64) for itself. It rounds them, and either stores pairs of elements at
 // once, or lays slabs of 16 rows into shared memory and stores those: as boxes where all 16 rows belong to the group,
 // by rows otherwise, so that no row of a neighbour is touched. With swapped operands a warp has 16 columns instead and
-// a warpgroup makes slabs together. Scattered rows and the product with the weights of the tokens belong to storing by
-// rows.
+// a warpgroup makes slabs together, and so it does for boxes of dW. Scattered rows and the product with the weights of
+// the tokens belong to storing by rows.
 #pragma once
 
 #include "hopper_ptx.cuh"
@@ -78,7 +78,7 @@ HOPPER_FN SlabRows FindSlabRows(const Arguments& arguments, const Work& work, in
 HOPPER_FN void StoreSlab(const Arguments& arguments, const SlabRows& rows, int col, u32 slab, int lane) {
   const int cols = arguments.OutCols();
   if (kStoreBoxes && rows.valid >= kSlabRows) {
-    if (lane == 0) {
+    if (ElectOne()) {
 #pragma unroll
       for (int chunk = 0; chunk < kSlabCols / kStoreChunk; ++chunk) {
         const int x = col + chunk * kStoreChunk;
@@ -154,6 +154,48 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
   }
 }
 
+// The warpgroup's warps fill slabs of 64 rows together; one thread stores them.
+HOPPER_FN void StoreJoined(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
+                           int group, int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
+  const int warp = Uniform(thread / 32);
+  const int lane = thread % 32;
+  constexpr int kPassesPerTile = kShareQ / kSlabCols;
+  constexpr bool kOddPasses = kPassesPerTile % kSlabBuffers != 0;
+#pragma unroll
+  for (int tile = 0; tile < kTilesP; ++tile) {
+    const int row = work.row + share_row + tile * kWgmmaM;
+    if (row >= arguments.n) break;
+#pragma unroll
+    for (int pass = 0; pass < kPassesPerTile; ++pass) {
+      const int turn = kOddPasses ? buffer : pass % kSlabBuffers;
+      const u32 slab = slabs + turn * (4 * kSlabBytes);
+      if (warp == 0) StoreWaitRead<kSlabBuffers - 1>();
+      NamedBarrier(4 + group, 128);
+#pragma unroll
+      for (int block = 0; block < kSlabCols / 16; ++block) {
+        StoreBlock<false>(
+            work, &sums[tile][(pass * (kSlabCols / 16) + block) * 8],
+            slab + SlabOffset(warp * kSlabRows + StoreMatrixRow(lane), block * 2 + StoreMatrixPiece(lane)));
+      }
+      FenceProxyAsync();
+      NamedBarrier(4 + group, 128);
+      if (warp == 0) {
+        if (ElectOne()) {
+#pragma unroll
+          for (int chunk = 0; chunk < kSlabCols / kStoreChunk; ++chunk) {
+            const int x = work.col + share_col + pass * kSlabCols + chunk * kStoreChunk;
+            if (x < arguments.k) {
+              StoreBox(arguments.out_map, x, row, work.expert, slab + chunk * (kOutBoxRows * kStoreSwizzleBytes));
+            }
+          }
+        }
+        StoreCommit();
+      }
+      if (kOddPasses) buffer ^= 1;
+    }
+  }
+}
+
 // P are columns and Q rows: the warpgroup fills slabs of 64 columns, 16 by each warp, and each warp stores every
 // fourth.
 HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
@@ -191,6 +233,8 @@ HOPPER_FN void StoreTile(const Arguments& arguments, const Work& work, u32 slabs
     StoreDirect(arguments, work, share_p, share_q, thread, sums);
   } else if constexpr (kSwap) {
     StoreSwapped(arguments, work, own, share_q, share_p, group, thread, sums);
+  } else if constexpr (kJoinSlabs) {
+    StoreJoined(arguments, work, own, share_p, share_q, group, thread, buffer, sums);
   } else {
     StoreStaged(arguments, work, own, share_p, share_q, thread, buffer, sums);
   }

@@ -42,8 +42,10 @@ constexpr u64 MatrixDescriptor(u32 address, u32 leading_bytes, u32 stride_bytes,
 }
 
 // The descriptor of what lies `bytes` further. Shared memory ends below 2^18, so that nothing is carried out of the
-// field.
-constexpr u64 Advanced(u64 descriptor, u32 bytes) { return descriptor + (bytes >> 4); }
+// field; said in words of 32 bits, the upper one stays in its uniform register.
+constexpr u64 Advanced(u64 descriptor, u32 bytes) {
+  return (descriptor & 0xFFFFFFFF00000000) | (static_cast<u32>(descriptor) + (bytes >> 4));
+}
 
 // One operand's tile of a stage: `kExtent` rows or columns of the output times `kDepth` terms of the contraction.
 //

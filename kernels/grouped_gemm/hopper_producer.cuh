@@ -125,7 +125,7 @@ struct CopierIf<false, Copier> {
 using RowsCopier = CopierIf<kCopyRows, RowCopier<RowTile, kForward ? kGatherX : kGatherDy, kForward>>::Type;
 using ColsCopier = CopierIf<kCopyCols, RowCopier<ColTile, kGatherX, true>>::Type;
 
-// Thread 0 of the warpgroup asks the copy engine for a stage's boxes.
+// One thread of the warpgroup asks the copy engine for a stage's boxes.
 HOPPER_FN void LoadBoxes(const Arguments& arguments, const Work& work, int step, u32 stage, u32 barrier, int rank) {
   BarrierArriveExpect(barrier, kBoxBytes);
   const int term = step * kDepth;
@@ -146,6 +146,7 @@ HOPPER_FN void LoadBoxes(const Arguments& arguments, const Work& work, int step,
 // Runs in all four warps of the loading warpgroup if there is something to copy by threads, else in the first.
 HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stages, const Barriers& barriers,
                        int thread) {
+  const int warp = Uniform(thread / 32);
   RingPosition<kStages> ring;
   RowsCopier rows(arguments, arguments.rows, arguments.RowLength(), thread);
   ColsCopier cols(arguments, arguments.cols, arguments.ColLength(), thread);
@@ -158,7 +159,7 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
       const u32 stage = stages + ring.stage * kStageBytes;
       const u32 full = barriers.Full(ring.stage);
       BarrierWait(barriers.Empty(ring.stage), ring.parity ^ 1);
-      if (thread == 0) LoadBoxes(arguments, work, step, stage, full, walk.rank());
+      if (warp == 0 && ElectOne()) LoadBoxes(arguments, work, step, stage, full, walk.rank());
       rows.Copy(work, step, stage + kRowsOffset);
       cols.Copy(work, step, stage + kColsOffset);
       if (kCopies) CopyArrive(full);

@@ -30,6 +30,14 @@ HOPPER_FN void Trap() { asm volatile("trap;"); }
 // The same value in every lane, and known to be so by the compiler.
 HOPPER_FN int Uniform(int value) { return __shfl_sync(0xFFFFFFFF, value, 0); }
 
+// True in one thread of the warp, whose threads must be together (PTX, "elect.sync"). Where it guards an instruction of
+// the copy engine, the compiler knows that one thread is left; guarded by a comparison it makes a loop over threads.
+HOPPER_FN bool ElectOne() {
+  u32 elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected));
+  return elected != 0;
+}
+
 HOPPER_FN void WarpSync() { __syncwarp(); }
 HOPPER_FN void BlockSync() { __syncthreads(); }
 
@@ -168,6 +176,13 @@ HOPPER_FN void StoreBox(const TensorMap* map, int x, int y, u32 source) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
                    reinterpret_cast<u64>(map)),
                "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
+HOPPER_FN void StoreBox(const TensorMap* map, int x, int y, int z, u32 source) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+                   reinterpret_cast<u64>(map)),
+               "r"(source), "r"(x), "r"(y), "r"(z)
                : "memory");
 }
 

@@ -117,8 +117,8 @@ class Walk {
     if (place_ >= end_) return false;
     const int expert = FindExpert(table_.place_starts, arguments_.experts, place_);
     work.expert = expert;
-    work.first = table_.row_starts[expert];
-    work.rows = table_.row_starts[expert + 1] - work.first;
+    work.first = Uniform(table_.row_starts[expert]);
+    work.rows = Uniform(table_.row_starts[expert + 1]) - work.first;
     const int tile_rows = CeilDiv(kDw ? arguments_.n : work.rows, kRows);
     const TilePlace tile = PlaceTile<kClusterRows, kClusterCols>(place_ - table_.place_starts[expert], tile_rows,
                                                                  arguments_.TileCols(), arguments_.band, rank_);

@@ -14,6 +14,7 @@ inline unsigned char* DynamicShared() { return machine::DynamicShared(); }
 inline u32 SharedAddress(const void* pointer) { return machine::SharedAddress(pointer); }
 inline void Trap() { machine::Trap(); }
 inline int Uniform(int value) { return static_cast<int>(machine::Exchange(static_cast<u32>(value), 0)); }
+inline bool ElectOne() { return machine::Exchange(0, 0) == 0 && machine::ThreadIndex() % 32 == 0; }
 inline void WarpSync() { machine::WarpSync(); }
 inline void BlockSync() { machine::BlockSync(); }
 inline void NamedBarrier(int id, int threads) { machine::NamedBarrier(id, threads); }
@@ -52,6 +53,9 @@ inline void LoadBoxMulticast(u32 target, const TensorMap* map, int x, int y, int
   machine::LoadBox(target, MapOf(map), {x, y, z}, barrier, blocks);
 }
 inline void StoreBox(const TensorMap* map, int x, int y, u32 source) { machine::StoreBox(MapOf(map), {x, y}, source); }
+inline void StoreBox(const TensorMap* map, int x, int y, int z, u32 source) {
+  machine::StoreBox(MapOf(map), {x, y, z}, source);
+}
 inline void StoreBulk(void* target, u32 source, u32 bytes) { machine::StoreBulk(target, source, bytes); }
 inline void StoreCommit() { machine::StoreCommit(); }
 template <int kPending>

@@ -45,7 +45,7 @@ const RegisterKernelCase registered({
       permute_x, permute_y, fuse_mul_post, hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
       {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
       {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
-      {hopper::kStoreChunk, hopper::kSlabRows, hopper::kStoreSwizzleBytes},
+      {hopper::kStoreChunk, hopper::kOutBoxRows, hopper::kStoreSwizzleBytes},
       [](int experts) { return hopper::SharedBytes(experts); }, RunThread,
       [](uint16_t bits) { return hopper::ElementToFloat(bits); },
       [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },

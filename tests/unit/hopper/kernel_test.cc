@@ -95,8 +95,12 @@ class Trial {
                                             {kernel_.col_box.fast, kernel_.col_box.slow, 1},
                                             kernel_.col_box.swizzle_bytes));
     const uint64_t out_cols = forward ? n : k;
-    const MapWords out_map(MakeBoxMap(out.data, {out_cols, out.size / out_cols}, {2 * out_cols},
-                                      {kernel_.out_box.fast, kernel_.out_box.slow}, kernel_.out_box.swizzle_bytes));
+    const MapWords out_map(
+        kernel_.product == Product::kDw
+            ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k}, {kernel_.out_box.fast, kernel_.out_box.slow, 1},
+                         kernel_.out_box.swizzle_bytes)
+            : MakeBoxMap(out.data, {out_cols, m}, {2 * out_cols}, {kernel_.out_box.fast, kernel_.out_box.slow},
+                         kernel_.out_box.swizzle_bytes));
     const KernelProblem problem{&row_map,
                                 &col_map,
                                 &out_map,
