@@ -29,8 +29,8 @@
 
 namespace tunefarm {
 
-// Grows whenever any prediction changes.
-inline constexpr int kCostModelVersion = 1;
+// Grows whenever any prediction changes, or what a search makes of them.
+inline constexpr int kCostModelVersion = 2;
 
 struct CostPrediction {
   double time = 0;      // compares configs of one space; above 0

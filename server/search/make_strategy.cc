@@ -48,9 +48,10 @@ constexpr std::string_view kRandom = "random";
 constexpr int kExhaustiveVersion = 1;
 constexpr int kRandomVersion = 1;
 
-// The points of a Latin hypercube that begin a search, and how many of the best of the most similar study come before.
+// The points of a Latin hypercube that begin a search, and how many of the best of the most similar study, and of those
+// that a model predicts, come before.
 constexpr OptionSpec kStart = {"start", 12, 0, 1000, true, "points of a Latin hypercube that are tried first"};
-constexpr int kPriorFirst = 5;
+constexpr size_t kPriorFirst = 5;
 // With results of other studies the hypercube's points are mostly a waste; so many stay, in case those mislead.
 constexpr int kStartBesidePrior = 4;
 
@@ -246,10 +247,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeProposing(const ProposerEntry& ent
   context.options = std::move(options);
   context.prior = PriorKnowledge::Make(space, priors, seed);
   std::vector<Point> first;
-  if (context.prior != nullptr) {
-    const std::vector<Point>& best = context.prior->BestOf(0);
-    first.assign(best.begin(), best.begin() + std::min<ptrdiff_t>(kPriorFirst, std::ssize(best)));
-  }
+  if (context.prior != nullptr) first = context.prior->FirstPoints(kPriorFirst);
   int start_points = context.options.Whole("start");
   if (context.prior != nullptr) start_points = std::min(start_points, kStartBesidePrior);
   PhiloxStream random(seed, StreamOf(StreamUse::kFirstPoints, 0));

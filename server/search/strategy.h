@@ -50,6 +50,7 @@ struct PriorSource {
   int rank = 0;
   std::string label;  // for people: "m=4096 n=4096 on H100"
   std::vector<PriorResult> results;
+  bool is_predicted = false;  // by a model; nothing of it was measured
 };
 
 // Sources in any order. Configs that are not of the space (a grown or changed one) are skipped.
