@@ -9,8 +9,6 @@
 namespace tunefarm {
 namespace {
 
-// So many draws in a row that were all proposed before mean that there is practically nothing left of a sampled space.
-constexpr int kRepeatsMax = 1'000'000;
 // After so many misses a listed space is searched for what is left.
 constexpr int kRowTriesMax = 16;
 
@@ -88,9 +86,9 @@ absl::StatusOr<std::optional<Point>> History::DrawUnproposed(PhiloxStream& rando
     const auto point = space_->Row(found);
     return Point(point.begin(), point.end());
   }
-  for (int i = 0; i < kRepeatsMax; ++i) {
-    ASSIGN_OR_RETURN(Point point, space_->Sample(random));
-    if (!IsProposed(point)) return point;
+  for (int draws_left = kDrawsMax; draws_left > 0;) {
+    ASSIGN_OR_RETURN(std::optional<Point> point, space_->Sample(&draws_left, random));
+    if (point.has_value() && !IsProposed(*point)) return point;
   }
   is_exhausted_ = true;
   return std::nullopt;

@@ -4,15 +4,9 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/search/random_streams.h"
 
 namespace tunefarm {
-namespace {
-
-// So many draws in a row that were all proposed before mean that there is practically nothing left.
-constexpr int kRepeatsMax = 1'000'000;
-
-}  // namespace
-
 ListedStrategy::ListedStrategy(std::string name, int version, const Space& space, ConfigTable table,
                                std::vector<uint32_t> order)
     : name_(std::move(name)),
@@ -81,13 +75,29 @@ absl::Status ListedStrategy::MarkProposed(const Config& config) {
 }
 
 SampledStrategy::SampledStrategy(std::string name, int version, const Space& space, uint64_t seed)
-    : name_(std::move(name)), version_(version), space_(space), random_(seed) {}
+    : name_(std::move(name)), version_(version), space_(space), seed_(seed) {}
 
 SampledStrategy::SampledStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed)
-    : name_(std::move(name)), version_(version), space_(space->space()), part_(std::move(space)), random_(seed) {}
+    : name_(std::move(name)), version_(version), space_(space->space()), part_(std::move(space)), seed_(seed) {}
 
 bool SampledStrategy::Mark(const std::vector<uint16_t>& indices) {
-  return proposed_.emplace(reinterpret_cast<const char*>(indices.data()), indices.size() * sizeof(uint16_t)).second;
+  return proposed_.emplace(PointBytes(indices)).second;
+}
+
+absl::StatusOr<std::optional<Point>> SampledStrategy::Draw() const {
+  // A stream per proposal: nothing that was drawn before a restart has to be drawn again.
+  PhiloxStream random(seed_, StreamOf(StreamUse::kProposal, proposed_.size()));
+  for (int draws_left = kDrawsMax; draws_left > 0;) {
+    std::optional<Point> point;
+    if (part_ != nullptr) {
+      ASSIGN_OR_RETURN(point, part_->Sample(&draws_left, random));
+    } else {
+      --draws_left;
+      ASSIGN_OR_RETURN(point, space_.SampleUniform(random));
+    }
+    if (point.has_value() && !proposed_.contains(std::string(PointBytes(*point)))) return point;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<std::vector<Config>> SampledStrategy::Ask(int n) {
@@ -100,17 +110,14 @@ absl::StatusOr<std::vector<Config>> SampledStrategy::Ask(int n) {
       if (indices.ok() && Mark(*indices)) configs.push_back(*config);
     }
   }
-  // After a restart the stream starts anew: it draws what was recorded again, and all of that is skipped.
-  int repeats = 0;
   while (static_cast<int>(configs.size()) < n && !is_exhausted_) {
-    ASSIGN_OR_RETURN(const std::vector<uint16_t> indices,
-                     part_ == nullptr ? space_.SampleUniform(random_) : part_->Sample(random_));
-    if (Mark(indices)) {
-      repeats = 0;
-      configs.push_back(space_.MakeConfig(indices));
-    } else if (++repeats >= kRepeatsMax) {
+    ASSIGN_OR_RETURN(const std::optional<Point> point, Draw());
+    if (!point.has_value()) {
       is_exhausted_ = true;
+      break;
     }
+    Mark(*point);
+    configs.push_back(space_.MakeConfig(*point));
   }
   return configs;
 }

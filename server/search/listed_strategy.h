@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -62,12 +63,14 @@ class SampledStrategy final : public Strategy {
  private:
   // True when it was not proposed before.
   bool Mark(const std::vector<uint16_t>& indices);
+  // One that was not proposed before; nullopt when there is practically none left.
+  absl::StatusOr<std::optional<Point>> Draw() const;
 
   const std::string name_;
   const int version_;
   const Space space_;
   const std::shared_ptr<const SearchSpace> part_;  // of space_; nullptr: all of it
-  PhiloxStream random_;
+  const uint64_t seed_;
   std::unordered_set<std::string> proposed_;  // value indices as bytes
   bool is_default_considered_ = false;
   bool is_exhausted_ = false;

@@ -10,8 +10,8 @@
 namespace tunefarm {
 namespace {
 
-// So many draws in a row that are not kept: what is kept is less than about a millionth.
-constexpr int kRejectedMax = 5'000'000;
+// So many draws in a row that are not kept: what is kept is less than about a thousandth, which makes every draw slow.
+constexpr int kRejectedMax = 10'000;
 
 double NumberOf(const Value& value, size_t index) {
   switch (value.type()) {
@@ -131,21 +131,32 @@ bool SearchSpace::Contains(std::span<const uint16_t> point) const {
   for (size_t i = 0; i < point.size(); ++i) {
     if (point[i] >= ranks_[i].size()) return false;
   }
-  if (!space_.IsValid(point)) return false;
+  return space_.IsValid(point) && IsKept(point);
+}
+
+bool SearchSpace::IsKept(std::span<const uint16_t> point) const {
   return keeps_ == nullptr || keeps_(point) ||
          (default_point_.has_value() && std::equal(point.begin(), point.end(), default_point_->begin()));
 }
 
 absl::StatusOr<Point> SearchSpace::Sample(PhiloxStream& random) const {
-  if (!is_listed_) {
-    for (int i = 0; i < kRejectedMax; ++i) {
-      ASSIGN_OR_RETURN(Point point, space_.SampleUniform(random));
-      if (keeps_ == nullptr || Contains(point)) return point;
+  int draws_left = kRejectedMax;
+  ASSIGN_OR_RETURN(std::optional<Point> point, Sample(&draws_left, random));
+  if (point.has_value()) return *std::move(point);
+  return ResourceExhausted("{} valid configs in a row are none of those that are kept", kRejectedMax);
+}
+
+absl::StatusOr<std::optional<Point>> SearchSpace::Sample(int* draws_left, PhiloxStream& random) const {
+  while (*draws_left > 0) {
+    --*draws_left;
+    if (is_listed_) {
+      const auto row = Row(random.UniformInt(size()));
+      return Point(row.begin(), row.end());
     }
-    return ResourceExhausted("{} valid configs in a row are none of those that are kept", kRejectedMax);
+    ASSIGN_OR_RETURN(Point point, space_.SampleUniform(random));
+    if (IsKept(point)) return point;
   }
-  const auto row = Row(random.UniformInt(size()));
-  return Point(row.begin(), row.end());
+  return std::nullopt;
 }
 
 }  // namespace tunefarm

@@ -20,6 +20,10 @@
 
 namespace tunefarm {
 
+// So many valid configs are drawn for one proposal of a space that is not listed; when all of them were proposed
+// before, or are none that a narrowed space keeps, there is practically nothing left. Some tenths of a second.
+inline constexpr int kDrawsMax = 100'000;
+
 // Above, sampling with a memory of what was seen is cheaper than a list of all.
 inline constexpr uint64_t kSearchSpaceListMax = 1'000'000;
 
@@ -63,6 +67,9 @@ class SearchSpace {
   // Uniform over the space. Fails as Space::SampleUniform does, and with ResourceExhausted where what is kept is too
   // rare; never for a listed space.
   absl::StatusOr<Point> Sample(PhiloxStream& random) const;
+  // The same with at most *draws_left (above 0) valid configs drawn, which are taken off it; nullopt where none of them
+  // is kept.
+  absl::StatusOr<std::optional<Point>> Sample(int* draws_left, PhiloxStream& random) const;
   // The declared default, where it is of this space.
   const std::optional<Point>& default_point() const { return default_point_; }
 
@@ -78,6 +85,8 @@ class SearchSpace {
  private:
   explicit SearchSpace(const Space& space);
   void List(ConfigTable table);
+  // Of a valid point, in a space that is not listed.
+  bool IsKept(std::span<const uint16_t> point) const;
 
   const Space space_;
   bool is_listed_ = false;

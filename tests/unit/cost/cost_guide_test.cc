@@ -1,8 +1,10 @@
 #include "server/cost/cost_guide.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/cost/tiled_kernel.h"
@@ -90,7 +92,8 @@ TEST_F(CostGuideTest, PruningTakesAwayWhatIsCountedAndKeepsTheDefault) {
   tunefarm::v1::SpaceSize size = unpruned;
   PruneSize(survey, *space_, 1.5, &size);
   EXPECT_EQ(size.rules(0).rule(), "cost model: predicted time <= 1.5 x the least");
-  EXPECT_EQ(size.rules(0).reason(), "the cost model (version 1) predicts too long a time");
+  EXPECT_EQ(size.rules(0).reason(),
+            fmt::format("the cost model (version {}) predicts too long a time", kCostModelVersion));
 }
 
 TEST_F(CostGuideTest, EveryStrategyProposesWhatIsLeftAndNothingElse) {
@@ -135,12 +138,47 @@ TEST_F(CostGuideTest, TheBestPredictedAreAmongTheFirst) {
   const CostGuide guide = Guide(Options(CostModelMode::COST_MODEL_MODE_RANK));
   ASSERT_EQ(guide.source.size(), 1u);
   EXPECT_EQ(guide.source[0].rank, kCostSourceRank);
-  EXPECT_EQ(guide.source[0].label, "cost model 1");
+  EXPECT_EQ(guide.source[0].label, fmt::format("cost model {}", kCostModelVersion));
   EXPECT_EQ(guide.source[0].results.size(), 60u);
   const auto proposals = Proposals("default", guide, 2);
   const Config second = plan_->ConfigFromText(proposals[1]).value();
   CostModel::Scratch scratch = model_->MakeScratch();
   EXPECT_EQ(model_->Predict(space_->IndicesOf(second).value(), &scratch)->time, survey.least);
+}
+
+// Measured sources, one or as many as a search uses, know nothing of the five configs that are predicted best.
+TEST_F(CostGuideTest, MeasuredSourcesDoNotDrivePredictionsOut) {
+  Use(TiledPlan());
+  const CostSurvey survey = SurveyCosts(*space_, *model_).value();
+  std::vector<double> times = survey.times;
+  std::sort(times.begin(), times.end());
+  const double fifth = times[4];
+  PriorSource measured;
+  for (uint64_t row = 0; row < survey.configs.size(); ++row) {
+    if (survey.times[row] <= fifth) continue;
+    measured.results.push_back({space_->ConfigAt(survey.configs, row), ToldOutcome::kOk, 1000 + survey.times[row]});
+  }
+  const CostGuide guide = Guide(Options(CostModelMode::COST_MODEL_MODE_RANK));
+  for (const int sources : {1, 4, 6}) {
+    Priors priors;
+    for (int rank = 0; rank < sources; ++rank) {
+      priors.push_back(measured);
+      priors.back().rank = rank;
+    }
+    for (const std::string& strategy : StrategyNames()) {
+      if (strategy == "random" || strategy == "exhaustive") continue;
+      auto made = MakeGuidedStrategy(strategy, {}, *space_, 3, priors, guide);
+      ASSERT_TRUE(made.ok()) << MessageOf(made.status());
+      // The default config, five of the most similar source and five predicted ones.
+      int predicted = 0;
+      CostModel::Scratch scratch = model_->MakeScratch();
+      const std::vector<Config> first = (*made)->Ask(11).value();
+      for (const Config& config : first) {
+        predicted += model_->Predict(space_->IndicesOf(config).value(), &scratch)->time <= fifth ? 1 : 0;
+      }
+      EXPECT_GE(predicted, 5) << strategy << " beside " << sources;
+    }
+  }
 }
 
 TEST_F(CostGuideTest, GuidesAreTheSameWheneverTheyAreMade) {
@@ -150,7 +188,7 @@ TEST_F(CostGuideTest, GuidesAreTheSameWheneverTheyAreMade) {
   }
 }
 
-// 5 x 10^6 configs: too many to list.
+// 6 x 10^6 configs: too many to list.
 constexpr char kManyText[] =
     "parameters { name: \"A\" range { first: 1 last: 400 } }\nparameters { name: \"B\" range { first: 1 last: 250 } "
     "}\nderived";
@@ -191,10 +229,25 @@ TEST_F(CostGuideTest, LargeSpacesAreSampledAndPrunedPointByPoint) {
   EXPECT_EQ(Guide(Options(CostModelMode::COST_MODEL_MODE_RANK)).source[0].results.size(), kCostSourceResultsMax);
 }
 
+// The work grows with two parameters of many values: hardly any config comes near the least.
+TEST_F(CostGuideTest, APruneThatKeepsHardlyAnyOfALargeSpaceIsRefused) {
+  std::string text(kTiledText);
+  text.replace(text.find("derived"), 7, kManyText);
+  text.replace(text.find("unverified_reason"), 17, "flops: \"N * A * B * 1000000\"\nunverified_reason");
+  Use(KernelPlan::Compile(ParseKernelText(text, "kernel.pbtxt").value()).value());
+  const auto guide = MakeCostGuide(ResolvedCostModel(Options(CostModelMode::COST_MODEL_MODE_PRUNE, 1)), "default",
+                                   plan_, problem_, device_, *space_);
+  EXPECT_TRUE(absl::IsInvalidArgument(guide.status())) << guide.status();
+  EXPECT_EQ(ReasonOf(guide.status()), "COST_MODEL_INVALID");
+  EXPECT_THAT(std::string(MessageOf(guide.status())), HasSubstr("a larger factor"));
+  EXPECT_TRUE(MakeCostGuide(ResolvedCostModel(Options(CostModelMode::COST_MODEL_MODE_PRUNE, 1000)), "default", plan_,
+                            problem_, device_, *space_)
+                  .ok());
+}
+
 TEST_F(CostGuideTest, ADefaultThatWouldBePrunedIsProposedAlsoFromLargeSpaces) {
   std::string many(kManyText);
   many = "parameters { name: \"WORST\" values { ints: [1, 0] } }\n" + many;
-  auto plan = TiledPlan("derived", many);
   std::string text(kTiledText);
   text.replace(text.find("default_value { int_value: 64 }"), 31, "default_value { int_value: 8 }");
   text.replace(text.find("derived"), 7, many);

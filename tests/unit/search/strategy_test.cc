@@ -7,6 +7,8 @@
 #include <set>
 
 #include "server/base/status.h"
+#include "server/search/history.h"
+#include "server/search/search_space.h"
 
 namespace tunefarm {
 namespace {
@@ -80,7 +82,8 @@ TEST(Exhaustive, RefusesWhatItCannotList) {
   }
   const auto strategy = MakeStrategy("exhaustive", {}, *Space::Build(definition), 1);
   EXPECT_EQ(MessageOf(strategy.status()),
-            "the space has 1,000,000,000,000 points, exhaustive lists at most 10,000,000: use the strategy random or narrow the "
+            "the space has 1,000,000,000,000 points, exhaustive lists at most 10,000,000: use the strategy random or "
+            "narrow the "
             "parameters' values");
   EXPECT_TRUE(absl::IsInvalidArgument(strategy.status()));
 }
@@ -124,6 +127,33 @@ TEST(Random, LargeSpacesAreSampledWithoutRepeats) {
   EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()).size(), texts.size());
   const std::vector<std::string> again = Drain(*Make("random", space, 9), 40, texts.size());
   EXPECT_EQ(texts, again);
+}
+
+// A narrowed space of more configs than can be listed, of which a handful is left: its end is found by drawing, which
+// must neither take long nor fail.
+TEST(Random, ANarrowedSpaceThatIsUsedUpIsExhausted) {
+  const Space space = LargeSpace();
+  int64_t asked = 0;
+  const auto part = SearchSpace::MakeNarrowed(space, [&asked](std::span<const uint16_t> point) {
+    ++asked;
+    return std::all_of(point.begin() + 1, point.end(), [](uint16_t index) { return index == 0; });
+  });
+  ASSERT_TRUE(part.ok());
+  ASSERT_FALSE((*part)->is_listed());
+  const auto strategy = MakeStrategy("random", {}, *part, 3, {});
+  ASSERT_TRUE(strategy.ok()) << MessageOf(strategy.status());
+  const std::vector<std::string> texts = Drain(**strategy, 1, 100);
+  EXPECT_TRUE((*strategy)->Exhausted());
+  EXPECT_LT(texts.size(), 20u);
+  EXPECT_LE(asked, static_cast<int64_t>(texts.size() + 2) * kDrawsMax);
+
+  History history(*part);
+  PhiloxStream random(1);
+  absl::StatusOr<std::optional<Point>> point = history.DrawUnproposed(random);
+  for (; point.ok() && point->has_value(); point = history.DrawUnproposed(random)) history.Propose(**point);
+  EXPECT_TRUE(point.ok()) << point.status();
+  EXPECT_TRUE(history.IsExhausted());
+  EXPECT_TRUE(absl::IsResourceExhausted((*part)->Sample(random).status()));
 }
 
 // Stops after `proposed` proposals, rebuilds from the records and goes on: the sequence must be the uninterrupted one.
