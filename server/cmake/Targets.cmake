@@ -24,10 +24,11 @@ function(tunefarm_executable name)
   target_link_libraries(${name} PRIVATE tunefarm_warnings ${ARG_DEPS})
 endfunction()
 
-# tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL])
-#   One GoogleTest binary, registered as ONE ctest test (its cases are cheap; a process per case is not).
+# tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL] [LONG])
+#   One GoogleTest binary, registered as ONE ctest test (its cases are cheap; a process per case is not). LONG: not in
+#   every `./dev test` (label long).
 function(tunefarm_test name)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     # Of a hang: no test judges how fast it is.
     set(ARG_TIMEOUT 1200)
@@ -44,6 +45,9 @@ function(tunefarm_test name)
       add_custom_target(sanitized_tests)
     endif()
     add_dependencies(sanitized_tests ${name}_test)
+  endif()
+  if(ARG_LONG)
+    set_property(TEST ${name} APPEND PROPERTY LABELS long)
   endif()
   if(ARG_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

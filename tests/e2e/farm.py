@@ -72,7 +72,7 @@ class Farm:
         """start() without waiting for an answer."""
         environment = dict(os.environ, **environment)
         environment.setdefault("TUNEFARM_LOG_LEVEL", "info")
-        # Tests run side by side and judge no times: they need not take turns on the cores.
+        # Tests judge no times: their trials need not take turns on the cores.
         environment.setdefault("TUNEFARM_SHARE_HOST", "1")
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(

@@ -72,11 +72,12 @@ class Budgets(unittest.TestCase):
         with Farm() as farm:
             farm.start()
             # Long enough for the first result, short enough for the space.
-            large = ["--policy", "rigorous", "--dim", "M=512", "--dim", "N=512", "--dim", "K=512"]
+            large = ["--policy", "rigorous", "--dim", "M=256", "--dim", "N=256", "--dim", "K=256", "--measure", "finalists=2",
+                     "--measure", "final_rounds=1"]
             cases = [([*SMALL, "--patience", "5"], "5 trials without a better one"),
                      ([*SMALL, "--max-device-time", "0.2s"], "devices have worked for 200 ms"),
                      ([*SMALL, "--max-trials", "7"], "7 trials, as many as were asked for"),
-                     ([*large, "--max-time", "8s"], "the time is up (8.00 s)")]
+                     ([*large, "--max-time", "6s"], "the time is up (6.00 s)")]
             for number, (flags, because) in enumerate(cases, 1):
                 done = farm.cli("tune", "matmul_host", *flags)
                 self.assertIn("search ended: " + because, done.stdout)

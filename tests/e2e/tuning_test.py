@@ -56,7 +56,7 @@ class Tuning(unittest.TestCase):
         self.assertEqual([step["within"] for step in study["convergence"]], [0.1, 0.05, 0.01])
         self.assertEqual({p["parameter"] for p in study["parameters"]}, set(config(search(trials)[0])))
 
-    def test_every_fault_gets_its_own_outcome(self):
+    def test_every_fault_gets_its_own_outcome_and_is_not_run_again_unasked(self):
         with Farm("--launch-timeout-ms", "4000") as farm:
             farm.start()
             # The first job warms what is made once: workers, caches, the database's pages.
@@ -80,13 +80,8 @@ class Tuning(unittest.TestCase):
                        f"the closing of files ({before['open_files']} were open, now {after['open_files']})")
             grown = int(after["resident_bytes"]) - int(before["resident_bytes"])
             self.assertLess(grown, 32 << 20, "the daemon's memory grew")
-
-    def test_poisoned_configs_do_not_run_again(self):
-        with Farm("--launch-timeout-ms", "4000") as farm:
-            farm.start()
             farm.cli("tune", "faulty_host", "--policy", "fast")
-            farm.cli("tune", "faulty_host", "--policy", "fast")
-            poisoned = {config(t)["FAULT"] for t in search(farm.trials(2)) if outcome(t) == "POISONED"}
+            poisoned = {config(t)["FAULT"] for t in search(farm.trials(3)) if outcome(t) == "POISONED"}
             self.assertIn("segfault", poisoned)
             self.assertIn("infinite_loop", poisoned)
             self.assertNotIn("none", poisoned)

@@ -4,34 +4,72 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "server/base/check.h"
 #include "server/base/random.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace tunefarm {
 namespace {
 
-constexpr char kFindingFile[] = "fuzz_finding.bin";
-
-// Of the input that is being tried, for the signal handler.
+// Of the input that is being tried, for the signal handler; and what that does with it.
 const char* volatile input_bytes = nullptr;
 volatile size_t input_size = 0;
+char finding_file[256], finding_text[512];
 
 // Only what a handler may do.
-void KeepInput(int signal_number) {
-  std::signal(signal_number, SIG_DFL);
-  const int fd = open(kFindingFile, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd >= 0 && write(fd, input_bytes, input_size) >= 0 && close(fd) == 0) {
-    constexpr char kText[] = "the input is in fuzz_finding.bin, in the working folder of the test\n";
-    if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) _exit(1);
-  }
+void KeepInput() {
+  const int fd = open(finding_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0 || write(fd, input_bytes, input_size) < 0 || close(fd) != 0) return;
+  if (write(STDERR_FILENO, finding_text, std::strlen(finding_text)) < 0) _exit(1);
+}
+
+void KeepInputAndDie(int signal_number) {
+  KeepInput();
   raise(signal_number);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+// The sanitizer reports every other signal by itself, and ends without one after what it finds.
+constexpr int kSignals[] = {SIGABRT};
+#else
+constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+#endif
+
+// A parser that goes too deep leaves no stack to handle the signal on.
+void HandleSignals() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(KeepInput);
+#else
+  static char stack[1 << 16];
+  stack_t alternate{};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof(stack);
+  TUNEFARM_CHECK(sigaltstack(&alternate, nullptr) == 0);
+#endif
+  struct sigaction action {};
+  action.sa_handler = KeepInputAndDie;
+  // Once: the second time the signal ends the program.
+  action.sa_flags = static_cast<int>(SA_ONSTACK | SA_RESETHAND);
+  for (const int number : kSignals) sigaction(number, &action, nullptr);
+}
+
+void HandleSignalsNoMore() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(nullptr);
+#endif
+  for (const int number : kSignals) std::signal(number, SIG_DFL);
 }
 
 int64_t SecondsAsked() {
@@ -56,11 +94,15 @@ FuzzRun::FuzzRun(int64_t inputs_min) : inputs_min_(inputs_min) {
   fmt::print("seed {}, {} s\n", seed_, seconds);
   // What a signal ends loses what is not written yet.
   std::fflush(stdout);
-  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, KeepInput);
+  // Programs of one working folder run side by side.
+  std::snprintf(finding_file, sizeof(finding_file), "%s_finding.bin", program_invocation_short_name);
+  std::snprintf(finding_text, sizeof(finding_text), "the input is in %s, in the working folder of the test\n",
+                finding_file);
+  HandleSignals();
 }
 
 FuzzRun::~FuzzRun() {
-  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, SIG_DFL);
+  HandleSignalsNoMore();
   fmt::print("{} inputs\n", tried_);
 }
 

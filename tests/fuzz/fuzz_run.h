@@ -23,7 +23,8 @@ class FuzzRun {
 
   uint64_t seed() const { return seed_; }
   bool GoesOn() const { return tried_ < inputs_min_ || std::chrono::steady_clock::now() < end_; }
-  // Runs the target. If it ends in a signal, the input stays in a file in the working folder whose name is printed.
+  // Runs the target. If the program dies of it, be it of its stack or by a sanitizer, the input stays in a file in the
+  // working folder whose name is printed.
   void Try(const std::string& input);
 
  private:

@@ -1,7 +1,7 @@
 # Included by CMakeLists.txt beside it: the readers of foreign files. Damaged files; with TUNEFARM_BUILD_FUZZ
 # also libFuzzer's targets.
 foreach(name t1 recorded)
-  tunefarm_test(${name}_fuzz LABEL unit
+  tunefarm_test(${name}_fuzz LABEL unit LONG
     SOURCES file_fuzz_test.cc ${name}_fuzz.cc fuzz_run.cc
     DEPS tunefarm::interchange ZLIB::ZLIB
     TIMEOUT 5400)
