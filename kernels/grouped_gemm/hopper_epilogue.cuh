@@ -125,7 +125,7 @@ HOPPER_FN void StoreBlock(const Work& work, const float* sums, u32 address) {
 HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
                            int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
-  const int warp = thread / 32;
+  const int warp = Uniform(thread / 32);  // The compiler keeps the whole walk in uniform registers then.
   const int lane = thread % 32;
   constexpr int kPassesPerTile = kShareQ / kSlabCols;
   constexpr bool kOddPasses = kPassesPerTile % kSlabBuffers != 0;
@@ -201,7 +201,7 @@ HOPPER_FN void StoreJoined(const Arguments& arguments, const Work& work, u32 sla
 HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
                             int group, int thread, const float (&sums)[kTilesP][kSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
-  const int warp = thread / 32;
+  const int warp = Uniform(thread / 32);  // The compiler keeps the whole walk in uniform registers then.
   const int lane = thread % 32;
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
