@@ -246,8 +246,32 @@ class Rest(WithDaemon):
     def test_a_closed_client(self):
         with tunefarm.Client(self.client.address) as client:
             client.info()
-        with self.assertRaises(Exception):
-            client.info()
+        for call in (client.info, lambda: client.cancel(1), lambda: list(client.watch(1)), lambda: client.wait(1),
+                     lambda: client.tune("noop_host", progress=False), client.jobs, lambda: client.best_batch("x", {"N": [1]})):
+            with self.assertRaisesRegex(tunefarm.AbortedError, "closed"), contextlib.redirect_stderr(io.StringIO()):
+                call()
+        with self.assertRaises(tunefarm.InvalidArgumentError):
+            client.job("no number")
+
+    def test_a_client_is_closed_while_it_watches(self):
+        job = self.client.submit("noop_host", dims={"N": 23}, **QUICK)  # a million configs
+        self.addCleanup(self.client.cancel, job)
+        client = tunefarm.Client(self.client.address)
+        watching, ends = threading.Event(), []
+
+        def wait():
+            try:
+                client.wait(job, on_event=lambda _: watching.set())
+            except BaseException as error:
+                ends.append(error)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        self.assertTrue(watching.wait(HANG_SECONDS), "no event")
+        client.close()
+        thread.join(HANG_SECONDS)
+        self.assertFalse(thread.is_alive(), "the watch hangs")
+        self.assertIsInstance(ends[0], tunefarm.AbortedError)
 
 
 class PrivateDaemon(unittest.TestCase):

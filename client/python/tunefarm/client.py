@@ -45,6 +45,7 @@ class Client:
                  timeout: float = 60.0, retry_seconds: float = 5.0) -> None:
         self._timeout = _calls.checked_timeout(timeout)
         self._retry_seconds = retry_seconds
+        self._closed = False
         self.address = _connection.find_server(server, os.fspath(data_directory) if data_directory else None, start)
         channel = grpc.insecure_channel(self.address, options=_calls.OPTIONS)
         try:
@@ -60,7 +61,8 @@ class Client:
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
     def close(self) -> None:
-        """Ends calls in hand with AbortedError. The Client is of no use afterwards."""
+        """Ends calls in hand with AbortedError, and so does each that is made afterwards."""
+        self._closed = True
         self._channel.close()
 
     def __enter__(self) -> "Client":
@@ -180,7 +182,8 @@ class Client:
         seconds (None: never). Leave it at any time; the job goes on.
         """
         # Checked here and not where the first event is asked for.
-        return self._watch(_requests.job_name(job), after_event_id, _calls.Deadline(timeout), reconnect_seconds)
+        name, reconnect_seconds = _requests.job_name(job), _calls.checked_timeout(reconnect_seconds)
+        return self._watch(name, after_event_id, _calls.Deadline(timeout), reconnect_seconds)
 
     def _watch(self, name: str, last_id: int, deadline: _calls.Deadline,
                reconnect_seconds: float) -> Iterator[model.JobEvent]:
@@ -188,7 +191,7 @@ class Client:
         pauses = _calls.Pauses()
         while True:
             request = tuning_service_pb2.WatchJobRequest(name=name, after_event_id=last_id)
-            stream = self._tuning.WatchJob(request, timeout=max(deadline.left(_STREAM_SECONDS), 0.001))
+            stream = self._or_closed(self._tuning.WatchJob, request, timeout=max(deadline.left(_STREAM_SECONDS), 0.001))
             heard = False
             try:
                 for response in stream:
@@ -200,6 +203,8 @@ class Client:
                 failure = _calls.error_from(error)
             finally:
                 stream.cancel()
+            if self._closed:
+                raise _closed_error()
             if deadline.is_over:
                 raise DeadlineExceededError(f"{name} has not ended in time", code="DEADLINE_EXCEEDED")
             if isinstance(failure, DeadlineExceededError) and not heard:
@@ -348,10 +353,20 @@ class Client:
     # How calls are made.
 
     def _read(self, method: Callable[..., Any], request: Any, timeout: Optional[float]) -> Any:
-        return _calls.call(method, request, self._timeout if timeout is None else timeout, self._retry_seconds)
+        timeout = self._timeout if timeout is None else timeout
+        return self._or_closed(_calls.call, method, request, timeout, self._retry_seconds)
 
     def _write(self, method: Callable[..., Any], request: Any, timeout: Optional[float]) -> Any:
-        return _calls.call(method, request, self._timeout if timeout is None else timeout, 0)
+        return self._or_closed(_calls.call, method, request, self._timeout if timeout is None else timeout, 0)
+
+    def _or_closed(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """On a closed channel gRPC raises a plain ValueError."""
+        try:
+            return call(*arguments, **named)
+        except ValueError as error:
+            if self._closed and not isinstance(error, TunefarmError):
+                raise _closed_error() from None
+            raise
 
     def _pages(self, method: Callable[..., Any], request: Any, field: str, timeout: Optional[float]) -> Iterator[Any]:
         """All of a list; the deadline is for all pages together."""
@@ -385,6 +400,10 @@ class _Batch:
     def answer(self) -> model.BatchAnswer:
         return model.BatchAnswer(tuple(self._bests), tuple(self._indexes), tuple(self._matches),
                                  tuple(self._distances), self._revision)
+
+
+def _closed_error() -> AbortedError:
+    return AbortedError("this Client is closed", code="CANCELLED")
 
 
 def _say(display: Optional[ProgressDisplay], text: str) -> None:
