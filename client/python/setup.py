@@ -1,7 +1,7 @@
 """Makes the wire's modules (tunefarm/v1/*_pb2*.py) while the wheel is built; all else stands in pyproject.toml.
 
 protoc and grpc_python_plugin are taken from PATH (Debian: protobuf-compiler, protobuf-compiler-grpc), else the package
-grpcio-tools. What an old protoc generates runs with newer protobuf, not the other way round.
+grpcio-tools, which pip then fetches for the build. What an old protoc generates runs with newer protobuf, not the other way round.
 """
 
 import pathlib
@@ -16,11 +16,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROTO = HERE.parents[1] / "proto"
 
 
+def installed_generator():
+    """protoc with its plugin as a command line, or None."""
+    protoc, plugin = shutil.which("protoc"), shutil.which("grpc_python_plugin")
+    return [protoc, f"--plugin=protoc-gen-grpc={plugin}"] if protoc and plugin else None
+
+
 def generator():
     """The command line up to its options."""
-    protoc, plugin = shutil.which("protoc"), shutil.which("grpc_python_plugin")
-    if protoc and plugin:
-        return [protoc, f"--plugin=protoc-gen-grpc={plugin}"], "--grpc_out"
+    installed = installed_generator()
+    if installed:
+        return installed, "--grpc_out"
     try:
         import grpc_tools.protoc  # noqa: F401
     except ImportError:
@@ -43,4 +49,5 @@ class BuildWithStubs(build_py):
                        check=True)
 
 
-setup(cmdclass={"build_py": BuildWithStubs})
+# pip builds in an environment of its own, in which there is only what is named here.
+setup(cmdclass={"build_py": BuildWithStubs}, setup_requires=[] if installed_generator() else ["grpcio-tools"])

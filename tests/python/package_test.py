@@ -2,12 +2,15 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import tunefarm
@@ -39,6 +42,22 @@ class Package(unittest.TestCase):
         blocked = ("grpc", "google", "numpy", "pandas", "torch", "triton", "cupy", "tqdm")
         code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import tunefarm.grouped_gemm.tuning, tunefarm.tune.utils"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+
+    def test_a_build_demands_a_generator_where_none_is_installed(self):
+        if importlib.util.find_spec("setuptools") is None:
+            self.skipTest("setuptools is not installed")
+        code = "from setuptools import build_meta; print('demands', *build_meta.get_requires_for_build_wheel())"
+        with tempfile.TemporaryDirectory() as folder:
+            tree, tools = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "tools"
+            shutil.copytree(SOURCE, tree)
+            tools.mkdir()
+            for installed in ([], ["protoc"], ["protoc", "grpc_python_plugin"]):
+                for name in installed:
+                    (tools / name).touch(mode=0o755)
+                done = subprocess.run([sys.executable, "-c", code], cwd=tree, env={"PATH": str(tools)}, check=True, timeout=600,
+                                      capture_output=True, text=True)
+                (line,) = [line for line in done.stdout.splitlines() if line.startswith("demands")]
+                self.assertEqual("grpcio-tools" in line, len(installed) < 2, done.stdout)
 
     def test_the_version_is_the_projects(self):
         text = (SOURCE.parents[1] / "CMakeLists.txt").read_text()
