@@ -107,9 +107,11 @@ class Benchmark(unittest.TestCase):
 
     def test_what_counts_as_equal(self):
         array = numpy.ones((2, 3))
-        good = [(1.05, 1.0), (array * 1.05, array), ((array, 2), [array, 2]), ({"a": array}, {"a": array})]
+        good = [(1.05, 1.0), (array * 1.05, array), ((array, 2), [array, 2]), ({"a": array}, {"a": array}),
+                (3.0, numpy.float32(3.0)), (numpy.float32(3.0), 3.0), (6, array.sum())]
         bad = [(1.5, 1.0), (array * 1.5, array), (array[0], array), (array * numpy.nan, array), ((array,), (array, 2)),
-               ({"b": array}, {"a": array}), (1.0, array), ("x", "y")]
+               ({"b": array}, {"a": array}), (1.0, array), (3.5, numpy.float32(3.0)), ("3", numpy.float32(3.0)),
+               ("x", "y")]
         with quiet():
             for output, expected in good:
                 benchmark_config(lambda: output, expected, num_iters=1)

@@ -210,8 +210,10 @@ def _assert_each(output: Any, expected: Sequence[Any], atol: float, rtol: float,
 def _assert_arrays(output: Any, expected: Any, atol: float, rtol: float, what: str) -> None:
     import numpy
 
-    if getattr(output, "shape", None) != expected.shape:
-        raise AssertionError(f"{what} has the shape {getattr(output, 'shape', None)}, expected {expected.shape}")
+    # A number is as good as an array without axes.
+    shape = () if isinstance(output, (int, float, complex)) else getattr(output, "shape", None)
+    if shape != expected.shape:
+        raise AssertionError(f"{what} has the shape {shape}, expected {expected.shape}")
     # CuPy's arrays are compared where NumPy can see them.
     own = output.get() if hasattr(output, "get") else output
     other = expected.get() if hasattr(expected, "get") else expected
