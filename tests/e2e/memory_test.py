@@ -85,9 +85,7 @@ class Memory(unittest.TestCase):
             trials = search(farm.trials(2))
             assert_ordinals_complete(farm.trials(2))
             reused = [t for t in trials if t.get("reused_trial")]
-            # Times taken while something else held the machine up are no measurements for others.
-            self.assertLessEqual({key(t) for t in reused}, known)
-            self.assertGreater(len(reused), len(known) // 2)
+            self.assertEqual({key(t) for t in reused}, known)
             self.assertGreater(len(trials), len(known))
             self.assertIn(f"{len(reused)} configs were measured by earlier jobs and not run again", done.stderr)
             for trial in reused:
