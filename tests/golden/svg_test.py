@@ -27,7 +27,7 @@ def check(path):
         for x, y in (("x", "y"), ("x1", "y1"), ("x2", "y2"), ("cx", "cy")):
             if element.get(x) is not None and element.get(y) is not None:
                 points.append((element.get(x), element.get(y)))
-        points += re.findall(r"M([\d.]+) ([\d.]+)", element.get("d", ""))
+        points += re.findall(r"M(-?[\d.]+) (-?[\d.]+)", element.get("d", ""))
         points += [tuple(pair.split(",")) for pair in element.get("points", "").split()]
         for x, y in points:
             if not (0 <= float(x) <= width and 0 <= float(y) <= height):
