@@ -13,6 +13,8 @@ from tunefarm.v1 import job_pb2, lookup_service_pb2, measurement_pb2, problem_pb
 PROBLEMS_MAX = 256
 # The daemon takes so many problems at once.
 BATCH_MAX = 10_000
+# Of fields that callers know by another name.
+_ARGUMENTS = {"strategy_name": "strategy", "device_selector": "device", "max_trials_without_gain": "patience"}
 
 
 def job_name(job: Union[int, str, model.Job]) -> str:
@@ -24,6 +26,17 @@ def job_name(job: Union[int, str, model.Job]) -> str:
     if not number.isascii() or not number.isdigit():
         raise InvalidArgumentError(f"'{job}' is not a job; write its number")
     return "jobs/" + number
+
+
+def message(kind: Any, **fields: Any) -> Any:
+    """`kind` of plain values. InvalidArgumentError names the field that does not take its value."""
+    made = kind()
+    for name, value in fields.items():
+        try:
+            made.MergeFrom(kind(**{name: value}))
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"{_ARGUMENTS.get(name, name)}={value!r}: {error}") from None
+    return made
 
 
 def _is_list(value: Any) -> bool:
@@ -45,17 +58,17 @@ def problems(dims: Optional[Mapping[str, Any]], listed: Optional[Sequence[Mappin
     result = []
     for own in listed if listed is not None else [{}]:
         for values in itertools.product(*columns):
-            message = problem_pb2.Problem(input_seeds=list(input_seeds))
-            _wire.fill_values(message.dims, {**dict(zip(names, values)), **own}, "dim")
-            _wire.fill_values(message.pinned, pinned or {}, "pinned parameter")
-            result.append(message)
+            problem = message(problem_pb2.Problem, input_seeds=list(input_seeds))
+            _wire.fill_values(problem.dims, {**dict(zip(names, values)), **own}, "dim")
+            _wire.fill_values(problem.pinned, pinned or {}, "pinned parameter")
+            result.append(problem)
     return result
 
 
 def policy(preset: str, knobs: Optional[Mapping[str, Any]]) -> Any:
     """`knobs` are the fields of the wire's MeasurementPolicy, enums by their short names ("cuda_graph")."""
-    message = measurement_pb2.MeasurementPolicy()
-    fields = message.DESCRIPTOR.fields_by_name
+    made = measurement_pb2.MeasurementPolicy()
+    fields = made.DESCRIPTOR.fields_by_name
     for name, value in {"preset": preset, **(knobs or {})}.items():
         if name not in fields:
             raise InvalidArgumentError(f"measure: there is no '{name}'; knobs are {', '.join(fields)}")
@@ -68,15 +81,15 @@ def policy(preset: str, knobs: Optional[Mapping[str, Any]]) -> Any:
                 raise InvalidArgumentError(f"measure: {name}={value}: write one of {words}")
             value = known.number
         try:
-            setattr(message, name, value)
+            setattr(made, name, value)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(f"measure: {name}={value!r}: {error}") from None
-    return message
+    return made
 
 
 def strategy(name: str, options: Optional[Mapping[str, Any]], seed: int) -> Any:
     texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
-    return job_pb2.Strategy(strategy_name=name, seed=seed, options=texts)
+    return message(job_pb2.Strategy, strategy_name=name, seed=seed, options=texts)
 
 
 def number(value: enum.IntEnum) -> Any:
@@ -96,7 +109,11 @@ def match(worst_match: Union[str, model.Match]) -> Any:
 def _column(dim: str, values: Sequence[Any]) -> Any:
     plain = [value.item() if hasattr(value, "item") else value for value in values]
     if all(isinstance(value, int) and not isinstance(value, bool) for value in plain):
-        return lookup_service_pb2.DimColumn(dim=dim, ints=plain)
+        try:
+            return lookup_service_pb2.DimColumn(dim=dim, ints=plain)
+        except ValueError:
+            large = next(value for value in plain if not -(1 << 63) <= value < 1 << 63)
+            raise InvalidArgumentError(f"columns: {dim}: {large} does not fit into 64 bits") from None
     if not all(isinstance(value, str) for value in plain):
         raise InvalidArgumentError(f"columns: {dim}: a column holds ints alone or strings alone")
     indexes: Dict[str, int] = {}

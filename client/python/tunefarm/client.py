@@ -129,12 +129,12 @@ class Client:
         lost makes no second one; by default each call has an id of its own, which its repetitions share.
         """
         name, definition = _definitions.resolve(kernel)
-        job = job_pb2.Job(
-            kernel="" if definition is not None else name,
+        job = _requests.message(
+            job_pb2.Job, kernel="" if definition is not None else name,
             problems=_requests.problems(dims, problems, pinned, input_seeds), device_selector=device,
             strategy=_requests.strategy(strategy, strategy_options, seed),
-            budget=job_pb2.Budget(
-                max_trials=max_trials, max_seconds=max_seconds, max_device_seconds=max_device_seconds,
+            budget=_requests.message(
+                job_pb2.Budget, max_trials=max_trials, max_seconds=max_seconds, max_device_seconds=max_device_seconds,
                 stop_within_floor=stop_within_floor, max_trials_without_gain=patience),
             policy=_requests.policy(policy, measure), priority=priority, retry_poisoned=retry_poisoned,
             required_isolation=required_isolation, label=label, no_promotion=no_promotion, no_memory=no_memory)
@@ -334,7 +334,7 @@ class Client:
         if len(set(lengths.values())) != 1:
             raise InvalidArgumentError(f"columns: need at least one, all of one length; these have {lengths}")
         count = next(iter(lengths.values()))
-        deadline = _calls.Deadline(timeout or self._timeout)
+        deadline = _calls.Deadline(self._timeout if timeout is None else timeout)
         collected = _Batch()
         for first in range(0, count, _requests.BATCH_MAX):
             request = lookup_service_pb2.BatchLookupConfigsRequest(
