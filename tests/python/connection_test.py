@@ -9,6 +9,7 @@ from unittest import mock
 
 import tunefarm
 from tunefarm import _calls, _connection, _definitions, _progress, _requests
+from tunefarm.v1 import job_pb2
 
 
 class Places(unittest.TestCase):
@@ -117,6 +118,17 @@ class Requests(unittest.TestCase):
         self.assertEqual((list(strings.strings), list(strings.string_indexes)), (["f32", "bf16"], [0, 1, 0]))
         with self.assertRaises(tunefarm.InvalidArgumentError):
             _requests.columns({"M": [1, "a"]}, 0, 2)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"columns: N: {2 ** 63} does not fit"):
+            _requests.columns({"N": [1, 2 ** 63]}, 0, 2)
+
+    def test_what_a_job_does_not_take_is_named(self):
+        for bad, named in ((lambda: _requests.strategy("random", None, -1), "seed=-1: "),
+                           (lambda: _requests.strategy(5, None, 1), "strategy=5: "),
+                           (lambda: _requests.problems(None, None, None, [-1]), r"input_seeds=\[-1\]: "),
+                           (lambda: _requests.message(job_pb2.Budget, max_trials="many"), "max_trials='many': "),
+                           (lambda: _requests.message(job_pb2.Budget, max_trials_without_gain=2 ** 63), "patience=")):
+            with self.subTest(named), self.assertRaisesRegex(tunefarm.InvalidArgumentError, "^" + named):
+                bad()
 
     def test_timeouts(self):
         for timeout in (0, -1, float("nan")):
