@@ -17,13 +17,8 @@ sys.path.insert(0, str(pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests"
 from farm import BIN, HANG_SECONDS, KERNELS, Farm  # noqa: E402
 
 import tunefarm  # noqa: E402
+from quick import QUICK  # noqa: E402
 from tunefarm.grouped_gemm import device_properties  # noqa: E402
-
-# All configs of noop_host share one binary, and caches stay warm, so that a trial costs next to nothing. Times are not
-# judged here.
-MEASURE = {"noisy_relative_half_width": -1, "warm_cache": True, "first_look_samples": 1, "min_samples": 1, "max_samples": 2,
-           "finalists": 2, "final_rounds": 1}
-QUICK = dict(strategy="random", policy="fast", measure=MEASURE)
 
 
 def quick(**more):
