@@ -160,7 +160,7 @@ class Definitions(unittest.TestCase):
     def test_errors_name_the_place(self):
         file = self.folder / "kernel.pbtxt"
         for text, error, word in (
-                ("display_name: 'x'\nno_such_field: 1\n", tunefarm.InvalidArgumentError, r"kernel\.pbtxt:2:"),
+                ("display_name: 'x'\nno_such_field: 1\n", tunefarm.InvalidArgumentError, r"kernel\.pbtxt:2:1: [^\d]"),
                 ("sources { path: '../x.cc' }", tunefarm.InvalidArgumentError, "not a path below"),
                 ("sources { path: 'x.cc' }", tunefarm.NotFoundError, r"x\.cc"),
         ):

@@ -37,7 +37,9 @@ def load(file: Path) -> Any:
     except text_format.ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
         where = f"{file}:{line}:{column}" if line is not None else str(file)
-        raise InvalidArgumentError(f"{where}: {error}") from None
+        # Its text begins with the place.
+        text = str(error)[len(f"{line}:{column} : "):] if str(error).startswith(f"{line}:{column} : ") else str(error)
+        raise InvalidArgumentError(f"{where}: {text}") from None
     for source in message.sources:
         if source.content:
             continue
