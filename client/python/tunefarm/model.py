@@ -141,7 +141,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A stored kernel definition, without its sources. `kernel` ("kernels/{id}") names this very definition,
+    """A stored kernel definition, without its sources. `name` ("kernels/{id}") names this very definition,
     `display_name` the newest of that name."""
 
     name: str
