@@ -10,12 +10,10 @@ import time
 import unittest
 
 import fault_case
-from fault_case import FaultFarm
+from fault_case import QUICK, FaultFarm
 from farm import assert_ordinals_complete, config, outcome, search
 from rogue_kernel import RogueKernel
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 # Well above what the good configs need, even where everything takes ten times as long.
 COMPILE_TIMEOUT_MS = 8000
 LOG_BYTES_MAX = 64 << 10

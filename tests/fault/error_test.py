@@ -4,11 +4,9 @@ that is under way succeeds without a restart."""
 import unittest
 
 import fault_case
-from fault_case import NIGHTLY, FaultFarm, generator
+from fault_case import NIGHTLY, QUICK, FaultFarm, generator
 from farm import assert_ordinals_complete, outcome
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 ROUNDS = 10 if NIGHTLY else 1
 # Places that can answer an error: the first time at which they do, and how often in a row. A worker that cannot be started
 # is tried five times for a trial; a start opens the database with some commits, of which none may fail.

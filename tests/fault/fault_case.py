@@ -23,6 +23,9 @@ if "--seed" in sys.argv:
     at = sys.argv.index("--seed")
     SEED = int(sys.argv[at + 1])
     del sys.argv[at:at + 2]
+# Measured as briefly as can be, and each time anew: nothing here is about times.
+QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
+         "--measure", "no_reuse=true"]
 print(f"seed {SEED}{', nightly' if NIGHTLY else ''}", flush=True)
 
 

@@ -9,11 +9,9 @@ import unittest
 
 import fault_case
 import invariants
-from fault_case import HANG_SECONDS, NIGHTLY, FaultFarm, SuspendedProcess, generator, wait_until
+from fault_case import HANG_SECONDS, NIGHTLY, QUICK, FaultFarm, SuspendedProcess, generator, wait_until
 from farm import assert_ordinals_complete, outcome
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 WATCHED_TRIALS = 5000 if NIGHTLY else 400
 FLOOD_CLIENTS = 4
 LOOKUPS_PER_CLIENT = 400 if NIGHTLY else 15

@@ -5,12 +5,10 @@ configs theirs, and a config that has taken its runner down is not run again. Mo
 import unittest
 
 import fault_case
-from fault_case import FaultFarm
+from fault_case import QUICK, FaultFarm
 from farm import assert_ordinals_complete, config, outcome, search
 from rogue_kernel import RogueKernel
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 LAUNCH_TIMEOUT_MS = 3000
 RESIDENT_GROWTH_MAX = 32 << 20
 

@@ -15,13 +15,10 @@ import unittest
 import fault_case
 import farm as farm_module
 import invariants
-from fault_case import FaultFarm, wait_until
+from fault_case import QUICK, FaultFarm, wait_until
 from farm import KERNELS, assert_ordinals_complete, config, outcome, search
 
 COMPILE_TIMEOUT_MS = 10_000
-# Nothing here is about times.
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 # Outcome, and what the sentence must name.
 FORBIDDEN = "forbidden system call: "
 EXPECTED = {

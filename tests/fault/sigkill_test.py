@@ -12,14 +12,12 @@ import unittest
 import fault_case
 import invariants
 from farm import KERNELS
-from fault_case import HANG_SECONDS, NIGHTLY, FaultFarm, failpoints, generator, wait_until
+from fault_case import HANG_SECONDS, NIGHTLY, QUICK, FaultFarm, failpoints, generator, wait_until
 
 # Cheap trials of configs that share one binary, and trials that each need a compiler.
 RUN_BOUND = ["submit", "--quiet", "noop_host", "--max-trials", "24"]
 COMPILE_BOUND = ["submit", "--quiet", "matmul_host", "--dim", "M=32,48", "--dim", "N=32", "--dim", "K=32",
                  "--strategy", "random", "--max-trials", "6"]
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 
 # Passed outside of a job; each has a test of its own.
 MIGRATION_POINTS = ["store.migrate.before", "store.migrate.after"]

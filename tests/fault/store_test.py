@@ -11,10 +11,8 @@ import unittest
 
 import fault_case
 import invariants
-from fault_case import HANG_SECONDS, NIGHTLY, FaultFarm, generator, wait_until
+from fault_case import HANG_SECONDS, NIGHTLY, QUICK, FaultFarm, generator, wait_until
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 JOB = ["submit", "--quiet", "noop_host", "--max-trials", "40", *QUICK]
 LONGER_JOB = ["submit", "--quiet", "noop_host", "--max-trials", "400", *QUICK]
 TORN_WRITES = 40 if NIGHTLY else 5

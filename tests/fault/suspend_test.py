@@ -7,11 +7,9 @@ import time
 import unittest
 
 import fault_case
-from fault_case import FaultFarm, SuspendedProcess, wait_until
+from fault_case import QUICK, FaultFarm, SuspendedProcess, wait_until
 from farm import assert_ordinals_complete, outcome, search
 
-QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--warm-cache",
-         "--measure", "no_reuse=true"]
 # Well above what an honest trial or compile needs, even where everything takes ten times as long.
 LAUNCH_TIMEOUT_MS = 2000
 COMPILE_TIMEOUT_MS = 15_000
