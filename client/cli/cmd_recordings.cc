@@ -119,13 +119,15 @@ absl::StatusOr<ExitCode> List(Session* session, int limit) {
   for (const v1::Recording& recording : response.recordings()) {
     const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - recording.imported_at_ms()) * 1e6;
     const auto count = [is_csv](int64_t n) { return is_csv ? std::to_string(n) : FormatCount(n); };
-    table.AddRow({NumberOf(recording), recording.display_name(), recording.kernel_name(), recording.problem(),
-                  recording.device_name(), count(recording.result_count()), count(recording.failed_count()),
-                  is_csv ? fmt::format("{}", recording.best_objective()) : BestText(recording),
-                  is_csv ? std::to_string(recording.imported_at_ms()) : FormatDuration(age_ns) + " ago"});
+    table.AddRow(
+        {NumberOf(recording), recording.display_name(), recording.kernel_name(), recording.problem(),
+         recording.device_name(), count(recording.result_count()), count(recording.failed_count()),
+         is_csv && recording.valid_count() > 0 ? fmt::format("{}", recording.best_objective()) : BestText(recording),
+         is_csv ? std::to_string(recording.imported_at_ms()) : FormatDuration(age_ns) + " ago"});
   }
   session->Print(is_csv ? table.ToCsv() : table.ToText());
   if (table.rows() == 0) session->Note("No recordings yet. Try: tunefarm import t4 FILE");
+  if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
   return kExitOk;
 }
 

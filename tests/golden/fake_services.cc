@@ -295,9 +295,20 @@ class FakeRecordings : public v1::RecordingService::Service {
     *response->mutable_recording() = FakeRecording(true);
     return grpc::Status::OK;
   }
-  grpc::Status ListRecordings(grpc::ServerContext*, const v1::ListRecordingsRequest*,
+  grpc::Status ListRecordings(grpc::ServerContext*, const v1::ListRecordingsRequest* request,
                               v1::ListRecordingsResponse* response) override {
     *response->add_recordings() = FakeRecording(false);
+    if (request->page_size() == 1) {
+      response->set_next_page_token("more");
+      return grpc::Status::OK;
+    }
+    v1::Recording* failed = response->add_recordings();
+    *failed = FakeRecording(false);
+    failed->set_name("recordings/2");
+    failed->set_display_name("all_failed");
+    failed->set_valid_count(0);
+    failed->set_failed_count(failed->result_count());
+    failed->clear_best_objective();
     return grpc::Status::OK;
   }
   grpc::Status DeleteRecording(grpc::ServerContext*, const v1::DeleteRecordingRequest*,

@@ -12,6 +12,8 @@ TEST(RecordingsTest, ListShowAndDelete) {
   cli.Comment("The table says how long ago instead.");
   cli.Record({"recordings", "list", "--output", "csv"});
   cli.Record({"recordings", "list", "--output", "json"});
+  cli.Comment("There are more than are shown.");
+  cli.Record({"recordings", "list", "--limit", "1", "--output", "csv"});
   cli.Record({"recordings", "show", "3"});
   cli.Record({"recordings", "show", "convolution_A100_T4", "--output", "json"});
   cli.Record({"recordings", "delete", "convolution_A100_T4"});
