@@ -8,6 +8,7 @@
 
 #include "client/cli/job_names.h"
 #include "client/cli/job_rows.h"
+#include "client/cli/space_text.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
@@ -121,17 +122,17 @@ RecordedTrial TrialOf(interchange::T4Row row) {
   return TrialOf(std::move(row.config), objective, recorded.CostMs());
 }
 
+}  // namespace
+
 std::string CoverageNote(const std::string& name, size_t measured, const v1::SpaceSize& space) {
   const std::string count = FormatCount(static_cast<int64_t>(measured));
   if (!space.approximate() && space.valid() == static_cast<int64_t>(measured))
     return fmt::format("{}: all {} valid configs were measured.", name, count);
   return fmt::format(
-      "{}: {} of {}{} valid configs were measured, those that its search chose; the strategies choose among these "
+      "{}: {} of {} valid configs were measured, those that its search chose; the strategies choose among these "
       "alone, so the scores say nothing about the rest of the space.",
-      name, count, space.approximate() ? "about " : "", FormatCount(space.valid()));
+      name, count, ValidText(space));
 }
-
-}  // namespace
 
 absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path) {
   ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "client/cli/session.h"
 #include "server/search/recording.h"
+#include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/recording.pb.h"
 
 namespace tunefarm::cli {
@@ -28,6 +29,9 @@ absl::StatusOr<RecordedSource> FromRecording(Session* session, const std::string
 // The search trials of one or more jobs of one kernel, problem and device class, as one recording. Of a config that
 // several have measured the newest result counts. `study`: which one of each job; 0: the only one.
 absl::StatusOr<RecordedSource> FromJobs(Session* session, const std::vector<std::string>& jobs, int study);
+
+// One line for people: how much of a space `measured` configs of it are.
+std::string CoverageNote(const std::string& name, size_t measured, const v1::SpaceSize& space);
 
 // "3" and "recordings/3" name a number, everything else is a display name; what the API takes.
 std::string RecordingName(const std::string& text);
