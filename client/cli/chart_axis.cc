@@ -14,9 +14,13 @@ namespace {
 constexpr double kNearFactor = 10;  // logarithmic
 constexpr double kNearSpans = 1;    // linear
 
-// 1, 2 or 5 times a power of ten, at most six of them between the two.
+// Values that differ by less than this share of them are one: their ticks would all have the same text.
+constexpr double kOneValue = 1e-9;
+constexpr int kStepsMax = 6;
+
+// 1, 2 or 5 times a power of ten, at most kStepsMax of them between the two.
 double RoundStep(double low, double high) {
-  const double rough = (high - low) / 6;
+  const double rough = (high - low) / kStepsMax;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= rough * (1 - 1e-9)) return factor * power;
@@ -28,8 +32,9 @@ std::vector<double> RoundTicks(double low, double high) {
   std::vector<double> ticks;
   const double step = RoundStep(low, high);
   const double slack = step * 1e-9;
-  for (double n = std::ceil((low - slack) / step); n * step <= high + slack; ++n)
-    ticks.push_back(n == 0 ? 0 : n * step);
+  const double first = std::ceil((low - slack) / step);
+  for (int i = 0; i <= kStepsMax && (first + i) * step <= high + slack; ++i)
+    ticks.push_back(first + i == 0 ? 0 : (first + i) * step);
   return ticks;
 }
 
@@ -39,9 +44,9 @@ bool AxisScale::CanShow(double value) const { return std::isfinite(value) && (!i
 
 void AxisScale::Cover(double value) {
   if (!CanShow(value)) return;
-  low_ = is_empty() ? value : std::min(low_, value);
-  high_ = std::max(high_, value);
-  if (high_ < low_) high_ = low_;
+  const bool is_first = is_empty();
+  low_ = is_first ? value : std::min(low_, value);
+  high_ = is_first ? value : std::max(high_, value);
 }
 
 bool AxisScale::CoverIfNear(double value) {
@@ -60,17 +65,18 @@ void AxisScale::Settle(double padding, double from, double to) {
   from_ = from;
   to_ = to;
   if (is_empty()) low_ = is_log_ ? 1 : 0, high_ = is_log_ ? 10 : 1;
+  const bool is_one_value = high_ - low_ <= kOneValue * std::max(std::fabs(low_), std::fabs(high_));
   if (is_log_) {
-    if (low_ == high_) low_ /= 1.5, high_ *= 1.5;
+    if (is_one_value) low_ /= 1.5, high_ *= 1.5;
     const double factor = std::pow(high_ / low_, padding);
     low_ /= factor;
     high_ *= factor;
   } else {
     // A single value stands in the middle where there is room around it, else at the lower end.
-    if (low_ == high_) {
+    if (is_one_value) {
       const double half = padding > 0 && low_ != 0 ? std::fabs(low_) / 10 : 0;
       low_ -= half;
-      high_ += half > 0 ? half : 1;
+      high_ += half > 0 ? half : std::max(1.0, std::fabs(low_) / 10);
     }
     const double margin = (high_ - low_) * padding;
     low_ -= margin;

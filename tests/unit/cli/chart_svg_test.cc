@@ -38,6 +38,32 @@ TEST(ChartAxis, RoundTicks) {
   EXPECT_EQ(TickText(0), "0");
 }
 
+// As from medians that differ in their last bits, where a step is less than what one can count by.
+TEST(ChartAxis, ValuesThatHardlyDifferAreOne) {
+  for (const bool is_log : {false, true}) {
+    for (const double padding : {0.0, 0.04}) {
+      for (const double value : {100.0, 1e15}) {
+        const double next = std::nextafter(value, 2 * value);
+        AxisScale axis(is_log);
+        axis.Cover(value);
+        axis.Cover(next);
+        axis.Settle(padding, 0, 100);
+        EXPECT_LE(axis.Ticks().size(), 8u);
+        EXPECT_TRUE(axis.IsOn(value) && axis.IsOn(next));
+        EXPECT_NEAR(axis.At(value), axis.At(next), 1e-3);
+      }
+    }
+  }
+}
+
+TEST(ChartAxis, NegativeValuesDoNotReachUpToZero) {
+  AxisScale axis(/*is_log=*/false);
+  axis.Cover(-5);
+  axis.Cover(-3);
+  axis.Settle(0, 0, 100);
+  EXPECT_DOUBLE_EQ(axis.At(-3), 100);
+}
+
 TEST(ChartAxis, PlacesAndWhatIsTooFar) {
   AxisScale axis(/*is_log=*/true);
   axis.Cover(10);
