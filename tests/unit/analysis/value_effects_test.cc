@@ -5,7 +5,7 @@
 namespace tunefarm {
 namespace {
 
-// Ten times 20 x 2 x 3 configs; the time is 100 a, halved where b is true; c does nothing, c = 3 always fails.
+// 20 x 2 x 3 configs; the time is 100 a, halved where b is true; c does nothing, c = 3 always fails.
 StudyHistory Example() {
   StudyHistory history;
   int64_t ordinal = 0;
