@@ -34,7 +34,7 @@ constexpr char kZsh[] = R"sh(#compdef tunefarm
 # zsh completion for tunefarm:  source <(tunefarm completion zsh)
 _tunefarm() {
   local -a candidates
-  candidates=("${(@f)$(tunefarm __complete "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)}")
+  candidates=(${(f)"$(tunefarm __complete "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)"})
   compadd -a candidates || _files
 }
 compdef _tunefarm tunefarm
