@@ -1,25 +1,35 @@
 #!/usr/bin/env python3
 """Grouped products of mixture-of-experts layers: ours, tuned, against what PyTorch and cuBLAS do, in one table.
 
-Usage: grouped_gemm_report.py BUNDLE OUT [--case NAME ...] [--op forward,dx,dw] [--trials N] [--rounds N]
+Usage: grouped_gemm_report.py BUNDLE OUT [--case NAME ...] [--op forward,dx,dw] [--trials N] [--later-trials N] [--rounds N]
+       grouped_gemm_report.py BUNDLE OUT --flags [--case NAME ...] [--op forward,dx,dw] [--later-trials N]
 
-Needs a GPU, PyTorch with CUDA and a bundle of tunefarm. For each case the kernel is tuned; then rounds follow in which
-every contender is measured in turn, the order moving on by one each round, so that all see the same clocks: the tuned
-config and the default one (tunefarm run), torch._grouped_mm, one torch.mm for each expert, and the dense product with as
-many operations. Every sample starts with a cold L2; a contender's time is the median of its rounds' medians. Operands are
-normally distributed bfloat16; rows are routed by independent draws, each side with draws of its own.
+Needs a GPU, PyTorch with CUDA and a bundle of tunefarm. For each case the kernel is tuned, from an empty cache; then rounds
+follow in which every contender is measured in turn, the order moving on by one each round, so that all see the same clocks:
+the tuned config and the default one (tunefarm run), torch._grouped_mm, one torch.mm for each expert, and the dense product
+with as many operations. Every sample starts with a cold L2; a contender's time is the median of its rounds' medians.
+Operands are normally distributed bfloat16; rows are routed by independent draws, each side with draws of its own. Later
+cases of a kernel start from what the first found. RECORDED holds other peers' times, measured in the same way on another
+machine of the kind.
+
+With --flags every valid combination of flags is tuned in each case, packed first: how many configs were verified, and the
+best against the packed best.
 
 The floor is the larger of operations / P and bytes / B. P (a dense 8192^3 product) and B (a copy of 1 GiB, both
 directions counted) are measured first. OUT/report.md has the table, OUT/report.json all numbers.
 """
 
 import argparse
+import collections
+import csv
+import io
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import tempfile
+import time
 
 # name: (tokens, topk, E, N, K)
 CASES = {
@@ -31,6 +41,18 @@ CASES = {
     "mixtral_up": (4096, 2, 8, 28672, 4096),
     "qwen3_up_decode": (128, 8, 128, 1536, 2048),
     "deepseek_up_decode": (128, 8, 32, 4096, 7168),
+}
+# Microseconds on an H200 of the better of Triton (best of its own autotuner and of eight hand-set configs) and DeepGEMM
+# (commit 54e2261), CUDA 13.0, cold L2, routed group sizes, 2026-11-20.
+RECORDED = {
+    ("qwen3_up", "forward"): 398, ("qwen3_up", "dx"): 410, ("qwen3_up", "dw"): 1260,
+    ("qwen3_down", "forward"): 217, ("qwen3_down", "dx"): 223, ("qwen3_down", "dw"): 635,
+    ("llama4_up", "forward"): 2110, ("llama4_up", "dx"): 2258, ("llama4_up", "dw"): 5127,
+}
+FLAGS = {
+    "forward": [[], ["permute_x"], ["permute_y"], ["permute_y", "fuse_mul_post"]],
+    "dx": [[], ["permute_x"], ["permute_y"]],
+    "dw": [[], ["permute_x"], ["permute_y"]],
 }
 FIRST_CASES = ["qwen3_up", "qwen3_down", "llama4_up"]
 SAMPLES = 20
@@ -54,21 +76,40 @@ class Farm:
         names = ("tokens", "topk", "E", "N", "K")
         return [word for name, value in zip(names, CASES[case]) for word in ("--dim", f"{name}={value}")]
 
-    def tune(self, op, case, trials):
+    def tune(self, op, case, trials, flags=()):
+        """The best config's answer, and a summary of the search."""
         kernel = f"grouped_gemm_{op}"
-        self.call("tune", kernel, "--device", "cuda", *self.dims(case), "--max-trials", str(trials))
-        best = json.loads(self.call("best", kernel, "--device", "cuda", *self.dims(case), "--exact", "--output", "json"))
-        return best
+        dims = self.dims(case) + [word for flag in flags for word in ("--dim", f"{flag}=true")]
+        begin = time.monotonic()
+        text = self.call("tune", kernel, "--device", "cuda", *dims, "--max-trials", str(trials), "--policy", "fast")
+        seconds = time.monotonic() - begin
+        job = text.split()[1]  # "job 7  grouped_gemm_dw"
+        rows = list(csv.DictReader(io.StringIO(self.call("results", job, "--all", "--output", "csv"))))
+        searched = [row for row in rows if row["purpose"] == "SEARCH"]
+        times = sorted(float(row["median_ns"]) for row in searched if row["outcome"] == "OK")
+        outcomes = collections.Counter(row["outcome"] for row in searched)
+        best = json.loads(self.call("best", kernel, "--device", "cuda", *dims, "--exact", "--output", "json"))
+        return best, {"seconds": seconds, "configs": len(searched), "outcomes": dict(outcomes),
+                      "median_config_ns": statistics.median(times) if times else 0, "best_ns": median_of(best)}
 
     def run(self, op, case, settings):
         """Nanoseconds, and the outcome."""
         text = self.call("run", f"grouped_gemm_{op}", *settings, "--device", "cuda", *self.dims(case), "--min-samples",
-                         str(SAMPLES), "--output", "json", check=False)
+                         str(SAMPLES), "--measure", "no_reuse=true", "--output", "json", check=False)
         trial = json.loads(text)
         return float(trial.get("measurement", {}).get("median_ns", 0)), trial.get("outcome", "none")
 
+    def keep_log(self, out):
+        log = pathlib.Path(self.directory) / "log/tunefarmd.log"
+        if log.exists():
+            (out / "tunefarmd.log").write_text(log.read_text()[-200000:])
+
     def stop(self):
         self.call("stop", "--now", check=False)
+
+
+def median_of(answer):
+    return float(answer.get("best", {}).get("measurement", {}).get("median_ns", 0))
 
 
 def settings_of(message):
@@ -166,7 +207,7 @@ def floor_ns(op, case, sizes, peak, bandwidth):
 
 
 def measure(farm, torch, op, case, trials, rounds, limits):
-    best = farm.tune(op, case, trials)
+    best, search = farm.tune(op, case, trials)
     settings = settings_of(best)
     peers, sizes = torch.contenders(op, case)
     contenders = dict(peers)
@@ -191,26 +232,52 @@ def measure(farm, torch, op, case, trials, rounds, limits):
                 notes.append(f"{name}: {outcome}")
     medians = {name: statistics.median(values) for name, values in times.items() if values}
     return {"case": case, "op": op, "floor_ns": floor_ns(op, case, sizes, *limits), "medians_ns": medians, "rounds_ns": times,
-            "config": settings, "notes": sorted(set(notes))}
+            "search": search, "config": settings, "notes": sorted(set(notes))}
 
 
 def table(results, limits):
     names = ["ours, tuned", "ours, default", "torch._grouped_mm", "mm per expert", "dense, equal flops"]
     lines = [f"P = {limits[0] / 1e12:.0f} TFLOP/s, B = {limits[1] / 1e12:.2f} TB/s; times in us", "",
-             "| case | floor | " + " | ".join(names) + " | of floor | best peer / ours |",
-             "|---|---|" + "---|" * (len(names) + 2)]
+             "| case | floor | " + " | ".join(names) + " | median config | recorded peer | of floor | best peer / ours | configs | configs/s |",
+             "|---|---|" + "---|" * (len(names) + 6)]
     for result in results:
         medians = result["medians_ns"]
         ours = medians.get("ours, tuned")
         peers = [medians[name] for name in ("torch._grouped_mm", "mm per expert") if name in medians]
+        recorded = RECORDED.get((result["case"], result["op"]))
+        peers += [recorded * 1e3] if recorded else []
+        search = result["search"]
         cells = [f"{medians[name] / 1e3:.1f}" if name in medians else "-" for name in names]
+        cells += [f"{search['median_config_ns'] / 1e3:.1f}", str(recorded or "-")]
         cells.append(f"{result['floor_ns'] / ours:.0%}" if ours else "-")
         cells.append(f"{min(peers) / ours:.2f}" if ours and peers else "-")
+        cells += [str(search["configs"]), f"{search['configs'] / search['seconds']:.1f}"]
         lines.append(f"| {result['case']} {result['op']} | {result['floor_ns'] / 1e3:.1f} | " + " | ".join(cells) + " |")
+    ratios = [min([value for name, value in result["medians_ns"].items() if name in ("torch._grouped_mm", "mm per expert")] +
+                  [RECORDED.get((result["case"], result["op"]), 1e9) * 1e3]) / result["medians_ns"]["ours, tuned"]
+              for result in results if "ours, tuned" in result["medians_ns"]]
+    if ratios:
+        lines.append(f"\ngeometric mean of best peer / ours over {len(ratios)}: {statistics.geometric_mean(ratios):.3f}")
     for result in results:
         lines.append(f"\n{result['case']} {result['op']}: {', '.join(result['config']) or 'no config'}")
         lines.extend(f"  {note}" for note in result["notes"])
     return "\n".join(lines)
+
+
+def flag_table(farm, cases, ops, trials):
+    """Lines of a table, one for each case, op and combination of flags."""
+    lines = ["| case | flags | configs | outcomes | best us | against packed |", "|---|---|---|---|---|---|"]
+    for case in cases:
+        for op in ops:
+            packed = 0
+            for flags in FLAGS[op]:
+                _, search = farm.tune(op, case, trials, flags)
+                packed = packed or search["best_ns"]
+                outcomes = " ".join(f"{count} {name}" for name, count in sorted(search["outcomes"].items()))
+                lines.append(f"| {case} {op} | {'+'.join(flags) or 'packed'} | {search['configs']} | {outcomes} | "
+                             f"{search['best_ns'] / 1e3:.1f} | {search['best_ns'] / packed:.3f} |")
+                print(lines[-1], flush=True)
+    return lines
 
 
 def main():
@@ -220,22 +287,35 @@ def main():
     parser.add_argument("--case", nargs="+", choices=sorted(CASES), default=FIRST_CASES)
     parser.add_argument("--op", default="forward,dx,dw")
     parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--later-trials", type=int, default=250)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--flags", action="store_true")
     arguments = parser.parse_args()
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
+    farm = Farm(arguments.bundle)
+    ops = arguments.op.split(",")
+    if arguments.flags:
+        try:
+            (out / "flags.md").write_text("\n".join(flag_table(farm, arguments.case, ops, arguments.later_trials)) + "\n")
+        finally:
+            farm.stop()
+        return
     torch = Torch()
     limits = torch.limits()
-    farm = Farm(arguments.bundle)
     results = []
     try:
         for case in arguments.case:
-            for op in arguments.op.split(","):
-                results.append(measure(farm, torch, op, case, arguments.trials, arguments.rounds, limits))
+            for op in ops:
+                trials = arguments.trials if all(result["op"] != op for result in results) else arguments.later_trials
+                results.append(measure(farm, torch, op, case, trials, arguments.rounds, limits))
                 torch.torch.cuda.empty_cache()
                 (out / "report.json").write_text(json.dumps({"limits": limits, "results": results}, indent=1))
                 (out / "report.md").write_text(table(results, limits) + "\n")
-                print(table(results, limits), flush=True)
+                print(table(results[-1:], limits).splitlines()[4], flush=True)
+    except BaseException:
+        farm.keep_log(out)
+        raise
     finally:
         farm.stop()
 
