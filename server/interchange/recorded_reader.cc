@@ -331,8 +331,7 @@ const RecordedRow* RecordedFile::Best() const {
   return best;
 }
 
-absl::StatusOr<RecordedFile> ReadRecordedRows(std::string bytes, std::string file_name, const RowSink& on_row) {
-  ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
+absl::StatusOr<RecordedFile> ReadRecordedRows(std::string text, std::string file_name, const RowSink& on_row) {
   RecordedFile file;
   if (IsCache(text)) {
     ASSIGN_OR_RETURN(file, ReadCache(std::move(text), file_name, on_row));
@@ -348,8 +347,9 @@ absl::StatusOr<RecordedFile> ReadRecordedRows(std::string bytes, std::string fil
 }
 
 absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name) {
+  ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
   std::vector<RecordedRow> rows;
-  ASSIGN_OR_RETURN(RecordedFile file, ReadRecordedRows(std::move(bytes), std::move(file_name),
+  ASSIGN_OR_RETURN(RecordedFile file, ReadRecordedRows(std::move(text), std::move(file_name),
                                                        [&rows](const RecordedFile&, RecordedRow row) {
                                                          rows.push_back(std::move(row));
                                                          return absl::OkStatus();

@@ -19,6 +19,8 @@ namespace tunefarm {
 inline constexpr int kResultsInPart = 8192;
 // Distinct values of all parameters together: what names them fits in one message.
 inline constexpr int kRecordedValuesMax = 65'536;
+// And their bytes, with names: what the store takes (migrations/sqlite, recording_detail).
+inline constexpr size_t kRecordedParametersBytesMax = size_t{8} << 20;
 
 // Takes the rows of one file and gives its columns. Used by one thread.
 class RecordingColumns {

@@ -121,12 +121,19 @@ absl::Status WithNotFound(const absl::Status& status) {
 
 }  // namespace
 
+RecordingLimits LimitsOfDatabase(int64_t database_bytes_max) {
+  RecordingLimits limits;
+  if (database_bytes_max > 0) limits.stored_bytes_max = std::min(limits.stored_bytes_max, database_bytes_max / 8);
+  return limits;
+}
+
 Recordings::Recordings(RecordingStore* store, Clock* clock, std::function<absl::Status()> check_space,
                        const RecordingLimits& limits)
     : store_(store), clock_(clock), check_space_(std::move(check_space)), limits_(limits) {}
 
 absl::StatusOr<v1::CreateRecordingResponse> Recordings::Create(const v1::CreateRecordingRequest& asked,
-                                                               std::string content) {
+                                                               std::string content,
+                                                               const std::function<bool()>& is_gone) {
   ASSIGN_OR_RETURN(const v1::CreateRecordingRequest about, CheckAbout(asked));
   if (check_space_) RETURN_IF_ERROR(check_space_());
   PutRecordingRequest put;
@@ -150,8 +157,15 @@ absl::StatusOr<v1::CreateRecordingResponse> Recordings::Create(const v1::CreateR
     if (!about.problem().empty()) recording.set_problem(about.problem());
     if (!about.device_name().empty()) recording.set_device_name(about.device_name());
     put.recording = RowOf(recording, clock_->WallMs());
+    if (const size_t bytes = put.recording.parameters.size(); bytes > kRecordedParametersBytesMax) {
+      return WithReason(
+          InvalidArgument("{}: the different values of the parameters have {} bytes; at most {} are taken",
+                          about.file_name(), bytes, kRecordedParametersBytesMax),
+          "RECORDING_TOO_LARGE");
+    }
     put.parts = columns.TakeParts();
   }
+  if (is_gone && is_gone()) return Cancelled("the client cancelled the upload");
   put.recordings_max = limits_.recordings_max;
   put.bytes_max = limits_.stored_bytes_max;
   ASSIGN_OR_RETURN(const PutRecordingResult stored, store_->PutRecording(put));
@@ -242,10 +256,10 @@ absl::Status RecordingUpload::Add(v1::CreateRecordingRequest* message) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::CreateRecordingResponse> RecordingUpload::Finish() {
+absl::StatusOr<v1::CreateRecordingResponse> RecordingUpload::Finish(const std::function<bool()>& is_gone) {
   if (!has_begun_)
     return WithReason(InvalidArgument("file_name: the first message names the file"), "RECORDING_INVALID");
-  return recordings_->Create(about_, std::move(content_));
+  return recordings_->Create(about_, std::move(content_), is_gone);
 }
 
 }  // namespace tunefarm

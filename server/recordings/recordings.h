@@ -34,14 +34,20 @@ struct RecordingLimits {
   int64_t stored_bytes_max = int64_t{1} << 30;
 };
 
+// Those of a daemon whose database may have so many bytes (0: no bound). Retention does not take recordings, so all of
+// them together must not keep jobs out.
+RecordingLimits LimitsOfDatabase(int64_t database_bytes_max);
+
 class Recordings {
  public:
   // `check_space` (may be null) refuses new ones while space is low. Store and clock outlive it.
   Recordings(RecordingStore* store, Clock* clock, std::function<absl::Status()> check_space,
              const RecordingLimits& limits = {});
 
-  // `about`: the first message of the upload; its content counts for nothing.
-  absl::StatusOr<v1::CreateRecordingResponse> Create(const v1::CreateRecordingRequest& about, std::string content)
+  // `about`: the first message of the upload; its content counts for nothing. `is_gone` (may be null) is asked when the
+  // file is read and before anything of it is stored: what a client that went away had sent may look like a file.
+  absl::StatusOr<v1::CreateRecordingResponse> Create(const v1::CreateRecordingRequest& about, std::string content,
+                                                     const std::function<bool()>& is_gone = nullptr)
       LOCKS_EXCLUDED(reading_);
   // By "recordings/{recording}" or by display name.
   absl::StatusOr<v1::Recording> Get(const std::string& name);
@@ -71,7 +77,8 @@ class RecordingUpload {
 
   // After an error nothing more may be added.
   absl::Status Add(v1::CreateRecordingRequest* message);
-  absl::StatusOr<v1::CreateRecordingResponse> Finish();
+  // `is_gone`: as for Create.
+  absl::StatusOr<v1::CreateRecordingResponse> Finish(const std::function<bool()>& is_gone = nullptr);
 
  private:
   Recordings* const recordings_;

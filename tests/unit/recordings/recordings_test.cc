@@ -10,6 +10,7 @@
 #include "server/base/status.h"
 #include "server/recordings/recording_columns.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/gzip.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -191,6 +192,12 @@ TEST_F(RecordingsTest, SpaceNumberAndSizeAreBounded) {
   ASSERT_TRUE(recordings_->Create(About("a.json"), SmallFile()).ok());
   EXPECT_EQ(ReasonOf(recordings_->Create(About("b.json"), T4File({T4Row(1, "x", "correct", 1)})).status()),
             "RECORDINGS_FULL");
+  // What a small file may be unpacked into.
+  const absl::Status large =
+      recordings_->Create(About("a.json.gz"), Gzip(SmallFile() + std::string(10'000, ' '))).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(large)) << large;
+  EXPECT_THAT(MessageOf(large), HasSubstr("a.json.gz"));
+  EXPECT_THAT(MessageOf(large), HasSubstr("unpacked"));
 }
 
 TEST_F(RecordingsTest, ManyValuesAreTooMany) {
@@ -199,6 +206,41 @@ TEST_F(RecordingsTest, ManyValuesAreTooMany) {
   const absl::Status status = recordings_->Create(About("wide.json"), T4File(rows)).status();
   EXPECT_EQ(ReasonOf(status), "RECORDING_TOO_LARGE");
   EXPECT_TRUE(absl::IsInvalidArgument(status));
+}
+
+// A plain file that just ends is that of a killed tuner, or what came of a whole one.
+TEST_F(RecordingsTest, NothingIsStoredOfAClientThatIsGone) {
+  const std::string part = SmallFile().substr(0, SmallFile().rfind("{\"configuration\""));
+  const auto gone = recordings_->Create(About("part.json"), part, [] { return true; });
+  EXPECT_TRUE(absl::IsCancelled(gone.status())) << gone.status();
+  EXPECT_THAT(recordings_->List({})->recordings(), IsEmpty());
+  EXPECT_TRUE(recordings_->Create(About("part.json"), part, [] { return false; }).ok());
+}
+
+// Fewer values than are too many, but long ones.
+TEST_F(RecordingsTest, LongValuesAreTooLarge) {
+  std::vector<std::string> rows;
+  for (int i = 0; i < 40'000; ++i) rows.push_back(T4Row(0, fmt::format("{:0>240}", i), "correct", 1));
+  const absl::Status status = recordings_->Create(About("long.json"), T4File(rows)).status();
+  EXPECT_EQ(ReasonOf(status), "RECORDING_TOO_LARGE");
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(MessageOf(status), HasSubstr("long.json: the different values"));
+  EXPECT_THAT(recordings_->List({})->recordings(), IsEmpty());
+}
+
+// What is inside would be measured by no limit, and be another recording than the same results packed once.
+TEST_F(RecordingsTest, AFileThatIsPackedTwiceIsRefused) {
+  const std::string once = Gzip(SmallFile());
+  EXPECT_TRUE(recordings_->Create(About("once.json.gz"), once).ok());
+  const absl::Status twice = recordings_->Create(About("twice.json.gz"), Gzip(once)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(twice)) << twice;
+  EXPECT_THAT(MessageOf(twice), HasSubstr("twice.json.gz:1:1"));
+}
+
+TEST(RecordingLimitsTest, RecordingsLeaveADatabaseItsRoom) {
+  EXPECT_EQ(LimitsOfDatabase(0).stored_bytes_max, RecordingLimits().stored_bytes_max);
+  EXPECT_EQ(LimitsOfDatabase(int64_t{1} << 30).stored_bytes_max, int64_t{1} << 27);
+  EXPECT_EQ(LimitsOfDatabase(int64_t{1} << 40).stored_bytes_max, RecordingLimits().stored_bytes_max);
 }
 
 TEST_F(RecordingsTest, AnUploadComesInParts) {
