@@ -13,8 +13,9 @@ namespace {
 
 // Below, a search is over before other threads would have helped: about 20 ms.
 constexpr uint64_t kNodesOfOneThread = 1'000'000;
-// Enough parts that the last ones to end are small.
-constexpr double kPartsWanted = 256;
+// Enough parts that the last ones to end are small. Each has a cost of its own: more than the most are made only where
+// there would be fewer than the least.
+constexpr double kPartsWanted = 256, kPartsMin = 32, kPartsMax = 16'384;
 // How many keys a part adds between two looks at the common bounds.
 constexpr uint64_t kKeysBetween = 1 << 16;
 
@@ -60,6 +61,8 @@ class SearchProgram::Listing {
   // Solutions at the last searched depth, whose values are alive. False: enough.
   bool Emit(size_t depth, uint64_t prefix, Search* search) const;
   void AddPart(uint64_t prefix, const State& state);
+  // Notes what the part has had by now.
+  void Note(uint64_t nodes_used, uint64_t key_count, Part* part);
   void Take(const Part& part, State* state) const;
   WalkEnd Join(uint64_t* nodes, std::vector<uint64_t>* keys);
 
@@ -71,7 +74,8 @@ class SearchProgram::Listing {
   const uint64_t nodes_;
   size_t split_depth_ = 0;  // of the parts' first own parameter; 0: it is never divided
   std::vector<std::unique_ptr<Part>> parts_;
-  std::atomic<size_t> next_{1}, failed_{SIZE_MAX};  // the first part known to have failed
+  std::atomic<size_t> next_{1}, failed_{SIZE_MAX};      // the first part known to have failed
+  std::atomic<uint64_t> nodes_used_{0}, key_count_{0};  // of all parts, as they were last noted
 };
 
 SearchProgram::Listing::Listing(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads,
@@ -84,7 +88,9 @@ SearchProgram::Listing::Listing(const SearchProgram& program, const KeyLayout& l
       nodes_(nodes) {
   double parts = 1;
   for (size_t depth = 0; depth + 1 < program.free_from_ && parts < kPartsWanted; ++depth) {
-    parts *= static_cast<double>(program.domains_[depth].size());
+    const double more = parts * static_cast<double>(program.domains_[depth].size());
+    if (more > kPartsMax && parts >= kPartsMin) break;
+    parts = more;
     split_depth_ = depth + 1;
   }
 }
@@ -113,22 +119,29 @@ void SearchProgram::Listing::SearchPart(size_t index, Search* search) {
   if (failed_ < index) return;
   Take(part, &search->state);
   part.end = Descend(part.positions.size(), part.prefix, search);
-  part.nodes_used = nodes_ - search->state.nodes;
-  part.key_count = part.keys.size();
+  Note(nodes_ - search->state.nodes, part.keys.size(), &part);
   if (part.end == WalkEnd::kDone) return;
   size_t first = failed_;
   while (index < first && !failed_.compare_exchange_weak(first, index)) continue;
 }
 
+void SearchProgram::Listing::Note(uint64_t nodes_used, uint64_t key_count, Part* part) {
+  nodes_used_ += nodes_used - part->nodes_used;
+  key_count_ += key_count - part->key_count;
+  part->nodes_used = nodes_used;
+  part->key_count = key_count;
+}
+
 bool SearchProgram::Listing::Search::GoOn(uint64_t nodes_left) {
   const uint64_t used = listing.nodes_ - nodes_left;
-  part->nodes_used = used;
-  part->key_count = part->keys.size();
+  listing.Note(used, part->keys.size(), part);
   if (index == 0) {
     divides = used >= kNodesOfOneThread && listing.split_depth_ > 0 && listing.threads_ > 1;
     return true;
   }
   if (listing.failed_ < index) return false;
+  // Only near a bound it matters which parts come before: there are many, and each asks.
+  if (listing.nodes_used_ <= listing.nodes_ && listing.key_count_ <= listing.limit_) return true;
   uint64_t nodes = 0, keys = 0;
   for (size_t i = 0; i <= index; ++i) {
     nodes += listing.parts_[i]->nodes_used;

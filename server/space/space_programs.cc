@@ -29,7 +29,7 @@ namespace {
 constexpr uint64_t kSamplerNodesMax = 100'000'000;
 // Up to so many solutions, sampling picks from their list.
 constexpr uint64_t kSamplerListMax = 1'000'000;
-// Rows that one thread unpacks at a time: fewer are not worth a thread.
+// Of fewer rows than this, half are not worth a thread.
 constexpr size_t kRowsOfAPart = 1 << 19;
 
 std::vector<int> Members(const ParameterSet& set) {

@@ -66,6 +66,18 @@ TEST(SpaceParallel, ManyThreadsListWhatOneLists) {
   }
 }
 
+// The second parameter's values times the first's are far more parts than there are threads for.
+TEST(SpaceParallel, ManyValuesMakeNoMoreWork) {
+  SpaceDefinition definition;
+  definition.parameters = {{"a", UpTo(200), {}}, {"b", UpTo(1024), {}}, {"c", UpTo(16), {}}};
+  definition.constraints = {{"(a + b) % 3 == 0", ""}, {"(a * b + c) % 7 == 0", ""}};
+  const auto one = List(definition, 1), many = List(definition, 4);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(many.ok()) << many.status();
+  EXPECT_GT(one->size(), 100'000u);
+  ExpectSame(*one, *many);
+}
+
 TEST(SpaceParallel, RulesThatAnExpressionJudgesToo) {
   // A power of a variable is no integer operation of the search programs.
   const SpaceDefinition definition = Sparse(36, "(a ** 2 + b * c + d * 1.5) % 97 < 3");
