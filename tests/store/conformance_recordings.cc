@@ -145,7 +145,7 @@ TEST_P(StoreConformance, ARecordingThatDoesNotAddUpIsRefused) {
 
 TEST_P(StoreConformance, WhatIsLeftOfAnInterruptedRecordingIsNeverSeenAndGoes) {
   RecordingStore& recordings = store_->recordings();
-  // The second part is larger than one may be: what was written of it before stays behind, as after a crash.
+  // The second part is larger than one may be.
   PutRecordingRequest broken = MakeRecording("broken");
   broken.parts[1].results.assign(5 << 20, 'x');
   broken.bytes_max = int64_t{1} << 30;

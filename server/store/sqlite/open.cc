@@ -124,7 +124,9 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers, ReaderPool::Open(options.path, kReaders));
   auto writer = std::make_unique<Writer>(std::move(database));
-  return std::make_unique<SqliteStore>(std::move(writer), std::move(readers));
+  auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers));
+  store->CleanUp();
+  return store;
 }
 
 }  // namespace sqlite

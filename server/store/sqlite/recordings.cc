@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/page_token.h"
@@ -70,7 +71,6 @@ absl::Status CheckRoom(Database& database, const PutRecordingRequest& request) {
 // The row without its parts, not visible yet.
 absl::StatusOr<PutRecordingResult> BeginRecording(Database& database, const PutRecordingRequest& request) {
   const RecordingRow& recording = request.recording;
-  RETURN_IF_ERROR(database.Prepare("DELETE FROM recording WHERE is_complete = 0").Run());
   Statement same = database.Prepare("SELECT recording_id FROM recording WHERE content_digest = ?");
   ASSIGN_OR_RETURN(const bool is_stored, same.Bind(recording.content_digest).Step());
   if (is_stored) return PutRecordingResult{same.Int(0), true};
@@ -106,6 +106,30 @@ absl::Status PutPart(Database& database, int64_t recording_id, const RecordingPa
 
 absl::Status CompleteRecording(Database& database, int64_t recording_id) {
   return database.Prepare("UPDATE recording SET is_complete = 1 WHERE recording_id = ?").Bind(recording_id).Run();
+}
+
+// Of a recording that nobody sees the next part, or itself when it has none left: what is freed is written over page by
+// page, and other writes wait for it. False: that was all.
+absl::StatusOr<bool> DropNext(Database& database, int64_t recording_id) {
+  RETURN_IF_ERROR(database
+                      .Prepare("DELETE FROM recording_part WHERE recording_id = ?1 AND first_result = (SELECT "
+                               "min(first_result) FROM recording_part WHERE recording_id = ?1)")
+                      .Bind(recording_id)
+                      .Run());
+  if (database.Changes() > 0) return true;
+  RETURN_IF_ERROR(
+      database.Prepare("DELETE FROM recording WHERE recording_id = ? AND is_complete = 0").Bind(recording_id).Run());
+  return false;
+}
+
+absl::StatusOr<std::vector<int64_t>> Incomplete(Database& database) {
+  std::vector<int64_t> ids;
+  Statement rows = database.Prepare("SELECT recording_id FROM recording WHERE is_complete = 0");
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return ids;
+    ids.push_back(rows.Int(0));
+  }
 }
 
 absl::StatusOr<Page<RecordingRow>> ListAll(Database& database, const PageRequest& page) {
@@ -153,14 +177,44 @@ absl::StatusOr<RecordingPart> ReadPart(Database& database, int64_t recording_id,
 absl::StatusOr<PutRecordingResult> SqliteRecordingStore::PutRecording(const PutRecordingRequest& request) {
   RETURN_IF_ERROR(CheckParts(request));
   const MutexLock lock(&put_mutex_);
+  RETURN_IF_ERROR(DropAllIncomplete());
   ASSIGN_OR_RETURN(const PutRecordingResult put,
                    writer_->Call([&](Database& database) { return BeginRecording(database, request); }));
   if (put.was_duplicate) return put;
-  for (const RecordingPart& part : request.parts) {
-    RETURN_IF_ERROR(writer_->Run([&](Database& database) { return PutPart(database, put.recording_id, part); }));
+  const absl::Status written = WriteParts(put.recording_id, request.parts);
+  if (written.ok()) return put;
+  // Nobody could delete what is there, and the next import may be refused for want of just this room.
+  if (const absl::Status dropped = DropIncomplete(put.recording_id); !dropped.ok()) {
+    LogWarn("store", "what was written of recording {} stays until the next one or the next start: {}",
+            put.recording_id, MessageOf(dropped));
   }
-  RETURN_IF_ERROR(writer_->Run([&](Database& database) { return CompleteRecording(database, put.recording_id); }));
-  return put;
+  return written;
+}
+
+absl::Status SqliteRecordingStore::WriteParts(int64_t recording_id, const std::vector<RecordingPart>& parts) {
+  for (const RecordingPart& part : parts) {
+    RETURN_IF_ERROR(writer_->Run([&](Database& database) { return PutPart(database, recording_id, part); }));
+  }
+  return writer_->Run([&](Database& database) { return CompleteRecording(database, recording_id); });
+}
+
+absl::Status SqliteRecordingStore::DropIncomplete(int64_t recording_id) {
+  bool has_more = true;
+  while (has_more) {
+    ASSIGN_OR_RETURN(has_more, writer_->Call([&](Database& database) { return DropNext(database, recording_id); }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRecordingStore::DropAllIncomplete() {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ids, writer_->Call(Incomplete));
+  for (const int64_t id : ids) RETURN_IF_ERROR(DropIncomplete(id));
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRecordingStore::DropLeftovers() {
+  const MutexLock lock(&put_mutex_);
+  return DropAllIncomplete();
 }
 
 absl::StatusOr<RecordingRow> SqliteRecordingStore::GetRecording(int64_t recording_id) {
@@ -196,13 +250,17 @@ absl::StatusOr<RecordingPart> SqliteRecordingStore::GetRecordingPart(int64_t rec
 }
 
 absl::Status SqliteRecordingStore::DeleteRecording(int64_t recording_id) {
-  return writer_->Run([&](Database& database) -> absl::Status {
+  const MutexLock lock(&put_mutex_);
+  // Gone at once for everybody, whatever becomes of its parts.
+  RETURN_IF_ERROR(writer_->Run([&](Database& database) -> absl::Status {
     // One that is being written is not there yet for anybody but its writer.
-    RETURN_IF_ERROR(
-        database.Prepare("DELETE FROM recording WHERE is_complete = 1 AND recording_id = ?").Bind(recording_id).Run());
+    RETURN_IF_ERROR(database.Prepare("UPDATE recording SET is_complete = 0 WHERE is_complete = 1 AND recording_id = ?")
+                        .Bind(recording_id)
+                        .Run());
     if (database.Changes() == 0) return NotFound("recording {} does not exist", recording_id);
     return absl::OkStatus();
-  });
+  }));
+  return DropIncomplete(recording_id);
 }
 
 }  // namespace tunefarm::sqlite

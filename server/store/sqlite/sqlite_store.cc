@@ -23,6 +23,11 @@ SqliteStore::~SqliteStore() {
   if (!status.ok()) LogWarn("store", "cannot note the clean end, so the next start checks the whole file: {}", status);
 }
 
+void SqliteStore::CleanUp() {
+  const absl::Status status = recordings_.DropLeftovers();
+  if (!status.ok()) LogWarn("store", "what is left of unfinished recordings stays: {}", status);
+}
+
 absl::StatusOr<SubmitResult> SqliteStore::SubmitJob(const SubmitRequest& request) {
   return writer_->Call([&](Database& database) { return sqlite::SubmitJob(database, request); });
 }
@@ -75,8 +80,7 @@ absl::StatusOr<std::vector<JobRow>> SqliteStore::ActiveJobs() {
   return readers_->Read([](Database& database) { return sqlite::ActiveJobs(database); });
 }
 
-absl::StatusOr<StudyHistory> SqliteStore::LoadHistory(int64_t study_id, int64_t after_sequence,
-                                                      int events_max) {
+absl::StatusOr<StudyHistory> SqliteStore::LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) {
   return readers_->Read(
       [&](Database& database) { return sqlite::LoadHistory(database, study_id, after_sequence, events_max); });
 }

@@ -19,6 +19,9 @@ class SqliteStore : public Store {
   // Notes the clean end in the file. Nobody may be in a method any more.
   ~SqliteStore() override;
 
+  // Before anything else: removes what an earlier process left half done. What cannot be removed stays.
+  void CleanUp();
+
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
   absl::Status PutKernel(const KernelRow& kernel) override;
   absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) override;
