@@ -30,15 +30,20 @@ namespace {
 
 // Kernel sources travel in one message; 16 MiB covers their limit of 8 MiB with room.
 constexpr int kMessageBytesMax = 16 << 20;
-// A call without a deadline, or with a longer one, is answered as if it had this one.
+// A call without a deadline, or with a longer one, is answered as if it had this one. Of an upload it is the silence
+// that is bounded (RpcServerOptions::upload_idle_max), not its length.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kSlowLanes = 4;
 
 // Runs Api methods for the generated services.
 class Dispatcher {
  public:
-  Dispatcher(Api* api, Clock* clock, bool is_admin)
-      : api_(api), clock_(clock), context_{is_admin}, imports_("rpc-import", clock) {
+  Dispatcher(Api* api, Clock* clock, const RpcServerOptions& options)
+      : api_(api),
+        clock_(clock),
+        context_{options.is_admin},
+        upload_idle_max_(options.upload_idle_max),
+        imports_("rpc-import", clock) {
     for (size_t i = 0; i < slow_.size(); ++i) {
       slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
     }
@@ -48,6 +53,7 @@ class Dispatcher {
   const CallContext& context() const { return context_; }
   // For uploaded files: those that wait for another keep nobody else waiting.
   Executor* imports() { return &imports_; }
+  Duration upload_idle_max() const { return upload_idle_max_; }
 
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
   template <typename Request, typename Response>
@@ -90,6 +96,7 @@ class Dispatcher {
   Api* const api_;
   Clock* const clock_;
   const CallContext context_;
+  const Duration upload_idle_max_;
   ThreadExecutor imports_;
   std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
   std::atomic<unsigned> next_{0};
@@ -166,7 +173,8 @@ class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
   TUNEFARM_CALL(DeleteRecording, Slow)
   grpc::ServerReadReactor<v1::CreateRecordingRequest>* CreateRecording(grpc::CallbackServerContext* call,
                                                                        v1::CreateRecordingResponse* response) override {
-    return new UploadReactor(dispatcher_->api(), dispatcher_->context(), dispatcher_->imports(), call, response);
+    return new UploadReactor(dispatcher_->api(), dispatcher_->context(), dispatcher_->imports(),
+                             dispatcher_->upload_idle_max(), call, response);
   }
 
  private:
@@ -202,8 +210,8 @@ void EnableServerExtensions() {
 }  // namespace
 
 struct RpcServer::Impl {
-  Impl(Api* api, Clock* clock, bool is_admin)
-      : dispatcher(api, clock, is_admin),
+  Impl(Api* api, Clock* clock, const RpcServerOptions& options)
+      : dispatcher(api, clock, options),
         kernels(&dispatcher),
         tuning(&dispatcher),
         lookup(&dispatcher),
@@ -227,7 +235,7 @@ RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clock, const RpcServerOptions& options) {
   EnableServerExtensions();
-  auto impl = std::make_unique<Impl>(api, clock, options.is_admin);
+  auto impl = std::make_unique<Impl>(api, clock, options);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.SetMaxSendMessageSize(kMessageBytesMax);

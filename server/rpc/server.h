@@ -4,6 +4,7 @@
 // threads of its own, so that look-ups never queue behind them.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct RpcServerOptions {
   std::vector<std::string> addresses;
   // What calls on these addresses may do.
   bool is_admin = false;
+  // How long a file may take from one message to the next while it is uploaded.
+  Duration upload_idle_max = std::chrono::seconds(60);
 };
 
 class RpcServer {

