@@ -189,10 +189,12 @@ absl::Status Daemon::Listen() {
     // none.
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
-  recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), [this] {
+  const auto check_space = [this] {
     if (!jobs_->is_suspended()) return absl::OkStatus();
     return WithReason(ResourceExhausted("space is low (tunefarm status): nothing is imported"), "LOW_SPACE");
-  });
+  };
+  recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), check_space,
+                                             LimitsOfDatabase(config_.max_database_bytes));
   api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real());
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
