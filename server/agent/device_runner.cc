@@ -420,7 +420,7 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
   trial->run_ms += result.run_ms;
   trial->device_busy_ms += result.device_busy_ms;
   // After the last start a loss is our own doing, and the unit goes back.
-  if (IsLost(result.outcome)) {
+  if (IsLost(result.outcome) && !stopped_) {
     LogInfo("agent", "attempt {} at trial {} of unit {} is lost: {}", trial->losses + 1, trial->spec.ordinal(),
             unit->assignment.unit_id(), result.message);
   }
