@@ -30,6 +30,12 @@ bool HasTime(const tunefarm::v1::Trial& trial) {
 }
 
 void Leaderboard::Add(Entry entry) {
+  if (!entry.measured_as.empty()) {
+    const auto same = std::find_if(entries_.begin(), entries_.end(),
+                                   [&](const Entry& other) { return other.measured_as == entry.measured_as; });
+    if (same != entries_.end() && *same < entry) return;
+    if (same != entries_.end()) entries_.erase(same);
+  }
   entries_.insert(std::move(entry));
   if (entries_.size() > capacity_) entries_.erase(std::prev(entries_.end()));
 }

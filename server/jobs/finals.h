@@ -34,13 +34,14 @@ class Leaderboard {
     int64_t ordinal = 0;
     std::string config;  // canonical text
     tunefarm::v1::Config proto;
+    std::string measured_as;  // the trial of an earlier study whose time this is; empty: its own
 
     friend bool operator<(const Entry& a, const Entry& b) {
       return a.median_ns != b.median_ns ? a.median_ns < b.median_ns : a.ordinal < b.ordinal;
     }
   };
 
-  // Keeps the best `capacity`.
+  // Keeps the best `capacity`, of one measurement one.
   explicit Leaderboard(size_t capacity) : capacity_(capacity) {}
 
   void Add(Entry entry);

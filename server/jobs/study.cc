@@ -187,10 +187,10 @@ absl::Status Study::Fold(const Unit& unit) {
     std::string text = config.ToText();
     if (text == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
-    const bool is_first =
-        trial.reused_trial().empty() ? !trial.reused() : measured_before_.insert(trial.reused_trial()).second;
-    if (HasTime(trial) && is_first) {
-      leaderboard_.Add({trial.measurement().median_ns(), ordinal, std::move(text), trial.config()});
+    const bool is_twin = trial.reused() && trial.reused_trial().empty();
+    if (HasTime(trial) && !is_twin) {
+      leaderboard_.Add(
+          {trial.measurement().median_ns(), ordinal, std::move(text), trial.config(), trial.reused_trial()});
     }
     if (strategy_ == nullptr) continue;
     const ToldOutcome told = HasTime(trial)                                  ? ToldOutcome::kOk

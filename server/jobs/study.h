@@ -190,8 +190,7 @@ class Study {
 
   std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
   int64_t searched_ = 0, finals_ended_ = 0;
-  int64_t taken_over_ = 0;                 // of the search, from earlier jobs
-  std::set<std::string> measured_before_;  // the trials they come from, of those with a time
+  int64_t taken_over_ = 0;  // of the search, from earlier jobs
   std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
   std::optional<tunefarm::v1::BestConfig> best_;
 };

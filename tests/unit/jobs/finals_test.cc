@@ -24,6 +24,28 @@ FinalTrial Finalist(const std::string& config, int64_t ordinal, std::vector<doub
 
 using Kind = FinalDecision::Kind;
 
+TEST(Leaderboard, KeepsTheFastestAndOfOneMeasurementTheFirst) {
+  const auto entry = [](double median_ns, int64_t ordinal, const std::string& measured_as) {
+    Leaderboard::Entry made;
+    made.median_ns = median_ns;
+    made.ordinal = ordinal;
+    made.config = "c" + std::to_string(ordinal);
+    made.measured_as = measured_as;
+    return made;
+  };
+  // Whatever the order in which results arrive.
+  for (const bool is_reversed : {false, true}) {
+    std::vector<Leaderboard::Entry> entries = {entry(5, 1, "x"), entry(4, 2, "y"), entry(4, 3, "y"), entry(6, 4, ""),
+                                               entry(6, 5, ""),  entry(5, 6, "x"), entry(9, 7, "z")};
+    if (is_reversed) std::reverse(entries.begin(), entries.end());
+    Leaderboard board(4);
+    for (const Leaderboard::Entry& each : entries) board.Add(each);
+    std::vector<std::string> configs;
+    for (const Leaderboard::Entry& each : board.Best(10, {})) configs.push_back(each.config);
+    EXPECT_EQ(configs, (std::vector<std::string>{"c2", "c1", "c4", "c5"}));
+  }
+}
+
 TEST(Finals, RatiosWithinRoundsCancelDrift) {
   // Each round is a quarter slower than the one before, and a is 2 % faster in each; its last round was lost to a
   // pause.
