@@ -62,7 +62,8 @@ void Driver::BeginStudy(int64_t job_id, int64_t study_id) {
   if (job == nullptr || stopped_) return;
   job->beginning = 0;
   if (!begun.ok()) {
-    OnStepError(*job, study_id, begun.status());
+    // Somebody wanted its end meanwhile, which waits for what is in hand: that is what it ends with.
+    if (job->row.state != JobState::kCancelling) OnStepError(*job, study_id, begun.status());
     return;
   }
   std::unique_ptr<Study>& slot = job->studies.at(study_id);

@@ -22,6 +22,7 @@ class HookedStore : public Store {
   std::function<void(JobState to)> after_state;
   // An error is answered instead of the call.
   std::function<absl::Status()> instead_of_history;
+  std::function<absl::Status()> instead_of_programs;  // StudiesOfProgram, with which the choice of priors begins
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
   absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
@@ -65,6 +66,8 @@ class HookedStore : public Store {
     return status;
   }
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program, int limit) override {
+    absl::Status status = instead_of_programs ? instead_of_programs() : absl::OkStatus();
+    if (!status.ok()) return status;
     return store_->StudiesOfProgram(program, limit);
   }
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override {

@@ -129,6 +129,29 @@ TEST_F(RaceTest, AnAcceptedJobSurvivesADatabaseThatIsAwayForAMoment) {
   EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(RaceTest, ACancelledJobIsNoFailureWhenItsNextStudyCannotBegin) {
+  Farm farm(directory_.path());
+  FakeEvaluator::Script slow;
+  slow.run_time = std::chrono::seconds(5);
+  farm.evaluator().set_scripter([slow](const FakeEvaluator::Question&) { return slow; });
+  tunefarm::v1::Job job;
+  job.mutable_strategy()->set_strategy_name("default");
+  const std::string name = farm.SubmitJob({1024, 2048}, TestKernel(), job);
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(name).progress().done() >= 1; }));
+  int begun = 0;
+  farm.hooked_store->instead_of_programs = [&]() -> absl::Status {
+    if (++begun > 1) return absl::OkStatus();
+    // Its trials of the first study are in hand.
+    EXPECT_TRUE(farm.service().Cancel(name).ok());
+    EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_CANCELLING);
+    return absl::InternalError("it cannot be read");
+  };
+  ASSERT_TRUE(farm.Finish(name));
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(farm.Job(name).error(), "");
+}
+
 TEST_F(RaceTest, ACancelWhileAJobIsTakenUpEndsIt) {
   Farm farm(directory_.path());
   const std::string name = farm.SubmitJob({1024});
