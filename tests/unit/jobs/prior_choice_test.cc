@@ -200,13 +200,17 @@ TEST_F(PriorChoice, BytesThatAreNoPriorAreDataLoss) {
   const std::string whole = collector.Encode();
   ASSERT_TRUE(DecodePrior({0, whole}).ok());
   EXPECT_TRUE(absl::IsDataLoss(DecodePrior({0, ""}).status()));
+  int readable = 0;
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x7f);
     const auto source = DecodePrior({0, damaged});  // an error or other results, never a crash
     EXPECT_TRUE(source.ok() || absl::IsDataLoss(source.status()));
-    EXPECT_TRUE(absl::IsDataLoss(DecodePrior({0, whole.substr(0, i)}).status()) || i > 0);
+    const auto cut_off = DecodePrior({0, whole.substr(0, i)});
+    EXPECT_TRUE(cut_off.ok() || absl::IsDataLoss(cut_off.status())) << i;
+    readable += cut_off.ok() ? 1 : 0;
   }
+  EXPECT_EQ(readable, 3) << "behind each parameter and behind the configs, and nowhere else";
 }
 
 TEST(MeasuredKey, NamesWhatWasMeasured) {
@@ -217,7 +221,7 @@ TEST(MeasuredKey, NamesWhatWasMeasured) {
   };
   const auto key = [](const std::string& problem, const std::string& device, const std::string& toolkit,
                       const tunefarm::v1::MeasurementPolicy& policy, const std::string& config) {
-    return MeasuredKey(MeasuredScope("program", problem, device, toolkit, ResolvePolicy(policy)), config);
+    return MeasuredKey(MeasuredScope("program", problem, device, toolkit, "550.1", ResolvePolicy(policy)), config);
   };
   const std::string base = key("M=1", "H200", "13.0", fast(), "A=1");
   EXPECT_EQ(base.size(), 16u);
@@ -228,6 +232,10 @@ TEST(MeasuredKey, NamesWhatWasMeasured) {
   EXPECT_NE(key("M=1", "H200", "13.0", fast(), "A=2"), base);
   EXPECT_NE(key("M=1", "H200", "13.0", {}, "A=1"), base);
   EXPECT_EQ(key("M=1", "H200", "", fast(), "A=1"), "") << "nobody knows what compiled it";
+  for (const char* driver : {"", "560.2"}) {
+    const std::string scope = MeasuredScope("program", "M=1", "H200", "13.0", driver, ResolvePolicy(fast()));
+    EXPECT_NE(MeasuredKey(scope, "A=1"), base) << driver;
+  }
   auto finals = fast();
   finals.set_final_rounds(60);
   finals.set_finalists(30);
