@@ -4,7 +4,7 @@
 // versions of the definition they come from. Sources are ranked: first those of the same class, the nearest problem
 // first; then the same problem on classes of the same compute capability; then problems that the definition's lookup
 // rules call incomparable, on the same class; then the same problem on other classes; then what is left. Near is the
-// sum over LOG dims of |log2(a / b)|. Among equals the study's own toolkit comes first, then what is newer.
+// sum over dims that are numbers of |log2(a / b)|. Among equals the study's own toolkit comes first, then the newer.
 //
 // Threads: RankPriors is pure; ChoosePriors only reads the store. Any thread.
 #pragma once
