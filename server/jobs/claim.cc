@@ -53,7 +53,7 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   }
   if (claim.kind == UnitKind::kSearch) {
     claim.measured_scope = MeasuredScope(claim.poison.program_digest, claim.problem_key, claim.poison.class_id,
-                                         claim.poison.toolkit, assignment.policy());
+                                         claim.poison.toolkit, devices.DriverOf(device_uuid), assignment.policy());
   }
   return claim;
 }

@@ -14,7 +14,8 @@ void AddPart(std::string* bytes, std::string_view part) { *bytes += fmt::format(
 }  // namespace
 
 std::string MeasuredScope(std::string_view program_digest, std::string_view problem_key, std::string_view class_id,
-                          std::string_view toolkit, const tunefarm::v1::MeasurementPolicy& policy) {
+                          std::string_view toolkit, std::string_view driver,
+                          const tunefarm::v1::MeasurementPolicy& policy) {
   if (toolkit.empty()) return {};
   tunefarm::v1::MeasurementPolicy how = policy;
   how.clear_preset();  // its numbers are in the other fields
@@ -22,8 +23,8 @@ std::string MeasuredScope(std::string_view program_digest, std::string_view prob
   how.clear_final_rounds();
   how.clear_no_second_inputs();
   how.clear_no_reuse();
-  std::string scope = "tunefarm measurement v1\n";
-  for (const std::string_view part : {program_digest, problem_key, class_id, toolkit}) AddPart(&scope, part);
+  std::string scope = "tunefarm measurement v2\n";
+  for (const std::string_view part : {program_digest, problem_key, class_id, toolkit, driver}) AddPart(&scope, part);
   AddPart(&scope, how.SerializeAsString());
   return scope;
 }

@@ -1,11 +1,12 @@
 // MeasuredKey: the name of a measurement. Two trials of the same key would end the same, so the second one takes over
 // the first one's verdict instead of running: a grown space or another strategy pays only for what is new.
 //
-// Equal must be: the program, the problem (with its seeds and pins), the device class, the toolkit, how is measured,
-// and the config. Only verdicts on the config are taken over: OK with a time taken under good conditions, wrong
-// results, damage, refusals by the driver. Not crashes and hangs, which the poison index remembers
-// (jobs/poison_index.h); not what a compiler or loader says, since a missing header or a full disk makes errors too,
-// and those would stand for ever; not NOISY, OUT_OF_MEMORY and what the machinery lost.
+// Equal must be: the program, the problem (with its seeds and pins), the device class, the toolkit, the driver (of a
+// CPU the kernel), with which a time may change as it does in the catalog, how is measured, and the config. Only
+// verdicts on the config are taken over: OK with a time taken under good conditions, wrong results, damage, refusals by
+// the driver. Not crashes and hangs, which the poison index remembers (jobs/poison_index.h); not what a compiler or
+// loader says, since a missing header or a full disk makes errors too, and those would stand for ever; not NOISY,
+// OUT_OF_MEMORY and what the machinery lost.
 //
 // Pure; any thread.
 #pragma once
@@ -18,10 +19,11 @@
 
 namespace tunefarm {
 
-// All but the config, as bytes. Empty, which names nothing, where the toolkit is not known. `policy` is resolved; what
-// concerns finals only does not count.
+// All but the config, as bytes. Empty, which names nothing, where the toolkit is not known (a driver need not be).
+// `policy` is resolved; what concerns finals only does not count.
 std::string MeasuredScope(std::string_view program_digest, std::string_view problem_key, std::string_view class_id,
-                          std::string_view toolkit, const tunefarm::v1::MeasurementPolicy& policy);
+                          std::string_view toolkit, std::string_view driver,
+                          const tunefarm::v1::MeasurementPolicy& policy);
 
 // 16 bytes; empty for an empty scope. `config` is the canonical text.
 std::string MeasuredKey(std::string_view scope, std::string_view config);

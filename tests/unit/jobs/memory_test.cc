@@ -250,6 +250,24 @@ TEST_F(Memory, WhatWasMeasuredIsNotMeasuredAgain) {
   EXPECT_TRUE(farm_.Job(second).studies(0).has_best());
 }
 
+// A time may change with the driver: the catalog calls a best of another one stale, and measuring again must measure.
+TEST(MemoryOfDrivers, WhatAnotherDriverMeasuredIsMeasuredAgain) {
+  TemporaryDirectory directory;
+  std::string last;
+  int drivers = 0;
+  for (const char* driver : {"550.1", "560.2", "560.2"}) {
+    tunefarm::v1::Device device = HostDevice();
+    device.set_driver_version(driver);
+    Farm farm(directory.path(), {device});
+    for (int i = 0; i < drivers; ++i) NewUuid(&farm.entropy);  // jobs of other farms have those of its beginning
+    ++drivers;
+    const std::string job = farm.SubmitJob({1024}, TestKernel(), Search(0, "exhaustive"));
+    ASSERT_TRUE(farm.Finish(job));
+    EXPECT_EQ(farm.Job(job).studies(0).reused_from_earlier(), last == driver ? 11 : 0) << driver;
+    last = driver;
+  }
+}
+
 TEST_F(Memory, OldResultsTakePartInTheFinal) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, WideKernel(3), Search(0, "exhaustive"))));
   tunefarm::v1::Job again = Search(0, "random");
