@@ -11,6 +11,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/space/config_index.h"
 
 namespace tunefarm {
 namespace {
@@ -98,11 +99,10 @@ absl::Status GuideInOrder(const CostSurvey& survey, const Space& space, CostGuid
 
 absl::Status Invalid(absl::Status status) { return WithReason(std::move(status), "COST_MODEL_INVALID"); }
 
-// What is rare in a space too large to list takes too long to draw.
+// Of a sampled survey: what is rare in a space too large to list takes too long to draw.
 absl::Status CheckKeptShare(const CostSurvey& survey, double factor, const Space& space) {
-  if (survey.is_exact) return absl::OkStatus();
-  const auto kept = std::count_if(survey.times.begin(), survey.times.end(),
-                                  [&](double time) { return survey.Keeps(time, factor); });
+  const auto kept =
+      std::count_if(survey.times.begin(), survey.times.end(), [&](double time) { return survey.Keeps(time, factor); });
   const auto drawn = static_cast<int64_t>(survey.times.size());
   if (static_cast<double>(kept) >= kPruneKeptShareMin * static_cast<double>(drawn)) return absl::OkStatus();
   return Invalid(InvalidArgument(
@@ -195,6 +195,14 @@ absl::StatusOr<CostGuide> MakeCostGuide(const tunefarm::v1::CostModel& options, 
     } else {
       guide.source.push_back(SourceOf(survey, space));
     }
+    return guide;
+  }
+  if (survey.is_exact) {
+    // Predicted already. It is asked while the list is made and never again.
+    const ConfigIndex index(survey.configs);
+    ASSIGN_OR_RETURN(guide.left, SearchSpace::MakeNarrowed(space, [&](std::span<const uint16_t> point) {
+                       return survey.Keeps(survey.times[*index.Find(point)], options.factor());
+                     }));
     return guide;
   }
   RETURN_IF_ERROR(CheckKeptShare(survey, options.factor(), space));
