@@ -45,35 +45,48 @@ Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
 }
 
 absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
-  std::vector<std::string> names;
-  for (const definition::ParameterPlan& parameter : impl_->parameters) names.push_back(parameter.parameter.name);
   Config parsed;
+  // In most calls nothing is wrong: no text is made for an error that does not happen.
+  for (const definition::ParameterPlan& parameter : impl_->parameters) {
+    const std::string& name = parameter.parameter.name;
+    const auto given = config.values().find(name);
+    if (given == config.values().end()) return impl_->WhyNoConfig(config);
+    auto value = definition::FromProto(given->second, parameter.type);
+    if (!value.ok() || parameter.texts.count(value->ToText()) == 0) return impl_->WhyNoConfig(config);
+    parsed.Set(name, *std::move(value));
+  }
+  if (config.values().size() != impl_->parameters.size()) return impl_->WhyNoConfig(config);
+  return parsed;
+}
+
+absl::Status KernelPlan::Impl::WhyNoConfig(const v1::Config& config) const {
   // A map has no order; the first error must not depend on it.
   std::vector<std::string> given;
   for (const auto& [name, value] : config.values()) given.push_back(name);
   std::sort(given.begin(), given.end());
+  std::vector<std::string> names;
+  for (const definition::ParameterPlan& parameter : parameters) names.push_back(parameter.parameter.name);
   for (const std::string& name : given) {
     const std::string path = fmt::format("values[\"{}\"]", name.substr(0, 64));
-    const int index = impl_->ParameterIndex(name);
+    const int index = ParameterIndex(name);
     if (index < 0) {
       return definition::FieldError(path, definition::kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
-                                    display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
+                                    kernel.display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
     }
-    const definition::ParameterPlan& parameter = impl_->parameters[static_cast<size_t>(index)];
+    const definition::ParameterPlan& parameter = parameters[static_cast<size_t>(index)];
     auto value = definition::FromProto(config.values().at(name), parameter.type);
     if (!value.ok()) return definition::FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
     if (parameter.texts.count(value->ToText()) == 0) {
       return definition::FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",
                                     value->ToLiteral(), name);
     }
-    parsed.Set(name, *std::move(value));
   }
   for (const std::string& name : names) {
-    if (parsed.Find(name) != nullptr) continue;
+    if (config.values().count(name) > 0) continue;
     return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value",
                                   name);
   }
-  return parsed;
+  return Internal("the config of kernel '{}' is refused for no reason", kernel.display_name());
 }
 
 v1::Config KernelPlan::ToProto(const Config& config) const {

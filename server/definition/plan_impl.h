@@ -152,6 +152,8 @@ struct KernelPlan::Impl {
   // The index of a dim or parameter, -1 if there is none.
   int DimIndex(std::string_view name) const;
   int ParameterIndex(std::string_view name) const;
+  // What is wrong with a config that ParseConfig does not take.
+  absl::Status WhyNoConfig(const v1::Config& config) const;
   const definition::BufferFormula* FindBuffer(std::string_view name) const;
 
   // Slot numbers.

@@ -1,6 +1,7 @@
 #include "server/jobs/study.h"
 
 #include <fmt/core.h>
+#include <google/protobuf/arena.h>
 
 #include <algorithm>
 #include <cmath>
@@ -95,43 +96,45 @@ absl::StatusOr<std::string> Study::TextOf(const tunefarm::v1::Config& config) co
   return own.ToText();
 }
 
-absl::StatusOr<Study::Unit> Study::UnitOf(const UnitRow& row) const {
-  wire::Assignment payload;
+absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
+                               std::map<int64_t, Trial>* trials) const {
+  const auto first = std::lower_bound(history.trials.begin(), history.trials.end(), row.first_ordinal,
+                                      [](const TrialRow& trial, int64_t ordinal) { return trial.ordinal < ordinal; });
+  const int64_t end = row.first_ordinal + row.trial_count;
+  for (auto ended = first; ended != history.trials.end() && ended->ordinal < end; ++ended) {
+    Trial trial;
+    if (!trial.ParseFromString(ended->detail)) {
+      return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, ended->ordinal));
+    }
+    if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
+      ASSIGN_OR_RETURN(trial, with_samples(ended->ordinal));
+    }
+    trials->emplace_hint(trials->end(), ended->ordinal, std::move(trial));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) {
+  // Thousands of small messages in a row, all read once.
+  google::protobuf::Arena arena;
+  wire::Assignment& payload = *google::protobuf::Arena::CreateMessage<wire::Assignment>(&arena);
   if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
     return DataLoss("work unit {} of {} cannot be read", row.unit_id,
                     StudyNameOf(context_.job_id, context_.row.number));
   }
-  Unit unit;
-  unit.kind = row.kind;
-  unit.specs.assign(payload.trials().begin(), payload.trials().end());
-  return unit;
-}
-
-absl::StatusOr<Study::Unit> Study::ReplayedUnit(const UnitRow& row, const std::map<int64_t, const TrialRow*>& trials,
-                                                const TrialReader& with_samples) const {
-  ASSIGN_OR_RETURN(Unit unit, UnitOf(row));
-  for (const wire::TrialSpec& spec : unit.specs) {
-    const auto ended = trials.find(spec.ordinal());
-    if (ended == trials.end()) continue;
-    Trial trial;
-    if (!trial.ParseFromString(ended->second->detail)) {
-      return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, spec.ordinal()));
+  if (row.kind == UnitKind::kSearch) {
+    proposed_ += payload.trials_size();
+    for (const wire::TrialSpec& spec : payload.trials()) {
+      if (strategy_ == nullptr) break;
+      ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(spec.config()));
+      RETURN_IF_ERROR(strategy_->MarkProposed(config));
     }
-    if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
-      ASSIGN_OR_RETURN(trial, with_samples(spec.ordinal()));
-    }
-    unit.trials[spec.ordinal()] = std::move(trial);
   }
-  return unit;
-}
-
-absl::Status Study::ReplayProposal(const UnitRow& row, Unit unit) {
-  RETURN_IF_ERROR(MarkProposed(unit));
   if (row.kind == UnitKind::kFinals) {
     ++finals_;
     finals_planned_ += row.trial_count;
     if (state_ == StudyState::kSearching) state_ = StudyState::kFinals;
-    for (const wire::TrialSpec& spec : unit.specs) {
+    for (const wire::TrialSpec& spec : payload.trials()) {
       if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_FINALIST) continue;
       ASSIGN_OR_RETURN(std::string text, TextOf(spec.config()));
       finalists_.insert(std::move(text));
@@ -141,6 +144,10 @@ absl::Status Study::ReplayProposal(const UnitRow& row, Unit unit) {
   first_step_ = false;
   // What is told counts when its turn comes, and is not kept.
   if (row.state == UnitState::kTold) return absl::OkStatus();
+  Unit unit;
+  unit.kind = row.kind;
+  unit.specs.assign(payload.trials().begin(), payload.trials().end());
+  RETURN_IF_ERROR(ReadTrials(row, history, with_samples, &unit.trials));
   for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
   if (row.state == UnitState::kDone || row.state == UnitState::kPoisoned) done_.push_back(row.unit_id);
   units_[row.unit_id] = std::move(unit);
@@ -150,30 +157,19 @@ absl::Status Study::ReplayProposal(const UnitRow& row, Unit unit) {
 // The strategy sees what it saw: proposals and results in the recorded order.
 absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_samples) {
   std::map<int64_t, const UnitRow*> rows;
-  std::map<int64_t, const TrialRow*> trials;
   for (const UnitRow& row : history.units) rows[row.unit_id] = &row;
-  for (const TrialRow& row : history.trials) trials[row.ordinal] = &row;
   for (const StudyEvent& event : history.events) {
     const auto row = rows.find(event.unit_id);
     if (row == rows.end()) return DataLoss("the decision log names unit {}, which is not there", event.unit_id);
-    ASSIGN_OR_RETURN(Unit unit, ReplayedUnit(*row->second, trials, with_samples));
     if (event.kind == StudyEvent::Kind::kPropose) {
-      RETURN_IF_ERROR(ReplayProposal(*row->second, std::move(unit)));
+      RETURN_IF_ERROR(ReplayProposal(*row->second, history, with_samples));
       continue;
     }
+    Unit unit;
+    unit.kind = row->second->kind;
+    RETURN_IF_ERROR(ReadTrials(*row->second, history, with_samples, &unit.trials));
     for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
     RETURN_IF_ERROR(Fold(unit));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Study::MarkProposed(const Unit& unit) {
-  if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
-  proposed_ += static_cast<int64_t>(unit.specs.size());
-  if (strategy_ == nullptr) return absl::OkStatus();
-  for (const wire::TrialSpec& spec : unit.specs) {
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(spec.config()));
-    RETURN_IF_ERROR(strategy_->MarkProposed(config));
   }
   return absl::OkStatus();
 }

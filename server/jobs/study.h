@@ -136,12 +136,10 @@ class Study {
   };
 
   explicit Study(StudyContext context);
-  absl::StatusOr<Unit> UnitOf(const UnitRow& row) const;
-  // A unit of a history with its trials, as far as they are there.
-  absl::StatusOr<Unit> ReplayedUnit(const UnitRow& row, const std::map<int64_t, const TrialRow*>& trials,
-                                    const TrialReader& with_samples) const;
-  absl::Status ReplayProposal(const UnitRow& row, Unit unit);
-  absl::Status MarkProposed(const Unit& unit);
+  // Adds the trials of a unit that have ended, as far as the history has them.
+  absl::Status ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
+                          std::map<int64_t, tunefarm::v1::Trial>* trials) const;
+  absl::Status ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples);
   absl::Status Fold(const Unit& unit);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
