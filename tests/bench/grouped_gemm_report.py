@@ -7,7 +7,8 @@ Usage: grouped_gemm_report.py BUNDLE OUT [--case NAME ...] [--op forward,dx,dw] 
 Needs a GPU, PyTorch with CUDA and a bundle of tunefarm. For each case the kernel is tuned, from an empty cache; then rounds
 follow in which every contender is measured in turn, the order moving on by one each round, so that all see the same clocks:
 the tuned config and the default one (tunefarm run), torch._grouped_mm, one torch.mm for each expert, and the dense product
-with as many operations. Every sample starts with a cold L2; a contender's time is the median of its rounds' medians.
+with as many operations. Every sample starts with a cold L2, and all take as many samples: a GPU that works for longer gets
+slower. A contender's time is the median of its rounds' medians.
 Operands are normally distributed bfloat16; rows are routed by independent draws, each side with draws of its own. Later
 cases of a kernel start from what the first found. RECORDED holds other peers' times, measured in the same way on another
 machine of the kind.
@@ -94,8 +95,9 @@ class Farm:
 
     def run(self, op, case, settings):
         """Nanoseconds, and the outcome."""
-        text = self.call("run", f"grouped_gemm_{op}", *settings, "--device", "cuda", *self.dims(case), "--min-samples",
-                         str(SAMPLES), "--measure", "no_reuse=true", "--output", "json", check=False)
+        text = self.call("run", f"grouped_gemm_{op}", *settings, "--device", "cuda", *self.dims(case), "--policy", "fast",
+                         "--min-samples", str(SAMPLES), "--max-samples", str(SAMPLES), "--measure", "no_reuse=true",
+                         "--output", "json", check=False)
         trial = json.loads(text)
         return float(trial.get("measurement", {}).get("median_ns", 0)), trial.get("outcome", "none")
 
