@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 
 #include "server/space/expression_internal.h"
 
@@ -274,10 +275,9 @@ Id RuleGraph::Sum(Id a, Id b) {
   if (IsConstant(a)) std::swap(a, b);
   if (IsConstant(b)) {
     if (nodes_[b].value == 0) return a;
-    // (x + 2) + 3 is x + 5.
-    const GraphNode& inner = nodes_[a];
-    if (inner.op == GraphOp::kAdd && IsConstant(inner.b))
-      return Sum(inner.a, Int(nodes_[inner.b].value + nodes_[b].value));
+    // (x + 2) + 3 is x + 5. Copied: a new constant moves the nodes.
+    const auto [op, x, two] = std::tuple(nodes_[a].op, nodes_[a].a, nodes_[a].b);
+    if (op == GraphOp::kAdd && IsConstant(two)) return Sum(x, Int(nodes_[two].value + nodes_[b].value));
   }
   Interval range;
   const Interval& x = nodes_[a].range;
@@ -298,10 +298,10 @@ Id RuleGraph::Product(Id a, Id b) {
   }
   if (IsConstant(b)) {
     if (nodes_[b].value == 1) return a;
-    const GraphNode& inner = nodes_[a];
-    if (inner.op == GraphOp::kMultiply && IsConstant(inner.b)) {
+    const auto [op, inner, two] = std::tuple(nodes_[a].op, nodes_[a].a, nodes_[a].b);
+    if (op == GraphOp::kMultiply && IsConstant(two)) {
       Interval factor;
-      if (Hull({__int128{nodes_[inner.b].value} * nodes_[b].value}, &factor)) return Product(inner.a, Int(factor.low));
+      if (Hull({__int128{nodes_[two].value} * nodes_[b].value}, &factor)) return Product(inner, Int(factor.low));
     }
   }
   const Id id = Operation(GraphOp::kMultiply, a, b, -1, false, range);
