@@ -1,0 +1,204 @@
+// A daemon's API behind real sockets, for the tests of the server and of its streams.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+
+#include "server/base/check.h"
+#include "server/base/executor.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/base/thread.h"
+#include "server/jobs/job_service.h"
+#include "server/rpc/server.h"
+#include "server/store/store.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tunefarm/v1/device_service.grpc.pb.h"
+#include "tunefarm/v1/error.pb.h"
+#include "tunefarm/v1/kernel_service.grpc.pb.h"
+#include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/recording_service.grpc.pb.h"
+#include "tunefarm/v1/server_service.grpc.pb.h"
+#include "tunefarm/v1/tuning_service.grpc.pb.h"
+
+namespace tunefarm {
+
+inline std::string ReasonIn(const grpc::Status& status) {
+  v1::ErrorDetail detail;
+  EXPECT_TRUE(detail.ParseFromString(status.error_details()));
+  return detail.reason();
+}
+
+inline v1::Device HostDevice() {
+  v1::Device device;
+  device.set_uuid("CPU-test");
+  device.set_name("devices/CPU-test");
+  v1::DeviceClass* device_class = device.mutable_device_class();
+  device_class->set_kind(v1::DEVICE_KIND_HOST);
+  device_class->set_display_name("Test CPU");
+  device_class->set_sm_count(2);
+  device_class->set_memory_gib(1);
+  device_class->set_compiler("g++ 12.2.0");
+  device.set_memory_bytes(int64_t{1} << 30);
+  device.set_state(v1::DEVICE_STATE_READY);
+  return device;
+}
+
+inline v1::Kernel TinyKernel() {
+  v1::Kernel kernel;
+  kernel.set_display_name("tiny");
+  kernel.set_language(v1::LANGUAGE_HOST_CXX);
+  v1::SourceFile* source = kernel.add_sources();
+  source->set_path("tiny.cc");
+  source->set_content("extern \"C\" void tiny(float* y) { y[0] = P; }\n");
+  v1::Parameter* parameter = kernel.add_parameters();
+  parameter->set_name("P");
+  parameter->mutable_values()->add_ints(1);
+  parameter->mutable_values()->add_ints(2);
+  v1::Argument* y = kernel.add_arguments();
+  y->set_name("y");
+  y->mutable_buffer()->set_data_type(v1::DATA_TYPE_F32);
+  y->mutable_buffer()->set_length("64");
+  y->mutable_buffer()->set_access(v1::ACCESS_OUT);
+  for (auto* step : {kernel.add_launches(), kernel.mutable_reference()->add_steps()}) {
+    step->mutable_kernel()->set_entry("tiny");
+    step->mutable_kernel()->add_arguments("y");
+  }
+  return kernel;
+}
+
+// A whole daemon but for its agent: jobs are stored and never run.
+class RpcServerTest : public testing::Test {
+ protected:
+  RpcServerTest() {
+    auto store = OpenSqliteStore({directory_.File("tunefarm.db"), directory_.File("backups")});
+    TUNEFARM_CHECK(store.ok());
+    store_ = *std::move(store);
+    control_ = std::make_unique<ThreadExecutor>("control", Clock::Real());
+    JobServiceOptions options;
+    options.store = store_.get();
+    options.control = control_.get();
+    options.entropy = &entropy_;
+    jobs_ = std::make_unique<JobService>(options);
+    TUNEFARM_CHECK_OK(jobs_->SetDevices({HostDevice()}));
+    TUNEFARM_CHECK_OK(jobs_->Start());
+    ServerHooks hooks;
+    hooks.info = [] {
+      v1::GetServerInfoResponse info;
+      info.set_data_directory("/data");
+      return info;
+    };
+    hooks.backup = [this](const std::string& file_name) -> absl::StatusOr<v1::CreateBackupResponse> {
+      if (file_name == "block") {
+        if (++blocked_ == kBlockedBackups) all_are_blocked_.Notify();
+        release_.WaitForNotification();
+      }
+      v1::CreateBackupResponse response;
+      response.set_path("/data/backups/" + file_name);
+      return response;
+    };
+    hooks.shutdown = [this](bool) { ++shutdowns_; };
+    recordings_ = std::make_unique<Recordings>(&store_->recordings(), &clock_, nullptr);
+    api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), &clock_);
+    admin_ = Serve(directory_.File("admin.sock"), true);
+    client_ = Serve(directory_.File("client.sock"), false);
+  }
+  ~RpcServerTest() override {
+    if (!release_.HasBeenNotified()) release_.Notify();
+    jobs_->Stop();
+    admin_.reset();
+    client_.reset();
+    control_.reset();
+    api_.reset();
+    recordings_.reset();
+    jobs_.reset();
+  }
+
+  std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin,
+                                   Duration upload_idle_max = std::chrono::minutes(10)) {
+    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin, upload_idle_max});
+    TUNEFARM_CHECK(server.ok());
+    return *std::move(server);
+  }
+  std::shared_ptr<grpc::Channel> Channel(const std::string& name) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxSendMessageSize(-1);
+    return grpc::CreateCustomChannel("unix:" + directory_.File(name), grpc::InsecureChannelCredentials(), arguments);
+  }
+  std::string CreateJob() {
+    v1::CreateJobRequest request;
+    *request.mutable_kernel_definition() = TinyKernel();
+    request.mutable_job()->add_problems();
+    request.set_request_id("request-1");
+    v1::CreateJobResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status =
+        v1::TuningService::NewStub(Channel("client.sock"))->CreateJob(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.job().name();
+  }
+  // The bytes of the answer to a call whose generated classes are not at hand.
+  std::string RawCall(const std::string& method, const std::string& request, bool is_stream) {
+    grpc::GenericStub stub(Channel("client.sock"));
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    const grpc::Slice slice(request);
+    grpc::ByteBuffer sent(&slice, 1);
+    grpc::ByteBuffer received;
+    grpc::Status status;
+    const auto wait = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      TUNEFARM_CHECK(queue.Next(&tag, &ok));
+      return ok;
+    };
+    if (is_stream) {
+      const auto call = stub.PrepareCall(&context, method, &queue);
+      call->StartCall(nullptr);
+      wait();
+      call->WriteLast(sent, grpc::WriteOptions(), nullptr);
+      wait();
+      call->Read(&received, nullptr);
+      EXPECT_TRUE(wait());
+      call->Finish(&status, nullptr);
+      wait();
+    } else {
+      const auto call = stub.PrepareUnaryCall(&context, method, sent, &queue);
+      call->StartCall();
+      call->Finish(&received, &status, nullptr);
+      wait();
+    }
+    EXPECT_TRUE(status.ok()) << method << ": " << status.error_message();
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(received.Dump(&slices).ok());
+    std::string bytes;
+    for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+    return bytes;
+  }
+
+  static constexpr int kBlockedBackups = 4;
+
+  TemporaryDirectory directory_;
+  FakeClock clock_;
+  FakeEntropy entropy_;
+  std::atomic<int> shutdowns_{0};
+  std::atomic<int> blocked_{0};
+  Notification all_are_blocked_;
+  Notification release_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<ThreadExecutor> control_;
+  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<Recordings> recordings_;
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<RpcServer> admin_;
+  std::unique_ptr<RpcServer> client_;
+};
+
+}  // namespace tunefarm
