@@ -1,8 +1,9 @@
-# tunefarm_library(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...])
+# tunefarm_library(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [COLD])
 #   One static library per folder: target tunefarm_NAME, alias tunefarm::NAME. Headers are included from the project's
 #   root ("server/base/mutex.h"). tests/tidy checks that an include never points up the layer table.
+#   COLD: nothing in it is worth the time that -O2 takes over -O1.
 function(tunefarm_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_SOURCES)
     add_library(tunefarm_${name} INTERFACE)
     add_library(tunefarm::${name} ALIAS tunefarm_${name})
@@ -14,6 +15,14 @@ function(tunefarm_library name)
   add_library(tunefarm::${name} ALIAS tunefarm_${name})
   target_include_directories(tunefarm_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(tunefarm_${name} PUBLIC ${ARG_DEPS} PRIVATE tunefarm_warnings ${ARG_PRIVATE_DEPS})
+  if("${ARG_DEPS}" MATCHES "tunefarm::(worker_|agent_)?proto")
+    tunefarm_reuse_headers(tunefarm_${name} tunefarm_message_headers)
+  else()
+    tunefarm_reuse_headers(tunefarm_${name} tunefarm_headers)
+  endif()
+  if(ARG_COLD)
+    target_compile_options(tunefarm_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
 endfunction()
 
 # tunefarm_executable(NAME SOURCES ... [DEPS ...])
@@ -24,18 +33,24 @@ function(tunefarm_executable name)
   target_link_libraries(${name} PRIVATE tunefarm_warnings ${ARG_DEPS})
 endfunction()
 
-# tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL] [LONG])
+# tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL] [LONG]
+#               [OPTIMIZED])
 #   One GoogleTest binary, registered as ONE ctest test (its cases are cheap; a process per case is not). LONG: not in
-#   every `./dev test` (label long).
+#   every `./dev test` (label long). OPTIMIZED: it computes more than it is built.
 function(tunefarm_test name)
-  cmake_parse_arguments(ARG "SERIAL;LONG" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;LONG;OPTIMIZED" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     # Of a hang: no test judges how fast it is.
     set(ARG_TIMEOUT 1200)
   endif()
   tunefarm_executable(${name}_test SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  # Tests are built far more often than run: what -O2 costs there it never gives back.
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(ARG_OPTIMIZED)
+    target_compile_options(${name}_test PRIVATE -O2)
+  else()
+    # Most tests are built far more often than run: what -O2 costs there it never gives back.
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
+    tunefarm_reuse_headers(${name}_test tunefarm_test_headers)
+  endif()
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "TUNEFARM_BIN_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY};TUNEFARM_SOURCE_DIR=${PROJECT_SOURCE_DIR}")

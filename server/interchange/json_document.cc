@@ -49,7 +49,10 @@ std::string SyntaxMessage(const char* what) {
   if (const size_t column = message.find("column "); column != std::string::npos) {
     if (const size_t colon = message.find(": ", column); colon != std::string::npos) message.erase(0, colon + 2);
   }
-  if (message.size() > kMessageMax) message = message.substr(0, kMessageMax) + "...";
+  if (message.size() > kMessageMax) {
+    message.resize(kMessageMax);
+    message += "...";
+  }
   return message;
 }
 

@@ -112,7 +112,10 @@ class CudaCompileBackend final : public CompileBackend {
       *artifact = std::move(output.cubin);
     }
     std::string log = WithoutResourceLines(output.log);
-    if (log.size() > kLogBytesMax) log = log.substr(0, kLogBytesMax - 64) + "\n(the log is longer; the rest was cut)\n";
+    if (log.size() > kLogBytesMax) {
+      log.resize(kLogBytesMax - 64);
+      log += "\n(the log is longer; the rest was cut)\n";
+    }
     result.set_log(std::move(log));
     result.set_compile_ms(std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count());
     return result;
