@@ -77,6 +77,15 @@ const BufferFormula* KernelPlan::Impl::FindBuffer(std::string_view name) const {
   return nullptr;
 }
 
+bool KernelPlan::Impl::KeepsConstraints(const ResolvedProblem& problem, const Config& config) const {
+  const std::vector<Value> slots = Slots(problem, &config, nullptr, nullptr);
+  return std::all_of(constraints.begin(), constraints.end(), [&](const Formula& constraint) {
+    if ((constraint.uses & definition::kUsesDevice) != 0) return true;
+    const absl::StatusOr<bool> holds = definition::EvaluateBool(constraint, slots);
+    return holds.ok() && *holds;
+  });
+}
+
 std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config,
                                            const DeviceClass* device, const LoadedEntry* loaded) const {
   std::vector<Value> slots;

@@ -36,12 +36,14 @@ DeviceKind KernelPlan::device_kind() const {
 }
 
 Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
-  Config config;
+  Config declared;
   for (const definition::ParameterPlan& parameter : impl_->parameters) {
-    const Value* pinned = problem.pinned.Find(parameter.parameter.name);
-    config.Set(parameter.parameter.name, pinned != nullptr ? *pinned : *parameter.parameter.default_value);
+    declared.Set(parameter.parameter.name, *parameter.parameter.default_value);
   }
-  return config;
+  if (problem.pinned.empty()) return declared;
+  Config pinned = declared;
+  for (const auto& [name, value] : problem.pinned) pinned.Set(name, value);
+  return impl_->KeepsConstraints(problem, pinned) ? pinned : declared;
 }
 
 absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {

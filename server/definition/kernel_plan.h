@@ -134,7 +134,8 @@ class KernelPlan {
   // Constraints, then the device's limits (threads, shared memory, grid, registers if declared) as device rules.
   absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const;
 
-  // Declared defaults with pins applied; it need not satisfy the constraints.
+  // The declared defaults with the problem's pins, or without them where they would break a constraint that names no
+  // device: reference and baseline are compiled with this config. It need not satisfy the constraints.
   Config DefaultConfig(const ResolvedProblem& problem) const;
 
   // A config from outside, checked for names, types and domain (not for constraints).

@@ -155,6 +155,8 @@ struct KernelPlan::Impl {
   // What is wrong with a config that ParseConfig does not take.
   absl::Status WhyNoConfig(const v1::Config& config) const;
   const definition::BufferFormula* FindBuffer(std::string_view name) const;
+  // Whether a config keeps the constraints that can be judged without a device.
+  bool KeepsConstraints(const ResolvedProblem& problem, const Config& config) const;
 
   // Slot numbers.
   size_t parameters_begin() const { return dims.size(); }

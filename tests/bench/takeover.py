@@ -87,9 +87,9 @@ class Daemon:
         return json.loads(self.cli("--output", "json", *arguments).stdout or "{}")
 
 
-def tune(daemon, kernel, options, trials, pins=()):
+def tune(daemon, kernel, options, policy, trials, pins=()):
     """The trials of a job, and its wall time."""
-    arguments = ["submit", kernel, "--policy", options.policy, "--max-trials", trials, "--strategy", "random", "--seed", 7,
+    arguments = ["submit", kernel, "--policy", policy, "--max-trials", trials, "--strategy", "random", "--seed", 7,
                  "--measure", "no_reuse=true"]
     for name, value in (("M", options.size), ("N", options.size), ("K", options.size), ("dtype", options.dtype)):
         arguments += ["--dim", f"{name}={value}"]
@@ -127,9 +127,9 @@ def measure(options, name, condition, kind, trials, pins=()):
         with Daemon(options, work / "data") as daemon:
             # Compiles are not what is measured: the second job finds every binary.
             print(f"{name}: filling the binary cache ...", file=sys.stderr, flush=True)
-            tune(daemon, definition(work / "warm", "FAULT > 99", 0), options, trials, pins)
+            tune(daemon, definition(work / "warm", "FAULT > 99", 0), options, "fast", trials, pins)
             print(f"{name}: measuring ...", file=sys.stderr, flush=True)
-            found, wall = tune(daemon, kernel, options, trials, pins)
+            found, wall = tune(daemon, kernel, options, options.policy, trials, pins)
             devices = daemon.json("devices").get("devices", [])
         log = daemon.log.read_text(errors="replace")
         if options.keep_log:

@@ -123,6 +123,23 @@ TEST_F(ProblemTest, PinsNarrowTheSpace) {
   EXPECT_EQ(plan_->DefaultConfig(*problem).Find("STAGES")->int_value(), 4);
 }
 
+// Reference and baseline are compiled with it: a pin that only other values of the rest allow must not break them.
+TEST_F(ProblemTest, PinsThatTheDefaultsContradictLeaveTheDefaultConfigAlone) {
+  const auto plan = SamplePlan("tile <= 2048", "tile <= 2048 and (STAGES == 1 or BLOCK == 64)");
+  ASSERT_NE(plan, nullptr);
+  const Config declared = plan->DefaultConfig(SampleProblem(*plan));
+  v1::Problem problem;
+  (*problem.mutable_dims())["K"].set_int_value(64);
+  (*problem.mutable_pinned())["STAGES"].set_int_value(4);
+  const auto contradicted = plan->ResolveProblem(problem);
+  ASSERT_TRUE(contradicted.ok()) << Message(contradicted.status());
+  EXPECT_EQ(plan->DefaultConfig(*contradicted), declared);
+  (*problem.mutable_pinned())["BLOCK"].set_int_value(64);
+  const auto kept = plan->ResolveProblem(problem);
+  ASSERT_TRUE(kept.ok()) << Message(kept.status());
+  EXPECT_EQ(plan->DefaultConfig(*kept).Find("STAGES")->int_value(), 4);
+}
+
 TEST_F(ProblemTest, DevicesOfTheOtherKindAreRefused) {
   DeviceClass host;
   host.kind = DeviceKind::kHost;
