@@ -79,7 +79,7 @@ const BufferFormula* KernelPlan::Impl::FindBuffer(std::string_view name) const {
 
 bool KernelPlan::Impl::KeepsConstraints(const ResolvedProblem& problem, const Config& config) const {
   const std::vector<Value> slots = Slots(problem, &config, nullptr, nullptr);
-  return std::all_of(constraints.begin(), constraints.end(), [&](const Formula& constraint) {
+  return std::all_of(constraints.begin(), constraints.end(), [&](const definition::Formula& constraint) {
     if ((constraint.uses & definition::kUsesDevice) != 0) return true;
     const absl::StatusOr<bool> holds = definition::EvaluateBool(constraint, slots);
     return holds.ok() && *holds;
