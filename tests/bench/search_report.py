@@ -9,8 +9,8 @@ Usage: search_report.py BUNDLE OUT [--parts warm,budget,gemm] [--shapes N] [--se
   gemm    the same for kernels/grouped_gemm forward, over a part of its space that can be searched exhaustively (PINS)
 
 Every trial is measured anew (no_reuse), under the policy fast. A config's time is the one that the exhaustive search
-measured for it: found configs are compared by the same samples, not by another run's. Prints a table last; OUT/search.json
-has the numbers. Exit code 1 when a goal is missed.
+measured for it: found configs are compared by the same samples, not by another run's. Prints a table, line by line;
+OUT/search.json has the numbers. Exit code 1 when a goal is missed.
 """
 
 import argparse
@@ -78,7 +78,20 @@ def percent(value):
     return f"{100 * value:.2f} %"
 
 
-def budget(farm, title, arguments, seeds, rows, report):
+class Report:
+    """A table, and the same numbers in a file: as they come, since hours may be cut short."""
+
+    def __init__(self, path):
+        self.path = path
+        self.numbers = {}
+
+    def add(self, title, numbers, *columns):
+        print(f"| {title} | {' | '.join(columns)} |", flush=True)
+        self.numbers[title] = numbers
+        self.path.write_text(json.dumps(self.numbers, indent=1) + "\n")
+
+
+def budget(farm, title, arguments, seeds, report):
     truth, seconds = farm.tune(*arguments, "--strategy", "exhaustive", "--no-memory")
     trials = len(truth) // 10
     losses = []
@@ -86,10 +99,34 @@ def budget(farm, title, arguments, seeds, rows, report):
         found, _ = farm.tune(*arguments, "--strategy", "default", "--seed", seed, "--no-memory", "--max-trials", trials)
         losses.append(behind(truth, found))
     near = sum(loss <= 0.03 for loss in losses)
-    rows.append((title, f"{len(truth)} configs, {trials} trials, exhaustive in {seconds:.0f} s",
-                 ", ".join(percent(loss) for loss in losses), f"{near} of {seeds} within 3 %"))
-    report[title] = {"configs": len(truth), "trials": trials, "losses": losses, "best_ns": min(truth.values())}
-    return truth, near >= seeds - 1
+    report.add(title, {"configs": len(truth), "trials": trials, "losses": losses, "best_ns": min(truth.values()),
+                       "best": min(truth, key=truth.get)},
+               f"{len(truth)} configs, {trials} trials, exhaustive in {seconds:.0f} s",
+               ", ".join(percent(loss) for loss in losses), f"{near} of {seeds} within 3 %")
+    return near >= seeds - 1
+
+
+def warm(bundle, work, truths, shapes, names, report):
+    told = Farm(bundle, work / "told")
+    told.tune(*matmul(BASE), "--strategy", "exhaustive")
+    told.stop()
+    near = 0
+    for i, shape in enumerate(shapes):
+        truth, _ = truths.tune(*matmul(shape), "--strategy", "exhaustive", "--no-memory")
+        losses = {}
+        for name in names:
+            directory = work / f"{name}{i}"
+            if name == "told":
+                shutil.copytree(work / "told", directory, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
+            farm = Farm(bundle, directory)
+            found, _ = farm.tune(*matmul(shape), "--strategy", "default", "--max-trials", WARM_TRIALS)
+            farm.stop()
+            losses[name] = behind(truth, found)
+        near += losses["told"] <= 0.05
+        report.add("matmul " + "x".join(map(str, shape)), dict(losses, best_ns=min(truth.values())),
+                   f"{len(truth)} configs, {WARM_TRIALS} trials",
+                   ", ".join(f"{name} {percent(loss)}" for name, loss in losses.items()), f"{near} of {i + 1} within 5 %")
+    return near >= 0.8 * len(shapes)
 
 
 def main():
@@ -104,47 +141,23 @@ def main():
     parts = options.parts.split(",")
     options.out.mkdir(parents=True, exist_ok=True)
     work = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-search."))
-    rows, report, missed = [], {}, False
+    report = Report(options.out / "search.json")
+    reached = []
     try:
         truths = Farm(options.bundle, work / "truth")
         if "budget" in parts:
-            _, reached = budget(truths, "matmul 4096^3 bf16", matmul(BASE), options.seeds, rows, report)
-            missed |= not reached
+            reached.append(budget(truths, "matmul 4096^3 bf16", matmul(BASE), options.seeds, report))
         if "gemm" in parts:
             arguments = ["grouped_gemm_forward", *[word for name, value in GEMM.items() for word in ("--dim", f"{name}={value}")],
                          *[word for pin in PINS for word in ("--pin", pin)]]
-            _, reached = budget(truths, "grouped_gemm_forward qwen3_up", arguments, options.seeds, rows, report)
-            missed |= not reached
+            reached.append(budget(truths, "grouped_gemm_forward qwen3_up", arguments, options.seeds, report))
         if "warm" in parts:
-            told = Farm(options.bundle, work / "told")
-            told.tune(*matmul(BASE), "--strategy", "exhaustive")
-            told.stop()
-            near = 0
-            for i, shape in enumerate(SHAPES[:options.shapes]):
-                truth, _ = truths.tune(*matmul(shape), "--strategy", "exhaustive", "--no-memory")
-                results = {}
-                for name in ("told", "cold") if options.cold else ("told",):
-                    directory = work / f"{name}{i}"
-                    if name == "told":
-                        shutil.copytree(work / "told", directory, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
-                    farm = Farm(options.bundle, directory)
-                    found, _ = farm.tune(*matmul(shape), "--strategy", "default", "--max-trials", WARM_TRIALS)
-                    farm.stop()
-                    results[name] = behind(truth, found)
-                near += results["told"] <= 0.05
-                title = "x".join(map(str, shape))
-                rows.append((f"matmul {title} bf16", f"{len(truth)} configs, {WARM_TRIALS} trials",
-                             ", ".join(f"{name} {percent(loss)}" for name, loss in results.items()), ""))
-                report[title] = dict(results, best_ns=min(truth.values()))
-            rows.append(("matmul, told of 4096^3", f"{options.shapes} shapes", "", f"{near} within 5 %"))
-            missed |= near < 0.8 * options.shapes
+            names = ("told", "cold") if options.cold else ("told",)
+            reached.append(warm(options.bundle, work, truths, SHAPES[:options.shapes], names, report))
         truths.stop()
     finally:
-        (options.out / "search.json").write_text(json.dumps(report, indent=1))
-        for row in rows:
-            print("| " + " | ".join(row) + " |", flush=True)
         shutil.rmtree(work, ignore_errors=True)
-    sys.exit(missed)
+    sys.exit(not all(reached))
 
 
 if __name__ == "__main__":
