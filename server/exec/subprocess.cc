@@ -116,7 +116,6 @@ bool Subprocess::ReadOutput() {
       continue;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    output_fd_.Reset();
     return false;
   }
   return true;

@@ -42,10 +42,12 @@ class Subprocess {
   // Readable once the process has ended.
   int pidfd() const { return pidfd_.fd(); }
 
-  // The read end of the pipe, non-blocking; -1 once it has been read to its end.
+  // The read end of the pipe, non-blocking; -1 after CloseOutput.
   int output_fd() const { return output_fd_.get(); }
-  // Reads what is there, at most 256 KiB. False at the end of the pipe, or after an error: then output_fd is closed.
+  // Reads what is there, at most 256 KiB. False at the end of the pipe, and after an error.
   bool ReadOutput();
+  // Whoever watches output_fd stops first: its number may be another file's at once.
+  void CloseOutput() { output_fd_.Reset(); }
   CapturedOutput& output() { return output_; }
 
   // SIGKILL to the process and its group. Nothing after it was reaped.

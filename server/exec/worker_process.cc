@@ -243,8 +243,8 @@ void WorkerProcess::AnswerTaskByTable() {
 
 bool WorkerProcess::ReadOutput() {
   if (process_->ReadOutput()) return true;
-  // At once, before the closed descriptor's number can be given to another one that is watched.
   loop_->Unwatch(std::exchange(output_watch_, 0));
+  process_->CloseOutput();
   return false;
 }
 

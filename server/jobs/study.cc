@@ -1,7 +1,6 @@
 #include "server/jobs/study.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/arena.h>
 
 #include <algorithm>
 #include <cmath>
@@ -115,9 +114,7 @@ absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, 
 }
 
 absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) {
-  // Thousands of small messages in a row, all read once.
-  google::protobuf::Arena arena;
-  wire::Assignment& payload = *google::protobuf::Arena::CreateMessage<wire::Assignment>(&arena);
+  wire::Assignment payload;
   if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
     return DataLoss("work unit {} of {} cannot be read", row.unit_id,
                     StudyNameOf(context_.job_id, context_.row.number));

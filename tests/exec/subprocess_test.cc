@@ -32,11 +32,13 @@ std::unique_ptr<Subprocess> Start(const SubprocessOptions& options, UniqueFd cha
 
 // Reads to the end of the output, then reaps.
 ExitStatus Finish(Subprocess* process) {
-  while (process->output_fd() >= 0) {
-    pollfd entry = {process->output_fd(), POLLIN, 0};
-    EXPECT_EQ(poll(&entry, 1, 60'000), 1);
-    process->ReadOutput();
-  }
+  do {
+    pollfd output = {process->output_fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&output, 1, 60'000), 1);
+  } while (process->ReadOutput());
+  process->CloseOutput();
+  EXPECT_EQ(process->output_fd(), -1);
+  EXPECT_FALSE(process->ReadOutput());
   pollfd entry = {process->pidfd(), POLLIN, 0};
   EXPECT_EQ(poll(&entry, 1, 60'000), 1);
   const absl::StatusOr<ExitStatus> status = process->Reap();
