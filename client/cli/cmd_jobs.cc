@@ -33,7 +33,7 @@ std::string AgeText(int64_t at_ms) {
   return FormatDuration(static_cast<double>(Clock::Real()->WallMs() - at_ms) * 1e6) + " ago";
 }
 
-absl::StatusOr<ExitCode> List(Session* session, int limit) {
+absl::StatusOr<ExitCode> ListJobs(Session* session, int limit) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListJobsRequest request;
@@ -91,7 +91,7 @@ std::string BestSoFarText(const v1::Study& study) {
          (config.values().empty() ? "" : "           " + ConfigText(config) + "\n");
 }
 
-absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Job job, Get(session, text));
   if (format == OutputFormat::kJson) {
@@ -125,7 +125,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> Watch(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> FollowJob(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, name));
   if (outcome.detached) {
@@ -159,7 +159,7 @@ absl::StatusOr<ExitCode> CancelJob(Session* session, const std::string& text, bo
   return Transition(session, text, &Tuning::CancelJob);
 }
 
-absl::StatusOr<ExitCode> Delete(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> DeleteJob(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::DeleteJobRequest request;
@@ -189,9 +189,9 @@ void AddJobs(CLI::App* app, Session* session) {
   CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
   SetExample(list, "tunefarm jobs list --limit 5");
   list->add_option("--limit", *limit, "How many (default 50).")->check(CLI::Range(1, 1000));
-  list->callback([session, limit] { session->command = [session, limit] { return List(session, *limit); }; });
-  AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", Show);
-  AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", Watch);
+  list->callback([session, limit] { session->command = [session, limit] { return ListJobs(session, *limit); }; });
+  AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", ShowJob);
+  AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", FollowJob);
   auto cancelled = std::make_shared<std::string>();
   auto yes = std::make_shared<bool>(false);
   CLI::App* cancel = jobs->add_subcommand("cancel", "Stop a job; its results stay.");
@@ -203,7 +203,7 @@ void AddJobs(CLI::App* app, Session* session) {
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::PauseJob); });
   AddJobVerb(jobs, session, "resume", "Go on with a paused job.",
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::ResumeJob); });
-  AddJobVerb(jobs, session, "delete", "Remove an ended job and its trials; best configs stay.", Delete);
+  AddJobVerb(jobs, session, "delete", "Remove an ended job and its trials; best configs stay.", DeleteJob);
 }
 
 }  // namespace tunefarm::cli

@@ -33,7 +33,7 @@ std::string LanguageText(v1::Language language) {
   return v1::Language_Name(language).substr(std::string_view("LANGUAGE_").size());
 }
 
-absl::StatusOr<ExitCode> List(Session* session) {
+absl::StatusOr<ExitCode> ListKernels(Session* session) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListKernelsRequest request;
@@ -92,7 +92,7 @@ std::string DomainText(const v1::Parameter& parameter) {
   return text;
 }
 
-absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(v1::Kernel kernel, Definition(session, text));
   for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
@@ -123,7 +123,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> Check(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> CheckKernel(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
   if (!kernel.definition) return NotFound("there is no kernel definition at {}", text);
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*kernel.definition));
@@ -184,7 +184,7 @@ absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, c
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> New(Session* session, const std::string& file) {
+absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const fs::path source(file);
   const bool is_cuda = source.extension() == ".cu";
   if (!is_cuda && source.extension() != ".cc" && source.extension() != ".cpp") {
@@ -213,7 +213,7 @@ void AddKernels(CLI::App* app, Session* session) {
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored kernels and those in the box.");
   SetExample(list, "tunefarm kernels list");
-  list->callback([session] { session->command = [session] { return List(session); }; });
+  list->callback([session] { session->command = [session] { return ListKernels(session); }; });
   constexpr char kKernelHelp[] = "A kernel.pbtxt, a folder with one, or a name.";
   const auto add = [&](const std::string& verb, const std::string& help, const std::string& example,
                        const std::string& argument, const std::string& argument_help, auto action) {
@@ -223,11 +223,11 @@ void AddKernels(CLI::App* app, Session* session) {
     command->add_option(argument, *kernel, argument_help)->required();
     command->callback([=] { session->command = [=] { return action(session, *kernel); }; });
   };
-  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, Show);
+  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, ShowKernel);
   add("check", "Check a definition; errors say file, line and column.", "tunefarm kernels check .", "KERNEL",
-      kKernelHelp, Check);
+      kKernelHelp, CheckKernel);
   add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
-      "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", New);
+      "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", NewKernel);
 
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();

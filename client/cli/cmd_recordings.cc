@@ -95,7 +95,7 @@ absl::StatusOr<ExitCode> ImportRecorded(Session* session, const ImportOptions& o
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> List(Session* session, int limit) {
+absl::StatusOr<ExitCode> ListRecordings(Session* session, int limit) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListRecordingsRequest request;
@@ -131,7 +131,7 @@ absl::StatusOr<ExitCode> List(Session* session, int limit) {
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowRecording(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const v1::Recording recording, FetchRecording(session, text));
   if (format == OutputFormat::kJson) {
@@ -161,7 +161,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const std::string& text) {
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> Delete(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> DeleteRecording(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const v1::Recording recording, FetchRecording(session, text));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::DeleteRecordingRequest request;
@@ -208,7 +208,7 @@ void AddRecordings(CLI::App* app, Session* session) {
   CLI::App* list = recordings->add_subcommand("list", "The newest recordings.");
   SetExample(list, "tunefarm recordings list --limit 5");
   list->add_option("--limit", *limit, "How many (default 50).")->check(CLI::Range(1, 1000));
-  list->callback([=] { session->command = [=] { return List(session, *limit); }; });
+  list->callback([=] { session->command = [=] { return ListRecordings(session, *limit); }; });
   const auto add_verb = [&](const std::string& verb, const std::string& help,
                             absl::StatusOr<ExitCode> (*action)(Session*, const std::string&)) {
     auto text = std::make_shared<std::string>();
@@ -217,8 +217,8 @@ void AddRecordings(CLI::App* app, Session* session) {
     command->add_option("RECORDING", *text, "Its number or name.")->required();
     command->callback([=] { session->command = [=] { return action(session, *text); }; });
   };
-  add_verb("show", "One recording: where it comes from, its counts and parameters.", Show);
-  add_verb("delete", "Remove a recording and its results.", Delete);
+  add_verb("show", "One recording: where it comes from, its counts and parameters.", ShowRecording);
+  add_verb("delete", "Remove a recording and its results.", DeleteRecording);
 }
 
 }  // namespace tunefarm::cli
