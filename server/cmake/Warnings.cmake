@@ -11,6 +11,18 @@ if(TUNEFARM_SANITIZE STREQUAL "thread")
   # Where it is defined, protobuf's map fields begin with two members more than in Debian's library.
   add_compile_options(-U__SANITIZE_THREAD__)
 endif()
+# Which ones there are, for the few files that must know: "server/sanitizers.h".
+foreach(kind address thread)
+  string(TOUPPER TUNEFARM_${kind}_SANITIZER name)
+  set(${name} OFF)
+  if(TUNEFARM_SANITIZE MATCHES ${kind})
+    set(${name} ON)
+  endif()
+endforeach()
+configure_file(${PROJECT_SOURCE_DIR}/server/cmake/sanitizers.h.in ${PROJECT_BINARY_DIR}/generated/server/sanitizers.h)
+add_library(tunefarm_sanitizers INTERFACE)
+add_library(tunefarm::sanitizers ALIAS tunefarm_sanitizers)
+target_include_directories(tunefarm_sanitizers INTERFACE ${PROJECT_BINARY_DIR}/generated)
 if(TUNEFARM_SANITIZE)
   # -O1: the sanitizer lanes must fit their time budget, and -O0 does not.
   target_compile_options(tunefarm_warnings INTERFACE -fsanitize=${TUNEFARM_SANITIZE} -fno-omit-frame-pointer -O1)

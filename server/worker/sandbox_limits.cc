@@ -12,15 +12,7 @@
 #include <cstring>
 
 #include "server/exec/frame_limits.h"
-
-// A sanitizer's shadow memory is address space by the terabyte.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TUNEFARM_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TUNEFARM_SANITIZED 1
-#endif
-#endif
+#include "server/sanitizers.h"
 
 namespace tunefarm {
 namespace {
@@ -57,7 +49,7 @@ void SetLimits(const WorkerArguments& arguments, bool counts_alone) {
   Limit(RLIMIT_FSIZE, arguments.role == "run" ? kExpectedOutputsBytesMax + 64 * kMiB : 256 * kMiB);
   // Counts threads too.
   if (counts_alone) Limit(RLIMIT_NPROC, arguments.backend == "cuda" ? 512 : 256);
-#ifndef TUNEFARM_SANITIZED
+#if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // Their shadow memory is address space by the terabyte.
   // CUDA maps more address space than any machine has memory.
   const bool uses_gpu = arguments.backend == "cuda" && arguments.role != "compile";
   if (!uses_gpu) Limit(RLIMIT_AS, 8 * kGiB);

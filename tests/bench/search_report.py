@@ -113,6 +113,7 @@ def warm(bundle, work, truths, shapes, names, report):
     near = 0
     for i, shape in enumerate(shapes):
         truth, _ = truths.tune(*matmul(shape), "--strategy", "exhaustive", "--no-memory")
+        truths.stop()  # a daemon keeps its GPU as long as it runs, and the next one would wait for it
         losses = {}
         for name in names:
             directory = work / f"{name}{i}"

@@ -13,8 +13,9 @@
 
 #include "server/base/check.h"
 #include "server/base/random.h"
+#include "server/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if TUNEFARM_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -40,7 +41,7 @@ void KeepInputAndDie(int signal_number) {
   raise(signal_number);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if TUNEFARM_ADDRESS_SANITIZER
 // The sanitizer reports every other signal by itself, and ends without one after what it finds.
 constexpr int kSignals[] = {SIGABRT};
 #else
@@ -49,7 +50,7 @@ constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 // A parser that goes too deep leaves no stack to handle the signal on.
 void HandleSignals() {
-#if defined(__SANITIZE_ADDRESS__)
+#if TUNEFARM_ADDRESS_SANITIZER
   __sanitizer_set_death_callback(KeepInput);
 #else
   static char stack[1 << 16];
@@ -66,14 +67,14 @@ void HandleSignals() {
 }
 
 void HandleSignalsNoMore() {
-#if defined(__SANITIZE_ADDRESS__)
+#if TUNEFARM_ADDRESS_SANITIZER
   __sanitizer_set_death_callback(nullptr);
 #endif
   for (const int number : kSignals) std::signal(number, SIG_DFL);
 }
 
 int64_t SecondsAsked() {
-#if defined(__SANITIZE_THREAD__)
+#if TUNEFARM_THREAD_SANITIZER
   return 0;
 #else
   if (const char* const text = std::getenv("TUNEFARM_FUZZ_SECONDS"); text != nullptr) return std::atoll(text);

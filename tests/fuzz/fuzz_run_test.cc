@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "server/base/file.h"
+#include "server/sanitizers.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace {
@@ -39,7 +40,7 @@ void Die(const char* last) {
 }
 
 TEST(FuzzRunDeathTest, TheInputStays) {
-#if defined(__SANITIZE_THREAD__)
+#if TUNEFARM_THREAD_SANITIZER
   GTEST_SKIP() << "the thread sanitizer handles signals when it likes";
 #endif
   TemporaryDirectory directory;

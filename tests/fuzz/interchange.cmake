@@ -3,7 +3,7 @@
 foreach(name t1 recorded)
   tunefarm_test(${name}_fuzz LABEL unit LONG
     SOURCES file_fuzz_test.cc ${name}_fuzz.cc fuzz_run.cc
-    DEPS tunefarm::interchange ZLIB::ZLIB
+    DEPS tunefarm::interchange tunefarm::sanitizers ZLIB::ZLIB
     TIMEOUT 5400)
 endforeach()
 target_compile_definitions(t1_fuzz_test PRIVATE FUZZ_FOLDER="t1")

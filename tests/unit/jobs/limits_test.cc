@@ -16,6 +16,7 @@
 #include "server/base/thread.h"
 #include "server/jobs/retention.h"
 #include "server/jobs/space_floor.h"
+#include "server/sanitizers.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -486,7 +487,7 @@ TEST_F(LimitsTest, ThousandsOfJobsWaitInLittleMemoryAndTheNextIsRefused) {
   EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr(std::to_string(farm.active_jobs_max)));
   const int64_t per_job = (resident() - before) / farm.active_jobs_max;
   RecordProperty("bytes_per_job", std::to_string(per_job));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They keep books on all memory.
+#if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // They keep books on all memory.
   EXPECT_LT(per_job, 4'000) << "bytes of memory for one job that waits";
 #endif
 }

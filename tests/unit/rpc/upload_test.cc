@@ -1,6 +1,7 @@
 // Uploads of recorded results, over real sockets.
 #include <gtest/gtest.h>
 
+#include "server/sanitizers.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {
@@ -46,7 +47,9 @@ TEST_F(RpcServerTest, AnUploadedFileBecomesARecording) {
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(refused.error_message(), HasSubstr("cache.json:3:"));
   EXPECT_FALSE(ReasonIn(refused).empty());
+#if !TUNEFARM_THREAD_SANITIZER  // It sees no lock of gRPC's, and a race for each 8 of these bytes; each is looked for among all.
   EXPECT_EQ(ReasonIn(upload(std::string(65 << 20, ' '), 4 << 20, &created)), "RECORDING_TOO_LARGE");
+#endif
   {
     // A client that goes away in the middle leaves nothing.
     grpc::ClientContext context;

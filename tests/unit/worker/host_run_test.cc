@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "server/sanitizers.h"
 #include "tests/unit/worker/host_kernel.h"
 
 namespace tunefarm {
@@ -236,7 +237,7 @@ TEST_F(HostRunTest, Exceptions) {
 }
 
 TEST_F(HostRunTest, Memory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TUNEFARM_ADDRESS_SANITIZER || TUNEFARM_THREAD_SANITIZER
   GTEST_SKIP() << "the sanitizers' operator new ends the process by itself instead of throwing";
 #endif
   Expect("bad_alloc", v1::OUTCOME_OUT_OF_MEMORY, v1::PHASE_FIRST_LAUNCH, "ran out of memory");
