@@ -16,6 +16,8 @@ namespace {
 constexpr int kDimsMax = 32;
 constexpr int kDimValuesMax = 64;
 constexpr int kParametersMax = 64;
+constexpr int kStartingConfigsMax = 64;
+constexpr size_t kStartingConfigBytesMax = 4096;
 constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
 constexpr size_t kNoteMax = 1024;
@@ -286,6 +288,40 @@ absl::Status Checker::CheckParameters() {
   }
   for (int i = 0; i < kernel.parameters_size(); ++i) {
     RETURN_IF_ERROR(CheckParameter(fmt::format("parameters[{}]", i), kernel.mutable_parameters(i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::CheckStartingConfigs() {
+  v1::Kernel& kernel = impl_->kernel;
+  if (kernel.starting_configs_size() > kStartingConfigsMax) {
+    return FieldError("starting_configs", kLimitExceeded, "{} starting configs are too many; at most {} are allowed",
+                      kernel.starting_configs_size(), kStartingConfigsMax);
+  }
+  ValueTypeMap types;
+  for (const ParameterPlan& plan : impl_->parameters) types[plan.parameter.name] = plan.type;
+  for (int i = 0; i < kernel.starting_configs_size(); ++i) {
+    const std::string path = fmt::format("starting_configs[{}]", i);
+    std::string& text = *kernel.mutable_starting_configs(i);
+    if (text.size() > kStartingConfigBytesMax) {
+      return FieldError(path, kLimitExceeded, "the config has {} bytes; at most {} are allowed", text.size(),
+                        kStartingConfigBytesMax);
+    }
+    const absl::StatusOr<Config> given = Config::FromText(text, types);
+    if (!given.ok()) return FieldError(path, kInvalidField, "{}", MessageOf(given.status()));
+    Config config = *given;
+    for (const ParameterPlan& plan : impl_->parameters) {
+      const std::string& name = plan.parameter.name;
+      const Value* value = given->Find(name);
+      if (value == nullptr) {
+        config.Set(name, *plan.parameter.default_value);
+      } else if (plan.texts.count(value->ToText()) == 0) {
+        return FieldError(path, kValueOutOfRange, "{} is not one of the values of parameter '{}'", value->ToLiteral(),
+                          name);
+      }
+    }
+    text = given->ToText();
+    impl_->starting_configs.push_back(std::move(config));
   }
   return absl::OkStatus();
 }

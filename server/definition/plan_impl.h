@@ -140,6 +140,7 @@ struct KernelPlan::Impl {
   std::vector<definition::ParameterPlan> parameters;
   std::vector<std::string> device_names;  // "device.sm_count", ...
   std::vector<definition::DerivedPlan> derived;
+  std::vector<Config> starting_configs;  // complete: what was left out has its default value
   std::vector<definition::Formula> constraints;
   std::vector<definition::BufferFormula> buffers;
   std::map<std::string, definition::ScalarFormula, std::less<>> scalars;

@@ -177,6 +177,10 @@ absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, con
   for (const definition::DeviceRule& rule : impl_->device_rules) {
     space.device_rules.push_back(Rule{rule.text, definition::ReasonOf(rule, device)});
   }
+  for (Config config : impl_->starting_configs) {
+    for (const auto& [name, value] : problem.pinned) config.Set(name, value);
+    space.starting_configs.push_back(std::move(config));
+  }
   space.constants = device.Constants();
   for (const auto& [name, value] : problem.dims) space.constants.insert_or_assign(name, value);
   for (const definition::DerivedPlan& derived : impl_->derived) space.derived.emplace_back(derived.name, derived.text);

@@ -14,9 +14,11 @@ PointStrategy::PointStrategy(std::string name, int version, std::shared_ptr<cons
       version_(version),
       seed_(seed),
       history_(std::move(space)),
-      first_(first.begin(), first.end()),
       proposer_(std::move(proposer)) {
-  if (history_.space().default_point().has_value()) first_.push_front(*history_.space().default_point());
+  const SearchSpace& whole = history_.space();
+  if (whole.default_point().has_value()) first_.push_back(*whole.default_point());
+  first_.insert(first_.end(), whole.starting_points().begin(), whole.starting_points().end());
+  first_.insert(first_.end(), first.begin(), first.end());
 }
 
 void PointStrategy::Mark(std::span<const uint16_t> point) {

@@ -18,7 +18,8 @@ namespace tunefarm {
 
 class PointStrategy final : public Strategy {
  public:
-  // `first` is proposed after the default config, in its order. `proposer` may be null: random points only.
+  // `first` is proposed after the default config and the starting configs, in its order. `proposer` may be null: random
+  // points only.
   PointStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed,
                 std::vector<Point> first, std::unique_ptr<Proposer> proposer);
 

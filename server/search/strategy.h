@@ -94,8 +94,9 @@ std::vector<std::string> StrategyNames();
 std::string StrategyHelp();
 
 // Every strategy proposes the default config first, where it is valid. "exhaustive" goes through the space in its
-// order, "random" in a random one; neither uses `priors`. StrategyHelp says what the others do. All but "exhaustive"
-// take spaces of any size: beyond a million configs they sample instead of listing.
+// order, "random" in a random one; neither uses `priors` or the space's starting configs, which the others propose
+// next. StrategyHelp says what the others do. All but "exhaustive" take spaces of any size: beyond a million configs
+// they sample instead of listing.
 //
 // InvalidArgument for an unknown strategy or option (with the likely meant one) and for a space that is too large to
 // list where the strategy must list it; FailedPrecondition for an empty space, with what each rule rejected; otherwise

@@ -103,6 +103,7 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
   }
   impl->constraints = std::move(definition.constraints);
   impl->device_rules = std::move(definition.device_rules);
+  impl->starting_configs = std::move(definition.starting_configs);
   impl->options = options;
   impl->rules_of.resize(impl->parameters.size());
   for (size_t i = 0; i < rule_count; ++i) {
@@ -332,5 +333,7 @@ std::optional<Config> Space::DefaultConfig() const {
   }
   return config;
 }
+
+const std::vector<Config>& Space::starting_configs() const { return impl_->starting_configs; }
 
 }  // namespace tunefarm

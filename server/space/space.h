@@ -66,6 +66,8 @@ struct SpaceDefinition {
   ValueMap constants;
   // Named expressions that rules may use, in order; each may use those before it.
   std::vector<std::pair<std::string, std::string>> derived;
+  // What a search tries first. They need not be valid, nor of this space.
+  std::vector<Config> starting_configs;
 };
 
 struct SpaceOptions {
@@ -180,6 +182,8 @@ class Space {
 
   // The config of the declared defaults, where every parameter has one; it may be invalid (Check says).
   std::optional<Config> DefaultConfig() const;
+  // As declared.
+  const std::vector<Config>& starting_configs() const;
 
   // The compiled form; defined and used inside this library only.
   struct Impl;

@@ -118,6 +118,7 @@ struct Space::Impl {
   std::vector<Parameter> parameters;
   std::vector<Rule> constraints;
   std::vector<Rule> device_rules;
+  std::vector<Config> starting_configs;
   double cartesian_size = 1;
   SpaceOptions options;
   std::map<std::string, int, std::less<>> index_of;

@@ -71,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"baseline steps", R"(b: "x" c: "y")", R"(b: "y" c: "y")"},
         Change{"declared registers", "32 * STAGES", "31 * STAGES"},
         Change{"declared shared memory", R"(static_shared_bytes: "1024")", R"(static_shared_bytes: "512")"},
+        Change{"starting configs", "resources {", R"(starting_configs: "BLOCK=64" resources {)"},
         Change{"least capability", "min_compute_capability: 80", "min_compute_capability: 90"},
         Change{"name of a launch", R"(name: "finish" kernel)", R"(name: "end" kernel)"},
         Change{"order of headers", R"(path: "z.cuh" content: "#pragma once" }

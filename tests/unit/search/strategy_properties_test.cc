@@ -104,6 +104,27 @@ TEST_P(EveryStrategy, ProposesTheWholeSpaceOnceAndNothingElse) {
   EXPECT_EQ(driver.proposals().front(), space.DefaultConfig()->ToText());
 }
 
+// After the default config, in their order; those that are not of the space are left out.
+TEST_P(EveryStrategy, TriesTheStartingConfigsNext) {
+  SpaceDefinition definition;
+  for (const char* name : {"A", "B"}) definition.parameters.push_back({name, {1, 2, 3, 4, 5, 6, 7, 8}, Value(4)});
+  definition.constraints = {{"A + B <= 12", "small"}};
+  const auto config = [](int a, int b) {
+    Config made;
+    made.Set("A", Value(a));
+    made.Set("B", Value(b));
+    return made;
+  };
+  definition.starting_configs = {config(7, 2), config(8, 8), config(4, 4), config(1, 6)};
+  const Space space = *Space::Build(std::move(definition));
+  const auto strategy = Make(space);
+  const std::vector<Config> first = *strategy->Ask(3);
+  ASSERT_EQ(first.size(), 3U);
+  EXPECT_EQ(first[0].ToText(), config(4, 4).ToText());
+  const bool uses_them = GetParam() != "exhaustive" && GetParam() != "random";
+  EXPECT_EQ(first[1].ToText() == config(7, 2).ToText() && first[2].ToText() == config(1, 6).ToText(), uses_them);
+}
+
 TEST_P(EveryStrategy, GoesOnAfterAReplayAsIfNothingHadHappened) {
   const Space space = SampleSpace();
   const Priors priors = {SamplePrior(space, 0.1)};
