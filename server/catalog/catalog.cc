@@ -69,7 +69,10 @@ size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
                              dim.bucket_bounds().begin());
 }
 
-// The distance between two problems by the dims' rules; none if a rule forbids the match.
+// Of definitions that say nothing: four doublings.
+constexpr double kDistanceMax = 4;
+
+// The distance between two problems by the dims' rules; none if a rule forbids the match or it is too far.
 std::optional<double> Distance(const KernelPlan& plan, const Config& asked, const Config& tuned) {
   if (asked.size() != tuned.size()) return std::nullopt;
   double distance = 0;
@@ -94,7 +97,8 @@ std::optional<double> Distance(const KernelPlan& plan, const Config& asked, cons
         return std::nullopt;
     }
   }
-  return distance;
+  const double farthest = plan.kernel().has_lookup_distance_max() ? plan.kernel().lookup_distance_max() : kDistanceMax;
+  return distance <= farthest ? std::make_optional(distance) : std::nullopt;
 }
 
 // Whether the asked definition accepts a config from elsewhere. The space is built on the first question.

@@ -63,7 +63,8 @@ class Catalog {
 
   // Never fails: the match says how good the answer is. In this order, the first that applies: EXACT (same program,
   // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE
-  // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, nearest by LOG dims, pins obeyed),
+  // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, nearest by LOG dims and within the
+  // definition's lookup_distance_max, pins obeyed),
   // SAME_ARCH (another class of the same compute capability; the same problem), DEFAULT, NOT_FOUND. From STALE_SOURCE
   // on, only configs that the asked definition accepts for the asked problem and class answer.
   CatalogAnswer Lookup(const CatalogQuery& query) const;

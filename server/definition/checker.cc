@@ -67,6 +67,7 @@ absl::StatusOr<std::shared_ptr<const Checker::Impl>> Checker::Run() {
   RETURN_IF_ERROR(CheckHeader());
   RETURN_IF_ERROR(CheckSources());
   RETURN_IF_ERROR(CheckDims());
+  RETURN_IF_ERROR(CheckLookup());
   RETURN_IF_ERROR(CheckParameters());
   RETURN_IF_ERROR(CheckStartingConfigs());
   RETURN_IF_ERROR(AddDeviceNames());

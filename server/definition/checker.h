@@ -67,6 +67,7 @@ class Checker {
   absl::Status CheckDimLookup(const std::string& path, tunefarm::v1::Dim* dim, const DimPlan& plan);
   absl::Status CheckParameters();
   absl::Status CheckParameter(const std::string& path, tunefarm::v1::Parameter* parameter);
+  absl::Status CheckLookup();
   absl::Status CheckStartingConfigs();
   absl::Status CheckDerived();
   absl::Status AddName(const std::string& path, const std::string& name, std::string_view what);

@@ -18,6 +18,7 @@ constexpr int kDimValuesMax = 64;
 constexpr int kParametersMax = 64;
 constexpr int kStartingConfigsMax = 64;
 constexpr size_t kStartingConfigBytesMax = 4096;
+constexpr int kLookupDistanceMax = 64;
 constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
 constexpr size_t kNoteMax = 1024;
@@ -290,6 +291,13 @@ absl::Status Checker::CheckParameters() {
     RETURN_IF_ERROR(CheckParameter(fmt::format("parameters[{}]", i), kernel.mutable_parameters(i)));
   }
   return absl::OkStatus();
+}
+
+absl::Status Checker::CheckLookup() {
+  const double distance_max = impl_->kernel.lookup_distance_max();
+  if (distance_max >= 0 && distance_max <= kLookupDistanceMax) return absl::OkStatus();  // false for a NaN, too
+  return FieldError("lookup_distance_max", kValueOutOfRange, "{} is not from 0 to {}", distance_max,
+                    kLookupDistanceMax);
 }
 
 absl::Status Checker::CheckStartingConfigs() {

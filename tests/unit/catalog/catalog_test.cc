@@ -1,5 +1,7 @@
 #include "server/catalog/catalog.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -145,6 +147,28 @@ TEST_F(CatalogTest, TheNearestShapeThatTheAskedProblemAccepts) {
   EXPECT_EQ(Ask(*plan, Problem(*plan, 4096, 8), h200_).distance, 0);
   EXPECT_EQ(Ask(*plan, Problem(*plan, 4096, 9), h200_).match, tunefarm::v1::MATCH_DEFAULT);
   EXPECT_EQ(Ask(*plan, Problem(*plan, 4096, 4, 2), h200_).match, tunefarm::v1::MATCH_DEFAULT);
+}
+
+TEST_F(CatalogTest, NoShapeAnswersBeyondTheDeclaredDistance) {
+  struct Case {
+    const char* name;
+    const char* declared;
+    int64_t tuned, asked;
+    Match match;
+  };
+  constexpr Match kNear = tunefarm::v1::MATCH_NEAREST_SHAPE, kDefault = tunefarm::v1::MATCH_DEFAULT;
+  for (const Case& c : {Case{"a", "", 1024, 16384, kNear}, Case{"b", "", 1024, 16416, kDefault},
+                        Case{"c", "", 16384, 1024, kNear}, Case{"d", "lookup_distance_max: 1", 1024, 2048, kNear},
+                        Case{"e", "lookup_distance_max: 1", 1024, 2080, kDefault},
+                        Case{"f", "lookup_distance_max: 0", 1024, 1056, kDefault},
+                        Case{"g", "lookup_distance_max: 12", 32, 131072, kNear}}) {
+    SCOPED_TRACE(c.name);
+    const auto plan = Plan(c.declared, c.name);
+    File(*plan, Problem(*plan, c.tuned), h200_, 32);
+    const CatalogAnswer answer = Ask(*plan, Problem(*plan, c.asked), h200_);
+    EXPECT_EQ(answer.match, c.match);
+    EXPECT_EQ(answer.distance, c.match == kNear ? std::abs(std::log2(static_cast<double>(c.asked) / c.tuned)) : 0);
+  }
 }
 
 TEST_F(CatalogTest, AnotherClassOfTheSameCapabilityButNotOfAnother) {
