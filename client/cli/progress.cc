@@ -81,6 +81,10 @@ void Progress::OnEvent(const v1::JobEvent& event) {
       progress_ = event.job().progress();
       studies_total_ = event.job().studies_size();
       for (const v1::Study& study : event.job().studies()) Track(study);
+      if (event.job().state_reason() != held_up_by_) {
+        held_up_by_ = event.job().state_reason();
+        Note(held_up_by_.empty() ? "it goes on" : held_up_by_);
+      }
       force = last_tenth_ < 0;
       break;
     case v1::JobEvent::kStudyChanged:

@@ -37,6 +37,7 @@ class Progress {
   const Session* session_;
   v1::Progress progress_;
   std::map<std::string, Best> studies_;  // by study name
+  std::string held_up_by_;               // the state's reason that was told last
   std::set<std::string> told_;           // of which priors and taken over results were told
   int studies_total_ = 0;
   std::string phase_;

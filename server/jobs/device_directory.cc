@@ -80,6 +80,17 @@ void DeviceDirectory::SetWaiting(std::string_view uuid, std::string_view reason,
   });
 }
 
+std::string DeviceDirectory::WaitingReason(std::string_view class_id) const {
+  const auto devices = Current();
+  std::string waiting;
+  for (const Known& known : *devices) {
+    if (!known.ready() || known.class_id != class_id) continue;
+    if (known.device.state_reason().empty()) return {};
+    waiting = fmt::format("{}: {}", known.device.device_class().display_name(), known.device.state_reason());
+  }
+  return waiting;
+}
+
 void DeviceDirectory::SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes) {
   Update(uuid, [&](tunefarm::v1::Device* device) {
     device->set_baseline_ns(baseline_ns);

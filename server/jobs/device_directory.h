@@ -40,6 +40,8 @@ class DeviceDirectory {
   // The work of a device in service waits for a reason, in one sentence, or does not any more. Unknown devices and
   // those out of service are ignored.
   void SetWaiting(std::string_view uuid, std::string_view reason, int64_t now_ms);
+  // Why no ready device of the class takes up its work, by the device; empty where one does, or where none is ready.
+  std::string WaitingReason(std::string_view class_id) const;
   // What a health check has found; foreign_processes -1: unknown. Unknown devices are ignored.
   void SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes);
 

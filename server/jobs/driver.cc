@@ -392,6 +392,28 @@ tunefarm::v1::Progress Driver::ProgressOf(const Active& job) const {
   return progress;
 }
 
+void Driver::TellWaiting() {
+  Post([](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    for (const auto& [job_id, job] : self->jobs_) {
+      std::string reason = self->WaitingReason(*job);
+      if (reason == job->told_waiting) continue;
+      job->told_waiting = std::move(reason);
+      self->PublishJob(*job);
+    }
+  });
+}
+
+std::string Driver::WaitingReason(const Active& job) const {
+  if (job.row.state != JobState::kQueued && job.row.state != JobState::kRunning) return {};
+  std::string waiting;
+  for (const StudyRow& study : job.row.studies) {
+    waiting = deps_.devices->WaitingReason(study.class_id);
+    if (waiting.empty()) return {};
+  }
+  return waiting;
+}
+
 tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
   tunefarm::v1::Job proto = job.spec;
   proto.set_name(JobName(job.row.job_id));
@@ -402,6 +424,7 @@ tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
   proto.set_started_at_ms(job.row.started_at_ms);
   proto.set_ended_at_ms(job.row.ended_at_ms);
   SetReason(job.row, &proto);
+  if (proto.state_reason().empty()) proto.set_state_reason(WaitingReason(job));
   proto.set_device_busy_ms(DeviceBusyMsOf(job));
   if (with_studies) {
     for (const auto& [study_id, study] : job.studies) *proto.add_studies() = study->ToProto();

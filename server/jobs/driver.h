@@ -71,6 +71,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // The reason, while suspended; else empty.
   std::string suspended() const;
 
+  // Whether work waits for a device may have changed: those who watch jobs are told. Returns at once.
+  void TellWaiting();
+
   // From the link's hooks.
   void Reported(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done);
   void Claimed(int64_t job_id);
@@ -91,6 +94,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     TimerId retry_timer = 0;
     MonotonicTime began{};       // of this run's first trial, for the estimate
     int64_t done_at_begin = -1;  // -1: not begun
+    std::string told_waiting;    // the reason that watchers know
   };
 
   absl::StatusOr<std::unique_ptr<Active>> Load(const JobRow& row);
@@ -139,6 +143,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
                            const std::string& reason = "") EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeUpPaused(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Progress ProgressOf(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a job none of whose studies gets a device.
+  std::string WaitingReason(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Job ToProto(const Active& job, bool with_studies) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishJob(const Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishStudy(const Active& job, const Study& study) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -339,6 +339,7 @@ void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string&
 
 void JobService::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {
   impl_->devices.SetWaiting(uuid, reason, impl_->now_ms());
+  impl_->driver->TellWaiting();
 }
 
 void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes) {

@@ -48,6 +48,19 @@ class ProgressTest : public testing::Test {
   Session session_;
 };
 
+TEST_F(ProgressTest, WhatHoldsAJobUpIsToldOnce) {
+  Progress progress(&session_);
+  v1::JobEvent waits = Snapshot(0, 8, 1);
+  waits.mutable_job()->set_state_reason("H200: trials wait: another process measures on it");
+  progress.OnEvent(waits);
+  progress.OnEvent(waits);
+  progress.OnEvent(Snapshot(0, 8, 1));
+  const std::string printed = Printed();
+  EXPECT_EQ(printed.find("H200: trials wait"), printed.rfind("H200: trials wait")) << printed;
+  EXPECT_NE(printed.find("H200: trials wait"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("it goes on"), std::string::npos) << printed;
+}
+
 TEST_F(ProgressTest, OneStudyShowsItsBestAndTheSpeedup) {
   Progress progress(&session_);
   progress.OnEvent(Snapshot(0, 8, 1));

@@ -104,6 +104,30 @@ TEST_F(DeviceServiceTest, ADeviceSaysWhyItsWorkWaits) {
   EXPECT_EQ(farm.service().ListDevices().at(0).state_reason(), "sick");
 }
 
+TEST_F(DeviceServiceTest, AJobThatWaitsForItsDeviceSaysWhy) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  std::vector<std::string> told;
+  const auto watch = farm.service().Watch(
+      job, 0,
+      [&](const tunefarm::v1::JobEvent& event) {
+        if (event.has_job()) told.push_back(event.job().state_reason());
+      },
+      [](const absl::Status&) {});
+  farm.RunControl();
+  told.clear();
+  farm.service().SetDeviceWaiting("HOST-1", "another process measures on it");
+  farm.RunControl();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("CPU: another process measures on it"));
+  EXPECT_EQ(farm.Job(job).state_reason(), told[0]);
+  farm.service().SetDeviceWaiting("HOST-1", "");
+  farm.RunControl();
+  EXPECT_EQ(told.back(), "");
+  ASSERT_TRUE(farm.Finish(job));
+  EXPECT_EQ(farm.Job(job).state_reason(), "");
+}
+
 TEST_F(DeviceServiceTest, AJobWithoutPromotionLeavesNoBest) {
   Farm farm(directory_.path());
   tunefarm::v1::Job measures_only;
