@@ -33,7 +33,7 @@ LAYERS = {
     "http": ["base", "store", "exec/evaluator_stats.h", "jobs", "http", "version.h"],
     "daemon": None,  # the composition root sees everything
     "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frame_limits.h",
-               "exec/captured_output.h", "worker", "version.h"],
+               "exec/captured_output.h", "worker", "sanitizers.h", "version.h"],
 }
 
 # (what, pattern, who may) -- who may: path prefixes.
