@@ -158,7 +158,7 @@ TEST_F(CatalogTest, NoShapeAnswersBeyondTheDeclaredDistance) {
   };
   constexpr Match kNear = tunefarm::v1::MATCH_NEAREST_SHAPE, kDefault = tunefarm::v1::MATCH_DEFAULT;
   for (const Case& c : {Case{"a", "", 1024, 16384, kNear}, Case{"b", "", 1024, 16416, kDefault},
-                        Case{"c", "", 16384, 1024, kNear}, Case{"d", "lookup_distance_max: 1", 1024, 2048, kNear},
+                        Case{"c", "", 8192, 512, kNear}, Case{"d", "lookup_distance_max: 1", 1024, 2048, kNear},
                         Case{"e", "lookup_distance_max: 1", 1024, 2080, kDefault},
                         Case{"f", "lookup_distance_max: 0", 1024, 1056, kDefault},
                         Case{"g", "lookup_distance_max: 12", 32, 131072, kNear}}) {

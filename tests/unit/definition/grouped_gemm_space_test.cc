@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -196,26 +197,29 @@ TEST_P(GroupedGemmSpace, SharedMemoryRuleOfTheSeedsByDevice) {
 
 // What a search starts from is valid for some layer on the GPU that it was found on, and nothing of it elsewhere.
 TEST_P(GroupedGemmSpace, StartingConfigsAreOfTheSpace) {
+  std::map<std::string, std::string> unused;  // by config: why not
   std::set<std::string> used;
-  v1::Problem few_rows;
+  v1::Problem few_rows, few_experts;
   (*few_rows.mutable_dims())["tokens"].set_int_value(128);
-  for (const v1::Problem& layer : {v1::Problem(), ProblemWith({"permute_x"}), ProblemWith({"permute_y"}), few_rows}) {
+  (*few_experts.mutable_dims())["E"].set_int_value(16);
+  for (const v1::Problem& layer :
+       {v1::Problem(), ProblemWith({"permute_x"}), ProblemWith({"permute_y"}), few_rows, few_experts}) {
     const auto problem = plan_->ResolveProblem(layer);
     ASSERT_TRUE(problem.ok()) << Message(problem.status());
     const auto on_h200 = plan_->BuildSpace(*problem, FindKnownClass("H200").value());
     const auto on_a100 = plan_->BuildSpace(*problem, FindKnownClass("A100").value());
     ASSERT_TRUE(on_h200.ok() && on_a100.ok());
-    size_t valid = 0;
     for (const Config& config : on_h200->starting_configs()) {
       EXPECT_FALSE(on_a100->Check(config).ok()) << config.ToText();
-      if (!on_h200->Check(config).ok()) continue;
-      used.insert(config.ToText());
-      ++valid;
+      const absl::Status status = on_h200->Check(config);
+      const auto known = unused.emplace(config.ToText(), "").first;
+      if (status.ok()) used.insert(known->first);
+      known->second += Message(status) + "\n";
     }
-    EXPECT_GE(valid, 1U) << problem->key;
   }
-  EXPECT_EQ(used.size(), plan_->kernel().starting_configs_size());
-  EXPECT_GE(used.size(), 7U);
+  EXPECT_GE(used.size(), 5U);
+  for (const std::string& config : used) unused.erase(config);
+  EXPECT_THAT(unused, testing::IsEmpty());
 }
 
 // Every tile of the seeds' lists is a value here, and each is valid on the portable path or broken by registers, shared

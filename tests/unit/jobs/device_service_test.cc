@@ -119,7 +119,7 @@ TEST_F(DeviceServiceTest, AJobThatWaitsForItsDeviceSaysWhy) {
   farm.service().SetDeviceWaiting("HOST-1", "another process measures on it");
   farm.RunControl();
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0], HasSubstr("CPU: another process measures on it"));
+  EXPECT_THAT(told[0], testing::HasSubstr("CPU: another process measures on it"));
   EXPECT_EQ(farm.Job(job).state_reason(), told[0]);
   farm.service().SetDeviceWaiting("HOST-1", "");
   farm.RunControl();

@@ -52,15 +52,16 @@ TEST(Space, WithoutParametersHasOneConfig) {
 }
 
 TEST(Space, RefusesBadDefinitions) {
-  EXPECT_EQ(BuildError({{{"A", {}, {}}}, {}, {}, {}, {}}), "parameter 'A' has no values");
-  EXPECT_EQ(BuildError({{{"A", {1, 1}, {}}}, {}, {}, {}, {}}), "parameter 'A' lists the value 1 twice");
-  EXPECT_EQ(BuildError({{{"A", {1, 2}, Value(3)}}, {}, {}, {}, {}}),
+  EXPECT_EQ(BuildError({{{"A", {}, {}}}, {}, {}, {}, {}, {}}), "parameter 'A' has no values");
+  EXPECT_EQ(BuildError({{{"A", {1, 1}, {}}}, {}, {}, {}, {}, {}}), "parameter 'A' lists the value 1 twice");
+  EXPECT_EQ(BuildError({{{"A", {1, 2}, Value(3)}}, {}, {}, {}, {}, {}}),
             "the default 3 of parameter 'A' is not among its values");
-  EXPECT_EQ(BuildError({{{"A", {1}, {}}, {"A", {1}, {}}}, {}, {}, {}, {}}), "parameter: the name 'A' is defined twice");
+  EXPECT_EQ(BuildError({{{"A", {1}, {}}, {"A", {1}, {}}}, {}, {}, {}, {}, {}}),
+            "parameter: the name 'A' is defined twice");
   EXPECT_EQ(
-      BuildError({{{"BLOCK", {1}, {}}}, {{"BLOCK > 0", ""}}, {{"BLOC < 9", ""}}, {}, {}}),
+      BuildError({{{"BLOCK", {1}, {}}}, {{"BLOCK > 0", ""}}, {{"BLOC < 9", ""}}, {}, {}, {}}),
       "device rule 1: expression error at column 1: unknown name 'BLOC' (did you mean 'BLOCK'?)\n  BLOC < 9\n  ^");
-  EXPECT_NE(BuildError({{{"A", {1}, {}}}, {}, {}, {}, {{"d", "A +"}}}).find("derived name 'd'"), std::string::npos);
+  EXPECT_NE(BuildError({{{"A", {1}, {}}}, {}, {}, {}, {{"d", "A +"}}, {}}).find("derived name 'd'"), std::string::npos);
 }
 
 TEST(Space, ConstantsAndDerivedNamesEnterTheRules) {
