@@ -119,6 +119,8 @@ absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
   for (const v1::Constraint& constraint : kernel.constraints()) {
     out += "  " + constraint.expression() + (constraint.reason().empty() ? "" : "   # " + constraint.reason()) + "\n";
   }
+  if (kernel.starting_configs_size() > 0) out += "\nstarting configs\n";
+  for (const std::string& config : kernel.starting_configs()) out += "  " + config + "\n";
   session->Print(out);
   return kExitOk;
 }

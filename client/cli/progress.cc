@@ -83,7 +83,11 @@ void Progress::OnEvent(const v1::JobEvent& event) {
       for (const v1::Study& study : event.job().studies()) Track(study);
       if (event.job().state_reason() != held_up_by_) {
         held_up_by_ = event.job().state_reason();
-        Note(held_up_by_.empty() ? "it goes on" : held_up_by_);
+        if (!held_up_by_.empty()) {
+          Note(held_up_by_);
+        } else if (event.job().state() == v1::JOB_STATE_QUEUED || event.job().state() == v1::JOB_STATE_RUNNING) {
+          Note("it goes on");
+        }
       }
       force = last_tenth_ < 0;
       break;

@@ -407,8 +407,9 @@ void Driver::TellWaiting() {
 std::string Driver::WaitingReason(const Active& job) const {
   if (job.row.state != JobState::kQueued && job.row.state != JobState::kRunning) return {};
   std::string waiting;
-  for (const StudyRow& study : job.row.studies) {
-    waiting = deps_.devices->WaitingReason(study.class_id);
+  for (const auto& [study_id, study] : job.studies) {
+    if (study->state() == StudyState::kEnded) continue;
+    waiting = deps_.devices->WaitingReason(study->context().row.class_id);
     if (waiting.empty()) return {};
   }
   return waiting;

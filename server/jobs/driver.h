@@ -143,7 +143,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
                            const std::string& reason = "") EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeUpPaused(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Progress ProgressOf(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a job none of whose studies gets a device.
+  // Of a job none of whose studies that still run gets a device.
   std::string WaitingReason(const Active& job) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::Job ToProto(const Active& job, bool with_studies) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishJob(const Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

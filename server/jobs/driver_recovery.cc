@@ -127,6 +127,7 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
   Active& active = *(jobs_[job_id] = std::move(job));
   if (active.row.state == JobState::kCancelling) deps_.link->Cancel(job_id);
   if (active.row.state == JobState::kPaused) deps_.link->Hold(job_id);
+  active.told_waiting = WaitingReason(active);
   CheckDeviceTime(active);
   if (active.row.started_at_ms > 0) StartTimer(active);
   Post([job_id](Driver* self) {

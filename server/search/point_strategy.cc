@@ -17,7 +17,11 @@ PointStrategy::PointStrategy(std::string name, int version, std::shared_ptr<cons
       proposer_(std::move(proposer)) {
   const SearchSpace& whole = history_.space();
   if (whole.default_point().has_value()) first_.push_back(*whole.default_point());
-  first_.insert(first_.end(), whole.starting_points().begin(), whole.starting_points().end());
+  for (const Config& config : whole.space().starting_configs()) {
+    // Pinned parameters have lost the values that others start from.
+    absl::StatusOr<Point> point = whole.space().IndicesOf(config);
+    if (point.ok() && whole.Contains(*point)) first_.push_back(*std::move(point));
+  }
   first_.insert(first_.end(), first.begin(), first.end());
 }
 

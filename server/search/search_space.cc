@@ -64,7 +64,6 @@ absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::Make(const Space
   if (config.has_value() && space.Contains(*config)) {
     ASSIGN_OR_RETURN(made->default_point_, space.IndicesOf(*config));
   }
-  made->TakeStartingPoints();
   return made;
 }
 
@@ -84,7 +83,6 @@ absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::MakeOfRows(const
     ASSIGN_OR_RETURN(Point point, space.IndicesOf(*config));
     if (made->Contains(point)) made->default_point_ = std::move(point);
   }
-  made->TakeStartingPoints();
   return made;
 }
 
@@ -104,7 +102,6 @@ absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::MakeNarrowed(
   if (!table.ok()) {
     if (!absl::IsResourceExhausted(table.status())) return table.status();
     made->keeps_ = std::move(keeps);
-    made->TakeStartingPoints();
     return made;
   }
   std::vector<uint16_t> indices;
@@ -117,7 +114,6 @@ absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::MakeNarrowed(
   }
   if (kept == 0) return WithReason(FailedPrecondition("{}", space.ExplainEmpty()), "EMPTY_SPACE");
   made->List(ConfigTable(made->parameter_count(), kept, std::move(indices)));
-  made->TakeStartingPoints();
   return made;
 }
 
@@ -125,14 +121,6 @@ void SearchSpace::List(ConfigTable table) {
   is_listed_ = true;
   table_ = std::move(table);
   index_.emplace(table_);
-}
-
-void SearchSpace::TakeStartingPoints() {
-  for (const Config& config : space_.starting_configs()) {
-    // Pinned parameters have lost the values that others start from.
-    absl::StatusOr<Point> point = space_.IndicesOf(config);
-    if (point.ok() && Contains(*point)) starting_points_.push_back(*std::move(point));
-  }
 }
 
 uint64_t SearchSpace::FindRow(std::span<const uint16_t> point) const { return index_->Find(point).value_or(size()); }

@@ -72,8 +72,6 @@ class SearchSpace {
   absl::StatusOr<std::optional<Point>> Sample(int* draws_left, PhiloxStream& random) const;
   // The declared default, where it is of this space.
   const std::optional<Point>& default_point() const { return default_point_; }
-  // The declared starting configs that are of this space, in their order.
-  const std::vector<Point>& starting_points() const { return starting_points_; }
 
   // Whether the values of a parameter have an order: numbers and bools do, strings do not.
   bool IsOrdered(int parameter) const { return is_ordered_[static_cast<size_t>(parameter)]; }
@@ -87,8 +85,6 @@ class SearchSpace {
  private:
   explicit SearchSpace(const Space& space);
   void List(ConfigTable table);
-  // Once the space is complete.
-  void TakeStartingPoints();
   // Of a valid point, in a space that is not listed.
   bool IsKept(std::span<const uint16_t> point) const;
 
@@ -103,7 +99,6 @@ class SearchSpace {
   std::vector<bool> is_ordered_;
   std::vector<int> varying_;
   std::optional<Point> default_point_;
-  std::vector<Point> starting_points_;
 };
 
 }  // namespace tunefarm

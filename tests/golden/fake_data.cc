@@ -384,6 +384,7 @@ v1::Kernel StoredKernel() {
     }
     constraints { expression: "BLOCK * STEP <= 1024" reason: "one block" }
     constraints { expression: "STEP != 3" }
+    starting_configs: "BLOCK=256,STEP=1,MODE=tall"
   )pb");
 }
 

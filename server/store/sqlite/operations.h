@@ -71,8 +71,7 @@ absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses(Database& database
 absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database);
 absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id);
 absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page);
-absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence,
-                                         int events_max);
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence, int events_max);
 absl::StatusOr<StoreStatus> ReadStatus(Database& database);
 
 // --- read: read_trials.cc ---

@@ -104,8 +104,7 @@ absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobS
   }
 }
 
-absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence,
-                                         int events_max) {
+absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence, int events_max) {
   Statement known = database.Prepare("SELECT 1 FROM study WHERE study_id = ?");
   ASSIGN_OR_RETURN(const bool found, known.Bind(study_id).Step());
   if (!found) return NotFound("study {} does not exist", study_id);

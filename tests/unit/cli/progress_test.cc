@@ -54,11 +54,24 @@ TEST_F(ProgressTest, WhatHoldsAJobUpIsToldOnce) {
   waits.mutable_job()->set_state_reason("H200: trials wait: another process measures on it");
   progress.OnEvent(waits);
   progress.OnEvent(waits);
-  progress.OnEvent(Snapshot(0, 8, 1));
+  waits.mutable_job()->clear_state_reason();
+  waits.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
+  progress.OnEvent(waits);
   const std::string printed = Printed();
   EXPECT_EQ(printed.find("H200: trials wait"), printed.rfind("H200: trials wait")) << printed;
   EXPECT_NE(printed.find("H200: trials wait"), std::string::npos) << printed;
   EXPECT_NE(printed.find("it goes on"), std::string::npos) << printed;
+}
+
+TEST_F(ProgressTest, AHeldUpJobThatEndsDoesNotGoOn) {
+  Progress progress(&session_);
+  v1::JobEvent waits = Snapshot(0, 8, 1);
+  waits.mutable_job()->set_state_reason("H200: trials wait: another process measures on it");
+  progress.OnEvent(waits);
+  waits.mutable_job()->clear_state_reason();
+  waits.mutable_job()->set_state(v1::JOB_STATE_CANCELLED);
+  progress.OnEvent(waits);
+  EXPECT_EQ(Printed().find("it goes on"), std::string::npos);
 }
 
 TEST_F(ProgressTest, OneStudyShowsItsBestAndTheSpeedup) {
