@@ -44,7 +44,10 @@ MADE_OUTSIDE = [f"{folder}/hostile" for folder in ("/usr/lib", "/etc", "/dev", "
 
 
 class Programs:
-    """A folder with the programs, in which the daemon is started through `prefix` (a command that ends in exec)."""
+    """A folder with the programs, in which the daemon is started through `prefix` (a command that ends in exec).
+
+    The daemon's are copies: what another user runs must not lie below a folder that is closed to it, such as a home.
+    """
 
     def __init__(self, *prefix):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-programs."))
@@ -52,7 +55,11 @@ class Programs:
         self.real = farm_module.BIN
         (self.folder / "tunefarm").symlink_to(self.real / "tunefarm")
         daemon = self.folder / "tunefarmd"
-        daemon.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{self.real}/tunefarmd" "$@"\n')
+        copies = self.folder / "copies"
+        copies.mkdir(0o755)
+        for program in ("tunefarmd", "tunefarm-worker"):
+            shutil.copy2(self.real / program, copies)
+        daemon.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{copies}/tunefarmd" "$@"\n')
         daemon.chmod(0o755)
 
     def __enter__(self):
