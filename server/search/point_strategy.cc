@@ -18,7 +18,7 @@ PointStrategy::PointStrategy(std::string name, int version, std::shared_ptr<cons
   const SearchSpace& whole = history_.space();
   if (whole.default_point().has_value()) first_.push_back(*whole.default_point());
   for (const Config& config : whole.space().starting_configs()) {
-    // Pinned parameters have lost the values that others start from.
+    // What is declared need not be of this space.
     absl::StatusOr<Point> point = whole.space().IndicesOf(config);
     if (point.ok() && whole.Contains(*point)) first_.push_back(*std::move(point));
   }
