@@ -41,61 +41,161 @@ HOPPER_FN void LoadTile(u32 target, const TensorMap* map, int fast, int slow, in
   }
 }
 
+// How 128 threads share in copying a tile: each row in pieces of 16 bytes, next threads next pieces.
+template <typename Tile>
+struct CopyShares {
+  static constexpr int kPiecesPerRow = Tile::kFast / kPieceElements;
+  static constexpr int kRowStep = 128 / kPiecesPerRow;  // rows that are copied at once
+  static constexpr int kRowsPerThread = Tile::kSlow / kRowStep;
+  static_assert(128 % kPiecesPerRow == 0 && Tile::kSlow % kRowStep == 0, "the threads share a copied tile evenly");
+};
+
+// Where row `row` of the expert lies in the matrix, before Divide; -1 past the end of the expert's.
+template <bool kGather>
+HOPPER_FN int ReadPlace(const Arguments& arguments, const Work& work, int row) {
+  if (row >= work.rows) return -1;
+  return kGather ? arguments.gather_indices[work.first + row] : work.first + row;
+}
+
+// Of a token's rows to the token.
+template <bool kDivide>
+HOPPER_FN int Divide(const Arguments& arguments, int place) {
+  if (!kDivide || place < 0) return place;
+  return static_cast<int>(static_cast<u32>(place) / static_cast<u32>(arguments.topk));
+}
+
+// Where the rows of a K-major tile lie, which are those of the output's tile and stay the same for all steps.
+template <typename Tile, bool kGather, bool kDivide>
+class TileRows {
+ public:
+  HOPPER_FN explicit TileRows(int thread) : row_(thread / Shares::kPiecesPerRow) {}
+
+  HOPPER_FN void Begin(const Arguments& arguments, const Work& work, int first) {
+#pragma unroll
+    for (int i = 0; i < Shares::kRowsPerThread; ++i) {
+      const int row = first + row_ + i * Shares::kRowStep;
+      places_[i] = Divide<kGather && kDivide>(arguments, ReadPlace<kGather>(arguments, work, row));
+    }
+  }
+  HOPPER_FN void Step(const Arguments&, const Work&, int) {}
+  HOPPER_FN int Place(const Work&, int, int i) const { return places_[i]; }
+
+ private:
+  using Shares = CopyShares<Tile>;
+
+  int row_;
+  int places_[Shares::kRowsPerThread];
+};
+
+// Where the rows of an MN-major tile lie (dW), of which each step has others, in their order in the matrix.
+template <typename Tile>
+class OrderedStepRows {
+ public:
+  HOPPER_FN explicit OrderedStepRows(int thread) : row_(thread / Shares::kPiecesPerRow) {}
+
+  HOPPER_FN void Begin(const Arguments&, const Work&, int) {}
+  HOPPER_FN void Step(const Arguments&, const Work&, int) {}
+  HOPPER_FN int Place(const Work& work, int step, int i) const {
+    const int row = step * Tile::kSlow + row_ + i * Shares::kRowStep;
+    return row < work.rows ? work.first + row : -1;
+  }
+
+ private:
+  using Shares = CopyShares<Tile>;
+
+  int row_;
+};
+
+// The same where rows are gathered. A warp reads the places of as many steps as it has lanes for, one in each lane, and
+// so many steps ahead: a place takes longer to come than a short step multiplies, and a division longer than its copies.
+template <typename Tile, bool kDivide>
+class GatheredStepRows {
+ public:
+  HOPPER_FN explicit GatheredStepRows(int thread)
+      : lane_(thread % 32), warp_row_(thread / 32 * kRowsAtOnce), row_in_warp_(lane_ / Shares::kPiecesPerRow) {}
+
+  HOPPER_FN void Begin(const Arguments& arguments, const Work& work, int) { next_ = Read(arguments, work, 0); }
+  HOPPER_FN void Step(const Arguments& arguments, const Work& work, int step) {
+    if (step % kSteps != 0) return;
+    places_ = Divide<kDivide>(arguments, next_);
+    next_ = Read(arguments, work, step + kSteps);
+  }
+  // By all lanes of a warp.
+  HOPPER_FN int Place(const Work&, int step, int i) const {
+    return Shuffle(places_, step % kSteps * kRowsPerWarp + i * kRowsAtOnce + row_in_warp_);
+  }
+
+ private:
+  using Shares = CopyShares<Tile>;
+  static constexpr int kRowsAtOnce = Shares::kRowStep / 4;  // of one warp
+  static constexpr int kRowsPerWarp = Shares::kRowsPerThread * kRowsAtOnce;
+  static constexpr int kSteps = 32 / kRowsPerWarp;
+  static_assert(kRowsAtOnce > 0 && 32 % kRowsPerWarp == 0, "the lanes of a warp share the rows of whole steps");
+
+  // This lane's row of the steps from `step` on.
+  HOPPER_FN int Read(const Arguments& arguments, const Work& work, int step) const {
+    const int slot = lane_ % kRowsPerWarp;
+    const int row = warp_row_ + slot / kRowsAtOnce * Shares::kRowStep + slot % kRowsAtOnce;
+    return ReadPlace<true>(arguments, work, (step + lane_ / kRowsPerWarp) * Tile::kSlow + row);
+  }
+
+  int lane_;
+  int warp_row_;
+  int row_in_warp_;
+  int places_ = -1;
+  int next_ = -1;
+};
+
+template <typename Tile, bool kGather, bool kDivide>
+struct RowsOf {
+  using Type = TileRows<Tile, kGather, kDivide>;
+};
+template <typename Tile, bool kDivide>
+  requires(Tile::kTransposed)
+struct RowsOf<Tile, true, kDivide> {
+  using Type = GatheredStepRows<Tile, kDivide>;
+};
+template <typename Tile, bool kDivide>
+  requires(Tile::kTransposed)
+struct RowsOf<Tile, false, kDivide> {
+  using Type = OrderedStepRows<Tile>;
+};
+
 // One thread's share in copying the tiles of an operand whose rows are rows of tokens.
-//
-// K-major tiles: the rows are those of the output's tile and stay the same for all steps. MN-major ones (dW): each step
-// has its own rows, whose numbers are read one step ahead.
 template <typename Tile, bool kGather, bool kDivide>
 class RowCopier {
  public:
-  // `matrix` has rows of `length` elements. `column` is the tile's first column of it (MN-major).
+  // `matrix` has rows of `length` elements.
   HOPPER_FN RowCopier(const Arguments& arguments, const Element* matrix, int length, int thread)
       : arguments_(arguments),
         matrix_(matrix),
         length_(length),
-        row_(thread / kPiecesPerRow),
-        piece_(thread % kPiecesPerRow) {}
+        row_(thread / Shares::kPiecesPerRow),
+        piece_(thread % Shares::kPiecesPerRow),
+        rows_(thread) {}
 
   // The next tile: rows [row, row + tile) of the expert (K-major), or columns from `column` of all its rows (MN-major).
   HOPPER_FN void Begin(const Work& work, int row, int column) {
     column_ = column;
-    ReadRows(work, row);
+    rows_.Begin(arguments_, work, row);
   }
 
   // Begins to copy the tile of `step`.
   HOPPER_FN void Copy(const Work& work, int step, u32 target) {
-    const int column = (kAllSteps ? step * Tile::kFast : column_) + piece_ * kPieceElements;
+    rows_.Step(arguments_, work, step);
+    const int column = (Tile::kTransposed ? column_ : step * Tile::kFast) + piece_ * kPieceElements;
     const bool inside = column < length_;
 #pragma unroll
-    for (int i = 0; i < kRowsPerThread; ++i) {
-      const bool copied = inside && rows_[i] >= 0;
-      const Element* source = copied ? matrix_ + static_cast<long long>(rows_[i]) * length_ + column : matrix_;
-      CopyPiece(target + Tile::PieceOffset(row_ + i * kRowStep, piece_), source, copied);
+    for (int i = 0; i < Shares::kRowsPerThread; ++i) {
+      const int place = rows_.Place(work, step, i);
+      const bool copied = inside && place >= 0;
+      const Element* source = copied ? matrix_ + static_cast<long long>(place) * length_ + column : matrix_;
+      CopyPiece(target + Tile::PieceOffset(row_ + i * Shares::kRowStep, piece_), source, copied);
     }
-    if (!kAllSteps) ReadRows(work, (step + 1) * Tile::kSlow);
   }
 
  private:
-  static constexpr bool kAllSteps = !Tile::kTransposed;  // The rows serve all steps.
-  static constexpr int kPiecesPerRow = Tile::kFast / kPieceElements;
-  static constexpr int kRowStep = 128 / kPiecesPerRow;
-  static constexpr int kRowsPerThread = Tile::kSlow / kRowStep;
-  static_assert(128 % kPiecesPerRow == 0 && Tile::kSlow % kRowStep == 0, "the threads share a copied tile evenly");
-
-  // Where this thread's rows lie in the matrix, -1 for those past the end of the expert's.
-  HOPPER_FN void ReadRows(const Work& work, int first) {
-#pragma unroll
-    for (int i = 0; i < kRowsPerThread; ++i) {
-      const int row = first + row_ + i * kRowStep;
-      int place = -1;
-      if (row < work.rows) {
-        place = work.first + row;
-        if (kGather) place = arguments_.gather_indices[place];
-        if (kGather && kDivide) place /= arguments_.topk;
-      }
-      rows_[i] = place;
-    }
-  }
+  using Shares = CopyShares<Tile>;
 
   const Arguments& arguments_;
   const Element* matrix_;
@@ -103,7 +203,7 @@ class RowCopier {
   int row_;
   int piece_;
   int column_ = 0;
-  int rows_[kRowsPerThread];
+  typename RowsOf<Tile, kGather, kDivide>::Type rows_;
 };
 
 // Stands in where an operand comes in boxes.
