@@ -7,8 +7,8 @@
 namespace tunefarm {
 namespace {
 
-// Of as many problems may trials be in flight before preparations are made again.
-constexpr size_t kEntriesMax = 64;
+// Of as many problems may trials come in turns before preparations are made again: two for each, to compile and to run.
+constexpr size_t kEntriesMax = 16;
 
 }  // namespace
 
@@ -18,11 +18,10 @@ std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared
                                                                const std::shared_ptr<const Artifact>& reference) {
   MutexLock lock(&mutex_);
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-    std::shared_ptr<const WorkerPreparation> known = entry->preparation.lock();
-    // While it lives, so does what it points to, and no other has its address.
-    if (known != nullptr && known->plan == plan && known->resolved_problem == problem &&
-        known->reference_artifact == reference && known->input_seed == seed && entry->device_class == device_class) {
-      return known;
+    const WorkerPreparation& known = *entry->preparation;
+    if (known.plan == plan && known.resolved_problem == problem && known.reference_artifact == reference &&
+        known.input_seed == seed && entry->device_class == device_class) {
+      return entry->preparation;
     }
   }
   auto made = std::make_shared<WorkerPreparation>();
@@ -34,7 +33,6 @@ std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared
   made->input_seed = seed;
   made->reference_artifact = reference;
   made->compile_options = compile_options_;
-  std::erase_if(entries_, [](const Entry& entry) { return entry.preparation.expired(); });
   if (entries_.size() >= kEntriesMax) entries_.erase(entries_.begin());
   entries_.push_back({device_class, made});
   return made;

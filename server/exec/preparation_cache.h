@@ -1,7 +1,8 @@
 #pragma once
 
 // The preparations of the problems at work. All trials of one problem share one, so that its key, a hash over the
-// device's properties among others, and its messages are made once and not for every trial.
+// device's properties among others, and its messages are made once and not for every trial. The last few stay, with the
+// plan and the reference's binary that they point to.
 //
 // Thread-safe.
 
@@ -32,8 +33,7 @@ class PreparationCache {
  private:
   struct Entry {
     DeviceClass device_class;
-    // Gone with the last task that has it: the cache keeps no plan and no binary alive.
-    std::weak_ptr<const WorkerPreparation> preparation;
+    std::shared_ptr<const WorkerPreparation> preparation;
   };
 
   const std::vector<std::string> compile_options_;
