@@ -107,7 +107,7 @@ class OrderedStepRows {
 };
 
 // The same where rows are gathered. A warp reads the places of as many steps as it has lanes for, one in each lane, and
-// so many steps ahead: a place takes longer to come than a short step multiplies, and a division longer than its copies.
+// so many steps ahead: a place takes longer to come than a short step multiplies, and a division longer than copying.
 template <typename Tile, bool kDivide>
 class GatheredStepRows {
  public:

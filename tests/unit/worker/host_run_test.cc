@@ -38,6 +38,7 @@ constexpr char kFaultyDefinition[] = R"(
 
 constexpr char kFaultySource[] = R"(
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <exception>
@@ -122,7 +123,9 @@ extern "C" void run(float* x, float* y, long n) {
     for (;;) pause();
   }
 #elif defined(DOES_slow)
-  usleep(20'000);
+  const clock_t start = clock();
+  while (clock() - start < CLOCKS_PER_SEC / 50) {
+  }
 #endif
   Double(x, y, n);
 #if defined(DOES_wrong)
