@@ -41,6 +41,8 @@ struct DeviceClass {
   std::array<int64_t, 3> grid_max{};
   std::array<int, 3> block_max{};
 
+  bool operator==(const DeviceClass&) const = default;
+
   // A short stable id: a readable part and 8 hex digits over all properties above
   // ("nvidia_h200-sm90-132x-141g-1a2b3c4d"). Equal properties give equal ids in every build.
   std::string Id() const;

@@ -29,16 +29,16 @@ void AddToKey(Sha256Stream* stream, std::string_view part) {
 
 // What the binary depends on, but for the compiler itself.
 absl::StatusOr<Digest> CompileKey(const CompileRequest& request, const std::string& backend,
-                                  const std::vector<std::string>& options) {
+                                  const WorkerPreparation& preparation) {
   ASSIGN_OR_RETURN(const auto constants,
                    request.plan->Constants(*request.problem, request.config, request.device_class));
   Sha256Stream stream;
   AddToKey(&stream, backend);
   AddToKey(&stream, request.plan->program_digest());
   // A GPU's binary depends on the architecture alone; a CPU's on the model, for which its class stands.
-  AddToKey(&stream,
-           backend == "cuda" ? fmt::format("{}", request.device_class.compute_capability) : request.device_class.Id());
-  for (const std::string& option : options) AddToKey(&stream, option);
+  AddToKey(&stream, backend == "cuda" ? fmt::format("{}", request.device_class.compute_capability)
+                                      : preparation.device_class.id());
+  for (const std::string& option : preparation.compile_options) AddToKey(&stream, option);
   AddToKey(&stream, "constants");
   for (const auto& [name, value] : constants) {
     AddToKey(&stream, name);
@@ -95,10 +95,11 @@ CompileResult ToCompileResult(WorkerTaskEnd end) {
 }  // namespace
 
 CompilePools::CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns,
-                           EvaluatorStats* stats)
+                           PreparationCache* preparations, EvaluatorStats* stats)
     : loop_(loop),
       options_(*options),
       turns_(*turns),
+      preparations_(preparations),
       workers_(
           std::clamp(options_.compile_workers > 0 ? options_.compile_workers : UsableCores(), 1, kUidsPerCompilePool)),
       stats_(stats),
@@ -107,9 +108,8 @@ CompilePools::CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* optio
 absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& request) const {
   Job job;
   job.backend = BackendOf(*request.plan);
-  ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, options_.compile_options));
-  job.task.preparation =
-      MakePreparation(request.plan, *request.problem, request.device_class, 1, nullptr, options_.compile_options);
+  job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr);
+  ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation));
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   job.task.expected_ms = request.expected_ms;
   return job;

@@ -17,6 +17,7 @@
 #include "server/exec/evaluator.h"
 #include "server/exec/evaluator_stats.h"
 #include "server/exec/event_loop.h"
+#include "server/exec/preparation_cache.h"
 #include "server/exec/process_evaluator_options.h"
 #include "server/exec/worker_pool.h"
 
@@ -41,7 +42,8 @@ class CompilePools {
   };
 
   // All outlive the pools.
-  CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns, EvaluatorStats* stats);
+  CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns,
+               PreparationCache* preparations, EvaluatorStats* stats);
 
   // Any thread. An error's message says why no such binary can be (the config is PRUNED).
   absl::StatusOr<Job> MakeJob(const CompileRequest& request) const;
@@ -89,6 +91,7 @@ class CompilePools {
   EventLoop* const loop_;
   const ProcessEvaluatorOptions& options_;
   const HostTurns& turns_;
+  PreparationCache* const preparations_;
   const int workers_;
 
   EvaluatorStats* const stats_;

@@ -13,8 +13,9 @@ ProcessEvaluator::ProcessEvaluator(ProcessEvaluatorOptions options)
     : options_(std::move(options)),
       turns_{[this] { return runs_.host_wanted(); }, [this] { return compiles_.host_busy(); },
              [this] { PumpHostSoon(); }},
-      compiles_(&loop_, &options_, &turns_, &stats_),
-      runs_(&loop_, &options_, &turns_, &stats_),
+      preparations_(options_.compile_options),
+      compiles_(&loop_, &options_, &turns_, &preparations_, &stats_),
+      runs_(&loop_, &options_, &turns_, &preparations_, &stats_),
       loop_("supervisor", options_.clock) {}
 
 ProcessEvaluator::~ProcessEvaluator() {

@@ -44,6 +44,7 @@ class ProcessEvaluator : public Evaluator {
 
   EvaluatorStats stats_;
   std::atomic<Id> last_id_{0};
+  PreparationCache preparations_;
 
   // Loop thread only.
   CompilePools compiles_;

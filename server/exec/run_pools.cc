@@ -44,8 +44,8 @@ RunResult ToRunResult(WorkerTaskEnd end) {
 
 WorkerTask RunPools::MakeTask(const RunRequest& request) const {
   WorkerTask task;
-  task.preparation = MakePreparation(request.plan, *request.problem, request.device_class, request.input_seed,
-                                     request.reference_artifact, options_.compile_options);
+  task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, request.input_seed,
+                                        request.reference_artifact);
   *task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   *task.evaluate.mutable_policy() = ResolvePolicy(request.policy);
   task.evaluate.set_baseline(request.baseline);

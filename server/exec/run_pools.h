@@ -19,6 +19,7 @@
 #include "server/exec/event_loop.h"
 #include "server/exec/expected_outputs.h"
 #include "server/exec/frame_limits.h"
+#include "server/exec/preparation_cache.h"
 #include "server/exec/process_evaluator_options.h"
 #include "server/exec/worker_pool.h"
 
@@ -28,8 +29,9 @@ namespace tunefarm {
 class RunPools {
  public:
   // All of them outlive the pools.
-  RunPools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns, EvaluatorStats* stats)
-      : loop_(loop), options_(*options), turns_(*turns), stats_(stats) {}
+  RunPools(EventLoop* loop, const ProcessEvaluatorOptions* options, const HostTurns* turns,
+           PreparationCache* preparations, EvaluatorStats* stats)
+      : loop_(loop), options_(*options), turns_(*turns), preparations_(preparations), stats_(stats) {}
 
   // Any thread. Its `done` is left to Start.
   WorkerTask MakeTask(const RunRequest& request) const;
@@ -81,6 +83,7 @@ class RunPools {
   EventLoop* const loop_;
   const ProcessEvaluatorOptions& options_;
   const HostTurns& turns_;
+  PreparationCache* const preparations_;
   EvaluatorStats* const stats_;
 
   std::map<Evaluator::Id, std::pair<std::string, WorkerPool::TaskId>> runs_;  // device and task

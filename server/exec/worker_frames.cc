@@ -147,9 +147,9 @@ std::string WorkerProcess::OnHello(const Hello& hello, std::vector<UniqueFd> fds
 std::string WorkerProcess::OnPrepared(const Prepared& prepared, std::vector<UniqueFd> fds) {
   std::string wrong = CheckPrepared(prepared, options_.role, fds.size());
   if (!wrong.empty()) return wrong;
-  const WorkerPreparation& preparation = preload_.has_value() ? *preload_ : task_->preparation;
+  const WorkerPreparation& preparation = preload_ != nullptr ? *preload_ : *task_->preparation;
   if (prepared.has_expected_outputs()) {
-    if (options_.expected_outputs == nullptr || preload_.has_value()) return "it sent outputs that nobody asked for";
+    if (options_.expected_outputs == nullptr || preload_ != nullptr) return "it sent outputs that nobody asked for";
     const absl::StatusOr<uint64_t> bytes = SizeOfSealedMemfd(fds[0].get(), options_.expected_outputs->one_bytes_max());
     if (!bytes.ok()) return fmt::format("the reference's outputs are unusable: {}", MessageOf(bytes.status()));
     options_.expected_outputs->Put(preparation.key, {std::move(fds[0]), *bytes});
@@ -160,7 +160,7 @@ std::string WorkerProcess::OnPrepared(const Prepared& prepared, std::vector<Uniq
   }
   has_left_device_ = prepared.worker_is_damaged();
   DropBaton();
-  if (preload_.has_value()) {
+  if (preload_ != nullptr) {
     OnPreloaded(prepared);
   } else if (!prepared.ok()) {
     WorkerTaskEnd end;
@@ -174,7 +174,7 @@ std::string WorkerProcess::OnPrepared(const Prepared& prepared, std::vector<Uniq
 }
 
 void WorkerProcess::OnPreloaded(const Prepared& prepared) {
-  preload_.reset();
+  preload_ = nullptr;
   if (!prepared.ok()) {
     LogDebug("exec", "{} is not prepared ahead: {}", options_.name, PrintableText(prepared.message()));
   }

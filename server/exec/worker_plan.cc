@@ -10,20 +10,6 @@ namespace tunefarm {
 
 std::string BackendOf(const KernelPlan& plan) { return plan.device_kind() == DeviceKind::kHost ? "host" : "cuda"; }
 
-WorkerPreparation MakePreparation(std::shared_ptr<const KernelPlan> plan, const ResolvedProblem& problem,
-                                  const DeviceClass& device_class, uint64_t seed,
-                                  std::shared_ptr<const Artifact> reference, std::vector<std::string> options) {
-  WorkerPreparation preparation;
-  preparation.key = fmt::format("{}|{}|{}|{}", plan->kernel_id(), device_class.Id(), seed, problem.key);
-  preparation.problem = problem.ToProto();
-  preparation.device_class = device_class.ToProto();
-  preparation.input_seed = seed;
-  preparation.reference_artifact = std::move(reference);
-  preparation.compile_options = std::move(options);
-  preparation.kernel_bytes = [plan = std::move(plan)] { return plan->kernel().SerializeAsString(); };
-  return preparation;
-}
-
 WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options) {
   WorkerCommandOptions command;
   command.worker_binary = options.worker_binary;

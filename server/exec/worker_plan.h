@@ -1,14 +1,10 @@
 #pragma once
 
-// What compile pools, run pools and probes have in common: how their workers are started and what those must know of a
-// problem.
+// What compile pools, run pools and probes have in common: how their workers are started.
 
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "server/definition/kernel_plan.h"
-#include "server/device/device_class.h"
 #include "server/exec/process_evaluator_options.h"
 #include "server/exec/worker_command.h"
 #include "server/exec/worker_pool.h"
@@ -21,10 +17,6 @@ inline constexpr int kUidsPerDevice = 4;
 
 // "host" or "cuda".
 std::string BackendOf(const KernelPlan& plan);
-
-WorkerPreparation MakePreparation(std::shared_ptr<const KernelPlan> plan, const ResolvedProblem& problem,
-                                  const DeviceClass& device_class, uint64_t seed,
-                                  std::shared_ptr<const Artifact> reference, std::vector<std::string> options);
 
 // What holds for every worker, probes too.
 WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options);

@@ -91,7 +91,7 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
   for (Slot& slot : slots_) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
     // The one at work goes on, so that the spare stays untouched.
-    const bool fits = slot.worker->prepared_key() == task.preparation.key;
+    const bool fits = slot.worker->prepared_key() == task.preparation->key;
     if (fits && (fitting == nullptr || slot.worker->tasks_done() > fitting->worker->tasks_done())) fitting = &slot;
     // A spare without a problem of its own is better than throwing away another's preparation.
     if (picked == nullptr || (!picked->worker->prepared_key().empty() && slot.worker->prepared_key().empty()))
@@ -130,17 +130,17 @@ void WorkerPool::Begin(Slot* slot, Waiting waiting) {
   const auto index = static_cast<size_t>(slot - slots_.data());
   std::shared_ptr<Waiting> again;
   if (options_.preload) {
-    const bool is_another = !slot->preparation.has_value() || slot->preparation->key != waiting.task.preparation.key;
+    const bool is_another = slot->preparation == nullptr || slot->preparation->key != waiting.task.preparation->key;
     if (is_another) slot->preparation = waiting.task.preparation;
-    in_a_row_ = waiting.task.preparation.key == last_key_ ? in_a_row_ + 1 : 1;
-    last_key_ = waiting.task.preparation.key;
+    in_a_row_ = waiting.task.preparation->key == last_key_ ? in_a_row_ + 1 : 1;
+    last_key_ = waiting.task.preparation->key;
     const auto live = std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; });
     waiting.task.evaluate.set_own_processes(std::max(static_cast<int>(live), options_.workers + options_.spares));
     if (!waiting.is_second_try) again = std::make_shared<Waiting>(waiting);
   }
   // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A
   // worker that ends frees it in OnGone, unless the device is free of it already.
-  waiting.task.done = [this, alive = alive_, index, id = waiting.id, again, key = waiting.task.preparation.key,
+  waiting.task.done = [this, alive = alive_, index, id = waiting.id, again, key = waiting.task.preparation->key,
                        done = std::move(waiting.task.done)](WorkerTaskEnd end) {
     bool is_free_early = false;
     if (*alive) {
@@ -230,7 +230,7 @@ void WorkerPool::OnGone(int index, const WorkerEnd& ended) {
   const bool was_stuck = std::exchange(slot.stuck, false);
   const bool by_us = end.cause == WorkerEndCause::kShutdown || end.cause == WorkerEndCause::kStartFailed;
   if (!by_us && (had_task || slot.was_readied)) NoteCrash(&slot);
-  if (!had_task && slot.was_readied && end.preparing && preparation_.has_value()) not_ahead_key_ = preparation_->key;
+  if (!had_task && slot.was_readied && end.preparing && preparation_ != nullptr) not_ahead_key_ = preparation_->key;
   slot.task = 0;
   slot.worker.reset();
   if (was_stuck && !quarantine_.empty() && !sick_) LeaveQuarantine("the stuck worker is gone, back in service");

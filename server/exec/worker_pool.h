@@ -100,7 +100,7 @@ class WorkerPool {
     bool crash_noted = false;
     bool was_readied = false;  // it was asked for a preparation ahead or a health check
     MonotonicTime started_at;
-    std::optional<WorkerPreparation> preparation;  // of its task; only where spares are prepared
+    std::shared_ptr<const WorkerPreparation> preparation;  // of its task; only where spares are prepared
   };
   struct Waiting {
     TaskId id;
@@ -168,12 +168,12 @@ class WorkerPool {
   bool probing_ = false;        // sick, and looked at again
   TimerId health_timer_ = 0;
 
-  std::optional<WorkerPreparation> preparation_;  // the last that a task was prepared with
-  std::string last_key_;                          // of the task that began last
-  int in_a_row_ = 0;                              // tasks with it
-  std::string not_ahead_key_;                     // a preparation that spares cannot have
-  bool alone_ = false;                            // the next task waits until workers that end are gone
-  std::optional<MonotonicTime> crashed_at_;       // and nothing was launched since
+  std::shared_ptr<const WorkerPreparation> preparation_;  // the last that a task was prepared with; null: none
+  std::string last_key_;                                  // of the task that began last
+  int in_a_row_ = 0;                                      // tasks with it
+  std::string not_ahead_key_;                             // a preparation that spares cannot have
+  bool alone_ = false;                                    // the next task waits until workers that end are gone
+  std::optional<MonotonicTime> crashed_at_;               // and nothing was launched since
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -36,7 +36,7 @@ void WorkerPool::NoteBadPreparation(const std::string& key, const WorkerTaskEnd&
 void WorkerPool::RefuseBadPreparations() {
   if (bad_preparations_.empty()) return;
   while (!queue_.empty()) {
-    const auto bad = bad_preparations_.find(queue_.front().task.preparation.key);
+    const auto bad = bad_preparations_.find(queue_.front().task.preparation->key);
     if (bad == bad_preparations_.end() || bad->second.failures < kPreparationFailuresMax) return;
     WorkerTaskEnd end;
     end.preparing = true;
@@ -60,7 +60,7 @@ bool WorkerPool::CheckHealthFirst() {
   for (Slot& slot : slots_) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
     // The one that will go on: prepared for what waits, if there is one.
-    const bool fits = !queue_.empty() && slot.worker->prepared_key() == queue_.front().task.preparation.key;
+    const bool fits = !queue_.empty() && slot.worker->prepared_key() == queue_.front().task.preparation->key;
     if (picked == nullptr || fits) picked = &slot;
   }
   if (picked != nullptr) BeginCheck(static_cast<int>(picked - slots_.data()));
@@ -165,7 +165,7 @@ void WorkerPool::SetHealthBaseline(double nanoseconds) {
 // ---- The spare ----
 
 void WorkerPool::PreloadSpares() {
-  if (!options_.preload || shut_down_ || !quarantine_.empty() || !preparation_.has_value() || alone_) return;
+  if (!options_.preload || shut_down_ || !quarantine_.empty() || preparation_ == nullptr || alone_) return;
   if (checking_ >= 0 || looking_again_ || (options_.check_health && health_.is_due())) return;
   const std::string& key = preparation_->key;
   // Where problems alternate, every preparation ahead would be for the wrong one.
@@ -180,7 +180,7 @@ void WorkerPool::PreloadSpares() {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0 || slot.worker->prepared_key() == key)
       continue;
     slot.was_readied = true;
-    slot.worker->Preload(*preparation_, [this, key](bool prepared) {
+    slot.worker->Preload(preparation_, [this, key](bool prepared) {
       if (!prepared) not_ahead_key_ = key;
       if (prepared && options_.stats != nullptr) ++options_.stats->spares_prepared;
     });
@@ -198,7 +198,7 @@ bool WorkerPool::TryAgainAlone(int index, Waiting* again, const WorkerTaskEnd& e
   const Slot& slot = slots_[static_cast<size_t>(index)];
   if (end.verdict.outcome != tunefarm::v1::OUTCOME_OUT_OF_MEMORY || shut_down_ || IsAlone(slot)) return false;
   LogDebug("exec", "{}: out of memory beside another worker; it is tried again alone", options_.name);
-  not_ahead_key_ = again->task.preparation.key;
+  not_ahead_key_ = again->task.preparation->key;
   for (Slot& other : slots_) {
     if (&other != &slot && other.worker != nullptr && other.task == 0 && other.worker->holds_problem()) {
       other.worker->Kill(WorkerEndCause::kShutdown);

@@ -125,7 +125,7 @@ void WorkerProcess::Assign(WorkerTask task) {
   end_.phase = tunefarm::v1::PHASE_UNSPECIFIED;
   ReadOutput();
   process_->output().Clear();
-  const WorkerPreparation& preparation = task_->preparation;
+  const WorkerPreparation& preparation = *task_->preparation;
   if (preparation.key == prepared_key_ && preparation.reference_artifact == prepared_reference_ &&
       !prepared_key_.empty()) {
     SendEvaluate();
@@ -135,7 +135,7 @@ void WorkerProcess::Assign(WorkerTask task) {
   }
 }
 
-void WorkerProcess::Preload(WorkerPreparation preparation, std::function<void(bool)> done) {
+void WorkerProcess::Preload(std::shared_ptr<const WorkerPreparation> preparation, std::function<void(bool)> done) {
   TUNEFARM_CHECK(idle());
   preload_ = std::move(preparation);
   preload_done_ = std::move(done);

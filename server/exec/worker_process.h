@@ -77,14 +77,14 @@ class WorkerProcess {
   void Assign(WorkerTask task);
   // Prepares for tasks to come, using the device only with the baton. `done` (posted, dropped if the process ends
   // first) hears whether Assign will find it prepared; on_idle follows.
-  void Preload(WorkerPreparation preparation, std::function<void(bool prepared)> done);
+  void Preload(std::shared_ptr<const WorkerPreparation> preparation, std::function<void(bool prepared)> done);
   // `done` (posted, dropped if the process ends first) hears what it found; on_idle follows.
   void CheckHealth(int deadline_ms, std::function<void(const tunefarm::worker::v1::HealthReport& report)> done);
   // Ends the process; on_gone follows. The first cause counts.
   void Kill(WorkerEndCause cause);
 
   // It holds a problem, or is about to: memory of the device is taken.
-  bool holds_problem() const { return !prepared_key_.empty() || preload_.has_value(); }
+  bool holds_problem() const { return !prepared_key_.empty() || preload_ != nullptr; }
   // Key of the last successful Prepare.
   const std::string& prepared_key() const { return prepared_key_; }
   const tunefarm::worker::v1::Hello& hello() const { return hello_; }
@@ -156,7 +156,7 @@ class WorkerProcess {
   std::shared_ptr<const Artifact> prepared_reference_;
   SentBinary sent_binary_;
   std::optional<WorkerTask> task_;
-  std::optional<WorkerPreparation> preload_;
+  std::shared_ptr<const WorkerPreparation> preload_;
   std::function<void(bool)> preload_done_;
   std::function<void(const tunefarm::worker::v1::HealthReport&)> health_done_;
   int baton_requests_ = 0;

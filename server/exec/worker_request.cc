@@ -25,7 +25,7 @@ absl::Status Attach(std::string_view name, std::string_view bytes, uint64_t byte
 absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected) {
   WorkerRequest request;
   tunefarm::worker::v1::Prepare* prepare = request.frame.mutable_prepare();
-  RETURN_IF_ERROR(Attach("kernel", preparation.kernel_bytes(), kKernelBytesMax, &request));
+  RETURN_IF_ERROR(Attach("kernel", preparation.plan->kernel().SerializeAsString(), kKernelBytesMax, &request));
   prepare->set_kernel_fd_index(0);
   *prepare->mutable_problem() = preparation.problem;
   *prepare->mutable_device_class() = preparation.device_class;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/unique_fd.h"
+#include "server/definition/kernel_plan.h"
 #include "server/exec/evaluator.h"
 #include "server/exec/expected_outputs.h"
 #include "server/exec/outcome_table.h"
@@ -21,7 +22,8 @@ namespace tunefarm {
 // What a worker needs to know before it can evaluate. Equal keys need no second Prepare.
 struct WorkerPreparation {
   std::string key;
-  std::function<std::string()> kernel_bytes;  // serialized tunefarm.v1.Kernel; called only when a Prepare is sent
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> resolved_problem;
   tunefarm::v1::Problem problem;
   tunefarm::v1::DeviceClass device_class;
   uint64_t input_seed = 1;
@@ -43,7 +45,7 @@ struct WorkerTaskEnd {
 };
 
 struct WorkerTask {
-  WorkerPreparation preparation;
+  std::shared_ptr<const WorkerPreparation> preparation;
   tunefarm::worker::v1::Evaluate evaluate;  // evaluation_id, has_artifact and the like are filled in
   std::shared_ptr<const Artifact> artifact;
   double expected_ms = 0;                   // how long it will probably take; 0: not known

@@ -19,8 +19,8 @@
 
 namespace tunefarm {
 
-// How a backend tells the daemon what it is about to do; implemented by main.cc over the channel. Deadlines start with
-// it.
+// How a backend tells the daemon what it is about to do; implemented by the session over the channel. Deadlines start
+// with it.
 class PhaseReporter {
  public:
   virtual ~PhaseReporter() = default;

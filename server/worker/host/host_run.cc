@@ -15,6 +15,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
+#include "server/worker/host/brief_phases.h"
 #include "server/worker/host/host_problem.h"
 #include "server/worker/host/host_topology.h"
 #include "server/worker/host/loaded_trial.h"
@@ -38,9 +39,10 @@ constexpr double kRehearseBelowNs = 200'000;
 class HostTrial final : public TrialPhases {
  public:
   // `kept`: what the trial before has left to be used again; may be null.
-  HostTrial(HostProblem* problem, const RunInput& input, PhaseReporter* reporter, int64_t flush_bytes,
+  HostTrial(HostProblem* problem, const RunInput& input, BriefPhases* phases, int64_t flush_bytes,
             std::unique_ptr<LoadedTrial> kept)
-      : TrialPhases(input, reporter),
+      : TrialPhases(input, phases),
+        phases_(phases),
         problem_(problem),
         flush_bytes_(static_cast<size_t>(flush_bytes)),
         loaded_(kept != nullptr ? std::move(kept) : std::make_unique<LoadedTrial>()) {}
@@ -110,9 +112,10 @@ class HostTrial final : public TrialPhases {
 
   Failure LoadConfig(const std::string& config) {
     loaded_->process->SendConfig(config);
+    is_launching_ = true;
     // The next one is forked while this one loads, which is not measured, and is there before anything is.
     const bool ahead = !shares_process() && loaded_->next == nullptr && loaded_->source->Ask().ok();
-    const TrialReply reply = loaded_->process->Await();
+    const TrialReply reply = Await();
     if (ahead) {
       absl::StatusOr<std::unique_ptr<TrialProcess>> next = loaded_->source->Take();
       if (next.ok()) loaded_->next = *std::move(next);
@@ -143,7 +146,7 @@ class HostTrial final : public TrialPhases {
     absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
     if (!process.ok()) return {v1::OUTCOME_LOST, std::string(MessageOf(process.status())) + "."};
     loaded_->process = *std::move(process);
-    return Explain(loaded_->process->Await());
+    return Explain(Await());
   }
 
   Failure PlanSequences(const std::map<std::string, std::string>& lowered_names, BufferViews* views,
@@ -188,6 +191,7 @@ class HostTrial final : public TrialPhases {
   // Load has made the buffers ready for the first: what the binary does to them while it loads is a finding too.
   Failure Launch(PoisonPattern pattern) override {
     if (pattern != PoisonPattern::kFirst) problem_->Reset(pattern);
+    if (std::exchange(is_launching_, false)) return Explain(Await());
     TrialCommand command;
     command.kind = TrialCommand::kLaunch;
     return Obey(command);
@@ -195,8 +199,12 @@ class HostTrial final : public TrialPhases {
 
   Failure Obey(const TrialCommand& command) {
     loaded_->process->Send(command);
-    last_reply_ = loaded_->process->Await();
+    last_reply_ = Await();
     return Explain(last_reply_);
+  }
+
+  TrialReply Await() {
+    return loaded_->process->Await(BriefPhases::kBrief, [this] { phases_->Announce(); });
   }
 
   Failure Explain(const TrialReply& reply) const {
@@ -276,9 +284,11 @@ class HostTrial final : public TrialPhases {
     return {};
   }
 
+  BriefPhases* const phases_;
   HostProblem* const problem_;
   const size_t flush_bytes_;
   std::unique_ptr<LoadedTrial> loaded_;  // never null before Keep
+  bool is_launching_ = false;            // the first launch was sent with the config
   TrialReply last_reply_;
 };
 
@@ -319,7 +329,8 @@ class HostRunBackend final : public RunBackend {
       return result;
     }
     CleanUp();
-    HostTrial trial(problem_.get(), input, reporter, flush_bytes_, std::move(kept_));
+    BriefPhases phases(reporter);
+    HostTrial trial(problem_.get(), input, &phases, flush_bytes_, std::move(kept_));
     Result result = trial.Run();
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
     is_clean_ = false;

@@ -137,9 +137,12 @@ void TrialProcess::SendConfig(std::string_view sequences) {
   TrialCommand command;
   command.kind = TrialCommand::kConfig;
   command.count = static_cast<uint32_t>(sequences.size());
-  // In one piece: a child that reads a command finds all of it.
+  // In one piece: a child that reads a command finds all of it, and need not be woken twice.
   std::string bytes(reinterpret_cast<const char*>(&command), sizeof(command));
   bytes += sequences;
+  command = TrialCommand();
+  command.kind = TrialCommand::kLaunch;
+  bytes.append(reinterpret_cast<const char*>(&command), sizeof(command));
   Write(bytes.data(), bytes.size());
 }
 
@@ -164,8 +167,15 @@ bool TrialProcess::AwaitByte(char* said) {
   return got == 1;
 }
 
-TrialReply TrialProcess::Await() {
+bool TrialProcess::SpeaksWithin(std::chrono::milliseconds time) const {
+  // A signal that cuts it short makes the child late too early, which costs nothing but a message.
+  pollfd fds[2] = {{reply_fd_.get(), POLLIN, 0}, {pidfd_.fd(), POLLIN, 0}};
+  return poll(fds, pidfd_.valid() ? 2 : 1, static_cast<int>(time.count())) > 0;
+}
+
+TrialReply TrialProcess::Await(std::chrono::milliseconds late_after, const std::function<void()>& when_late) {
   TrialReply reply;
+  if (when_late != nullptr && !SpeaksWithin(late_after)) when_late();
   char said = 0;
   if (!AwaitByte(&said)) {
     // It is dead or about to die. If it only closed its end and lives on, nothing more can come of it.

@@ -9,8 +9,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -89,13 +91,14 @@ class TrialProcess {
   // Ends the child's process group without waiting for that.
   void Kill();
 
-  // Blocks until the child has loaded its binary (first call) or has done what Send asked for, or is dead.
-  TrialReply Await();
+  // Blocks until the child has loaded its binary (first call) or has done what Send asked for, or is dead. `when_late`,
+  // if any, is called once when that takes longer than `late_after`.
+  TrialReply Await(std::chrono::milliseconds late_after = {}, const std::function<void()>& when_late = nullptr);
   void Send(const TrialCommand& command);
   // After kDone of kSample: what the child claims of each; may be anything.
   std::vector<int64_t> SampleNanoseconds(int samples) const;
-  // The child loads its binary, unless it has, and serves these sequences (EncodeSequences) from now on; Await says how
-  // that went. At most kTrialConfigBytesMax.
+  // The child loads its binary, unless it has, serves these sequences (EncodeSequences) from now on and launches them
+  // once; one Await says how loading went and, if well, another one the launch. At most kTrialConfigBytesMax.
   void SendConfig(std::string_view sequences);
 
  private:
@@ -103,6 +106,8 @@ class TrialProcess {
 
   TrialProcess() = default;
   void Write(const void* bytes, size_t count);
+  // Whether something can be read before the time is over; also if that is the end.
+  bool SpeaksWithin(std::chrono::milliseconds time) const;
   bool AwaitByte(char* said);  // false: it will say nothing any more
   bool AwaitDeath();
   TrialReply DeadReply();

@@ -1,0 +1,41 @@
+#include "server/exec/preparation_cache.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace tunefarm {
+namespace {
+
+// Of as many problems may trials come in turns before preparations are made again: two for each, to compile and to run.
+constexpr size_t kEntriesMax = 16;
+
+}  // namespace
+
+std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared_ptr<const KernelPlan>& plan,
+                                                               const std::shared_ptr<const ResolvedProblem>& problem,
+                                                               const DeviceClass& device_class, uint64_t seed,
+                                                               const std::shared_ptr<const Artifact>& reference) {
+  MutexLock lock(&mutex_);
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    const WorkerPreparation& known = *entry->preparation;
+    if (known.plan == plan && known.resolved_problem == problem && known.reference_artifact == reference &&
+        known.input_seed == seed && entry->device_class == device_class) {
+      return entry->preparation;
+    }
+  }
+  auto made = std::make_shared<WorkerPreparation>();
+  made->key = fmt::format("{}|{}|{}|{}", plan->kernel_id(), device_class.Id(), seed, problem->key);
+  made->plan = plan;
+  made->resolved_problem = problem;
+  made->problem = problem->ToProto();
+  made->device_class = device_class.ToProto();
+  made->input_seed = seed;
+  made->reference_artifact = reference;
+  made->compile_options = compile_options_;
+  if (entries_.size() >= kEntriesMax) entries_.erase(entries_.begin());
+  entries_.push_back({device_class, made});
+  return made;
+}
+
+}  // namespace tunefarm
