@@ -2,6 +2,7 @@
 """Grouped products of mixture-of-experts layers: ours, tuned, against what PyTorch and cuBLAS do, in one table.
 
 Usage: grouped_gemm_report.py BUNDLE OUT [--case NAME ...] [--op forward,dx,dw] [--trials N] [--later-trials N] [--rounds N]
+           [--policy POLICY]
        grouped_gemm_report.py BUNDLE OUT --flags [--case NAME ...] [--op forward,dx,dw] [--later-trials N]
 
 Needs a GPU, PyTorch with CUDA and a bundle of tunefarm. For each case the kernel is tuned, from an empty cache; then rounds
@@ -39,7 +40,11 @@ CASES = {
     "llama4_up": (8192, 1, 16, 16384, 5120),
     "llama4_down": (8192, 1, 16, 5120, 8192),
     "deepseek_up": (8192, 1, 32, 4096, 7168),
+    "deepseek_down": (8192, 1, 32, 7168, 2048),
     "mixtral_up": (4096, 2, 8, 28672, 4096),
+    "mixtral_down": (4096, 2, 8, 4096, 14336),
+    "qwen3_up_32k": (32768, 8, 128, 1536, 2048),
+    "mixtral_up_8k": (8192, 2, 8, 28672, 4096),
     "qwen3_up_decode": (128, 8, 128, 1536, 2048),
     "deepseek_up_decode": (128, 8, 32, 4096, 7168),
 }
@@ -62,7 +67,8 @@ SAMPLES = 20
 class Farm:
     """tunefarm's command line on a data directory of its own."""
 
-    def __init__(self, bundle):
+    def __init__(self, bundle, policy):
+        self.policy = policy
         self.program = str(pathlib.Path(bundle).resolve() / "bin/tunefarm")
         self.directory = tempfile.mkdtemp(prefix="tunefarm-gemm.")
         self.environment = dict(os.environ, TUNEFARM_DATA_DIR=self.directory)
@@ -82,7 +88,8 @@ class Farm:
         kernel = f"grouped_gemm_{op}"
         dims = self.dims(case) + [word for flag in flags for word in ("--dim", f"{flag}=true")]
         begin = time.monotonic()
-        text = self.call("tune", kernel, "--device", "cuda", *dims, "--max-trials", str(trials), "--policy", "fast")
+        text = self.call("tune", kernel, "--device", "cuda", *dims, "--max-trials", str(trials), "--policy",
+                         self.policy)
         seconds = time.monotonic() - begin
         job = text.split()[1]  # "job 7  grouped_gemm_dw"
         rows = list(csv.DictReader(io.StringIO(self.call("results", job, "--all", "--output", "csv"))))
@@ -291,11 +298,12 @@ def main():
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--later-trials", type=int, default=250)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--policy", default="fast", help="of the search")
     parser.add_argument("--flags", action="store_true")
     arguments = parser.parse_args()
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    farm = Farm(arguments.bundle)
+    farm = Farm(arguments.bundle, arguments.policy)
     ops = arguments.op.split(",")
     if arguments.flags:
         try:
