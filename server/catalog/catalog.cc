@@ -1,17 +1,15 @@
 #include "server/catalog/catalog.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <map>
-#include <optional>
-#include <tuple>
-#include <unordered_map>
 
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/catalog/entry_map.h"
+#include "server/catalog/nearest_shapes.h"
+#include "server/catalog/page_position.h"
+#include "server/catalog/shape_index.h"
 #include "server/definition/value_proto.h"
 
 namespace tunefarm {
@@ -19,180 +17,64 @@ namespace tunefarm {
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Match;
 
-struct Catalog::Entry {
-  std::string kernel_name, program_digest, problem_key, class_id;
-  Config dims;  // of the problem it was tuned for
-  std::shared_ptr<const BestConfig> best;
+// The bests of one kernel name. Immutable once in a snapshot.
+struct Catalog::KernelShapes {
+  // One for each set of scaling dims that definitions of the name have, the one that was first asked for first.
+  static constexpr size_t kIndexesMax = 4;
 
-  auto Key() const { return std::tie(class_id, problem_key, program_digest); }
-};
+  size_t entries = 0;
+  std::vector<std::shared_ptr<const ShapeIndex>> indexes;
 
-// All bests of one kernel name, by Key(). Immutable once in a snapshot.
-struct Catalog::KernelIndex {
-  std::vector<std::shared_ptr<const Entry>> entries;
-
-  auto At(const Entry& entry) {
-    return std::lower_bound(entries.begin(), entries.end(), entry,
-                            [](const auto& a, const Entry& b) { return a->Key() < b.Key(); });
+  const ShapeIndex* Find(const ScalingDims& scaling_dims) const {
+    for (const auto& index : indexes) {
+      if (index->scaling_dims() == scaling_dims) return index.get();
+    }
+    return nullptr;
   }
 };
 
-// One part of all bests, by the hash of Key(): names share programs, and a key has one best under whatever name.
-// Immutable once in a snapshot.
-struct Catalog::KeyIndex {
-  std::unordered_multimap<uint64_t, std::shared_ptr<const Entry>> by_hash;
-};
-
 struct Catalog::Snapshot {
-  static constexpr size_t kParts = 256;  // what a promotion copies is one of them
-
   int64_t revision = 0;
-  std::map<std::string, std::shared_ptr<const KernelIndex>, std::less<>> kernels;
-  std::array<std::shared_ptr<const KeyIndex>, kParts> by_key;  // null: empty
+  EntryMap by_key;      // names share programs, and a key has one best under whatever name
+  EntryMap by_problem;  // by kernel name, problem and class, of whatever program
+  std::map<std::string, std::shared_ptr<const KernelShapes>, std::less<>> kernels;
   std::map<std::string, std::shared_ptr<const DeviceClass>, std::less<>> classes;
 
   // The best of exactly this key; null if there is none.
-  std::shared_ptr<const Entry> Find(std::string_view program_digest, std::string_view problem_key,
-                                    std::string_view class_id) const;
+  const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
+                           std::string_view class_id) const;
+  // Null if nothing is filed under the name.
+  const KernelShapes* Shapes(std::string_view kernel_name) const {
+    const auto found = kernels.find(kernel_name);
+    return found == kernels.end() ? nullptr : found->second.get();
+  }
 };
 
 namespace {
 
-uint64_t HashKey(std::string_view program_digest, std::string_view problem_key, std::string_view class_id) {
-  uint64_t hash = Xxh3(program_digest);
-  for (std::string_view part : {problem_key, class_id}) hash = hash * 0x9E3779B97F4A7C15u + Xxh3(part);
+uint64_t Hash(std::string_view first, std::string_view second, std::string_view third) {
+  uint64_t hash = Xxh3(first);
+  for (std::string_view part : {second, third}) hash = hash * 0x9E3779B97F4A7C15u + Xxh3(part);
   return hash;
 }
 
-size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
-  return static_cast<size_t>(std::lower_bound(dim.bucket_bounds().begin(), dim.bucket_bounds().end(), value) -
-                             dim.bucket_bounds().begin());
-}
+uint64_t HashKey(const CatalogEntry& entry) { return Hash(entry.program_digest, entry.problem_key, entry.class_id); }
+uint64_t HashProblem(const CatalogEntry& entry) { return Hash(entry.kernel_name, entry.problem_key, entry.class_id); }
 
-// Of definitions that say nothing: four doublings.
-constexpr double kDistanceMax = 4;
-
-// The distance between two problems by the dims' rules; none if a rule forbids the match or it is too far.
-std::optional<double> Distance(const KernelPlan& plan, const Config& asked, const Config& tuned) {
-  if (asked.size() != tuned.size()) return std::nullopt;
-  double distance = 0;
-  for (const auto& [name, a] : asked) {
-    const Value* b = tuned.Find(name);
-    if (b == nullptr) return std::nullopt;
-    if (a == *b) continue;
-    const tunefarm::v1::Dim* dim = nullptr;
-    for (const auto& candidate : plan.kernel().dims()) {
-      if (candidate.name() == name) dim = &candidate;
-    }
-    if (dim == nullptr || !a.is_int() || !b->is_int()) return std::nullopt;
-    switch (dim->lookup()) {
-      case tunefarm::v1::LOOKUP_RULE_LOG:
-        if (a.int_value() <= 0 || b->int_value() <= 0) return std::nullopt;
-        distance += std::abs(std::log2(static_cast<double>(a.int_value()) / static_cast<double>(b->int_value())));
-        break;
-      case tunefarm::v1::LOOKUP_RULE_BUCKET:
-        if (BucketOf(*dim, a.int_value()) != BucketOf(*dim, b->int_value())) return std::nullopt;
-        break;
-      default:
-        return std::nullopt;
-    }
-  }
-  const double farthest = plan.kernel().has_lookup_distance_max() ? plan.kernel().lookup_distance_max() : kDistanceMax;
-  return distance <= farthest ? std::make_optional(distance) : std::nullopt;
-}
-
-// Whether the asked definition accepts a config from elsewhere. The space is built on the first question.
-class Acceptance {
- public:
-  explicit Acceptance(const CatalogQuery& query) : query_(query) {}
-
-  bool Accepts(const BestConfig& best) {
-    const auto config = query_.plan->ParseConfig(best.config());
-    return config.ok() && Accepts(*config);
-  }
-
-  bool Accepts(const Config& config) {
-    for (const auto& [name, value] : query_.problem->pinned) {
-      const Value* own = config.Find(name);
-      if (own == nullptr || !(*own == value)) return false;
-    }
-    if (!tried_) {
-      tried_ = true;
-      auto space = query_.plan->BuildSpace(*query_.problem, *query_.device_class);
-      if (space.ok()) space_ = *std::move(space);
-    }
-    return space_.has_value() && space_->Contains(config);
-  }
-
- private:
-  const CatalogQuery& query_;
-  bool tried_ = false;
-  std::optional<Space> space_;
-};
-
-bool IsStale(const CatalogQuery& query, const BestConfig& best) {
-  const auto differs = [](std::string_view asked, std::string_view measured) {
-    return !asked.empty() && !measured.empty() && asked != measured;
-  };
-  return differs(query.driver_version, best.driver_version()) || differs(query.toolkit_version, best.toolkit_version());
-}
-
-std::string Hex(std::string_view bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(bytes.size() * 2);
-  for (unsigned char c : bytes) {
-    hex += kDigits[c >> 4];
-    hex += kDigits[c & 15];
-  }
-  return hex;
-}
-
-std::optional<std::string> Unhex(std::string_view hex) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-  if (hex.size() % 2 != 0 || hex.size() > 16384) return std::nullopt;
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    const int high = digit(hex[i]), low = digit(hex[i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes += static_cast<char>(high * 16 + low);
-  }
-  return bytes;
-}
-
-constexpr char kSeparator = '\x1f';
-
-std::string PagePosition(std::string_view kernel_name, std::string_view class_id, std::string_view problem_key,
-                         std::string_view program_digest) {
-  std::string position(kernel_name);
-  for (std::string_view part : {class_id, problem_key, program_digest}) {
-    position += kSeparator;
-    position += part;
-  }
-  return position;
-}
-
-absl::Status BadToken() {
-  return WithReason(InvalidArgument("the page token is not one of this list; start again without one"),
-                    "PAGE_TOKEN_INVALID");
-}
+// Configs that the asked definition is asked about before the search among others is given up.
+constexpr size_t kAskedMax = 256;
 
 }  // namespace
 
-std::shared_ptr<const Catalog::Entry> Catalog::Snapshot::Find(std::string_view program_digest,
-                                                              std::string_view problem_key,
-                                                              std::string_view class_id) const {
-  const uint64_t hash = HashKey(program_digest, problem_key, class_id);
-  const auto& part = by_key[hash % kParts];
-  if (part == nullptr) return nullptr;
-  const auto [first, last] = part->by_hash.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    const Entry& entry = *it->second;
-    if (entry.program_digest == program_digest && entry.problem_key == problem_key && entry.class_id == class_id) {
-      return it->second;
+const CatalogEntry* Catalog::Snapshot::Find(std::string_view program_digest, std::string_view problem_key,
+                                            std::string_view class_id) const {
+  const CatalogEntry* found = nullptr;
+  by_key.ForEach(Hash(program_digest, problem_key, class_id), [&](const auto& entry) {
+    if (entry->problem_key == problem_key && entry->program_digest == program_digest && entry->class_id == class_id) {
+      found = entry.get();
     }
-  }
-  return nullptr;
+  });
+  return found;
 }
 
 Catalog::Catalog() : snapshot_(std::make_shared<Snapshot>()) {}
@@ -218,44 +100,36 @@ absl::Status Catalog::Load(Store* store) {
   ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store->LoadBests());
   // One snapshot of all: row by row each would copy what the ones before it built.
   int64_t revision = 0;
-  std::map<std::string, std::shared_ptr<KernelIndex>> kernels;
-  std::array<std::shared_ptr<KeyIndex>, Snapshot::kParts> by_key;
+  std::vector<EntryMap::Item> by_key, by_problem;
+  std::map<std::string, std::shared_ptr<KernelShapes>> kernels;
   for (const BestRow& row : bests) {
-    ASSIGN_OR_RETURN(auto entry, MakeEntry(row));
+    ASSIGN_OR_RETURN(const auto entry, MakeEntry(row));
     auto& kernel = kernels[row.kernel_name];
-    if (kernel == nullptr) kernel = std::make_shared<KernelIndex>();
-    kernel->entries.push_back(entry);
-    const uint64_t hash = HashKey(row.program_digest, row.problem_key, row.class_id);
-    auto& part = by_key[hash % Snapshot::kParts];
-    if (part == nullptr) part = std::make_shared<KeyIndex>();
-    part->by_hash.emplace(hash, std::move(entry));
+    if (kernel == nullptr) kernel = std::make_shared<KernelShapes>();
+    kernel->entries += 1;
+    by_key.emplace_back(HashKey(*entry), entry);
+    by_problem.emplace_back(HashProblem(*entry), entry);
     revision = std::max(revision, row.revision);
   }
-  for (auto& [name, kernel] : kernels) {
-    std::sort(kernel->entries.begin(), kernel->entries.end(),
-              [](const auto& a, const auto& b) { return a->Key() < b->Key(); });
-  }
-  MutexLock lock(&mutex_);
+  MutexLock lock(&change_mutex_);
   auto snapshot = std::make_shared<Snapshot>();
-  snapshot->classes = snapshot_->classes;
+  snapshot->classes = Current()->classes;
   snapshot->revision = revision;
   snapshot->kernels.insert(kernels.begin(), kernels.end());
-  std::copy(by_key.begin(), by_key.end(), snapshot->by_key.begin());
-  snapshot_ = std::move(snapshot);
+  snapshot->by_key = EntryMap(std::move(by_key));
+  snapshot->by_problem = EntryMap(std::move(by_problem));
+  Publish(std::move(snapshot));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const Catalog::Entry>> Catalog::MakeEntry(const BestRow& row) {
+absl::StatusOr<std::shared_ptr<const CatalogEntry>> Catalog::MakeEntry(const BestRow& row) {
   auto best = std::make_shared<BestConfig>();
   if (!best->ParseFromString(row.detail)) {
     return DataLoss("the stored best config of kernel {} for {} cannot be read", row.kernel_name, row.problem_key);
   }
   best->set_revision(row.revision);
-  auto entry = std::make_shared<Entry>();
-  entry->kernel_name = row.kernel_name;
-  entry->program_digest = row.program_digest;
-  entry->problem_key = row.problem_key;
-  entry->class_id = row.class_id;
+  auto entry = std::make_shared<CatalogEntry>(row.kernel_name, row.program_digest, row.problem_key, row.class_id);
+  entry->config = row.config;
   for (const auto& [name, value] : best->problem().dims()) {
     if (auto own = definition::FromProto(value); own.ok()) entry->dims.Set(name, *std::move(own));
   }
@@ -264,117 +138,198 @@ absl::StatusOr<std::shared_ptr<const Catalog::Entry>> Catalog::MakeEntry(const B
 }
 
 absl::Status Catalog::Update(const BestRow& row) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Entry> entry, MakeEntry(row));
-  MutexLock lock(&mutex_);
-  auto snapshot = std::make_shared<Snapshot>(*snapshot_);
-  const auto old = snapshot->Find(row.program_digest, row.problem_key, row.class_id);
-  if (old != nullptr) {  // under this name or another one
-    auto& slot = snapshot->kernels.at(old->kernel_name);
-    auto index = std::make_shared<KernelIndex>(*slot);
-    index->entries.erase(index->At(*old));
-    slot = std::move(index);
-    if (slot->entries.empty()) snapshot->kernels.erase(old->kernel_name);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const CatalogEntry> entry, MakeEntry(row));
+  MutexLock lock(&change_mutex_);
+  const auto now = Current();
+  auto snapshot = std::make_shared<Snapshot>(*now);
+  const CatalogEntry* const old = now->Find(row.program_digest, row.problem_key, row.class_id);  // under whatever name
+  if (old != nullptr) {
+    snapshot->by_key.Erase(HashKey(*old), old);
+    snapshot->by_problem.Erase(HashProblem(*old), old);
+    const auto named = snapshot->kernels.find(old->kernel_name);
+    auto& slot = named->second;
+    auto kernel = std::make_shared<KernelShapes>(*slot);
+    kernel->entries -= 1;
+    for (auto& index : kernel->indexes) {
+      auto changed = std::make_shared<ShapeIndex>(*index);
+      changed->Erase(*old);
+      index = std::move(changed);
+    }
+    slot = std::move(kernel);
+    if (slot->entries == 0) snapshot->kernels.erase(named);
   }
+  snapshot->by_key.Insert(HashKey(*entry), entry);
+  snapshot->by_problem.Insert(HashProblem(*entry), entry);
   auto& slot = snapshot->kernels[row.kernel_name];
-  auto index = slot == nullptr ? std::make_shared<KernelIndex>() : std::make_shared<KernelIndex>(*slot);
-  index->entries.insert(index->At(*entry), entry);
-  slot = std::move(index);
-
-  const uint64_t hash = HashKey(row.program_digest, row.problem_key, row.class_id);
-  auto& shared_part = snapshot->by_key[hash % Snapshot::kParts];
-  auto part = shared_part == nullptr ? std::make_shared<KeyIndex>() : std::make_shared<KeyIndex>(*shared_part);
-  const auto [first, last] = part->by_hash.equal_range(hash);
-  const auto replaced = std::find_if(first, last, [&](const auto& item) { return item.second == old; });
-  if (replaced != last) {
-    replaced->second = entry;
-  } else {
-    part->by_hash.emplace(hash, entry);
+  auto kernel = slot == nullptr ? std::make_shared<KernelShapes>() : std::make_shared<KernelShapes>(*slot);
+  kernel->entries += 1;
+  for (auto& index : kernel->indexes) {
+    auto changed = std::make_shared<ShapeIndex>(*index);
+    changed->Insert(entry);
+    index = std::move(changed);
   }
-  shared_part = std::move(part);
+  slot = std::move(kernel);
   snapshot->revision = std::max(snapshot->revision, row.revision);
-  snapshot_ = std::move(snapshot);
+  Publish(std::move(snapshot));
   return absl::OkStatus();
 }
 
 void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_class) {
-  MutexLock lock(&mutex_);
-  auto snapshot = std::make_shared<Snapshot>(*snapshot_);
+  MutexLock lock(&change_mutex_);
+  auto snapshot = std::make_shared<Snapshot>(*Current());
   snapshot->classes.insert_or_assign(std::string(class_id), std::make_shared<DeviceClass>(device_class));
-  snapshot_ = std::move(snapshot);
+  Publish(std::move(snapshot));
+}
+
+// What is replaced may be the last of its kind, which takes time to free: that is after the lock that readers take.
+void Catalog::Publish(std::shared_ptr<const Snapshot> snapshot) const {
+  MutexLock lock(&mutex_);
+  snapshot_.swap(snapshot);
+}
+
+std::shared_ptr<const Catalog::Snapshot> Catalog::WithIndex(std::string_view kernel_name,
+                                                            const ScalingDims& scaling_dims) const {
+  MutexLock lock(&change_mutex_);
+  const auto now = Current();
+  const KernelShapes* const known = now->Shapes(kernel_name);
+  if (known == nullptr || known->Find(scaling_dims) != nullptr) return now;
+  std::vector<std::shared_ptr<const CatalogEntry>> entries;
+  now->by_key.ForEach([&](const auto& entry) {
+    if (entry->kernel_name == kernel_name) entries.push_back(entry);
+  });
+  auto kernel = std::make_shared<KernelShapes>(*known);
+  if (kernel->indexes.size() == KernelShapes::kIndexesMax) kernel->indexes.erase(kernel->indexes.begin());
+  kernel->indexes.push_back(std::make_shared<ShapeIndex>(scaling_dims, entries));
+  auto snapshot = std::make_shared<Snapshot>(*now);
+  snapshot->kernels.find(kernel_name)->second = std::move(kernel);
+  Publish(snapshot);
+  return snapshot;
 }
 
 std::shared_ptr<const BestConfig> Catalog::Find(std::string_view program_digest, std::string_view problem_key,
                                                 std::string_view class_id) const {
-  const auto entry = Current()->Find(program_digest, problem_key, class_id);
+  const auto snapshot = Current();
+  const CatalogEntry* const entry = snapshot->Find(program_digest, problem_key, class_id);
   return entry == nullptr ? nullptr : entry->best;
 }
 
-CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
-  const auto snapshot = Current();
-  const Match worst = query.worst == tunefarm::v1::MATCH_UNSPECIFIED ? tunefarm::v1::MATCH_DEFAULT : query.worst;
-  CatalogAnswer none;
-  none.revision = snapshot->revision;
-  const auto answer = [&](std::shared_ptr<const BestConfig> best, Match match, double distance = 0) {
-    if (match > worst) return none;
-    return CatalogAnswer{std::move(best), match, distance, snapshot->revision};
-  };
-  Acceptance acceptance(query);
+Catalog::View Catalog::Read() const { return View(Current()); }
 
-  const std::string& program = query.plan->program_digest();
+const CatalogEntry* Catalog::View::Find(std::string_view program_digest, std::string_view problem_key,
+                                        std::string_view class_id) const {
+  return snapshot_->Find(program_digest, problem_key, class_id);
+}
+
+int64_t Catalog::View::revision() const { return snapshot_->revision; }
+
+std::shared_ptr<const BestConfig> Catalog::OfProblem(const Snapshot& snapshot, const CatalogQuery& query,
+                                                     bool on_own_class, Acceptance* acceptance) {
+  const std::string& name = query.plan->display_name();
   const std::string& key = query.problem->key;
-  if (const auto entry = snapshot->Find(program, key, query.class_id)) {
-    return answer(entry->best, IsStale(query, *entry->best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
-  }
-  if (worst < tunefarm::v1::MATCH_STALE_SOURCE) return none;
-
-  const auto found = snapshot->kernels.find(std::string_view(query.plan->display_name()));
-  if (found != snapshot->kernels.end()) {
-    const KernelIndex& index = *found->second;
-    // From here on every candidate is ranked, best first, and the first one that the definition accepts answers.
-    struct Candidate {
-      Match match;
-      double distance;
-      bool other_program;
-      int64_t revision;
-      const Entry* entry;
-    };
-    std::vector<Candidate> candidates;
-    const auto own_class = snapshot->classes.find(query.class_id);
-    const int capability = own_class != snapshot->classes.end() ? own_class->second->compute_capability
-                                                                : query.device_class->compute_capability;
-    for (const auto& entry : index.entries) {
-      const bool other_program = entry->program_digest != program;
-      const bool same_problem = entry->problem_key == key;
-      Candidate candidate{tunefarm::v1::MATCH_NOT_FOUND, 0, other_program, entry->best->revision(), entry.get()};
-      if (entry->class_id == query.class_id) {
-        if (same_problem) {
-          candidate.match = tunefarm::v1::MATCH_STALE_SOURCE;
-        } else if (const auto distance = Distance(*query.plan, query.problem->dims, entry->dims)) {
-          candidate.match = tunefarm::v1::MATCH_NEAREST_SHAPE;
-          candidate.distance = *distance;
-        }
-      } else if (same_problem && capability > 0) {
-        const auto other = snapshot->classes.find(entry->class_id);
-        if (other != snapshot->classes.end() && other->second->compute_capability == capability) {
-          candidate.match = tunefarm::v1::MATCH_SAME_ARCH;
-        }
+  std::vector<const CatalogEntry*> found;
+  const auto look = [&](std::string_view class_id) {
+    snapshot.by_problem.ForEach(Hash(name, key, class_id), [&](const auto& entry) {
+      if (entry->kernel_name == name && entry->problem_key == key && entry->class_id == class_id) {
+        found.push_back(entry.get());
       }
-      if (candidate.match <= worst && candidate.match != tunefarm::v1::MATCH_NOT_FOUND) candidates.push_back(candidate);
-    }
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return std::make_tuple(a.match, a.distance, a.other_program, -a.revision) <
-             std::make_tuple(b.match, b.distance, b.other_program, -b.revision);
     });
-    for (const Candidate& candidate : candidates) {
-      if (acceptance.Accepts(*candidate.entry->best)) {
-        return answer(candidate.entry->best, candidate.match, candidate.distance);
-      }
+  };
+  if (on_own_class) {
+    look(query.class_id);
+  } else {
+    const auto own = snapshot.classes.find(query.class_id);
+    const int capability =
+        own != snapshot.classes.end() ? own->second->compute_capability : query.device_class->compute_capability;
+    for (const auto& [class_id, device_class] : snapshot.classes) {
+      if (capability <= 0 || class_id == query.class_id || device_class->compute_capability != capability) continue;
+      look(class_id);
     }
   }
+  return FirstAccepted(&found, query, acceptance);
+}
 
-  if (worst < tunefarm::v1::MATCH_DEFAULT) return none;
+// The asked program's own first, then the latest.
+std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
+                                                         const CatalogQuery& query, Acceptance* acceptance) {
+  const auto rank = [&](const CatalogEntry* entry) {
+    return std::make_pair(entry->program_digest != query.plan->program_digest(), -entry->best->revision());
+  };
+  std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
+  if (entries->size() > kAskedMax) entries->resize(kAskedMax);
+  for (const CatalogEntry* const entry : *entries) {
+    if (acceptance->Accepts(*entry->best)) return entry->best;
+  }
+  return nullptr;
+}
+
+CatalogAnswer Catalog::NearShape(const Snapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
+                                 Acceptance* acceptance) {
+  const Config& dims = query.problem->dims;
+  NearestShapes nearest(*query.plan, index, index.Place(query.class_id, dims));
+  CatalogAnswer answer;
+  answer.revision = snapshot.revision;
+  for (size_t asked = 0; asked < kAskedMax;) {
+    std::vector<const CatalogEntry*> shapes = nearest.Next();
+    if (shapes.empty()) break;
+    asked += shapes.size();
+    std::erase_if(shapes, [&](const CatalogEntry* entry) {
+      return entry->class_id != query.class_id || entry->problem_key == query.problem->key ||
+             !ShapeDistance(*query.plan, dims, entry->dims);
+    });
+    if (shapes.empty()) continue;
+    answer.distance = *ShapeDistance(*query.plan, dims, shapes.front()->dims);
+    answer.best = FirstAccepted(&shapes, query, acceptance);
+    if (answer.best == nullptr) continue;
+    answer.match = tunefarm::v1::MATCH_NEAREST_SHAPE;
+    return answer;
+  }
+  answer.distance = 0;
+  return answer;
+}
+
+CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
+  const Match worst = query.worst == tunefarm::v1::MATCH_UNSPECIFIED ? tunefarm::v1::MATCH_DEFAULT : query.worst;
+  const std::string& name = query.plan->display_name();
+  auto snapshot = Current();
+  const auto answer = [&](std::shared_ptr<const BestConfig> best, Match match) {
+    CatalogAnswer made;
+    made.revision = snapshot->revision;
+    if (best == nullptr || match > worst) return made;
+    made.best = std::move(best);
+    made.match = match;
+    return made;
+  };
+  const auto exact = [&] {
+    const auto own = snapshot->Find(query.plan->program_digest(), query.problem->key, query.class_id);
+    if (own == nullptr) return answer(nullptr, tunefarm::v1::MATCH_NOT_FOUND);
+    return answer(own->best, IsStale(query, *own->best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
+  };
+  CatalogAnswer found = exact();
+  if (found.best != nullptr || worst < tunefarm::v1::MATCH_STALE_SOURCE) return found;
+
+  Acceptance acceptance(query);
+  if (snapshot->Shapes(name) != nullptr) {
+    const ScalingDims scaling_dims = ScalingDimsOf(query.plan->kernel());
+    const ShapeIndex* index = snapshot->Shapes(name)->Find(scaling_dims);
+    if (index == nullptr && worst >= tunefarm::v1::MATCH_NEAREST_SHAPE) {
+      snapshot = WithIndex(name, scaling_dims);
+      found = exact();  // may have been promoted meanwhile
+      if (found.best != nullptr) return found;
+      const KernelShapes* const shapes = snapshot->Shapes(name);
+      index = shapes == nullptr ? nullptr : shapes->Find(scaling_dims);
+    }
+    found = answer(OfProblem(*snapshot, query, true, &acceptance), tunefarm::v1::MATCH_STALE_SOURCE);
+    if (found.best != nullptr || worst < tunefarm::v1::MATCH_NEAREST_SHAPE) return found;
+    if (index != nullptr) found = NearShape(*snapshot, *index, query, &acceptance);
+    if (found.best != nullptr || worst < tunefarm::v1::MATCH_SAME_ARCH) return found;
+    found = answer(OfProblem(*snapshot, query, false, &acceptance), tunefarm::v1::MATCH_SAME_ARCH);
+    if (found.best != nullptr) return found;
+  }
+
   const Config config = query.plan->DefaultConfig(*query.problem);
-  if (!acceptance.Accepts(config)) return none;
+  if (worst < tunefarm::v1::MATCH_DEFAULT || !acceptance.Accepts(config)) {
+    return answer(nullptr, tunefarm::v1::MATCH_NOT_FOUND);
+  }
   auto best = std::make_shared<BestConfig>();
   *best->mutable_config() = query.plan->ToProto(config);
   return answer(std::move(best), tunefarm::v1::MATCH_DEFAULT);
@@ -384,24 +339,21 @@ absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::st
     std::string_view kernel_name, int page_size, std::string_view page_token) const {
   std::string after;
   if (!page_token.empty()) {
-    auto position = Unhex(page_token);
-    if (!position.has_value() || std::count(position->begin(), position->end(), kSeparator) != 3) return BadToken();
-    after = *std::move(position);
+    ASSIGN_OR_RETURN(after, PositionOfToken(page_token));
   }
-  const auto snapshot = Current();
+  std::vector<std::pair<std::string, std::shared_ptr<const BestConfig>>> rest;
+  Current()->by_key.ForEach([&](const auto& entry) {
+    if (!kernel_name.empty() && entry->kernel_name != kernel_name) return;
+    std::string position = PagePosition(*entry);
+    if (position > after) rest.emplace_back(std::move(position), entry->best);
+  });
+  // A listing is rare and its pages are few: nothing is kept in order for it.
+  const size_t size = std::min(rest.size(), static_cast<size_t>(std::max(page_size, 1)));
+  std::partial_sort(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(size), rest.end(),
+                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::shared_ptr<const BestConfig>> page;
-  std::string last;
-  for (const auto& [name, index] : snapshot->kernels) {
-    if (!kernel_name.empty() && name != kernel_name) continue;
-    for (const auto& entry : index->entries) {
-      std::string position = PagePosition(name, entry->class_id, entry->problem_key, entry->program_digest);
-      if (!after.empty() && position <= after) continue;
-      if (page.size() == static_cast<size_t>(std::max(page_size, 1))) return std::make_pair(std::move(page), Hex(last));
-      page.push_back(entry->best);
-      last = std::move(position);
-    }
-  }
-  return std::make_pair(std::move(page), std::string());
+  for (size_t i = 0; i < size; ++i) page.push_back(std::move(rest[i].second));
+  return std::make_pair(std::move(page), size == rest.size() ? std::string() : PageToken(rest[size - 1].first));
 }
 
 }  // namespace tunefarm

@@ -1,8 +1,8 @@
 // Catalog: the best configs, in memory, and the rules by which one of them answers a question.
 //
 // Threads: all methods may be called from any thread. Readers take a snapshot (a shared_ptr copied under a lock held
-// for nanoseconds) and never wait for a promotion; a promotion copies the part of the index it changes. The store is
-// used only by Load.
+// for nanoseconds) and never wait for a promotion, which copies the parts of the indexes that it changes; only the first
+// question about a kernel that has no exact answer waits for an index of its shapes. The store is used only by Load.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
-#include "server/definition/kernel_plan.h"
+#include "server/catalog/catalog_entry.h"
+#include "server/catalog/match_rules.h"
 #include "server/device/device_class.h"
+#include "server/catalog/shape_index.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/best_config.pb.h"
 
 namespace tunefarm {
-
-// A question. Everything it points to must live during the call only.
-struct CatalogQuery {
-  const KernelPlan* plan = nullptr;          // of the newest definition of that name, or the one asked for by id
-  const ResolvedProblem* problem = nullptr;  // resolved by that plan
-  const DeviceClass* device_class = nullptr;
-  std::string_view class_id;  // device_class->Id()
-  // Of the asked device. Empty: not known, and then nothing is STALE.
-  std::string_view driver_version;
-  std::string_view toolkit_version;
-  // Worse matches are answered as NOT_FOUND. UNSPECIFIED: DEFAULT.
-  tunefarm::v1::Match worst = tunefarm::v1::MATCH_DEFAULT;
-};
 
 struct CatalogAnswer {
   std::shared_ptr<const tunefarm::v1::BestConfig> best;  // null for NOT_FOUND; for DEFAULT only the config is set
@@ -73,6 +62,10 @@ class Catalog {
   std::shared_ptr<const tunefarm::v1::BestConfig> Find(std::string_view program_digest, std::string_view problem_key,
                                                        std::string_view class_id) const;
 
+  // The catalog as it is now, for many questions of the kind that Find answers.
+  class View;
+  View Read() const;
+
   // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name or all if
   // empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not from here.
   absl::StatusOr<std::pair<std::vector<std::shared_ptr<const tunefarm::v1::BestConfig>>, std::string>> List(
@@ -81,16 +74,45 @@ class Catalog {
   int64_t revision() const;
 
  private:
-  struct Entry;
-  struct KernelIndex;
-  struct KeyIndex;
+  struct KernelShapes;
   struct Snapshot;
 
-  static absl::StatusOr<std::shared_ptr<const Entry>> MakeEntry(const BestRow& row);
-  std::shared_ptr<const Snapshot> Current() const LOCKS_EXCLUDED(mutex_);
+  static absl::StatusOr<std::shared_ptr<const CatalogEntry>> MakeEntry(const BestRow& row);
+  // The best of the asked problem, by another program on the asked class or by any on the others of its compute
+  // capability; null if there is none that is accepted.
+  static std::shared_ptr<const tunefarm::v1::BestConfig> OfProblem(const Snapshot& snapshot, const CatalogQuery& query,
+                                                                   bool on_own_class, Acceptance* acceptance);
+  static CatalogAnswer NearShape(const Snapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
+                                 Acceptance* acceptance);
+  static std::shared_ptr<const tunefarm::v1::BestConfig> FirstAccepted(std::vector<const CatalogEntry*>* entries,
+                                                                       const CatalogQuery& query,
+                                                                       Acceptance* acceptance);
 
+  std::shared_ptr<const Snapshot> Current() const LOCKS_EXCLUDED(mutex_);
+  void Publish(std::shared_ptr<const Snapshot> snapshot) const EXCLUSIVE_LOCKS_REQUIRED(change_mutex_)
+      LOCKS_EXCLUDED(mutex_);
+  // A snapshot with an index for these scaling dims, made at the first question that needs it.
+  std::shared_ptr<const Snapshot> WithIndex(std::string_view kernel_name, const ScalingDims& scaling_dims) const
+      LOCKS_EXCLUDED(change_mutex_, mutex_);
+
+  // Held while a snapshot is made of the one before; mutex_ only while they are exchanged.
+  mutable Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
-  std::shared_ptr<const Snapshot> snapshot_ GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const Snapshot> snapshot_ GUARDED_BY(mutex_);
+};
+
+class Catalog::View {
+ public:
+  // As Catalog's; valid as long as the view.
+  const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
+                           std::string_view class_id) const;
+  int64_t revision() const;
+
+ private:
+  friend class Catalog;
+  explicit View(std::shared_ptr<const Snapshot> snapshot) : snapshot_(std::move(snapshot)) {}
+
+  std::shared_ptr<const Snapshot> snapshot_;
 };
 
 }  // namespace tunefarm

@@ -8,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/batch_lookup.h"
 #include "server/cost/cost_guide.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/device_directory.h"

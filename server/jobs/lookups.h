@@ -1,6 +1,9 @@
 // Questions to the catalog as the public API asks them: names and messages in, answers out. Thread-safe.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/catalog/catalog.h"
@@ -10,8 +13,6 @@
 
 namespace tunefarm {
 
-inline constexpr int kBatchMax = 10'000;
-
 struct LookupContext {
   KernelRegistry* kernels = nullptr;
   const DeviceDirectory* devices = nullptr;
@@ -19,9 +20,18 @@ struct LookupContext {
   Clock* clock = nullptr;
 };
 
+// What a question is about besides its problem: the kernel's newest definition and a device, as named by the client.
+struct LookupTarget {
+  std::shared_ptr<const KernelPlan> plan;
+  SelectedDevice device;
+
+  static absl::StatusOr<LookupTarget> Resolve(const LookupContext& context, const std::string& kernel,
+                                              const std::string& selector);
+  // Lives as long as this and the problem.
+  CatalogQuery Query(const ResolvedProblem& problem, tunefarm::v1::Match worst) const;
+};
+
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
                                                                 const tunefarm::v1::LookupConfigRequest& request);
-absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
-    const LookupContext& context, const tunefarm::v1::BatchLookupConfigsRequest& request);
 
 }  // namespace tunefarm

@@ -1,0 +1,58 @@
+// The rules by which a best config answers a question that is not exactly its own. Threads: any; nothing is shared.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "server/definition/kernel_plan.h"
+#include "server/device/device_class.h"
+#include "server/space/config.h"
+#include "server/space/space.h"
+#include "tunefarm/v1/best_config.pb.h"
+
+namespace tunefarm {
+
+// A question. Everything it points to must live during the call only.
+struct CatalogQuery {
+  const KernelPlan* plan = nullptr;          // of the newest definition of that name, or the one asked for by id
+  const ResolvedProblem* problem = nullptr;  // resolved by that plan
+  const DeviceClass* device_class = nullptr;
+  std::string_view class_id;  // device_class->Id()
+  // Of the asked device. Empty: not known, and then nothing is STALE.
+  std::string_view driver_version;
+  std::string_view toolkit_version;
+  // Worse matches are answered as NOT_FOUND. UNSPECIFIED: DEFAULT.
+  tunefarm::v1::Match worst = tunefarm::v1::MATCH_DEFAULT;
+};
+
+// Whether the driver or the toolkit of the asked device is known to be another one than was measured with.
+bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
+
+// What the dim's rule makes of two values: none if they do not answer for each other.
+std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t a, int64_t b);
+
+// The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four doublings.
+double FarthestShape(const tunefarm::v1::Kernel& kernel);
+
+// The distance between two problems by the dims' rules: the sum over LOG dims of |log2(a / b)|. None if a rule forbids
+// that one answers for the other, or if they are too far apart.
+std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned);
+
+// Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The space
+// is built on the first question.
+class Acceptance {
+ public:
+  // `query` must outlive it.
+  explicit Acceptance(const CatalogQuery& query) : query_(query) {}
+
+  bool Accepts(const tunefarm::v1::BestConfig& best);
+  bool Accepts(const Config& config);
+
+ private:
+  const CatalogQuery& query_;
+  bool tried_ = false;
+  std::optional<Space> space_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,69 @@
+#include "server/catalog/nearest_shapes.h"
+
+#include <algorithm>
+#include <limits>
+#include <ranges>
+#include <utility>
+
+#include "server/catalog/match_rules.h"
+
+namespace tunefarm {
+
+NearestShapes::NearestShapes(const KernelPlan& plan, const ShapeIndex& index, PlacedShape asked)
+    : asked_(std::move(asked)), shapes_(index.Group(asked_.group)), farthest_(FarthestShape(plan.kernel())) {
+  for (const ScalingDim& scaling : index.scaling_dims()) {
+    for (const auto& dim : plan.kernel().dims()) {
+      if (dim.name() == scaling.name) dims_.push_back(&dim);
+    }
+  }
+  if (!shapes_.empty()) Enter(0, 0, 0, shapes_.size());
+}
+
+std::vector<const CatalogEntry*> NearestShapes::Next() {
+  std::vector<const CatalogEntry*> found;
+  double distance = 0;
+  while (!open_.empty() && (found.empty() || open_.top().distance == distance)) {
+    const Open open = open_.top();
+    open_.pop();
+    distance = open.distance;
+    if (open.dim == dims_.size()) {
+      for (size_t shape = open.begin; shape < open.end; ++shape) found.push_back(shapes_[shape]->entry.get());
+      continue;
+    }
+    const int64_t value = Value(open.downwards ? open.end - 1 : open.begin, open.dim);
+    const auto range = std::views::iota(open.begin, open.end);
+    const size_t begin = *std::ranges::partition_point(range, [&](size_t s) { return Value(s, open.dim) < value; });
+    const auto rest = std::views::iota(begin, open.end);
+    const auto after = std::ranges::partition_point(rest, [&](size_t s) { return Value(s, open.dim) == value; });
+    const size_t end = begin + static_cast<size_t>(after - rest.begin());
+    Open next = open;
+    (open.downwards ? next.end : next.begin) = open.downwards ? begin : end;
+    Push(next);
+    Enter(open.distance, open.dim + 1, begin, end);
+  }
+  return found;
+}
+
+void NearestShapes::Enter(double before, size_t dim, size_t begin, size_t end) {
+  if (dim == dims_.size()) {
+    open_.push({before, before, dim, begin, end, false});
+    return;
+  }
+  const auto range = std::views::iota(begin, end);
+  const auto at = std::ranges::partition_point(range, [&](size_t s) { return Value(s, dim) < asked_.values[dim]; });
+  const size_t middle = begin + static_cast<size_t>(at - range.begin());
+  Push({0, before, dim, middle, end, false});
+  Push({0, before, dim, begin, middle, true});
+}
+
+void NearestShapes::Push(Open open) {
+  if (open.begin == open.end) return;
+  open.distance = open.before + Distance(open.dim, Value(open.downwards ? open.end - 1 : open.begin, open.dim));
+  if (open.distance <= farthest_) open_.push(open);
+}
+
+double NearestShapes::Distance(size_t dim, int64_t value) const {
+  return DimDistance(*dims_[dim], asked_.values[dim], value).value_or(std::numeric_limits<double>::infinity());
+}
+
+}  // namespace tunefarm

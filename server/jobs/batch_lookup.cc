@@ -1,0 +1,168 @@
+#include "server/jobs/batch_lookup.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/batch_keys.h"
+
+namespace tunefarm {
+namespace {
+
+using BestPointer = std::shared_ptr<const tunefarm::v1::BestConfig>;
+
+absl::Status BadBatch(std::string_view what) { return WithReason(InvalidArgument("{}", what), "BATCH_INVALID"); }
+
+// The number of problems in a batch, once its columns are known to be well formed.
+absl::StatusOr<int> RowsOf(const tunefarm::v1::BatchLookupConfigsRequest& request) {
+  int rows = -1;
+  for (const auto& column : request.columns()) {
+    if ((column.ints_size() > 0) == (column.string_indexes_size() > 0)) {
+      return WithReason(InvalidArgument("column '{}' must fill exactly one of ints and string_indexes", column.dim()),
+                        "BATCH_INVALID");
+    }
+    const int own = std::max(column.ints_size(), column.string_indexes_size());
+    if (rows >= 0 && own != rows) {
+      return WithReason(InvalidArgument("column '{}' has {} values, the one before it {}", column.dim(), own, rows),
+                        "BATCH_INVALID");
+    }
+    rows = own;
+    for (uint32_t index : column.string_indexes()) {
+      if (index >= static_cast<uint32_t>(column.strings_size())) {
+        return WithReason(InvalidArgument("column '{}' has the string index {}, but only {} strings", column.dim(),
+                                          index, column.strings_size()),
+                          "BATCH_INVALID");
+      }
+    }
+  }
+  if (rows > kBatchMax) {
+    return WithReason(InvalidArgument("the batch has {} problems, at most {} are answered at once", rows, kBatchMax),
+                      "BATCH_INVALID");
+  }
+  if (rows < 0) return BadBatch("the batch has no columns");
+  return rows;
+}
+
+tunefarm::v1::Problem ProblemOfRow(const tunefarm::v1::BatchLookupConfigsRequest& request, int row) {
+  tunefarm::v1::Problem problem;
+  *problem.mutable_dims() = request.common_dims();
+  for (const auto& column : request.columns()) {
+    tunefarm::v1::Value value;
+    if (column.ints_size() > 0) {
+      value.set_int_value(column.ints(row));
+    } else {
+      value.set_string_value(column.strings(static_cast<int>(column.string_indexes(row))));
+    }
+    (*problem.mutable_dims())[column.dim()] = std::move(value);
+  }
+  return problem;
+}
+
+// Writes the rows of a response, in which equal answers are there once.
+class Answers {
+ public:
+  Answers(bool configs_only, int rows, tunefarm::v1::BatchLookupConfigsResponse* response)
+      : configs_only_(configs_only), response_(response) {
+    response->mutable_best_indexes()->Reserve(rows);
+    response->mutable_matches()->Reserve(rows);
+    response->mutable_distances()->Reserve(rows);
+    if (configs_only) response->mutable_medians_ns()->Reserve(rows);
+  }
+
+  // `config`: its canonical text. Bests are told apart by it where only configs are wanted, and where they are made for
+  // each question (DEFAULT); others by where they lie.
+  void Add(const BestPointer& best, std::string_view config, tunefarm::v1::Match match, double distance) {
+    const tunefarm::v1::BestConfig* const address = best.get();
+    const bool by_config = configs_only_ || match == tunefarm::v1::MATCH_DEFAULT;
+    const std::string_view identity =
+        by_config ? config : std::string_view(reinterpret_cast<const char*>(&address), sizeof(address));
+    auto found = indexes_.find(identity);
+    if (found == indexes_.end()) {
+      known_.push_back({std::string(identity), best});
+      found = indexes_.emplace(known_.back().identity, static_cast<int>(known_.size()) - 1).first;
+      if (configs_only_) {
+        *response_->add_configs() = best->config();
+      } else {
+        *response_->add_bests() = *best;
+      }
+    }
+    AddRow(found->second, match, distance, best->measurement().median_ns());
+  }
+
+  void AddNone() { AddRow(-1, tunefarm::v1::MATCH_NOT_FOUND, 0, 0); }
+
+ private:
+  struct Known {
+    std::string identity;
+    BestPointer best;  // so that no other one comes to lie where it lies
+  };
+
+  void AddRow(int index, tunefarm::v1::Match match, double distance, double median_ns) {
+    response_->add_best_indexes(index);
+    response_->add_matches(match);
+    response_->add_distances(static_cast<float>(distance));
+    if (configs_only_) response_->add_medians_ns(median_ns);
+  }
+
+  const bool configs_only_;
+  tunefarm::v1::BatchLookupConfigsResponse* const response_;
+  std::deque<Known> known_;  // in the order of the response; stays where it is while it grows
+  std::unordered_map<std::string_view, int> indexes_;
+};
+
+// A problem that has a best of its own need not be resolved: it was when it was tuned. False: it has none, or it is stale
+// and that will not do.
+bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, std::string_view key, Answers* answers) {
+  const CatalogEntry* const entry = catalog.Find(query.plan->program_digest(), key, query.class_id);
+  if (entry == nullptr) return false;
+  const bool is_stale = IsStale(query, *entry->best);
+  if (is_stale && query.worst == tunefarm::v1::MATCH_EXACT) return false;
+  answers->Add(entry->best, entry->config, is_stale ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT, 0);
+  return true;
+}
+
+void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, Answers* answers) {
+  const CatalogAnswer answer = catalog.Lookup(query);
+  if (answer.best == nullptr) {
+    answers->AddNone();
+    return;
+  }
+  const auto config = query.plan->ParseConfig(answer.best->config());
+  answers->Add(answer.best, config.ok() ? config->ToText() : answer.best->config().SerializeAsString(), answer.match,
+               answer.distance);
+}
+
+}  // namespace
+
+absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
+    const LookupContext& context, const tunefarm::v1::BatchLookupConfigsRequest& request) {
+  ASSIGN_OR_RETURN(const LookupTarget target,
+                   LookupTarget::Resolve(context, request.kernel(), request.device_selector()));
+  ASSIGN_OR_RETURN(const int rows, RowsOf(request));
+  tunefarm::v1::BatchLookupConfigsResponse response;
+  const Catalog::View catalog = context.catalog->Read();
+  response.set_catalog_revision(catalog.revision());
+  const auto resolve = [&](int row) -> absl::StatusOr<ResolvedProblem> {
+    auto problem = target.plan->ResolveProblem(ProblemOfRow(request, row));
+    if (!problem.ok()) return Annotate(problem.status(), "problem {} of the batch", row);
+    return problem;
+  };
+  ASSIGN_OR_RETURN(const ResolvedProblem first, resolve(0));
+  const CatalogQuery exact = target.Query(first, request.worst_match());
+  BatchKeys keys(request, first);
+  Answers answers(request.configs_only(), rows, &response);
+  for (int row = 0; row < rows; ++row) {
+    if (keys.works() && AnswerExactly(catalog, exact, keys.Key(row), &answers)) continue;
+    ASSIGN_OR_RETURN(const ResolvedProblem problem, resolve(row));
+    AnswerResolved(*context.catalog, target.Query(problem, request.worst_match()), &answers);
+  }
+  return response;
+}
+
+}  // namespace tunefarm

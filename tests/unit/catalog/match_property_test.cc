@@ -1,0 +1,146 @@
+// The catalog against a list that is searched from one end to the other, on drawn bests and questions.
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/base/random.h"
+#include "tests/unit/catalog/catalog_case.h"
+
+namespace tunefarm {
+namespace {
+
+using tunefarm::v1::Match;
+
+struct Filed {
+  std::string program, key, class_id;
+  int capability = 0;
+  int64_t n = 0, g = 0, e = 0, t = 0, revision = 0;
+};
+
+struct Question {
+  const KernelPlan* plan = nullptr;
+  const DeviceClass* device_class = nullptr;
+  int64_t n = 0, g = 0, e = 0;
+  bool e_scales = false;  // by the asked definition
+  Match worst = tunefarm::v1::MATCH_DEFAULT;
+};
+
+struct Expected {
+  Match match = tunefarm::v1::MATCH_NOT_FOUND;
+  double distance = 0;
+  int64_t revision = 0;  // of the best that answers; 0: none does
+};
+
+int Bucket(int64_t g) { return g <= 8 ? 0 : g <= 64 ? 1 : 2; }
+
+double LogRatio(int64_t a, int64_t b) { return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b))); }
+
+Expected Answer(const std::vector<Filed>& bests, const Question& asked, const std::string& key) {
+  const std::string class_id = asked.device_class->Id();
+  using Rank = std::tuple<Match, double, bool, int64_t>;
+  std::optional<Rank> first;
+  for (const Filed& best : bests) {
+    const bool other_program = best.program != asked.plan->program_digest();
+    Match match = tunefarm::v1::MATCH_NOT_FOUND;
+    double distance = 0;
+    if (best.class_id == class_id && best.key == key) {
+      match = other_program ? tunefarm::v1::MATCH_STALE_SOURCE : tunefarm::v1::MATCH_EXACT;
+    } else if (best.class_id == class_id) {
+      distance = LogRatio(asked.n, best.n) + (asked.e_scales ? LogRatio(asked.e, best.e) : 0);
+      const bool allowed = Bucket(asked.g) == Bucket(best.g) && (asked.e_scales || asked.e == best.e) && distance <= 4;
+      if (allowed) match = tunefarm::v1::MATCH_NEAREST_SHAPE;
+    } else if (best.key == key && best.capability == asked.device_class->compute_capability) {
+      match = tunefarm::v1::MATCH_SAME_ARCH;
+    }
+    if (match > asked.worst) continue;
+    if (match != tunefarm::v1::MATCH_EXACT && asked.n % best.t != 0) continue;
+    const Rank rank(match, match == tunefarm::v1::MATCH_NEAREST_SHAPE ? distance : 0, other_program, -best.revision);
+    if (match != tunefarm::v1::MATCH_NOT_FOUND && (!first || rank < *first)) first = rank;
+  }
+  if (first) return {std::get<0>(*first), std::get<1>(*first), -std::get<3>(*first)};
+  const bool default_answers = asked.worst >= tunefarm::v1::MATCH_DEFAULT && asked.n % 32 == 0;
+  return {default_answers ? tunefarm::v1::MATCH_DEFAULT : tunefarm::v1::MATCH_NOT_FOUND, 0, 0};
+}
+
+class MatchProperties : public CatalogCase, public testing::WithParamInterface<uint64_t> {
+ protected:
+  int64_t Draw(const std::vector<int64_t>& values) { return values[random_.UniformInt(values.size())]; }
+
+  const DeviceClass* DrawClass() {
+    const DeviceClass* const classes[] = {&h200_, &h100_, &a100_};
+    return classes[random_.UniformInt(3)];
+  }
+
+  void FileOne() {
+    const KernelPlan& plan = *plans_[random_.UniformInt(2)];
+    const DeviceClass& device_class = *DrawClass();
+    Filed best;
+    best.n = Draw(kN);
+    best.g = Draw(kG);
+    best.e = Draw(kE);
+    const ResolvedProblem problem = Problem(plan, best.n, best.g, best.e);
+    best.t = Draw({32, 64, 96});
+    File(plan, problem, device_class, best.t);
+    best.program = plan.program_digest();
+    best.key = problem.key;
+    best.class_id = device_class.Id();
+    best.capability = device_class.compute_capability;
+    best.revision = revision_;
+    std::erase_if(filed_, [&](const Filed& old) {
+      return old.program == best.program && old.key == best.key && old.class_id == best.class_id;
+    });
+    filed_.push_back(best);
+  }
+
+  void AskOne() {
+    Question asked;
+    const size_t which = random_.UniformInt(plans_.size());
+    asked.plan = plans_[which].get();
+    asked.e_scales = which == 2;
+    asked.device_class = DrawClass();
+    asked.n = Draw(kN);
+    asked.g = Draw(kG);
+    asked.e = Draw(kE);
+    asked.worst = static_cast<Match>(1 + random_.UniformInt(tunefarm::v1::MATCH_DEFAULT));
+    const ResolvedProblem problem = Problem(*asked.plan, asked.n, asked.g, asked.e);
+    const Expected expected = Answer(filed_, asked, problem.key);
+    const CatalogAnswer answer = Ask(*asked.plan, problem, *asked.device_class, "13.0", asked.worst);
+    SCOPED_TRACE(problem.key + " on " + asked.device_class->Id() + ", definition " + std::to_string(which));
+    EXPECT_EQ(answer.match, expected.match);
+    EXPECT_DOUBLE_EQ(answer.distance, expected.distance);
+    EXPECT_EQ(answer.best == nullptr ? 0 : answer.best->revision(), expected.revision);
+    EXPECT_EQ(answer.revision, revision_);
+    matches_.insert(answer.match);
+  }
+
+  const std::vector<int64_t> kN = {96, 992, 1024, 1056, 2048, 3072, 4096, 16384, 65536};
+  const std::vector<int64_t> kG = {4, 8, 9, 64, 65};
+  const std::vector<int64_t> kE = {1, 2};
+  // Two programs of one name, and a definition of the first program by which E scales too.
+  const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {
+      Plan(), Plan("compile_options: \"-use_fast_math\""), Plan("", "scale", "lookup: LOOKUP_RULE_LOG")};
+  PhiloxStream random_{GetParam(), 1};
+  std::vector<Filed> filed_;
+  std::set<Match> matches_;
+};
+
+TEST_P(MatchProperties, AnswersAsALinearSearchWould) {
+  for (int i = 0; i < 400; ++i) {
+    FileOne();
+    for (int j = 0; j < 8; ++j) ASSERT_NO_FATAL_FAILURE(AskOne());
+    if (HasFailure()) return;
+  }
+  // All kinds but STALE, which is about toolkits, were drawn.
+  EXPECT_EQ(matches_.size(), 6U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, MatchProperties, testing::Range(uint64_t{1}, uint64_t{9}));
+
+}  // namespace
+}  // namespace tunefarm
