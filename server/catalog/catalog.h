@@ -1,8 +1,9 @@
 // Catalog: the best configs, in memory, and the rules by which one of them answers a question.
 //
 // Threads: all methods may be called from any thread. Readers take a snapshot (a shared_ptr copied under a lock held
-// for nanoseconds) and never wait for a promotion, which copies the parts of the indexes that it changes; only the first
-// question about a kernel that has no exact answer waits for an index of its shapes. The store is used only by Load.
+// for nanoseconds) and never wait for a promotion, which copies the parts of the indexes that it changes; only the
+// first question about a kernel that has no exact answer waits for an index of its shapes. The store is used only by
+// Load.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 #include "server/base/mutex.h"
 #include "server/catalog/catalog_entry.h"
 #include "server/catalog/match_rules.h"
-#include "server/device/device_class.h"
 #include "server/catalog/shape_index.h"
+#include "server/device/device_class.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/best_config.pb.h"
 

@@ -27,7 +27,8 @@ class EntryMap {
   // Takes out this very entry; nothing if it is not there.
   void Erase(uint64_t hash, const CatalogEntry* entry);
 
-  // Calls `use` with each entry (a shared_ptr) under this hash; others may be among them whose hash is the same by chance.
+  // Calls `use` with each entry (a shared_ptr) under this hash; others may be among them whose hash is the same by
+  // chance.
   template <typename Use>
   void ForEach(uint64_t hash, const Use& use) const {
     const Part* const part = parts_[hash % kParts].get();

@@ -32,15 +32,16 @@ bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 // What the dim's rule makes of two values: none if they do not answer for each other.
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t a, int64_t b);
 
-// The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four doublings.
+// The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four
+// doublings.
 double FarthestShape(const tunefarm::v1::Kernel& kernel);
 
 // The distance between two problems by the dims' rules: the sum over LOG dims of |log2(a / b)|. None if a rule forbids
 // that one answers for the other, or if they are too far apart.
 std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned);
 
-// Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The space
-// is built on the first question.
+// Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The
+// space is built on the first question.
 class Acceptance {
  public:
   // `query` must outlive it.

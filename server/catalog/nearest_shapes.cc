@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 #include "server/catalog/match_rules.h"
@@ -31,11 +30,8 @@ std::vector<const CatalogEntry*> NearestShapes::Next() {
       continue;
     }
     const int64_t value = Value(open.downwards ? open.end - 1 : open.begin, open.dim);
-    const auto range = std::views::iota(open.begin, open.end);
-    const size_t begin = *std::ranges::partition_point(range, [&](size_t s) { return Value(s, open.dim) < value; });
-    const auto rest = std::views::iota(begin, open.end);
-    const auto after = std::ranges::partition_point(rest, [&](size_t s) { return Value(s, open.dim) == value; });
-    const size_t end = begin + static_cast<size_t>(after - rest.begin());
+    const size_t begin = FirstFrom(value, open.dim, open.begin, open.end);
+    const size_t end = FirstAfter(value, open.dim, begin, open.end);
     Open next = open;
     (open.downwards ? next.end : next.begin) = open.downwards ? begin : end;
     Push(next);
@@ -49,9 +45,7 @@ void NearestShapes::Enter(double before, size_t dim, size_t begin, size_t end) {
     open_.push({before, before, dim, begin, end, false});
     return;
   }
-  const auto range = std::views::iota(begin, end);
-  const auto at = std::ranges::partition_point(range, [&](size_t s) { return Value(s, dim) < asked_.values[dim]; });
-  const size_t middle = begin + static_cast<size_t>(at - range.begin());
+  const size_t middle = FirstFrom(asked_.values[dim], dim, begin, end);
   Push({0, before, dim, middle, end, false});
   Push({0, before, dim, begin, middle, true});
 }
@@ -60,6 +54,20 @@ void NearestShapes::Push(Open open) {
   if (open.begin == open.end) return;
   open.distance = open.before + Distance(open.dim, Value(open.downwards ? open.end - 1 : open.begin, open.dim));
   if (open.distance <= farthest_) open_.push(open);
+}
+
+size_t NearestShapes::FirstFrom(int64_t value, size_t dim, size_t begin, size_t end) const {
+  const auto first = shapes_.begin();
+  const auto found = std::partition_point(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end),
+                                          [&](const auto& shape) { return shape->values[dim] < value; });
+  return static_cast<size_t>(found - first);
+}
+
+size_t NearestShapes::FirstAfter(int64_t value, size_t dim, size_t begin, size_t end) const {
+  const auto first = shapes_.begin();
+  const auto found = std::partition_point(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end),
+                                          [&](const auto& shape) { return shape->values[dim] <= value; });
+  return static_cast<size_t>(found - first);
 }
 
 double NearestShapes::Distance(size_t dim, int64_t value) const {

@@ -23,8 +23,8 @@ class NearestShapes {
   std::vector<const CatalogEntry*> Next();
 
  private:
-  // Shapes [begin, end) agree in the dims before `dim`, in which they are `before` from the asked one. Next among them is
-  // the run of those that agree in `dim` too, at `begin`, or, downwards, at `end`: `distance` away.
+  // Shapes [begin, end) agree in the dims before `dim`, in which they are `before` from the asked one. Next among them
+  // is the run of those that agree in `dim` too, at `begin`, or, downwards, at `end`: `distance` away.
   struct Open {
     double distance = 0, before = 0;
     size_t dim = 0, begin = 0, end = 0;
@@ -37,6 +37,10 @@ class NearestShapes {
   void Enter(double before, size_t dim, size_t begin, size_t end);
   // One of them, unless it is empty or too far.
   void Push(Open open);
+  // Among shapes [begin, end), which agree in the dims before: the first with this value of `dim` or a greater one, and
+  // the first with a greater one.
+  size_t FirstFrom(int64_t value, size_t dim, size_t begin, size_t end) const;
+  size_t FirstAfter(int64_t value, size_t dim, size_t begin, size_t end) const;
   int64_t Value(size_t shape, size_t dim) const { return shapes_[shape]->values[dim]; }
   // Of a value of one dim from the asked one; infinite if they do not answer for each other.
   double Distance(size_t dim, int64_t value) const;

@@ -33,7 +33,8 @@ using ScalingDims = std::vector<ScalingDim>;  // by name
 
 ScalingDims ScalingDimsOf(const tunefarm::v1::Kernel& kernel);
 
-// One best, placed. `values`: of the scaling dims, in their order; 0 for one that the problem lacks or that is no number.
+// One best, placed. `values`: of the scaling dims, in their order; 0 for one that the problem lacks or that is no
+// number.
 struct PlacedShape {
   uint64_t group = 0;
   std::vector<int64_t> values;

@@ -116,8 +116,8 @@ class Answers {
   std::unordered_map<std::string_view, int> indexes_;
 };
 
-// A problem that has a best of its own need not be resolved: it was when it was tuned. False: it has none, or it is stale
-// and that will not do.
+// A problem that has a best of its own need not be resolved: it was when it was tuned. False: it has none, or it is
+// stale and that will not do.
 bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, std::string_view key, Answers* answers) {
   const CatalogEntry* const entry = catalog.Find(query.plan->program_digest(), key, query.class_id);
   if (entry == nullptr) return false;

@@ -1,4 +1,5 @@
-// Files many bests in the database of a stopped daemon: copies of the one that matmul_host has there, under other shapes.
+// Files many bests in the database of a stopped daemon: copies of the one that matmul_host has there, under other
+// shapes.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

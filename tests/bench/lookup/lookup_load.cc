@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/base/check.h"
@@ -48,7 +47,8 @@ std::vector<v1::LookupConfigRequest> Questions(const LoadOptions& options) {
   return questions;
 }
 
-v1::BatchLookupConfigsRequest BatchQuestion(const std::vector<v1::LookupConfigRequest>& questions, int size, int first) {
+v1::BatchLookupConfigsRequest BatchQuestion(const std::vector<v1::LookupConfigRequest>& questions, int size,
+                                            int first) {
   v1::BatchLookupConfigsRequest batch;
   batch.set_configs_only(true);
   batch.set_kernel(questions[0].kernel());
@@ -99,11 +99,12 @@ class Load {
     };
     TUNEFARM_CHECK(!micros_.empty());
     const double calls = static_cast<double>(micros_.size());
-    fmt::print("{:8} {:>5} {:>8.0f} calls/s {:>10.0f} answers/s  us: p50 {:>6.0f} p90 {:>6.0f} p99 {:>6.0f} p99.9 {:>6.0f} max "
-               "{:>6.0f}  not as asked {}\n",
-               options_.question, std::max(options_.batch, 1), calls / seconds,
-               calls * std::max(options_.batch, 1) / seconds, at(0.5), at(0.9), at(0.99), at(0.999), micros_.back(),
-               unexpected_);
+    fmt::print(
+        "{:8} {:>5} {:>8.0f} calls/s {:>10.0f} answers/s  us: p50 {:>6.0f} p90 {:>6.0f} p99 {:>6.0f} p99.9 {:>6.0f} "
+        "max "
+        "{:>6.0f}  not as asked {}\n",
+        options_.question, std::max(options_.batch, 1), calls / seconds, calls * std::max(options_.batch, 1) / seconds,
+        at(0.5), at(0.9), at(0.99), at(0.999), micros_.back(), unexpected_);
   }
 
   bool ok() const { return unexpected_ == 0; }
@@ -119,9 +120,11 @@ class Load {
   void Pace() {
     const auto between = std::chrono::duration<double>(1 / options_.rate);
     for (int64_t i = 0;; ++i) {
-      const SteadyTime due = start_ + std::chrono::duration_cast<SteadyTime::duration>(between * static_cast<double>(i));
+      const SteadyTime due =
+          start_ + std::chrono::duration_cast<SteadyTime::duration>(between * static_cast<double>(i));
       if (due >= end_) return;
-      std::this_thread::sleep_until(due);
+      std::unique_lock<std::mutex> lock(pace_mutex_);
+      due_.wait_until(lock, due, [] { return false; });  // nothing but time ends it
       Ask(due);
     }
   }
@@ -138,7 +141,8 @@ class Load {
     if (batches_.empty()) {
       stub_->async()->LookupConfig(&call->context, &questions_[number % questions_.size()], &call->answer, done);
     } else {
-      stub_->async()->BatchLookupConfigs(&call->context, &batches_[number % batches_.size()], &call->batch_answer, done);
+      stub_->async()->BatchLookupConfigs(&call->context, &batches_[number % batches_.size()], &call->batch_answer,
+                                         done);
     }
   }
 
@@ -167,6 +171,8 @@ class Load {
   std::vector<v1::BatchLookupConfigsRequest> batches_;
   SteadyTime start_, end_;
   std::atomic<size_t> next_{0};
+  std::mutex pace_mutex_;
+  std::condition_variable due_;
   std::mutex mutex_;
   std::condition_variable all_answered_;
   int open_ = 0;

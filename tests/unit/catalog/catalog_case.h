@@ -12,7 +12,7 @@ namespace tunefarm {
 
 // N by ratio, G by bucket (up to 8, up to 64), E exactly if nothing else is said; T must divide N.
 inline std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", const std::string& name = "scale",
-                                              const std::string& lookup_of_e = "") {
+                                              tunefarm::v1::LookupRule rule_of_e = tunefarm::v1::LOOKUP_RULE_EXACT) {
   auto kernel = ParseKernelText(R"pb(
                                       display_name: "scale"
                                       language: LANGUAGE_CUDA
@@ -31,7 +31,6 @@ inline std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", c
                                       dims {
                                         name: "E"
                                         default_value { int_value: 1 }
-                                        )pb" + lookup_of_e + R"pb(
                                       }
                                       parameters {
                                         name: "T"
@@ -64,6 +63,7 @@ inline std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", c
                                 "kernel.pbtxt");
   TUNEFARM_CHECK_OK(kernel);
   kernel->set_display_name(name);
+  kernel->mutable_dims(2)->set_lookup(rule_of_e);
   kernel->mutable_sources(0)->set_content("__global__ void scale(float*) {}");
   auto plan = KernelPlan::Compile(*kernel);
   TUNEFARM_CHECK_OK(plan);

@@ -123,8 +123,8 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
   const std::vector<int64_t> kG = {4, 8, 9, 64, 65};
   const std::vector<int64_t> kE = {1, 2};
   // Two programs of one name, and a definition of the first program by which E scales too.
-  const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {
-      Plan(), Plan("compile_options: \"-use_fast_math\""), Plan("", "scale", "lookup: LOOKUP_RULE_LOG")};
+  const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {Plan(), Plan("compile_options: \"-use_fast_math\""),
+                                                                 Plan("", "scale", tunefarm::v1::LOOKUP_RULE_LOG)};
   PhiloxStream random_{GetParam(), 1};
   std::vector<Filed> filed_;
   std::set<Match> matches_;

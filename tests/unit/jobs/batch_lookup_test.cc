@@ -126,7 +126,8 @@ TEST(BatchKeys, AreThoseOfResolvedProblems) {
     tunefarm::v1::Problem problem;
     *problem.mutable_dims() = batch.common_dims();
     (*problem.mutable_dims())["N"].set_int_value(n->ints(row));
-    (*problem.mutable_dims())["layout"].set_string_value(layout->strings(static_cast<int>(layout->string_indexes(row))));
+    (*problem.mutable_dims())["layout"].set_string_value(
+        layout->strings(static_cast<int>(layout->string_indexes(row))));
     auto resolved = plan->ResolveProblem(problem);
     TUNEFARM_CHECK_OK(resolved);
     return *resolved;
@@ -140,7 +141,8 @@ TEST(BatchKeys, RefuseColumnsThatAreNotOfTheirDims) {
   const auto plan = KeyPlan();
   const auto first = plan->ResolveProblem({});
   ASSERT_TRUE(first.ok());
-  for (const std::vector<std::string>& dims : {std::vector<std::string>{"layout"}, {"nothing"}, {"N", "N"}, {"a_flag"}}) {
+  for (const std::vector<std::string>& dims :
+       {std::vector<std::string>{"layout"}, {"nothing"}, {"N", "N"}, {"a_flag"}}) {
     BatchLookupConfigsRequest batch;
     for (const std::string& dim : dims) {
       auto* const column = batch.add_columns();
