@@ -1,8 +1,11 @@
 #include "server/catalog/catalog.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/unit/catalog/catalog_case.h"
@@ -122,6 +125,36 @@ TEST_F(CatalogTest, TwoNamesOfOneProgramShareTheirBest) {
   // As the database has it, and so after a restart.
   EXPECT_TRUE(catalog_.List("scale", 10, "")->first.empty());
   EXPECT_EQ(catalog_.List("", 10, "")->first.size(), 1u);
+}
+
+TEST_F(CatalogTest, ReadersGoOnWhileBestsArePromoted) {
+  const auto plan = Plan();
+  constexpr int kPromotions = 200, kReaders = 3;
+  File(*plan, Problem(*plan, 1024), h200_, 32);
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < kReaders; ++reader) {
+    readers.emplace_back([&, reader] {
+      const DeviceClass& device_class = reader == 0 ? h100_ : h200_;
+      int64_t last = 0;
+      for (int64_t n = 1024; !is_over; n = 1024 + (n + 32) % 8192) {
+        const CatalogAnswer answer = Ask(*plan, Problem(*plan, n), device_class);
+        // The first best is there all the time, and what was seen once is not unseen.
+        EXPECT_NE(answer.match, tunefarm::v1::MATCH_NOT_FOUND);
+        if (reader > 0) {
+          EXPECT_LE(answer.match, tunefarm::v1::MATCH_NEAREST_SHAPE);
+        }
+        EXPECT_GE(answer.revision, last);
+        last = answer.revision;
+        EXPECT_TRUE(catalog_.List("", 3, "").ok());
+      }
+    });
+  }
+  for (int i = 1; i <= kPromotions; ++i) File(*plan, Problem(*plan, 1024 + 32 * (i % 100)), h200_, 32);
+  is_over = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(catalog_.revision(), kPromotions + 1);
+  EXPECT_EQ(catalog_.List("", 1000, "")->first.size(), 100u);
 }
 
 }  // namespace
