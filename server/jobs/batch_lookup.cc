@@ -75,13 +75,15 @@ class Answers {
     if (configs_only) response->mutable_medians_ns()->Reserve(rows);
   }
 
-  // `config`: its canonical text. Bests are told apart by it where only configs are wanted, and where they are made for
-  // each question (DEFAULT); others by where they lie.
+  // Bests are told apart by their configs where only configs are wanted, and where they are made for each question
+  // (DEFAULT); others by where they lie.
+  bool TellsByConfig(tunefarm::v1::Match match) const { return configs_only_ || match == tunefarm::v1::MATCH_DEFAULT; }
+
+  // `config`: its canonical text; not looked at unless TellsByConfig.
   void Add(const BestPointer& best, std::string_view config, tunefarm::v1::Match match, double distance) {
     const tunefarm::v1::BestConfig* const address = best.get();
-    const bool by_config = configs_only_ || match == tunefarm::v1::MATCH_DEFAULT;
     const std::string_view identity =
-        by_config ? config : std::string_view(reinterpret_cast<const char*>(&address), sizeof(address));
+        TellsByConfig(match) ? config : std::string_view(reinterpret_cast<const char*>(&address), sizeof(address));
     auto found = indexes_.find(identity);
     if (found == indexes_.end()) {
       known_.push_back({std::string(identity), best});
@@ -133,9 +135,12 @@ void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, Answers* 
     answers->AddNone();
     return;
   }
-  const auto config = query.plan->ParseConfig(answer.best->config());
-  answers->Add(answer.best, config.ok() ? config->ToText() : answer.best->config().SerializeAsString(), answer.match,
-               answer.distance);
+  std::string text;
+  if (answers->TellsByConfig(answer.match)) {
+    const auto config = query.plan->ParseConfig(answer.best->config());
+    text = config.ok() ? config->ToText() : answer.best->config().SerializeAsString();
+  }
+  answers->Add(answer.best, text, answer.match, answer.distance);
 }
 
 }  // namespace
