@@ -112,6 +112,12 @@ constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 1
 constexpr int kSlices = kDepth / kWgmmaK;
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
 
+// Where rows of tokens are on the N side of wgmma, a group's tiles are equally high, as high as its rows ask for: two
+// of 136 rows for 266 instead of 144 and 122. Products are made in the least of these heights that is enough.
+constexpr bool kFit = kSwap && kSplitP;
+constexpr int kFitStep = 8;
+constexpr int kFitLeast = kShareQ > 5 * kFitStep ? kShareQ - 4 * kFitStep : kFitStep;
+
 // The pool of registers is what the launch bound gives to kThreads threads (504 for each of three warpgroups together,
 // 512 for four); what the loading warpgroup hands back goes to the others. One that copies keeps the numbers of its
 // rows. With one consumer there is nothing to gain.
@@ -197,30 +203,3 @@ constexpr int kEmptyArrivals = 4 * kSharers * kClusterSize;
 constexpr int kTurnArrivals = 4;
 
 }  // namespace hopper
-
-// The N of the one wgmma of this translation unit, for the preprocessor.
-#if GROUPED_GEMM_OP == OP_FORWARD
-#define HOPPER_TILE_ROWS BLOCK_SIZE_M
-#define HOPPER_TILE_COLS BLOCK_SIZE_N
-#elif GROUPED_GEMM_OP == OP_DX
-#define HOPPER_TILE_ROWS BLOCK_SIZE_M
-#define HOPPER_TILE_COLS BLOCK_SIZE_K
-#else
-#define HOPPER_TILE_ROWS BLOCK_SIZE_N
-#define HOPPER_TILE_COLS BLOCK_SIZE_K
-#endif
-#if swap_operands
-#define HOPPER_EXTENT_P HOPPER_TILE_COLS
-#define HOPPER_EXTENT_Q HOPPER_TILE_ROWS
-#else
-#define HOPPER_EXTENT_P HOPPER_TILE_ROWS
-#define HOPPER_EXTENT_Q HOPPER_TILE_COLS
-#endif
-#if defined(schedule_pingpong) || HOPPER_EXTENT_P / 64 % (num_warps / 4) == 0
-#define HOPPER_WGMMA_N HOPPER_EXTENT_Q
-#else
-#define HOPPER_WGMMA_N (HOPPER_EXTENT_Q / (num_warps / 4))
-#endif
-namespace hopper {
-static_assert(HOPPER_WGMMA_N == kShareQ, "the preprocessor and the compiler agree");
-}

@@ -20,25 +20,25 @@ HOPPER_FN void Release(const Barriers& barriers, int stage, int lane) {
   }
 }
 
-// The wgmmas of the 16 terms of one slice, for the first `kTiles` of this warpgroup's tiles of 64. `p` and `q` describe
-// its share of the slice's operands.
-template <int kTiles>
+// The wgmmas of the 16 terms of one slice, for the first `kTiles` of this warpgroup's tiles of 64 along P and the first
+// kN rows or columns of its share of Q. `p` and `q` describe its share of the slice's operands.
+template <int kTiles, int kN>
 HOPPER_FN void MultiplySlice(float (&sums)[kTilesP][kSums], u64 p, u64 q, int accumulate) {
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
-    Wgmma<TileP::kTransposed, TileQ::kTransposed>(sums[tile], Advanced(p, TileP::Origin(tile * kWgmmaM, 0)), q,
-                                                  accumulate);
+    Wgmma<kN, TileP::kTransposed, TileQ::kTransposed>(sums[tile], Advanced(p, TileP::Origin(tile * kWgmmaM, 0)), q,
+                                                      accumulate);
   }
 }
 
 // Those of a whole step.
-template <int kTiles>
+template <int kTiles, int kN>
 HOPPER_FN void MultiplyStep(float (&sums)[kTilesP][kSums], u64 p, u64 q, int accumulate) {
   WgmmaFence();
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
-    MultiplySlice<kTiles>(sums, Advanced(p, TileP::Origin(0, slice * kWgmmaK)),
-                          Advanced(q, TileQ::Origin(0, slice * kWgmmaK)), slice > 0 ? 1 : accumulate);
+    MultiplySlice<kTiles, kN>(sums, Advanced(p, TileP::Origin(0, slice * kWgmmaK)),
+                              Advanced(q, TileQ::Origin(0, slice * kWgmmaK)), slice > 0 ? 1 : accumulate);
   }
   WgmmaCommit();
 }
@@ -50,8 +50,8 @@ HOPPER_FN void MultiplyPart(float (&sums)[kTilesP][kSums], u64 p, u64 q, int sli
   int slice = 0;
   do {
     WgmmaFence();
-    MultiplySlice<kTiles>(sums, Advanced(p, slice * TileP::Origin(0, kWgmmaK)),
-                          Advanced(q, slice * TileQ::Origin(0, kWgmmaK)), accumulate);
+    MultiplySlice<kTiles, kShareQ>(sums, Advanced(p, slice * TileP::Origin(0, kWgmmaK)),
+                                   Advanced(q, slice * TileQ::Origin(0, kWgmmaK)), accumulate);
     WgmmaCommit();
     accumulate = 1;
   } while (++slice < slices);
@@ -81,7 +81,7 @@ HOPPER_FN void ClearForeignRows(u32 stage, int valid, int group, int thread) {
 // Of this warpgroup's tiles of 64 along P, how many reach into the output. Multiplying the others would take time from
 // the other warpgroup, and the last tile of a group is seldom full.
 HOPPER_FN int ActiveTiles(const Arguments& arguments, const Work& work, int group) {
-  const int rows = OutRows(arguments, work) - work.row;
+  const int rows = work.row_end - work.row;
   const int cols = arguments.OutCols() - work.col;
   const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
   const int share_q = kSplitP ? 0 : group * kShareQ;
@@ -90,8 +90,9 @@ HOPPER_FN int ActiveTiles(const Arguments& arguments, const Work& work, int grou
   return left <= 0 ? 0 : left >= kShareP ? kTilesP : CeilDiv(left, kWgmmaM);
 }
 
-// One warpgroup's walk through the stages of one tile, with wgmmas for `kTiles` of its tiles of 64, or none.
-template <int kTiles>
+// One warpgroup's walk through the stages of one tile, with wgmmas for `kTiles` of its tiles of 64, or none, each for
+// the first kN of its share of Q.
+template <int kTiles, int kN = kShareQ>
 HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
                              int group, int thread, float (&sums)[kTilesP][kSums]) {
   const int lane = thread % 32;
@@ -118,7 +119,7 @@ HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barri
     const u32 offset = ring.stage * kStageBytes;
     if constexpr (kTiles > 0) {
       if (kCopies) FenceProxyAsync();
-      MultiplyStep<kTiles>(sums, Advanced(p, offset), Advanced(q, offset), step > 0);
+      MultiplyStep<kTiles, kN>(sums, Advanced(p, offset), Advanced(q, offset), step > 0);
     }
     finish_step(step == 0);
   }
@@ -142,6 +143,19 @@ HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barri
   }
 }
 
+// All tiles of this warpgroup, in the least height from kN down that has all rows.
+template <int kN = kShareQ>
+HOPPER_FN void MultiplyFitted(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                              int group, int thread, float (&sums)[kTilesP][kSums]) {
+  if constexpr (kFit && kN - kFitStep >= kFitLeast) {
+    if (work.row_end - work.row <= kN - kFitStep) {
+      MultiplyFitted<kN - kFitStep>(work, stages, barriers, ring, group, thread, sums);
+      return;
+    }
+  }
+  MultiplyTiles<kTilesP, kN>(work, stages, barriers, ring, group, thread, sums);
+}
+
 // Adds up one tile, and leaves the ring where the next one begins. Sums outside of the output are left as they are.
 HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
                         int group, int thread, float (&sums)[kTilesP][kSums]) {
@@ -150,7 +164,7 @@ HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers
   } else if (kTilesP == 2 && active == 1) {
     MultiplyTiles<1>(work, stages, barriers, ring, group, thread, sums);
   } else {
-    MultiplyTiles<kTilesP>(work, stages, barriers, ring, group, thread, sums);
+    MultiplyFitted(work, stages, barriers, ring, group, thread, sums);
   }
 }
 

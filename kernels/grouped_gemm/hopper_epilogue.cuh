@@ -13,9 +13,6 @@
 
 namespace hopper {
 
-// How many rows the expert's output has.
-HOPPER_FN int OutRows(const Arguments& arguments, const Work& work) { return kDw ? arguments.n : work.rows; }
-
 // Where row `row` of the expert's output lies in the whole output.
 HOPPER_FN int OutRow(const Arguments& arguments, const Work& work, int row) {
   if (kDw) return work.expert * arguments.n + row;
@@ -38,13 +35,12 @@ HOPPER_FN u32 RoundPair(const Work& work, float low, float high) {
 
 HOPPER_FN void StoreDirect(const Arguments& arguments, const Work& work, int share_row, int share_col, int thread,
                            const float (&sums)[kTilesP][kSums]) {
-  const int out_rows = OutRows(arguments, work);
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = work.row + share_row + tile * kWgmmaM + AccumulatorRow(thread, 2 * half);
-      if (row >= out_rows) continue;
+      if (row >= work.row_end) continue;
       const int out_row = OutRow(arguments, work, row);
       const float factor = Factor(arguments, out_row);
       const int first_col = work.col + share_col + AccumulatorColumn(thread, 0);
@@ -67,7 +63,7 @@ struct SlabRows {
 };
 HOPPER_FN SlabRows FindSlabRows(const Arguments& arguments, const Work& work, int first_row, int lane) {
   SlabRows rows;
-  rows.valid = OutRows(arguments, work) - first_row;
+  rows.valid = work.row_end - first_row;
   const bool inside = lane % kSlabRows < rows.valid;
   rows.place = inside ? OutRow(arguments, work, first_row + lane % kSlabRows) : 0;
   rows.factor = inside ? Factor(arguments, rows.place) : 0.0f;
@@ -164,7 +160,7 @@ HOPPER_FN void StoreJoined(const Arguments& arguments, const Work& work, u32 sla
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
     const int row = work.row + share_row + tile * kWgmmaM;
-    if (row >= arguments.n) break;
+    if (row >= work.row_end) break;
 #pragma unroll
     for (int pass = 0; pass < kPassesPerTile; ++pass) {
       const int turn = kOddPasses ? buffer : pass % kSlabBuffers;
@@ -209,6 +205,7 @@ HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 sl
     NamedBarrier(4 + group, 128);
 #pragma unroll
     for (int block = 0; block < kShareQ / 16; ++block) {
+      if (work.row + share_row + block * kSlabRows >= work.row_end) break;
       StoreBlock<true>(
           work, &sums[tile][block * 8],
           slabs + block * kSlabBytes + SlabOffset(StoreTransposedRow(lane), warp * 2 + StoreTransposedPiece(lane)));
@@ -217,6 +214,7 @@ HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 sl
     NamedBarrier(4 + group, 128);
     for (int slab = warp; slab < kShareQ / kSlabRows; slab += 4) {
       const SlabRows rows = FindSlabRows(arguments, work, work.row + share_row + slab * kSlabRows, lane);
+      if (rows.valid <= 0) break;
       StoreSlab(arguments, rows, work.col + share_col + tile * kWgmmaM, slabs + slab * kSlabBytes, lane);
     }
     if (kLater) StoreCommit();

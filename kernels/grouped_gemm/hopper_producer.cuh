@@ -50,10 +50,10 @@ struct CopyShares {
   static_assert(128 % kPiecesPerRow == 0 && Tile::kSlow % kRowStep == 0, "the threads share a copied tile evenly");
 };
 
-// Where row `row` of the expert lies in the matrix, before Divide; -1 past the end of the expert's.
+// Where row `row` of the expert lies in the matrix, before Divide; -1 past the end of the tile's or the expert's.
 template <bool kGather>
 HOPPER_FN int ReadPlace(const Arguments& arguments, const Work& work, int row) {
-  if (row >= work.rows) return -1;
+  if (row >= (kDw ? work.rows : work.row_end)) return -1;
   return kGather ? arguments.gather_indices[work.first + row] : work.first + row;
 }
 

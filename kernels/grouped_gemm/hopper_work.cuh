@@ -96,6 +96,7 @@ struct Work {
   int rows;   // and how many it has.
   int row;
   int col;
+  int row_end;  // Where the tile's rows end, at most where the output does.
   int steps;
   bool shared;  // The blocks of the cluster share an operand.
 };
@@ -122,7 +123,10 @@ class Walk {
     const int tile_rows = CeilDiv(kDw ? arguments_.n : work.rows, kRows);
     const TilePlace tile = PlaceTile<kClusterRows, kClusterCols>(place_ - table_.place_starts[expert], tile_rows,
                                                                  arguments_.TileCols(), arguments_.band, rank_);
-    work.row = tile.row * kRows;
+    const int height = kFit && tile_rows > 0 ? CeilDiv(CeilDiv(work.rows, tile_rows), kFitStep) * kFitStep : kRows;
+    const int out_rows = kDw ? arguments_.n : work.rows;
+    work.row = tile.row * height;
+    work.row_end = work.row + height < out_rows ? work.row + height : out_rows;
     work.col = tile.col * kCols;
     work.shared = tile.shared;
     work.steps = CeilDiv(kDw ? work.rows : arguments_.Terms(), kDepth);

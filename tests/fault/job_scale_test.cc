@@ -340,8 +340,9 @@ TEST_P(JobScaleTest, NothingIsLostOrRunTwiceWhileEverythingDies) {
   EXPECT_LE(machine.ended_runs(), ran + 4 * in_finals + kills * kGpus * 8);
   const bool learns = strategy == "default" || strategy == "genetic";
   if (strategy != "exhaustive") {
-    // Of so many trials the last tenth of the way may have been made before the first look.
-    EXPECT_LE(best_at.back(), best_at.front());
+    // Of so many trials the last tenth of the way may have been made before the first look; the final's samples, of
+    // which the last is the median, are single precision.
+    EXPECT_LE(best_at.back(), best_at.front() * (1 + 1e-6));
     EXPECT_LT(best_at.back(), learns ? 1100 : 1300) << "of 1000 at the least: the search makes no progress";
   }
   EXPECT_LT(MemoryMiB().second, kProcessMiBMax);

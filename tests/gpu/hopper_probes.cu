@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) probe_multiply(const Elemen
   FenceProxyAsync();
   __syncthreads();
   float sums[kTilesP][kSums];
-  MultiplyStep<kTilesP>(sums, TileP::Descriptor(shared + kOffsetP), TileQ::Descriptor(shared + kOffsetQ), 0);
+  MultiplyStep<kTilesP, kShareQ>(sums, TileP::Descriptor(shared + kOffsetP), TileQ::Descriptor(shared + kOffsetQ), 0);
   WgmmaWait<0>();
   for (int tile = 0; tile < kTilesP; ++tile) {
     PinAccumulators(sums[tile]);

@@ -151,9 +151,10 @@ void PinAccumulators(float (&d)[kCount]) {
   // Seen by the compiler to be read and written, as the operations that the machine ran did.
   asm volatile("" ::"r"(&d[0]) : "memory");
 }
-template <bool kTransposeA, bool kTransposeB, int kCount>
+template <int kN, bool kTransposeA, bool kTransposeB, int kCount>
 void Wgmma(float (&d)[kCount], u64 a, u64 b, int accumulate) {
-  machine::Wgmma({2 * kCount, kTransposeA, kTransposeB, a, b, accumulate != 0, ElementToFloat}, d);
+  static_assert(kN <= 2 * kCount, "accumulators");
+  machine::Wgmma({kN, kTransposeA, kTransposeB, a, b, accumulate != 0, ElementToFloat}, d);
 }
 
 }  // namespace hopper
