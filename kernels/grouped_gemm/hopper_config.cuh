@@ -116,7 +116,7 @@ constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
 // of 136 rows for 266 instead of 144 and 122. Products are made in the least of these heights that is enough.
 constexpr bool kFit = kSwap && kSplitP;
 constexpr int kFitStep = 8;
-constexpr int kFitLeast = kShareQ > 5 * kFitStep ? kShareQ - 4 * kFitStep : kFitStep;
+constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFitStep;
 
 // The pool of registers is what the launch bound gives to kThreads threads (504 for each of three warpgroups together,
 // 512 for four); what the loading warpgroup hands back goes to the others. One that copies keeps the numbers of its

@@ -161,7 +161,7 @@ HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers
                         int group, int thread, float (&sums)[kTilesP][kSums]) {
   if (active == 0) {
     MultiplyTiles<0>(work, stages, barriers, ring, group, thread, sums);
-  } else if (kTilesP == 2 && active == 1) {
+  } else if (kTilesP == 2 && !kFit && active == 1) {
     MultiplyTiles<1>(work, stages, barriers, ring, group, thread, sums);
   } else {
     MultiplyFitted(work, stages, barriers, ring, group, thread, sums);
