@@ -121,6 +121,7 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
   if (!study.search_ended_because().empty()) text += "search ended: " + study.search_ended_because() + "\n";
+  if (!study.not_promoted_because().empty()) text += "not promoted: " + study.not_promoted_because() + "\n";
   int64_t early = 0;
   for (const v1::Trial& trial : trials) early += trial.stopped_early();
   if (early > 0) text += fmt::format("{} of them given up early: they could not win\n", FormatCount(early));
