@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "client/cli/best_rows.h"
 #include "client/cli/job_names.h"
 #include "client/cli/measure_options.h"
 #include "client/cli/problem_options.h"
@@ -313,6 +314,8 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
     text += "\n";
   }
   text += "match    " + match + MatchReason(response) + "\n";
+  if (best.pinned()) text += "pinned   later jobs do not replace it\n";
+  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
   if (!best.job().empty()) {
     text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());

@@ -1,6 +1,8 @@
 // What people decide about bests, and what jobs make of it.
 #include "server/jobs/best_changes.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -159,7 +161,7 @@ TEST_F(BestChangesTest, ARetiredBestAnswersNoMoreAndCanBePutBack) {
   ASSERT_TRUE(history.ok()) << history.status();
   EXPECT_EQ(history->changes(0).kind(), tunefarm::v1::BEST_CONFIG_CHANGE_KIND_RETIRED);
   EXPECT_EQ(history->changes(0).reason(), "wrong on NaN");
-  EXPECT_EQ(history->changes(0).best().SerializeAsString(), best.SerializeAsString());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(history->changes(0).best(), best));
   farm_.Crash();
   farm_.Boot();
   EXPECT_EQ(Ask().match(), tunefarm::v1::MATCH_DEFAULT);

@@ -2,6 +2,7 @@
 #include "server/jobs/catalog_watch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,7 +34,8 @@ std::string KeyText(const std::string& program, const std::string& problem, cons
 std::string KeyText(const BestConfig& best) {
   return KeyText(best.program_digest(), best.problem().key(), best.device_class_id());
 }
-// Everything that a watcher may tell bests apart by.
+// Everything that a watcher may tell bests apart by; no map of theirs has two entries, so that their bytes are the
+// same.
 using Bests = std::map<std::string, std::string>;
 
 // A catalog with all that changes it, over a database that outlives it.
@@ -385,13 +387,13 @@ TEST_F(CatalogWatchTest, ChangesOfManyThreadsAreToldInTheirOrder) {
 // Whatever happens to the catalog, to the daemon and to the connections, and wherever a client is interrupted: in the
 // end it has what the catalog has.
 TEST_F(CatalogWatchTest, NoChangeIsEverMissed) {
-  for (uint64_t seed = 0; seed < 6; ++seed) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(seed);
     PhiloxStream random(seed);
     const auto below = [&](uint64_t n) { return random.UniformInt(n); };
     std::vector<std::unique_ptr<Client>> clients;
     for (const char* kernel : {"", "", "scale", "scale", "other"}) clients.push_back(std::make_unique<Client>(kernel));
-    for (int step = 0; step < 250; ++step) {
+    for (int step = 0; step < 200; ++step) {
       const std::string problem = "N=" + std::to_string(below(6));
       const std::string config = std::to_string(below(4));
       switch (below(16)) {
