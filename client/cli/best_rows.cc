@@ -96,14 +96,14 @@ std::string BestLine(const v1::BestConfig& best) {
   return line;
 }
 
-std::string ChangedBestText(const std::string& word, const v1::BestConfig& best) {
+std::string ChangedBestText(const std::string& word, const v1::BestConfig& best, bool is_there) {
   std::string text = fmt::format("{}  {}  {}  on  {}\nconfig   {}\n", word, best.kernel_name(), best.problem().key(),
                                  best.device_class_name(), ConfigText(best.config()));
   if (const std::string time = TimeOfBest(best, false); !time.empty()) {
     const std::string speedup = SpeedupOfBest(best, false);
     text += fmt::format("time     {}{}\n", time, speedup.empty() ? "" : "  " + speedup);
   }
-  if (best.pinned()) text += "pinned   later jobs do not replace it\n";
+  if (best.pinned() && is_there) text += "pinned   later jobs do not replace it\n";
   if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
   if (!best.job().empty())
     text += fmt::format("from     job {}, revision {}\n", JobNumber(best.job()), best.revision());

@@ -16,8 +16,8 @@ std::string OneLine(const std::string& text);
 Table BestsTable(const v1::ListBestConfigsResponse& bests, bool is_csv);
 Table BestChangesTable(const v1::ListBestConfigChangesResponse& changes, bool is_csv);
 
-// "scale_host  N=1024  on  Example CPU", its config and its time, below a word that says what was done.
-std::string ChangedBestText(const std::string& word, const v1::BestConfig& best);
+// "pinned  scale_host  N=1024  on  Example CPU": the word says what was done; then its config, its time and so on.
+std::string ChangedBestText(const std::string& word, const v1::BestConfig& best, bool is_there);
 // One line.
 std::string BestLine(const v1::BestConfig& best);
 

@@ -170,9 +170,10 @@ absl::StatusOr<v1::BestConfigKey> KeyAtRevision(Session* session, const std::str
                   kernel);
 }
 
-absl::Status PrintChanged(const Session& session, const std::string& word, const v1::BestConfig& best) {
+absl::Status PrintChanged(const Session& session, const std::string& word, const v1::BestConfig& best,
+                          bool is_there = true) {
   ASSIGN_OR_RETURN(const OutputFormat format, session.format_without_csv());
-  session.Print(format == OutputFormat::kJson ? ToJson(best) : ChangedBestText(word, best));
+  session.Print(format == OutputFormat::kJson ? ToJson(best) : ChangedBestText(word, best, is_there));
   return absl::OkStatus();
 }
 
@@ -221,7 +222,7 @@ absl::StatusOr<ExitCode> RetireBest(Session* session, const BestChoice& choice) 
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const v1::RetireBestConfigResponse response,
                    Connection::Call(connection->catalog(), &Catalog::RetireBestConfig, request));
-  RETURN_IF_ERROR(PrintChanged(*session, "retired", best));
+  RETURN_IF_ERROR(PrintChanged(*session, "retired", best, /*is_there=*/false));
   session->Note(
       fmt::format("To put it back: tunefarm bests pin {} --from-revision {}", choice.kernel, response.revision()));
   return kExitOk;

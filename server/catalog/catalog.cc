@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "server/base/hash.h"
 #include "server/base/status.h"
@@ -306,11 +307,12 @@ std::shared_ptr<const BestConfig> Catalog::OfProblem(const Snapshot& snapshot, c
   return FirstAccepted(&found, query, acceptance);
 }
 
-// The asked program's own first, then the latest.
+// The asked program's own first, then the latest: as promoted, whatever was noted about it since.
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_pair(entry->program_digest != query.plan->program_digest(), -entry->best->revision());
+    return std::make_tuple(entry->program_digest != query.plan->program_digest(), -entry->best->promoted_at_ms(),
+                           -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   if (entries->size() > kAskedMax) entries->resize(kAskedMax);

@@ -58,7 +58,7 @@ TEST(BestsTest, Completion) {
   cli.Record({"__complete", "bests", ""});
   cli.Record({"__complete", "bests", "pin", "--"});
   cli.Record({"__complete", "bests", "pin", "--device", ""});
-  EXPECT_NE(cli.Run({"__complete", "bests", "retire", "matmul"}).out.find("matmul_host"), std::string::npos);
+  cli.Record({"__complete", "bests", "retire", "sc"});
   cli.ExpectMatches("bests_completion");
 }
 
