@@ -196,7 +196,7 @@ class DatabaseChecker:
             if study["job_state"] != SUCCEEDED:
                 continue
             key = (study["program_digest"], study["problem_key"], study["class_id"])
-            if self.finalists(study["study_id"]) and key not in bests:
+            if self.finalists(study["study_id"]) and key not in bests and not self.was_retired(key):
                 self.fail(f"study {study['study_id']} has a winner, {study['problem_key']} has no best")
         revision = self.rows("SELECT revision FROM catalog_rev")[0][0]
         highest = max((best["revision"] for best in bests.values()), default=0)
@@ -221,6 +221,10 @@ class DatabaseChecker:
                 self.fail(f"the best of {key} has revision {best['revision']}, its newest change {change['revision']}")
         for key in bests.keys() - newest.keys():
             self.fail(f"the best of {key} has no history")
+
+    def was_retired(self, key):
+        return bool(self.rows("SELECT 1 FROM best_change WHERE program_digest = ? AND problem_key = ? AND class_id = ? "
+                              "AND kind = ?", *key, RETIRED))
 
     def finalists(self, study_id):
         """Accepted, verified results of finals units: only these may win."""
