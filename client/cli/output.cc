@@ -146,7 +146,9 @@ std::string Table::ToCsv() const {
   return text;
 }
 
-std::string ToJson(const google::protobuf::Message& message) {
+namespace {
+
+std::string JsonText(const google::protobuf::Message& message, bool is_indented) {
   // By way of a deterministic serialization, which sorts maps: the same message is the same text, always.
   std::string bytes;
   {
@@ -159,7 +161,7 @@ std::string ToJson(const google::protobuf::Message& message) {
   const std::unique_ptr<google::protobuf::util::TypeResolver> resolver(
       google::protobuf::util::NewTypeResolverForDescriptorPool(prefix, message.GetDescriptor()->file()->pool()));
   google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
+  options.add_whitespace = is_indented;
   options.preserve_proto_field_names = true;
   std::string text;
   const auto status = google::protobuf::util::BinaryToJsonString(
@@ -167,5 +169,11 @@ std::string ToJson(const google::protobuf::Message& message) {
   TUNEFARM_CHECK(status.ok());
   return text;
 }
+
+}  // namespace
+
+std::string ToJson(const google::protobuf::Message& message) { return JsonText(message, true); }
+
+std::string ToJsonLine(const google::protobuf::Message& message) { return JsonText(message, false) + "\n"; }
 
 }  // namespace tunefarm::cli

@@ -54,5 +54,7 @@ class Table {
 
 // Canonical proto JSON, indented, maps sorted by key, fields with default values left out, with a newline at the end.
 std::string ToJson(const google::protobuf::Message& message);
+// The same in one line, for streams.
+std::string ToJsonLine(const google::protobuf::Message& message);
 
 }  // namespace tunefarm::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "client/cli/best_rows.h"
 #include "client/cli/job_names.h"
 #include "client/cli/measure_options.h"
 #include "client/cli/problem_options.h"
@@ -121,6 +122,7 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
   if (!study.search_ended_because().empty()) text += "search ended: " + study.search_ended_because() + "\n";
+  if (!study.not_promoted_because().empty()) text += "not promoted: " + study.not_promoted_because() + "\n";
   int64_t early = 0;
   for (const v1::Trial& trial : trials) early += trial.stopped_early();
   if (early > 0) text += fmt::format("{} of them given up early: they could not win\n", FormatCount(early));
@@ -312,6 +314,8 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
     text += "\n";
   }
   text += "match    " + match + MatchReason(response) + "\n";
+  if (best.pinned()) text += "pinned   later jobs do not replace it\n";
+  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
   if (!best.job().empty()) {
     text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());

@@ -1,95 +1,18 @@
 #include "client/cli/watch.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-
+#include "client/cli/interruption.h"
 #include "client/cli/job_names.h"
 #include "client/cli/progress.h"
-#include "server/base/check.h"
-#include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/base/unique_fd.h"
 
 namespace tunefarm::cli {
 namespace {
 
 constexpr Duration kReconnectFor = std::chrono::seconds(30);
-
-// Where the signal handler writes; -1: nobody listens.
-std::atomic<int> interruption_fd{-1};
-
-extern "C" void OnInterruption(int) {
-  const int fd = interruption_fd.load();
-  const int saved_errno = errno;
-  // A full pipe has told its story already.
-  if (fd >= 0) (void)!write(fd, "i", 1);
-  errno = saved_errno;
-}
-
-// While it lives, Ctrl-C cancels the stream in hand instead of ending the program. Nothing of gRPC may be called from a
-// signal handler, so the handler only writes into a pipe that a thread reads. (Blocking the signals instead would leave
-// them to gRPC's own threads, which started before.) One at a time.
-class Interruption {
- public:
-  Interruption() {
-    int ends[2] = {-1, -1};
-    TUNEFARM_CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    reader_.Reset(ends[0]);
-    writer_.Reset(ends[1]);
-    interruption_fd.store(writer_.get());
-    struct sigaction action = {};
-    action.sa_handler = OnInterruption;
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, &old_int_);
-    sigaction(SIGTERM, &action, &old_term_);
-    thread_ = Thread("interruption", [this] { Listen(); });
-  }
-  ~Interruption() {
-    sigaction(SIGINT, &old_int_, nullptr);
-    sigaction(SIGTERM, &old_term_, nullptr);
-    interruption_fd.store(-1);
-    (void)!write(writer_.get(), "q", 1);
-    thread_.Join();
-  }
-  Interruption(const Interruption&) = delete;
-  Interruption& operator=(const Interruption&) = delete;
-
-  void Guard(grpc::ClientContext* context) {
-    MutexLock lock(&mutex_);
-    context_ = context;
-    if (context_ != nullptr && happened_.load()) context_->TryCancel();
-  }
-  bool happened() const { return happened_.load(); }
-
- private:
-  void Listen() {
-    char c = 0;
-    while (true) {
-      const ssize_t n = read(reader_.get(), &c, 1);
-      if (n < 0 && errno == EINTR) continue;
-      if (n != 1 || c == 'q') return;
-      happened_.store(true);
-      MutexLock lock(&mutex_);
-      if (context_ != nullptr) context_->TryCancel();
-    }
-  }
-
-  UniqueFd reader_;
-  UniqueFd writer_;
-  struct sigaction old_int_ = {};
-  struct sigaction old_term_ = {};
-  std::atomic<bool> happened_{false};
-  Mutex mutex_;
-  grpc::ClientContext* context_ GUARDED_BY(mutex_) = nullptr;
-  Thread thread_;
-};
 
 absl::StatusOr<v1::Job> GetJob(Connection* connection, const std::string& name) {
   v1::GetJobRequest request;

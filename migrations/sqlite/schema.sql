@@ -5,6 +5,27 @@ CREATE TABLE agent (
   registered_at_ms INTEGER NOT NULL,
   released_at_ms INTEGER  -- set: this epoch has ended
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE best_change (
+  revision INTEGER PRIMARY KEY CHECK (revision >= 1),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
+  reason TEXT NOT NULL CHECK (length(CAST(reason AS BLOB)) <= 4096),
+  changed_at_ms INTEGER NOT NULL,
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  kernel_id TEXT NOT NULL CHECK (length(kernel_id) <= 128),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  median_ns REAL NOT NULL CHECK (median_ns >= 0),
+  job_id INTEGER NOT NULL,
+  study_id INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  best_revision INTEGER NOT NULL CHECK (best_revision BETWEEN 1 AND revision),  -- the best's
+  promoted_at_ms INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK (pinned IN (0, 1)),
+  note TEXT NOT NULL CHECK (length(CAST(note AS BLOB)) <= 4096)
+) STRICT;
 CREATE TABLE best_config (
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
@@ -18,9 +39,17 @@ CREATE TABLE best_config (
   study_id INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
   revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
-  promoted_at_ms INTEGER NOT NULL,
+  promoted_at_ms INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)), note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
   PRIMARY KEY (program_digest, problem_key, class_id)
 ) STRICT;
+CREATE TABLE best_removal (
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  revision INTEGER NOT NULL CHECK (revision >= 1),
+  PRIMARY KEY (program_digest, problem_key, class_id, kernel_name)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE best_trial (
   program_digest TEXT NOT NULL,
   problem_key TEXT NOT NULL,
@@ -230,6 +259,8 @@ CREATE TABLE work_unit (
   CONSTRAINT work_unit_claimed_has_token CHECK (state <> 2 OR (token >= 1 AND attempt >= 1)),
   CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
 ) STRICT;
+CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
+CREATE INDEX best_change_by_key ON best_change (program_digest, problem_key, class_id);
 CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
 CREATE INDEX best_config_by_trial ON best_config (study_id, ordinal);
 CREATE INDEX device_by_class ON device (class_id);

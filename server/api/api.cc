@@ -167,6 +167,52 @@ absl::StatusOr<v1::ListBestConfigsResponse> Api::ListBestConfigs(const CallConte
   return response;
 }
 
+absl::StatusOr<std::unique_ptr<CatalogStream>> Api::WatchBestConfigs(const CallContext&,
+                                                                     const v1::WatchBestConfigsRequest& request,
+                                                                     std::function<void()> wake,
+                                                                     std::function<void(absl::Status)> end) {
+  RETURN_IF_ERROR(CheckNotEnding());
+  return jobs_->WatchBests(request, std::move(wake), std::move(end));
+}
+
+absl::StatusOr<v1::PinBestConfigResponse> Api::PinBestConfig(const CallContext& context,
+                                                             const v1::PinBestConfigRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "pinning a best config"));
+  v1::PinBestConfigResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->PinBest(request));
+  return response;
+}
+
+absl::StatusOr<v1::UnpinBestConfigResponse> Api::UnpinBestConfig(const CallContext& context,
+                                                                 const v1::UnpinBestConfigRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "unpinning a best config"));
+  v1::UnpinBestConfigResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->UnpinBest(request));
+  return response;
+}
+
+absl::StatusOr<v1::RetireBestConfigResponse> Api::RetireBestConfig(const CallContext& context,
+                                                                   const v1::RetireBestConfigRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "retiring a best config"));
+  v1::RetireBestConfigResponse response;
+  ASSIGN_OR_RETURN(const int64_t revision, jobs_->RetireBest(request));
+  response.set_revision(revision);
+  return response;
+}
+
+absl::StatusOr<v1::AnnotateBestConfigResponse> Api::AnnotateBestConfig(const CallContext& context,
+                                                                       const v1::AnnotateBestConfigRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "the note of a best config"));
+  v1::AnnotateBestConfigResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->AnnotateBest(request));
+  return response;
+}
+
+absl::StatusOr<v1::ListBestConfigChangesResponse> Api::ListBestConfigChanges(
+    const CallContext&, const v1::ListBestConfigChangesRequest& request) {
+  return jobs_->ListBestChanges(request);
+}
+
 absl::StatusOr<v1::ListDevicesResponse> Api::ListDevices(const CallContext&, const v1::ListDevicesRequest& request) {
   return PageOf<v1::Device, v1::ListDevicesResponse>(
       jobs_->ListDevices(), request.page_size(), request.page_token(),

@@ -18,6 +18,7 @@
 #include "server/base/clock.h"
 #include "server/jobs/job_service.h"
 #include "server/recordings/recordings.h"
+#include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 #include "tunefarm/v1/lookup_service.pb.h"
@@ -74,6 +75,21 @@ class Api {
                                                                     const v1::BatchLookupConfigsRequest&);
   absl::StatusOr<v1::ListBestConfigsResponse> ListBestConfigs(const CallContext&, const v1::ListBestConfigsRequest&);
 
+  // --- CatalogService ---
+  // As JobService::WatchBests.
+  absl::StatusOr<std::unique_ptr<CatalogStream>> WatchBestConfigs(const CallContext&,
+                                                                  const v1::WatchBestConfigsRequest&,
+                                                                  std::function<void()> wake,
+                                                                  std::function<void(absl::Status)> end);
+  // The next four: PermissionDenied (ADMIN_ONLY) off the admin socket.
+  absl::StatusOr<v1::PinBestConfigResponse> PinBestConfig(const CallContext&, const v1::PinBestConfigRequest&);
+  absl::StatusOr<v1::UnpinBestConfigResponse> UnpinBestConfig(const CallContext&, const v1::UnpinBestConfigRequest&);
+  absl::StatusOr<v1::RetireBestConfigResponse> RetireBestConfig(const CallContext&, const v1::RetireBestConfigRequest&);
+  absl::StatusOr<v1::AnnotateBestConfigResponse> AnnotateBestConfig(const CallContext&,
+                                                                    const v1::AnnotateBestConfigRequest&);
+  absl::StatusOr<v1::ListBestConfigChangesResponse> ListBestConfigChanges(const CallContext&,
+                                                                          const v1::ListBestConfigChangesRequest&);
+
   // --- DeviceService ---
   absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallContext&, const v1::ListDevicesRequest&);
   // PermissionDenied (ADMIN_ONLY) off the admin socket; NotFound (DEVICE_NOT_FOUND). A device in service stays so.
@@ -99,8 +115,8 @@ class Api {
   // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that
   // asking whether the daemon is idle does not keep it busy.
   int open_calls() const { return open_calls_.load(); }
-  // From now on CreateJob, WatchJob and CreateRecording answer Unavailable (reason DAEMON_ENDING): nothing may be
-  // accepted by a daemon that is about to leave. A stop cannot be taken back.
+  // From now on CreateJob, WatchJob, WatchBestConfigs and CreateRecording answer Unavailable (reason DAEMON_ENDING):
+  // nothing may be accepted by a daemon that is about to leave. A stop cannot be taken back.
   void RefuseCalls() { is_ending_.store(true); }
   MonotonicTime last_call_ended() const;
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/catalog/best_row.h"
+#include "server/catalog/change_log.h"
 #include "server/catalog/entry_map.h"
 #include "server/catalog/nearest_shapes.h"
 #include "server/catalog/page_position.h"
@@ -37,6 +40,7 @@ struct Catalog::Snapshot {
   int64_t revision = 0;
   EntryMap by_key;      // names share programs, and a key has one best under whatever name
   EntryMap by_problem;  // by kernel name, problem and class, of whatever program
+  std::shared_ptr<const ChangeLog> changes = std::make_shared<ChangeLog>();
   std::map<std::string, std::shared_ptr<const KernelShapes>, std::less<>> kernels;
   std::map<std::string, std::shared_ptr<const DeviceClass>, std::less<>> classes;
 
@@ -98,8 +102,9 @@ absl::Status Catalog::Load(Store* store) {
     AddClass(row.class_id, device_class);
   }
   ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store->LoadBests());
+  ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store->LoadBestRemovals());
+  ASSIGN_OR_RETURN(const int64_t revision, store->CatalogRevision());
   // One snapshot of all: row by row each would copy what the ones before it built.
-  int64_t revision = 0;
   std::vector<EntryMap::Item> by_key, by_problem;
   std::map<std::string, std::shared_ptr<KernelShapes>> kernels;
   for (const BestRow& row : bests) {
@@ -109,7 +114,6 @@ absl::Status Catalog::Load(Store* store) {
     kernel->entries += 1;
     by_key.emplace_back(HashKey(*entry), entry);
     by_problem.emplace_back(HashProblem(*entry), entry);
-    revision = std::max(revision, row.revision);
   }
   MutexLock lock(&change_mutex_);
   auto snapshot = std::make_shared<Snapshot>();
@@ -118,23 +122,38 @@ absl::Status Catalog::Load(Store* store) {
   snapshot->kernels.insert(kernels.begin(), kernels.end());
   snapshot->by_key = EntryMap(std::move(by_key));
   snapshot->by_problem = EntryMap(std::move(by_problem));
+  snapshot->changes = std::make_shared<ChangeLog>(revision, removals);
   Publish(std::move(snapshot));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const CatalogEntry>> Catalog::MakeEntry(const BestRow& row) {
-  auto best = std::make_shared<BestConfig>();
-  if (!best->ParseFromString(row.detail)) {
-    return DataLoss("the stored best config of kernel {} for {} cannot be read", row.kernel_name, row.problem_key);
-  }
-  best->set_revision(row.revision);
+  ASSIGN_OR_RETURN(BestConfig best, BestOfRow(row));
   auto entry = std::make_shared<CatalogEntry>(row.kernel_name, row.program_digest, row.problem_key, row.class_id);
   entry->config = row.config;
-  for (const auto& [name, value] : best->problem().dims()) {
+  for (const auto& [name, value] : best.problem().dims()) {
     if (auto own = definition::FromProto(value); own.ok()) entry->dims.Set(name, *std::move(own));
   }
-  entry->best = std::move(best);
+  entry->best = std::make_shared<BestConfig>(std::move(best));
   return entry;
+}
+
+void Catalog::TakeOut(const CatalogEntry& entry, Snapshot* snapshot) {
+  snapshot->by_key.Erase(HashKey(entry), &entry);
+  snapshot->by_problem.Erase(HashProblem(entry), &entry);
+  const auto named = snapshot->kernels.find(entry.kernel_name);
+  auto kernel = std::make_shared<KernelShapes>(*named->second);
+  kernel->entries -= 1;
+  for (auto& index : kernel->indexes) {
+    auto changed = std::make_shared<ShapeIndex>(*index);
+    changed->Erase(entry);
+    index = std::move(changed);
+  }
+  if (kernel->entries == 0) {
+    snapshot->kernels.erase(named);
+  } else {
+    named->second = std::move(kernel);
+  }
 }
 
 absl::Status Catalog::Update(const BestRow& row) {
@@ -142,21 +161,15 @@ absl::Status Catalog::Update(const BestRow& row) {
   MutexLock lock(&change_mutex_);
   const auto now = Current();
   auto snapshot = std::make_shared<Snapshot>(*now);
+  auto changes = std::make_shared<ChangeLog>(*now->changes);
   const CatalogEntry* const old = now->Find(row.program_digest, row.problem_key, row.class_id);  // under whatever name
   if (old != nullptr) {
-    snapshot->by_key.Erase(HashKey(*old), old);
-    snapshot->by_problem.Erase(HashProblem(*old), old);
-    const auto named = snapshot->kernels.find(old->kernel_name);
-    auto& slot = named->second;
-    auto kernel = std::make_shared<KernelShapes>(*slot);
-    kernel->entries -= 1;
-    for (auto& index : kernel->indexes) {
-      auto changed = std::make_shared<ShapeIndex>(*index);
-      changed->Erase(*old);
-      index = std::move(changed);
+    if (old->best->revision() >= row.revision) return absl::OkStatus();
+    TakeOut(*old, snapshot.get());
+    if (old->kernel_name != row.kernel_name) {
+      changes->Removed(
+          {{row.program_digest, row.problem_key, row.class_id}, std::string(old->kernel_name), row.revision});
     }
-    slot = std::move(kernel);
-    if (slot->entries == 0) snapshot->kernels.erase(named);
   }
   snapshot->by_key.Insert(HashKey(*entry), entry);
   snapshot->by_problem.Insert(HashProblem(*entry), entry);
@@ -169,9 +182,55 @@ absl::Status Catalog::Update(const BestRow& row) {
     index = std::move(changed);
   }
   slot = std::move(kernel);
+  changes->Filed(entry);
+  snapshot->changes = std::move(changes);
   snapshot->revision = std::max(snapshot->revision, row.revision);
   Publish(std::move(snapshot));
   return absl::OkStatus();
+}
+
+void Catalog::Remove(const BestKey& key, int64_t revision) {
+  MutexLock lock(&change_mutex_);
+  const auto now = Current();
+  const CatalogEntry* const old = now->Find(key.program_digest, key.problem_key, key.class_id);
+  if (old == nullptr || old->best->revision() >= revision) return;
+  auto snapshot = std::make_shared<Snapshot>(*now);
+  TakeOut(*old, snapshot.get());
+  auto changes = std::make_shared<ChangeLog>(*now->changes);
+  changes->Removed({key, std::string(old->kernel_name), revision});
+  snapshot->changes = std::move(changes);
+  snapshot->revision = std::max(snapshot->revision, revision);
+  Publish(std::move(snapshot));
+}
+
+CatalogChanges Catalog::ChangesSince(int64_t revision, std::string_view kernel_name) const {
+  const auto now = Current();
+  CatalogChanges changes;
+  changes.revision = now->revision;
+  const auto is_asked = [&](const CatalogEntry& entry) {
+    return kernel_name.empty() || entry.kernel_name == kernel_name;
+  };
+  const auto find = [&](std::string_view program, std::string_view problem, std::string_view class_id) {
+    return now->Find(program, problem, class_id);
+  };
+  if (now->changes->Reaches(revision)) {
+    for (const auto& entry : now->changes->FiledSince(revision)) {
+      const bool is_there = find(entry->program_digest, entry->problem_key, entry->class_id) == entry.get();
+      if (is_there && is_asked(*entry)) changes.bests.push_back(entry->best);
+    }
+  } else {
+    now->by_key.ForEach([&](const auto& entry) {
+      if (is_asked(*entry) && entry->best->revision() > revision) changes.bests.push_back(entry->best);
+    });
+  }
+  if (revision <= 0) return changes;
+  for (const auto& removal : now->changes->RemovedSince(revision)) {
+    if (!kernel_name.empty() && removal->kernel_name != kernel_name) continue;
+    const BestKey& key = removal->key;
+    const CatalogEntry* const entry = find(key.program_digest, key.problem_key, key.class_id);
+    if (entry == nullptr || !is_asked(*entry)) changes.removed.push_back(key);
+  }
+  return changes;
 }
 
 void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_class) {
@@ -248,11 +307,12 @@ std::shared_ptr<const BestConfig> Catalog::OfProblem(const Snapshot& snapshot, c
   return FirstAccepted(&found, query, acceptance);
 }
 
-// The asked program's own first, then the latest.
+// The asked program's own first, then the latest: as promoted, whatever was noted about it since.
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_pair(entry->program_digest != query.plan->program_digest(), -entry->best->revision());
+    return std::make_tuple(entry->program_digest != query.plan->program_digest(), -entry->best->promoted_at_ms(),
+                           -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   if (entries->size() > kAskedMax) entries->resize(kAskedMax);

@@ -33,6 +33,13 @@ struct CatalogAnswer {
   int64_t revision = 0;  // of the catalog when the answer was made
 };
 
+// What to do to the bests of an earlier revision to have those of `revision`. No key is in both.
+struct CatalogChanges {
+  std::vector<std::shared_ptr<const tunefarm::v1::BestConfig>> bests;  // put in, under their keys
+  std::vector<BestKey> removed;                                        // take out, where they are
+  int64_t revision = 0;
+};
+
 class Catalog {
  public:
   Catalog();
@@ -43,10 +50,13 @@ class Catalog {
   // Reads all bests and device classes. Once, before the first question. The store's errors.
   absl::Status Load(Store* store);
 
-  // Files a promoted best (with its revision), in place of the one under the same program, problem and class,
-  // whatever kernel name it was filed under. A row
-  // with a detail that is no BestConfig is DataLoss.
+  // Files a changed best (with its revision), in place of the one under the same program, problem and class, whatever
+  // kernel name it was filed under. A row that is no newer than what is there changes nothing. Changes come in the
+  // order of their revisions: a watcher that was told of one is never told of an earlier one. A row with a detail that
+  // is no BestConfig is DataLoss.
   absl::Status Update(const BestRow& row);
+  // Takes out the best of a key, if there is one; `revision` as with Update.
+  void Remove(const BestKey& key, int64_t revision);
 
   // Makes a class known, so that its bests can answer for others of its compute capability.
   void AddClass(std::string_view class_id, const DeviceClass& device_class);
@@ -72,6 +82,11 @@ class Catalog {
   absl::StatusOr<std::pair<std::vector<std::shared_ptr<const tunefarm::v1::BestConfig>>, std::string>> List(
       std::string_view kernel_name, int page_size, std::string_view page_token) const;
 
+  // What has changed after `revision` (0: everything there is) among the bests of one kernel name, or all if empty. A
+  // best that is filed under another name now is removed from its old one. Costs what it answers for those who are a
+  // few hundred changes behind at most; others make it read the whole catalog.
+  CatalogChanges ChangesSince(int64_t revision, std::string_view kernel_name) const;
+
   int64_t revision() const;
 
  private:
@@ -79,6 +94,8 @@ class Catalog {
   struct Snapshot;
 
   static absl::StatusOr<std::shared_ptr<const CatalogEntry>> MakeEntry(const BestRow& row);
+  // Takes an entry out of all indexes.
+  static void TakeOut(const CatalogEntry& entry, Snapshot* snapshot);
   // The best of the asked problem, by another program on the asked class or by any on the others of its compute
   // capability; null if there is none that is accepted.
   static std::shared_ptr<const tunefarm::v1::BestConfig> OfProblem(const Snapshot& snapshot, const CatalogQuery& query,

@@ -246,9 +246,11 @@ absl::Status Daemon::Open() {
                                             config_.data_directory + "/backups", config_.max_database_bytes}));
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
+  watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   JobServiceOptions service;
   service.store = store_.get();
   service.control = control_.get();
+  service.watchers = watch_executor_.get();
   service.entropy = EntropySource::Real();
   service.active_jobs_max = config_.max_active_jobs;
   jobs_ = std::make_unique<JobService>(service);
@@ -295,6 +297,7 @@ Daemon::~Daemon() {
   evaluator_.reset();
   agent_executor_.reset();
   control_.reset();
+  watch_executor_.reset();
   device_watch_.reset();
   api_.reset();
   recordings_.reset();

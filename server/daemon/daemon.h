@@ -77,6 +77,7 @@ class Daemon {
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
+  std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<DeviceWatch> device_watch_;
   std::unique_ptr<ProcessEvaluator> evaluator_;

@@ -173,7 +173,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   if (study.search_is_over()) deps_.link->StopStudySearch(job.row.job_id, study_id);
   if (step->empty) return true;
   absl::Status committed;
-  if (step->promotion.has_value()) committed = Promote(job, study, *step->promotion);
+  if (step->promotion.has_value()) committed = Promote(job, study, &*step);
   if (committed.ok()) {
     step->drive.now_ms = deps_.executor->clock()->WallMs();
     committed = Failpoint("jobs.step.before");
@@ -253,35 +253,30 @@ tunefarm::v1::BestConfig Driver::BestOf(const Active& job, const Study& study,
   return best;
 }
 
-absl::Status Driver::Promote(Active& job, Study& study, const StudyStep::Promotion& promotion) {
+absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
   const StudyContext& context = study.context();
-  const std::string& program = context.plan->program_digest();
-  ASSIGN_OR_RETURN(const auto current, deps_.store->FindBest(program, context.row.problem_key, context.row.class_id));
-  const bool filed = current.has_value() && current->study_id == context.row.study_id &&
-                     current->ordinal == promotion.winner.ordinal();
+  const StudyStep::Promotion& promotion = *step->promotion;
+  const tunefarm::v1::BestConfig best = BestOf(job, study, promotion);
+  ASSIGN_OR_RETURN(const Config config, context.plan->ParseConfig(promotion.winner.config()));
   BestRow row;
-  if (filed) {
-    row = *current;  // before a restart; the step behind it was lost
-  } else {
-    const tunefarm::v1::BestConfig best = BestOf(job, study, promotion);
-    ASSIGN_OR_RETURN(const Config config, context.plan->ParseConfig(promotion.winner.config()));
-    row.kernel_name = context.plan->display_name();
-    row.kernel_id = context.plan->kernel_id();
-    row.program_digest = program;
-    row.problem_key = context.row.problem_key;
-    row.class_id = context.row.class_id;
-    row.config = config.ToText();
-    row.detail = best.SerializeAsString();
-    row.median_ns = best.measurement().median_ns();
-    row.job_id = job.row.job_id;
-    row.study_id = context.row.study_id;
-    row.ordinal = promotion.winner.ordinal();
-    row.promoted_at_ms = best.promoted_at_ms();
-    ASSIGN_OR_RETURN(row.revision, deps_.store->PromoteBest(row));
-    RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
-  }
-  RETURN_IF_ERROR(deps_.catalog->Update(row));
-  if (const auto best = deps_.catalog->Find(program, row.problem_key, row.class_id)) study.SetBest(*best);
+  row.kernel_name = context.plan->display_name();
+  row.kernel_id = context.plan->kernel_id();
+  row.program_digest = context.plan->program_digest();
+  row.problem_key = context.row.problem_key;
+  row.class_id = context.row.class_id;
+  row.config = config.ToText();
+  row.detail = best.SerializeAsString();
+  row.median_ns = best.measurement().median_ns();
+  row.job_id = job.row.job_id;
+  row.study_id = context.row.study_id;
+  row.ordinal = promotion.winner.ordinal();
+  row.promoted_at_ms = best.promoted_at_ms();
+  ASSIGN_OR_RETURN(const PromotionVerdict verdict, deps_.bests->Promote(row));
+  RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
+  if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
+  const auto filed = deps_.catalog->Find(row.program_digest, row.problem_key, row.class_id);
+  // What is not in the catalog has no revision.
+  study.SetBest(verdict == PromotionVerdict::kFiled && filed != nullptr ? *filed : best);
   return absl::OkStatus();
 }
 

@@ -22,6 +22,7 @@
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/catalog/catalog.h"
+#include "server/jobs/best_changes.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_backlog.h"
@@ -39,6 +40,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     DeviceDirectory* devices = nullptr;
     Catalog* catalog = nullptr;
     EventHub* events = nullptr;
+    BestChanges* bests = nullptr;
     ControlLink* link = nullptr;
   };
 
@@ -130,8 +132,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   absl::StatusOr<std::unique_ptr<Study>> Begun(StudyContext context);
   // False: the job's steps must wait for a retry, or the job has failed.
   bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Promote(Active& job, Study& study, const StudyStep::Promotion& promotion)
-      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Files the winner of the step's final, or says in the step's messages why not.
+  absl::Status Promote(Active& job, Study& study, StudyStep* step) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::BestConfig BestOf(const Active& job, const Study& study, const StudyStep::Promotion& promotion) const;
   void RetryLater(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failed step: wait and repair, or FAIL.

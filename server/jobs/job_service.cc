@@ -10,6 +10,7 @@
 #include "server/catalog/catalog.h"
 #include "server/cost/cost_guide.h"
 #include "server/jobs/batch_lookup.h"
+#include "server/jobs/best_changes.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/driver.h"
@@ -44,14 +45,17 @@ struct JobService::Impl {
         poison(given.store),
         events(std::make_shared<EventHub>(given.control, given.events_per_job_max, given.jobs_with_events_max,
                                           [this](int64_t job_id) { return Find(job_id); })),
+        watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
+                                             given.catalog_watchers_max)),
+        bests(given.store, &catalog, watch.get(), given.control->clock()),
         link(given.store, given.control->clock(), &kernels, &poison, &devices,
              {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
                 tally.Add(trials);
                 driver->Reported(study_id, unit_id, std::move(trials), done);
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
-        driver(std::make_shared<Driver>(
-            Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog, events.get(), &link})) {}
+        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
+                                                             events.get(), &bests, &link})) {}
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -71,6 +75,8 @@ struct JobService::Impl {
   PoisonIndex poison;
   TrialTally tally;
   std::shared_ptr<EventHub> events;
+  std::shared_ptr<CatalogWatch> watch;
+  BestChanges bests;
   ControlLink link;
   std::shared_ptr<Driver> driver;
 };
@@ -95,6 +101,9 @@ absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& dev
 
 absl::Status JobService::Start() {
   RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
+  ASSIGN_OR_RETURN(std::string catalog_id,
+                   impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
+  impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->driver->Recover());
   return PauseWhatNeedsMoreIsolation();
 }
@@ -120,6 +129,7 @@ void JobService::Stop() {
   impl_->driver->Stop();
   impl_->link.Close();
   impl_->events->Close(Unavailable("the daemon is stopping"));
+  impl_->watch->Close(Unavailable("the daemon is stopping"));
 }
 
 AgentLink* JobService::agent_link() { return &impl_->link; }
@@ -370,6 +380,36 @@ absl::StatusOr<Listing<tunefarm::v1::BestConfig>> JobService::ListBest(std::stri
   return listing;
 }
 
+// ---- The catalog ----
+
+absl::StatusOr<std::unique_ptr<CatalogStream>> JobService::WatchBests(
+    const tunefarm::v1::WatchBestConfigsRequest& request, std::function<void()> wake,
+    std::function<void(absl::Status)> end) {
+  return impl_->watch->Watch(request, std::move(wake), std::move(end));
+}
+
+absl::StatusOr<tunefarm::v1::BestConfig> JobService::PinBest(const tunefarm::v1::PinBestConfigRequest& request) {
+  return impl_->bests.Pin(request);
+}
+
+absl::StatusOr<tunefarm::v1::BestConfig> JobService::UnpinBest(const tunefarm::v1::UnpinBestConfigRequest& request) {
+  return impl_->bests.Unpin(request);
+}
+
+absl::StatusOr<tunefarm::v1::BestConfig> JobService::AnnotateBest(
+    const tunefarm::v1::AnnotateBestConfigRequest& request) {
+  return impl_->bests.Annotate(request);
+}
+
+absl::StatusOr<int64_t> JobService::RetireBest(const tunefarm::v1::RetireBestConfigRequest& request) {
+  return impl_->bests.Retire(request);
+}
+
+absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> JobService::ListBestChanges(
+    const tunefarm::v1::ListBestConfigChangesRequest& request) {
+  return impl_->bests.List(request);
+}
+
 absl::StatusOr<JobServiceStats> JobService::Stats() {
   ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
   return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
@@ -381,6 +421,7 @@ absl::StatusOr<JobServiceCounts> JobService::Counts() {
   ASSIGN_OR_RETURN(counts.queue, impl_->options.store->CountQueue());
   counts.trials = impl_->tally.counts();
   counts.watchers = impl_->events->watchers();
+  counts.catalog_watchers = impl_->watch->watchers();
   return counts;
 }
 

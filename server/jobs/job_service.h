@@ -7,7 +7,8 @@
 // Errors: InvalidArgument, NotFound, FailedPrecondition, ResourceExhausted with one sentence for the user and a reason
 // (ReasonOf): KERNEL_NOT_FOUND, JOB_NOT_FOUND, TRIAL_NOT_FOUND, DEVICE_NOT_FOUND, NAME_INVALID, JOB_INVALID,
 // BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE, REQUEST_ID_REUSED,
-// JOB_STATE, PAGE_TOKEN_INVALID, TOO_MANY_JOBS, ISOLATION_NOT_REACHED, LOW_SPACE, and those of the definition.
+// JOB_STATE, PAGE_TOKEN_INVALID, TOO_MANY_JOBS, ISOLATION_NOT_REACHED, LOW_SPACE, those of best_changes.h and
+// catalog_watch.h, and those of the definition.
 // Unavailable when the store cannot be written (nothing was changed, repeat the call).
 #pragma once
 
@@ -24,9 +25,11 @@
 #include "server/agent/agent_link.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
+#include "server/jobs/catalog_watch.h"
 #include "server/jobs/isolation.h"
 #include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
+#include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/job.pb.h"
@@ -45,6 +48,8 @@ struct JobServiceOptions {
   int active_jobs_max = 10'000;      // more are refused: ResourceExhausted, TOO_MANY_JOBS
   int events_per_job_max = 4096;     // kept for watchers that resume
   int jobs_with_events_max = 256;    // ended jobs whose events are still kept
+  Executor* watchers = nullptr;      // tells watchers of the catalog; as `control`, which it is where it is null
+  int catalog_watchers_max = 1000;   // more are refused: ResourceExhausted, TOO_MANY_WATCHERS
 };
 
 template <typename T>
@@ -65,7 +70,8 @@ struct JobServiceStats {
 struct JobServiceCounts {
   TrialCounts trials;  // since the start
   QueueCounts queue;
-  int watchers = 0;
+  int watchers = 0;  // of jobs
+  int catalog_watchers = 0;
 };
 
 // Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
@@ -151,6 +157,17 @@ class JobService {
       const tunefarm::v1::BatchLookupConfigsRequest& request);
   absl::StatusOr<Listing<tunefarm::v1::BestConfig>> ListBest(std::string_view kernel, int page_size,
                                                              const std::string& page_token);
+
+  // --- the catalog: its changes, and what people decide; as CatalogWatch and BestChanges ---
+  absl::StatusOr<std::unique_ptr<CatalogStream>> WatchBests(const tunefarm::v1::WatchBestConfigsRequest& request,
+                                                            std::function<void()> wake,
+                                                            std::function<void(absl::Status)> end);
+  absl::StatusOr<tunefarm::v1::BestConfig> PinBest(const tunefarm::v1::PinBestConfigRequest& request);
+  absl::StatusOr<tunefarm::v1::BestConfig> UnpinBest(const tunefarm::v1::UnpinBestConfigRequest& request);
+  absl::StatusOr<tunefarm::v1::BestConfig> AnnotateBest(const tunefarm::v1::AnnotateBestConfigRequest& request);
+  absl::StatusOr<int64_t> RetireBest(const tunefarm::v1::RetireBestConfigRequest& request);
+  absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> ListBestChanges(
+      const tunefarm::v1::ListBestConfigChangesRequest& request);
 
   absl::StatusOr<JobServiceStats> Stats();
   absl::StatusOr<JobServiceCounts> Counts();

@@ -6,6 +6,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/catalog/best_row.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/trial_rows.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -104,11 +105,11 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
   if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value())
     return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto best, store->FindBest(plan.program_digest(), row.problem_key, row.class_id));
-  if (best.has_value() && best->job_id == job.job_id && study->mutable_best()->ParseFromString(best->detail)) {
-    study->mutable_best()->set_revision(best->revision);
+  if (best.has_value() && best->job_id == job.job_id) {
+    ASSIGN_OR_RETURN(*study->mutable_best(), BestOfRow(*best));
     return absl::OkStatus();
   }
-  // A later job has taken its place in the catalog: what this one's final measured stands here without a revision.
+  // Another job's, or none, is in the catalog: what this one's final measured stands here without a revision.
   tunefarm::v1::BestConfig* own = study->mutable_best();
   own->set_kernel_name(plan.display_name());
   own->set_kernel_id(plan.kernel_id());

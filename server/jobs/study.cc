@@ -422,6 +422,7 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_search_ended_because(search_ended_because_);
   *study.mutable_priors() = summary_.priors();
   study.set_reused_from_earlier(taken_over_);
+  study.set_not_promoted_because(summary_.not_promoted_because());
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;

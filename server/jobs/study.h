@@ -108,6 +108,8 @@ class Study {
   void Committed(const StudyStep& step, const DriveResult& result);
   // The promotion of a step as it was filed.
   void SetBest(const tunefarm::v1::BestConfig& best) { best_ = best; }
+  // The promotion of a step was refused: the step records why.
+  void NoteNotPromoted(std::string because, StudyStep* step);
 
   const StudyContext& context() const { return context_; }
   StudyState state() const { return state_; }

@@ -148,4 +148,10 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   return absl::OkStatus();
 }
 
+void Study::NoteNotPromoted(std::string because, StudyStep* step) {
+  step->messages.push_back(fmt::format("the winner of the final is not promoted: {}", because));
+  summary_.set_not_promoted_because(std::move(because));
+  step->drive.space_summary = summary_.SerializeAsString();
+}
+
 }  // namespace tunefarm

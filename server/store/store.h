@@ -223,23 +223,6 @@ struct MeasuredRow {
   TrialRow trial;  // log and samples left out
 };
 
-struct BestRow {
-  std::string kernel_name, kernel_id, program_digest, problem_key, class_id;
-  std::string config;  // canonical text
-  std::string detail;  // opaque
-  double median_ns = 0;
-  int64_t job_id = 0, study_id = 0, ordinal = 0;
-  int64_t revision = 0;  // set by the store
-  int64_t promoted_at_ms = 0;
-};
-
-// Configs that crash or hang, by what makes them do it.
-struct PoisonRow {
-  std::string program_digest, config, problem_key, class_id, toolkit;
-  int outcome = 0;
-  int crashes = 1;
-};
-
 struct PageRequest {
   int page_size = 50;  // at most 1000 (more counts as 1000); 0 and less count as 50
   std::string
@@ -250,6 +233,65 @@ template <typename Row>
 struct Page {
   std::vector<Row> rows;
   std::string next_page_token;
+};
+
+struct BestRow {
+  std::string kernel_name, kernel_id, program_digest, problem_key, class_id;
+  std::string config;  // canonical text
+  std::string detail;  // opaque
+  double median_ns = 0;
+  int64_t job_id = 0, study_id = 0, ordinal = 0;
+  int64_t revision = 0;  // of its last change; set by the store
+  int64_t promoted_at_ms = 0;
+  bool pinned = false;  // this and the note: set by the store
+  std::string note;
+};
+
+// What a best is filed under.
+struct BestKey {
+  std::string program_digest, problem_key, class_id;
+};
+
+// Values are those of tunefarm.v1.BestConfigChangeKind.
+enum class BestChangeKind { kPromoted = 1, kPinned, kUnpinned, kRetired, kAnnotated };
+
+// What a person wants of a best.
+struct BestEdit {
+  BestChangeKind kind = BestChangeKind::kPinned;  // not kPromoted
+  BestKey key;
+  std::string reason;         // at most 4096 bytes
+  std::string note;           // kAnnotated; at most 4096 bytes
+  int64_t from_revision = 0;  // kPinned: of the key's history; 0: the best that is there
+  int64_t now_ms = 0;
+};
+
+// A change of the catalog.
+struct BestChangeRow {
+  int64_t revision = 0;  // the catalog's, that it made
+  BestChangeKind kind = BestChangeKind::kPromoted;
+  BestRow best;  // after the change; for kRetired before it
+  std::string reason;
+  int64_t changed_at_ms = 0;
+};
+
+struct BestChangeQuery {
+  std::string kernel_name;     // empty: all
+  std::optional<BestKey> key;  // none: all
+  PageRequest page;
+};
+
+// A name under which the key had a best and has none now: it was taken out, or is filed under another name.
+struct BestRemovalRow {
+  BestKey key;
+  std::string kernel_name;
+  int64_t revision = 0;  // of the change
+};
+
+// Configs that crash or hang, by what makes them do it.
+struct PoisonRow {
+  std::string program_digest, config, problem_key, class_id, toolkit;
+  int outcome = 0;
+  int crashes = 1;
 };
 
 struct TrialQuery {
@@ -357,10 +399,24 @@ class Store {
 
   // --- look up ---
   virtual absl::StatusOr<std::vector<BestRow>> LoadBests() = 0;
-  // Replaces the best under the row's keys; answers the new catalog revision, which grows by one per promotion.
-  virtual absl::StatusOr<int64_t> PromoteBest(const BestRow& best) = 0;
   virtual absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                           std::string_view class_id) = 0;
+  // Grows by one with every change of a best; at least 1.
+  virtual absl::StatusOr<int64_t> CatalogRevision() = 0;
+  virtual absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals() = 0;  // by revision
+
+  // --- change bests: each in one transaction with its entry in the history and the catalog's next revision ---
+  // Newest kept of each key's history; older ones go.
+  static constexpr int kBestChangesKept = 100;
+  // Replaces the best under the row's keys; answers it as it is filed. A best that has the same config keeps its pin
+  // and its note. FailedPrecondition (BEST_PINNED) for another config than a pinned best's.
+  virtual absl::StatusOr<BestRow> PromoteBest(const BestRow& best) = 0;
+  // Answers the change, or the one that would be it with revision 0 where nothing is different afterwards and so
+  // nothing was recorded. NotFound: BEST_NOT_FOUND where there is no best to change, REVISION_NOT_FOUND for a
+  // from_revision that is not (any more) in the key's history.
+  virtual absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) = 0;
+  // Newest first.
+  virtual absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) = 0;
 
   // --- poison ---
   // Counts one more crash.
@@ -403,6 +459,9 @@ class Store {
   // A consistent copy, checked and on disk. AlreadyExists if the path exists.
   virtual absl::Status Backup(const std::string& path) = 0;
   // Small settings that outlive the daemon (the host device's id). Names starting with "store." are refused.
+  // kCatalogIdSetting is left out of copies of the database: what is restored from one is another catalog, whose
+  // revisions mean something else.
+  static constexpr std::string_view kCatalogIdSetting = "catalog.id";
   virtual absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) = 0;
 };
 

@@ -11,7 +11,7 @@ ROUNDS = 10 if NIGHTLY else 1
 # Places that can answer an error: the first time at which they do, and how often in a row. A worker that cannot be started
 # is tried five times for a trial; a start opens the database with some commits, of which none may fail.
 FAILING = {"agent.report.before": ((1, 3), 3), "agent.report.after": ((1, 3), 3), "jobs.step.before": ((1, 2), 2),
-           "jobs.promote.after": ((1, 1), 2), "exec.spawn.before": ((3, 4), 3), "store.commit.before": ((12, 16), 3)}
+           "jobs.promote.after": ((1, 1), 2), "exec.spawn.before": ((3, 4), 3), "store.commit.before": ((13, 17), 3)}
 LATE = ["store.commit.before", "store.commit.after", "jobs.step.before", "jobs.step.after", "jobs.promote.after",
         "jobs.end.before", "agent.claim.received", "agent.report.before", "agent.report.after", "exec.spawn.before",
         "exec.spawn.after", "exec.result"]

@@ -22,6 +22,7 @@ FINALS_UNIT = 3
 PROPOSE, TELL = 1, 2
 OUTCOME_OK, OUTCOME_POISONED, OUTCOME_LOST = 1, 15, 16
 FINALIST = 3
+RETIRED = 4
 
 CLAIM_LINE = re.compile(r"claimed unit=(\d+) token=(\d+) epoch=(\d+)")
 ACCEPT_LINE = re.compile(r"accepted unit=(\d+) token=(\d+) epoch=(\d+)")
@@ -195,12 +196,35 @@ class DatabaseChecker:
             if study["job_state"] != SUCCEEDED:
                 continue
             key = (study["program_digest"], study["problem_key"], study["class_id"])
-            if self.finalists(study["study_id"]) and key not in bests:
+            if self.finalists(study["study_id"]) and key not in bests and not self.was_retired(key):
                 self.fail(f"study {study['study_id']} has a winner, {study['problem_key']} has no best")
         revision = self.rows("SELECT revision FROM catalog_rev")[0][0]
         highest = max((best["revision"] for best in bests.values()), default=0)
         if revision < highest:
             self.fail(f"the catalog's revision is {revision}, a best has {highest}")
+        self.check_history(bests, revision)
+
+    def check_history(self, bests, revision):
+        """Every revision of the catalog was recorded with the change that made it (but for the first and for what a
+        long history has lost), and the newest record of a key is what the catalog has."""
+        newest = {}
+        for change in self.rows("SELECT * FROM best_change ORDER BY revision"):
+            newest[(change["program_digest"], change["problem_key"], change["class_id"])] = change
+        recorded = max((change["revision"] for change in newest.values()), default=1)
+        if max(recorded, 1) not in (revision, revision - 1):
+            self.fail(f"the catalog's revision is {revision}, its newest change {recorded}")
+        for key, change in newest.items():
+            best = bests.get(key)
+            if (best is None) != (change["kind"] == RETIRED):
+                self.fail(f"the newest change of {key} is of kind {change['kind']}, its best is {best and 'there'}")
+            elif best is not None and (best["revision"], best["config"]) != (change["revision"], change["config"]):
+                self.fail(f"the best of {key} has revision {best['revision']}, its newest change {change['revision']}")
+        for key in bests.keys() - newest.keys():
+            self.fail(f"the best of {key} has no history")
+
+    def was_retired(self, key):
+        return bool(self.rows("SELECT 1 FROM best_change WHERE program_digest = ? AND problem_key = ? AND class_id = ? "
+                              "AND kind = ?", *key, RETIRED))
 
     def finalists(self, study_id):
         """Accepted, verified results of finals units: only these may win."""

@@ -350,14 +350,16 @@ TEST_P(StoreConformance, ActiveJobsAreThoseNotEnded) {
 
 TEST_P(StoreConformance, PromotionsRaiseTheRevisionAndReplace) {
   EXPECT_THAT(store_->LoadBests().value(), IsEmpty());
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 30)).value(), 1);
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=2", 20)).value(), 2);
+  EXPECT_EQ(store_->CatalogRevision().value(), 1);
+  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 30))->revision, 2);
+  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=2", 20))->revision, 3);
   Reopen();
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 10)).value(), 3);
+  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 10))->revision, 4);
+  EXPECT_EQ(store_->CatalogRevision().value(), 4);
   const std::vector<BestRow> bests = store_->LoadBests().value();
   ASSERT_THAT(bests, SizeIs(2));
   const BestRow best = store_->FindBest("p", "m=1", "class").value().value();
-  EXPECT_EQ(best.revision, 3);
+  EXPECT_EQ(best.revision, 4);
   EXPECT_EQ(best.median_ns, 10);
   EXPECT_EQ(best.kernel_name, "matmul");
   EXPECT_EQ(best.config, "tile=1");
@@ -407,7 +409,7 @@ TEST_P(StoreConformance, DeletingAJobTakesItsTrialsAndLeavesBests) {
   trial.log = "log";
   trial.samples = "samples";
   EXPECT_EQ(Report(MakeReport(claimer, unit, {trial}, false)), ReportVerdict::kAccepted);
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 30)).value(), 1);
+  ASSERT_TRUE(store_->PromoteBest(MakeBest("p", "m=1", 30)).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(store_->DeleteJob(unit.job_id)));
   ASSERT_TRUE(Set(unit.job_id, JobState::kCancelled).ok());
   EXPECT_EQ(store_->Status()->stored_trials, 1);

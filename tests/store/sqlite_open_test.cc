@@ -156,18 +156,44 @@ constexpr char kRowsOfOldSchemas[] = R"sql(
     VALUES (1, 1, 'm=1', x'00', 'class', '', x'00', 1, 4);
   INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms,
     detail) VALUES (1, 0, 1, 1, 1, 'tile=0', 1000.0, 'gpu-0', 1, x'00');
+  INSERT INTO best_config (program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns,
+    job_id, study_id, ordinal, revision, promoted_at_ms)
+    VALUES ('program', 'm=1', 'class', 'matmul', 'kernel', 'tile=0', x'01', 10.0, 1, 1, 0, 1, 1700000000000);
+  UPDATE catalog_rev SET revision = 1;
 )sql";
+
+// The best of an old schema begins its history with its promotion, and can be changed.
+void CheckMigratedBest(Store* store) {
+  const BestRow best = store->LoadBests()->at(0);
+  EXPECT_FALSE(best.pinned);
+  EXPECT_EQ(best.note, "");
+  EXPECT_EQ(best.revision, 1);
+  EXPECT_EQ(store->CatalogRevision().value(), 2);
+  EXPECT_THAT(store->LoadBestRemovals().value(), SizeIs(0));
+  const auto history = store->ListBestChanges({});
+  ASSERT_TRUE(history.ok()) << history.status();
+  ASSERT_THAT(history->rows, SizeIs(1));
+  const BestChangeRow& promotion = history->rows[0];
+  EXPECT_EQ(promotion.kind, BestChangeKind::kPromoted);
+  EXPECT_EQ(promotion.revision, 1);
+  EXPECT_EQ(promotion.changed_at_ms, 1700000000000);
+  EXPECT_EQ(promotion.best.detail, best.detail);
+  EXPECT_EQ(promotion.best.config, "tile=0");
+  BestEdit edit;
+  edit.kind = BestChangeKind::kRetired;
+  edit.key = {"program", "m=1", "class"};
+  ASSERT_EQ(store->EditBest(edit)->revision, 3);
+  edit.kind = BestChangeKind::kPinned;
+  edit.from_revision = 1;
+  EXPECT_EQ(store->EditBest(edit)->best.config, "tile=0");
+}
 
 TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
   const std::vector<Migration> all = sqlite::EmbeddedMigrations();
   for (size_t known = 1; known < all.size(); ++known) {
     SCOPED_TRACE(known);
     options_.path = directory_.File("schema" + std::to_string(known) + ".db");
-    {
-      const auto store = Open(std::vector<Migration>(all.begin(), all.begin() + static_cast<ptrdiff_t>(known)));
-      ASSERT_TRUE(store.ok()) << store.status();
-      ASSERT_TRUE((*store)->PromoteBest(MakeBest("program", "m=1", 10)).ok());
-    }
+    ASSERT_TRUE(Open(std::vector<Migration>(all.begin(), all.begin() + static_cast<ptrdiff_t>(known))).ok());
     Sql(options_.path, kRowsOfOldSchemas);
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
@@ -176,7 +202,8 @@ TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
     ASSERT_THAT(job->studies, SizeIs(1));
     EXPECT_EQ(job->studies[0].device_busy_ms, 0);
     EXPECT_EQ(job->studies[0].toolkit, "");
-    EXPECT_THAT((*store)->LoadBests().value(), SizeIs(1));
+    ASSERT_THAT((*store)->LoadBests().value(), SizeIs(1));
+    CheckMigratedBest(store->get());
     // Its results can be learned from, and are no measurements that others take over: nobody knows the toolkit.
     EXPECT_THAT((*store)->StudiesOfProgram("program", 10).value(), SizeIs(1));
     ResultQuery query;
@@ -399,7 +426,10 @@ TEST_F(SqliteOpen, ABackupIsADatabase) {
   {
     const auto store = Open();
     ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("uid")).ok());
+    EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "original").value(), "original");
+    EXPECT_EQ((*store)->GetOrPutSetting("host", "here").value(), "here");
     ASSERT_TRUE((*store)->Backup(copy).ok());
+    EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "another").value(), "original");
     ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("later")).ok());
   }
   EXPECT_THAT(Backups(), testing::ElementsAre(copy));
@@ -407,6 +437,8 @@ TEST_F(SqliteOpen, ABackupIsADatabase) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*store)->Status()->active_jobs, 1);
+  EXPECT_EQ((*store)->GetOrPutSetting("host", "there").value(), "here");
+  EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "copy").value(), "copy") << "it is another catalog";
 }
 
 TEST_F(SqliteOpen, InvariantsStandInTheTables) {

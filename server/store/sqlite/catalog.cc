@@ -5,19 +5,6 @@
 
 namespace tunefarm::sqlite {
 
-absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best) {
-  RETURN_IF_ERROR(database.Prepare("UPDATE catalog_rev SET revision = revision + 1").Run());
-  ASSIGN_OR_RETURN(const int64_t revision, database.QueryInt("SELECT revision FROM catalog_rev"));
-  RETURN_IF_ERROR(database
-                      .Prepare("INSERT OR REPLACE INTO best_config (" TUNEFARM_BEST_COLUMNS
-                               ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-                      .Bind(best.program_digest, best.problem_key, best.class_id, best.kernel_name, best.kernel_id,
-                            best.config, Blob{best.detail}, best.median_ns, best.job_id, best.study_id, best.ordinal,
-                            revision, best.promoted_at_ms)
-                      .Run());
-  return revision;
-}
-
 absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database) {
   std::vector<BestRow> bests;
   Statement rows = database.Prepare("SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config ORDER BY revision");

@@ -13,6 +13,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
+#include "server/store/store.h"
 
 namespace tunefarm::sqlite {
 namespace {
@@ -175,6 +176,8 @@ absl::Status Database::CopyInto(const std::string& path) {
   if (finished != SQLITE_OK) return copy->ErrorStatus(finished, "backup");
   // One file that can be moved, and opened from read-only media.
   RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = DELETE"));
+  // Who watches the catalog would take the revisions of a restored copy for those that it knows.
+  RETURN_IF_ERROR(copy->Prepare("DELETE FROM setting WHERE name = ?").Bind(Store::kCatalogIdSetting).Run());
   return copy->QuickCheck();
 }
 

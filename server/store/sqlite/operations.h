@@ -48,8 +48,15 @@ absl::StatusOr<std::vector<JobRow>> EndedJobs(Database& database, int64_t ended_
                                               int limit);
 absl::StatusOr<QueueCounts> CountQueue(Database& database);
 
+// --- write: best_history.cc ---
+absl::StatusOr<BestRow> PromoteBest(Database& database, const BestRow& best);
+absl::StatusOr<BestChangeRow> EditBest(Database& database, const BestEdit& edit);
+
+// --- read: best_history.cc ---
+absl::StatusOr<Page<BestChangeRow>> ListBestChanges(Database& database, const BestChangeQuery& query);
+absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals(Database& database);
+
 // --- write: catalog.cc ---
-absl::StatusOr<int64_t> PromoteBest(Database& database, const BestRow& best);
 absl::Status RecordPoison(Database& database, const PoisonRow& row);
 absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name,
                                             std::string_view value_if_absent);

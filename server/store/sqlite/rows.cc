@@ -88,7 +88,19 @@ BestRow ReadBest(const Statement& row) {
   best.ordinal = row.Int(10);
   best.revision = row.Int(11);
   best.promoted_at_ms = row.Int(12);
+  best.pinned = row.Int(13) != 0;
+  best.note = row.Bytes(14);
   return best;
+}
+
+BestChangeRow ReadBestChange(const Statement& row) {
+  BestChangeRow change;
+  change.best = ReadBest(row);
+  change.revision = row.Int(kBestColumns);
+  change.kind = static_cast<BestChangeKind>(row.Int(kBestColumns + 1));
+  change.reason = row.Bytes(kBestColumns + 2);
+  change.changed_at_ms = row.Int(kBestColumns + 3);
+  return change;
 }
 
 }  // namespace tunefarm::sqlite

@@ -37,8 +37,15 @@ TrialRow ReadTrial(const Statement& row);
 
 #define TUNEFARM_BEST_COLUMNS                                                                                    \
   "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
-  "ordinal, revision, promoted_at_ms"
+  "ordinal, revision, promoted_at_ms, pinned, note"
+inline constexpr int kBestColumns = 15;
 BestRow ReadBest(const Statement& row);
+
+// The best's columns first.
+#define TUNEFARM_BEST_CHANGE_COLUMNS                                                                             \
+  "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
+  "ordinal, best_revision, promoted_at_ms, pinned, note, revision, kind, reason, changed_at_ms"
+BestChangeRow ReadBestChange(const Statement& row);
 
 // "[1,2,3]", for json_each: how a list is bound to one parameter.
 template <typename Numbers>

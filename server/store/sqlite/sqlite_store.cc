@@ -116,14 +116,30 @@ absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBests() {
   return readers_->Read([](Database& database) { return sqlite::LoadBests(database); });
 }
 
-absl::StatusOr<int64_t> SqliteStore::PromoteBest(const BestRow& best) {
-  return writer_->Call([&](Database& database) { return sqlite::PromoteBest(database, best); });
-}
-
 absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view program_digest,
                                                              std::string_view problem_key, std::string_view class_id) {
   return readers_->Read(
       [&](Database& database) { return sqlite::FindBest(database, program_digest, problem_key, class_id); });
+}
+
+absl::StatusOr<int64_t> SqliteStore::CatalogRevision() {
+  return readers_->Read([](Database& database) { return database.QueryInt("SELECT revision FROM catalog_rev"); });
+}
+
+absl::StatusOr<std::vector<BestRemovalRow>> SqliteStore::LoadBestRemovals() {
+  return readers_->Read([](Database& database) { return sqlite::LoadBestRemovals(database); });
+}
+
+absl::StatusOr<BestRow> SqliteStore::PromoteBest(const BestRow& best) {
+  return writer_->Call([&](Database& database) { return sqlite::PromoteBest(database, best); });
+}
+
+absl::StatusOr<BestChangeRow> SqliteStore::EditBest(const BestEdit& edit) {
+  return writer_->Call([&](Database& database) { return sqlite::EditBest(database, edit); });
+}
+
+absl::StatusOr<Page<BestChangeRow>> SqliteStore::ListBestChanges(const BestChangeQuery& query) {
+  return readers_->Read([&](Database& database) { return sqlite::ListBestChanges(database, query); });
 }
 
 absl::Status SqliteStore::RecordPoison(const PoisonRow& row) {

@@ -49,9 +49,13 @@ class SqliteStore : public Store {
       const std::vector<std::string>& measured_keys) override;
 
   absl::StatusOr<std::vector<BestRow>> LoadBests() override;
-  absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override;
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                   std::string_view class_id) override;
+  absl::StatusOr<int64_t> CatalogRevision() override;
+  absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals() override;
+  absl::StatusOr<BestRow> PromoteBest(const BestRow& best) override;
+  absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) override;
+  absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) override;
 
   absl::Status RecordPoison(const PoisonRow& row) override;
   absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,

@@ -101,6 +101,10 @@ class CatalogCase : public testing::Test {
     TUNEFARM_CHECK_OK(catalog_.Update(row));
   }
 
+  BestKey Key(const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class) const {
+    return {plan.program_digest(), problem.key, device_class.Id()};
+  }
+
   CatalogAnswer Ask(const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class,
                     const std::string& toolkit = "13.0", tunefarm::v1::Match worst = tunefarm::v1::MATCH_UNSPECIFIED) {
     const std::string class_id = device_class.Id();

@@ -1,5 +1,6 @@
 #include "server/catalog/catalog.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -125,6 +126,72 @@ TEST_F(CatalogTest, TwoNamesOfOneProgramShareTheirBest) {
   // As the database has it, and so after a restart.
   EXPECT_TRUE(catalog_.List("scale", 10, "")->first.empty());
   EXPECT_EQ(catalog_.List("", 10, "")->first.size(), 1u);
+}
+
+TEST_F(CatalogTest, WhatIsRemovedAnswersNoQuestion) {
+  const auto plan = Plan();
+  File(*plan, Problem(*plan, 1024), h200_, 64);
+  File(*plan, Problem(*plan, 4096), h200_, 32);
+  ASSERT_EQ(Ask(*plan, Problem(*plan, 2048), h200_).match, tunefarm::v1::MATCH_NEAREST_SHAPE);  // there is an index
+  catalog_.Remove(Key(*plan, Problem(*plan, 1024), h200_), ++revision_);
+  EXPECT_EQ(catalog_.revision(), 3);
+  EXPECT_EQ(catalog_.Find(plan->program_digest(), Problem(*plan, 1024).key, h200_.Id()), nullptr);
+  const CatalogAnswer near = Ask(*plan, Problem(*plan, 1024), h200_);
+  EXPECT_EQ(near.match, tunefarm::v1::MATCH_NEAREST_SHAPE);
+  EXPECT_EQ(T(near), 32);
+  EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h100_).match, tunefarm::v1::MATCH_DEFAULT) << "nor on another class";
+  EXPECT_EQ(catalog_.List("", 10, "")->first.size(), 1u);
+  // What is not there changes nothing, and neither does what is older than what is there.
+  catalog_.Remove(Key(*plan, Problem(*plan, 1024), h200_), 9);
+  catalog_.Remove(Key(*plan, Problem(*plan, 4096), h200_), 2);
+  EXPECT_EQ(catalog_.revision(), 3);
+  catalog_.Remove(Key(*plan, Problem(*plan, 4096), h200_), ++revision_);
+  EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h200_).match, tunefarm::v1::MATCH_DEFAULT);
+  EXPECT_TRUE(catalog_.List("", 10, "")->first.empty());
+  File(*plan, Problem(*plan, 1024), h200_, 64);
+  EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h200_).match, tunefarm::v1::MATCH_EXACT);
+}
+
+TEST_F(CatalogTest, ChangesSinceARevision) {
+  const auto plan = Plan(), other = Plan("", "scale_too");
+  const auto shapes = [](const CatalogChanges& changes) {
+    std::vector<int64_t> sizes;
+    for (const auto& best : changes.bests) sizes.push_back(best->problem().dims().at("N").int_value());
+    return sizes;
+  };
+  for (int64_t n : {1024, 2048, 4096}) File(*plan, Problem(*plan, n), h200_, 32);
+  File(*plan, Problem(*plan, 1024), h200_, 64);
+  catalog_.Remove(Key(*plan, Problem(*plan, 4096), h200_), ++revision_);
+  EXPECT_EQ(shapes(catalog_.ChangesSince(1, "")), (std::vector<int64_t>{2048, 1024}));
+  EXPECT_EQ(catalog_.ChangesSince(1, "").revision, 5);
+  ASSERT_EQ(catalog_.ChangesSince(4, "").removed.size(), 1u);
+  EXPECT_EQ(catalog_.ChangesSince(4, "").removed[0].problem_key, Problem(*plan, 4096).key);
+  EXPECT_TRUE(catalog_.ChangesSince(5, "").removed.empty());
+  EXPECT_TRUE(catalog_.ChangesSince(0, "").removed.empty()) << "who has nothing need not remove anything";
+  File(*plan, Problem(*plan, 4096), h200_, 32);
+  EXPECT_TRUE(catalog_.ChangesSince(4, "").removed.empty()) << "it is there again";
+  EXPECT_EQ(shapes(catalog_.ChangesSince(4, "")), (std::vector<int64_t>{4096}));
+  // The other name of the program takes over: gone from one, there in all.
+  File(*other, Problem(*other, 2048), h200_, 32);
+  EXPECT_EQ(catalog_.ChangesSince(6, "scale").removed.size(), 1u);
+  EXPECT_TRUE(catalog_.ChangesSince(6, "scale_too").removed.empty());
+  EXPECT_TRUE(catalog_.ChangesSince(6, "").removed.empty());
+  EXPECT_EQ(shapes(catalog_.ChangesSince(6, "")), (std::vector<int64_t>{2048}));
+  EXPECT_TRUE(catalog_.ChangesSince(6, "scale").bests.empty());
+}
+
+TEST_F(CatalogTest, ChangesOfLongAgoAreFoundToo) {
+  const auto plan = Plan();
+  constexpr int kShapes = 400, kRounds = 2;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < kShapes; ++i) File(*plan, Problem(*plan, 1024 + 32 * i), h200_, 32);
+  }
+  for (const int64_t since : {0, 100, 401, 600, 700, 799, 800}) {
+    SCOPED_TRACE(since);
+    const CatalogChanges changes = catalog_.ChangesSince(since, "scale");
+    EXPECT_EQ(changes.bests.size(), static_cast<size_t>(std::min<int64_t>(kShapes, kShapes * kRounds - since)));
+    for (const auto& best : changes.bests) EXPECT_GT(best->revision(), since);
+  }
 }
 
 TEST_F(CatalogTest, ReadersGoOnWhileBestsArePromoted) {

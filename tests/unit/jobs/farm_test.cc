@@ -235,7 +235,7 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   const std::string third = farm.SubmitJob({1024}, TestKernel(), anew);
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(TextOf(farm.Job(third).studies(0).best().config()), "A=8,B=2");
-  EXPECT_EQ(farm.service().Stats()->catalog_revision, 3);
+  EXPECT_EQ(farm.service().Stats()->catalog_revision, 4);
   tunefarm::v1::LookupConfigRequest request;
   request.set_kernel("scale");
   *request.mutable_problem() = TestProblem(1024);
@@ -272,7 +272,7 @@ TEST_F(FarmTest, AnIncumbentTooNoisyInTheFinalIsMeasuredAgainBeforeAnybodyReplac
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(farm.Job(third).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(farm.Job(third).studies(0).best().revision(), 0) << "nothing is filed";
-  EXPECT_EQ(farm.service().Stats()->catalog_revision, 2);
+  EXPECT_EQ(farm.service().Stats()->catalog_revision, 3);
 }
 
 TEST_F(FarmTest, CancelKillsWhatRunsAndEndsWhenItIsGone) {

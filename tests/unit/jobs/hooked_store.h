@@ -78,7 +78,13 @@ class HookedStore : public Store {
     return store_->FindMeasured(keys);
   }
   absl::StatusOr<std::vector<BestRow>> LoadBests() override { return store_->LoadBests(); }
-  absl::StatusOr<int64_t> PromoteBest(const BestRow& best) override { return store_->PromoteBest(best); }
+  absl::StatusOr<int64_t> CatalogRevision() override { return store_->CatalogRevision(); }
+  absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals() override { return store_->LoadBestRemovals(); }
+  absl::StatusOr<BestRow> PromoteBest(const BestRow& best) override { return store_->PromoteBest(best); }
+  absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) override { return store_->EditBest(edit); }
+  absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) override {
+    return store_->ListBestChanges(query);
+  }
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                   std::string_view class_id) override {
     return store_->FindBest(program_digest, problem_key, class_id);

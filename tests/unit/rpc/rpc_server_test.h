@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <functional>
 
 #include "server/base/check.h"
 #include "server/base/executor.h"
@@ -19,7 +20,9 @@
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
+#include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/error.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
@@ -77,14 +80,18 @@ inline v1::Kernel TinyKernel() {
 // A whole daemon but for its agent: jobs are stored and never run.
 class RpcServerTest : public testing::Test {
  protected:
-  RpcServerTest() {
+  // `fill`: what the database has before the daemon starts.
+  explicit RpcServerTest(const std::function<void(Store*)>& fill = {}) {
     auto store = OpenSqliteStore({directory_.File("tunefarm.db"), directory_.File("backups")});
     TUNEFARM_CHECK(store.ok());
     store_ = *std::move(store);
+    if (fill) fill(store_.get());
     control_ = std::make_unique<ThreadExecutor>("control", Clock::Real());
     JobServiceOptions options;
     options.store = store_.get();
     options.control = control_.get();
+    options.watchers = &watchers_;
+    options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
     jobs_ = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(jobs_->SetDevices({HostDevice()}));
@@ -184,9 +191,11 @@ class RpcServerTest : public testing::Test {
   }
 
   static constexpr int kBlockedBackups = 4;
+  static constexpr int kCatalogWatchersMax = 3;
 
   TemporaryDirectory directory_;
   FakeClock clock_;
+  ManualExecutor watchers_{&clock_};  // of the catalog: told by the test
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
