@@ -184,6 +184,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddJobs(&app, session);
   AddResults(&app, session);
   AddBest(&app, session);
+  AddMisses(&app, session);
   AddKernels(&app, session);
   AddDevices(&app, session);
   AddDb(&app, session);

@@ -11,6 +11,7 @@ void AddTune(CLI::App* app, Session* session);  // cmd_tune.cc: tune, run, submi
 void AddJobs(CLI::App* app, Session* session);
 void AddResults(CLI::App* app, Session* session);
 void AddBest(CLI::App* app, Session* session);
+void AddMisses(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);

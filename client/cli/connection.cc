@@ -145,6 +145,7 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       kernels_(v1::KernelService::NewStub(channel)),
       tuning_(v1::TuningService::NewStub(channel)),
       lookup_(v1::LookupService::NewStub(channel)),
+      catalog_(v1::CatalogService::NewStub(channel)),
       devices_(v1::DeviceService::NewStub(channel)),
       recordings_(v1::RecordingService::NewStub(channel)),
       server_(v1::ServerService::NewStub(channel)) {}

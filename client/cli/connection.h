@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/base/xdg.h"
+#include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
@@ -40,6 +41,7 @@ class Connection {
   v1::KernelService::StubInterface* kernels() { return kernels_.get(); }
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
+  v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
   v1::DeviceService::StubInterface* devices() { return devices_.get(); }
   v1::RecordingService::StubInterface* recordings() { return recordings_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
@@ -70,6 +72,7 @@ class Connection {
   std::unique_ptr<v1::KernelService::StubInterface> kernels_;
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
+  std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::DeviceService::StubInterface> devices_;
   std::unique_ptr<v1::RecordingService::StubInterface> recordings_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;

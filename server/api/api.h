@@ -18,6 +18,7 @@
 #include "server/base/clock.h"
 #include "server/jobs/job_service.h"
 #include "server/recordings/recordings.h"
+#include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 #include "tunefarm/v1/lookup_service.pb.h"
@@ -80,6 +81,11 @@ class Api {
   absl::StatusOr<v1::ReleaseDeviceResponse> ReleaseDevice(const CallContext&, const v1::ReleaseDeviceRequest&);
   absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
                                                                   const v1::ListDeviceClassesRequest&);
+
+  // --- CatalogService: misses ---
+  absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);
+  // PermissionDenied (ADMIN_ONLY) off the admin socket.
+  absl::StatusOr<v1::DeleteMissesResponse> DeleteMisses(const CallContext&, const v1::DeleteMissesRequest&);
 
   // --- RecordingService ---
   // An upload, to be given the messages of the stream and finished.

@@ -281,6 +281,7 @@ absl::Status Driver::Promote(Active& job, Study& study, const StudyStep::Promoti
     RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
   }
   RETURN_IF_ERROR(deps_.catalog->Update(row));
+  deps_.misses->Tuned(program, row.problem_key, row.class_id);
   if (const auto best = deps_.catalog->Find(program, row.problem_key, row.class_id)) study.SetBest(*best);
   return absl::OkStatus();
 }

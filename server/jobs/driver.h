@@ -25,6 +25,7 @@
 #include "server/jobs/control_link.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_backlog.h"
+#include "server/jobs/miss_table.h"
 #include "server/jobs/study.h"
 
 namespace tunefarm {
@@ -40,6 +41,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     Catalog* catalog = nullptr;
     EventHub* events = nullptr;
     ControlLink* link = nullptr;
+    MissTable* misses = nullptr;  // is told what was tuned
   };
 
   explicit Driver(const Dependencies& dependencies);

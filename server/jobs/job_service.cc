@@ -17,6 +17,7 @@
 #include "server/jobs/job_view.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/lookups.h"
+#include "server/jobs/misses.h"
 #include "server/jobs/poison_index.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/submission.h"
@@ -40,6 +41,7 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name) {
 struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
+        misses(given.store),
         kernels(given.store),
         poison(given.store),
         events(std::make_shared<EventHub>(given.control, given.events_per_job_max, given.jobs_with_events_max,
@@ -50,8 +52,8 @@ struct JobService::Impl {
                 driver->Reported(study_id, unit_id, std::move(trials), done);
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
-        driver(std::make_shared<Driver>(
-            Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog, events.get(), &link})) {}
+        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
+                                                             events.get(), &link, misses.table()})) {}
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -60,13 +62,14 @@ struct JobService::Impl {
     return StoredJob(options.store, &kernels, *row);
   }
 
-  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock()}; }
+  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock(), misses.table()}; }
   int64_t now_ms() const { return options.control->clock()->WallMs(); }
 
   const JobServiceOptions options;
   Isolation isolation;  // constant once jobs are taken
   DeviceDirectory devices;
   Catalog catalog;
+  Misses misses;
   KernelRegistry kernels;
   PoisonIndex poison;
   TrialTally tally;
@@ -95,6 +98,7 @@ absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& dev
 
 absl::Status JobService::Start() {
   RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
+  RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->driver->Recover());
   return PauseWhatNeedsMoreIsolation();
 }
@@ -349,14 +353,22 @@ void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, in
 
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
     const tunefarm::v1::LookupConfigRequest& request) {
-  impl_->tally.AddLookups(1);
-  return LookupConfig(impl_->lookup_context(), request);
+  auto response = LookupConfig(impl_->lookup_context(), request);
+  if (response.ok()) {
+    const int match = response->match();
+    impl_->tally.AddLookups({&match, 1});
+  } else {
+    impl_->tally.AddBadLookup();
+  }
+  return response;
 }
 
 absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup(
     const tunefarm::v1::BatchLookupConfigsRequest& request) {
   auto response = LookupConfigs(impl_->lookup_context(), request);
-  if (response.ok()) impl_->tally.AddLookups(response->best_indexes_size());
+  if (response.ok()) {
+    impl_->tally.AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
+  }
   return response;
 }
 
@@ -370,6 +382,18 @@ absl::StatusOr<Listing<tunefarm::v1::BestConfig>> JobService::ListBest(std::stri
   return listing;
 }
 
+absl::StatusOr<tunefarm::v1::ListMissesResponse> JobService::ListMisses(
+    const tunefarm::v1::ListMissesRequest& request) {
+  return impl_->misses.List(request);
+}
+
+absl::StatusOr<tunefarm::v1::DeleteMissesResponse> JobService::DeleteMisses(
+    const tunefarm::v1::DeleteMissesRequest& request) {
+  return impl_->misses.Delete(request);
+}
+
+absl::Status JobService::WriteMisses() { return impl_->misses.Write(); }
+
 absl::StatusOr<JobServiceStats> JobService::Stats() {
   ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
   return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
@@ -381,6 +405,9 @@ absl::StatusOr<JobServiceCounts> JobService::Counts() {
   ASSIGN_OR_RETURN(counts.queue, impl_->options.store->CountQueue());
   counts.trials = impl_->tally.counts();
   counts.watchers = impl_->events->watchers();
+  counts.missed_problems = impl_->misses.table()->size();
+  counts.misses_not_counted = impl_->misses.table()->not_counted();
+  counts.misses_unwritten = impl_->misses.unwritten();
   return counts;
 }
 

@@ -27,6 +27,7 @@
 #include "server/jobs/isolation.h"
 #include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
+#include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/job.pb.h"
@@ -66,6 +67,9 @@ struct JobServiceCounts {
   TrialCounts trials;  // since the start
   QueueCounts queue;
   int watchers = 0;
+  int64_t missed_problems = 0;
+  int64_t misses_not_counted = 0;  // questions
+  int64_t misses_unwritten = 0;    // problems
 };
 
 // Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
@@ -151,6 +155,12 @@ class JobService {
       const tunefarm::v1::BatchLookupConfigsRequest& request);
   absl::StatusOr<Listing<tunefarm::v1::BestConfig>> ListBest(std::string_view kernel, int page_size,
                                                              const std::string& page_token);
+
+  // --- misses: look-ups that had no exact answer (misses.h) ---
+  absl::StatusOr<tunefarm::v1::ListMissesResponse> ListMisses(const tunefarm::v1::ListMissesRequest& request);
+  absl::StatusOr<tunefarm::v1::DeleteMissesResponse> DeleteMisses(const tunefarm::v1::DeleteMissesRequest& request);
+  // Makes what was counted durable. Not done by the service itself; what fails is tried again with the next call.
+  absl::Status WriteMisses();
 
   absl::StatusOr<JobServiceStats> Stats();
   absl::StatusOr<JobServiceCounts> Counts();

@@ -18,6 +18,7 @@
 #include "server/rpc/status.h"
 #include "server/rpc/upload_reactor.h"
 #include "server/rpc/watch_reactor.h"
+#include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
@@ -153,6 +154,16 @@ class LookupServiceAdapter : public v1::LookupService::CallbackService {
   Dispatcher* const dispatcher_;
 };
 
+class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
+ public:
+  explicit CatalogServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(ListMisses, Fast)
+  TUNEFARM_CALL(DeleteMisses, Slow)
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
 class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
  public:
   explicit DeviceServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
@@ -215,6 +226,7 @@ struct RpcServer::Impl {
         kernels(&dispatcher),
         tuning(&dispatcher),
         lookup(&dispatcher),
+        catalog(&dispatcher),
         devices(&dispatcher),
         recordings(&dispatcher),
         server_service(&dispatcher) {}
@@ -223,6 +235,7 @@ struct RpcServer::Impl {
   KernelServiceAdapter kernels;
   TuningServiceAdapter tuning;
   LookupServiceAdapter lookup;
+  CatalogServiceAdapter catalog;
   DeviceServiceAdapter devices;
   RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
@@ -253,6 +266,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->kernels);
   builder.RegisterService(&impl->tuning);
   builder.RegisterService(&impl->lookup);
+  builder.RegisterService(&impl->catalog);
   builder.RegisterService(&impl->devices);
   builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);

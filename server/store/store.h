@@ -233,6 +233,22 @@ struct BestRow {
   int64_t promoted_at_ms = 0;
 };
 
+// A problem that was looked up and had no exact best; by kernel name, problem key and class.
+struct MissRow {
+  std::string kernel_name, problem_key, class_id;  // at most 256, 4096 and 256 bytes
+  std::string class_name;                          // at most 256 bytes
+  std::string program_digest;                      // of the program that was asked last
+  std::string problem;                             // opaque; at most 64 KiB
+  int64_t asked = 0;                               // how often
+  int match = 0;                                   // of the last answer, as tunefarm.v1.Match
+  double distance = 0;                             // of the last answer
+  int64_t first_asked_at_ms = 0, last_asked_at_ms = 0;
+};
+struct MissChanges {
+  std::vector<MissRow> gone;     // only what names them is looked at; need not be there
+  std::vector<MissRow> present;  // put in, or in the place of what was there
+};
+
 // Configs that crash or hang, by what makes them do it.
 struct PoisonRow {
   std::string program_digest, config, problem_key, class_id, toolkit;
@@ -361,6 +377,13 @@ class Store {
   virtual absl::StatusOr<int64_t> PromoteBest(const BestRow& best) = 0;
   virtual absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                           std::string_view class_id) = 0;
+
+  // --- misses ---
+  // In one transaction: first what is gone, then what is present. InvalidArgument, with nothing changed, for more than
+  // 1000 rows in all.
+  virtual absl::Status WriteMisses(const MissChanges& changes) = 0;
+  // By kernel name, problem key and class.
+  virtual absl::StatusOr<std::vector<MissRow>> LoadMisses() = 0;
 
   // --- poison ---
   // Counts one more crash.

@@ -19,6 +19,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"jobs", "delete"},
                                                                            {"results"},
                                                                            {"best"},
+                                                                           {"misses"},
                                                                            {"kernels"},
                                                                            {"kernels", "list"},
                                                                            {"kernels", "show"},

@@ -126,6 +126,14 @@ absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view pr
       [&](Database& database) { return sqlite::FindBest(database, program_digest, problem_key, class_id); });
 }
 
+absl::Status SqliteStore::WriteMisses(const MissChanges& changes) {
+  return writer_->Run([&](Database& database) { return sqlite::WriteMisses(database, changes); });
+}
+
+absl::StatusOr<std::vector<MissRow>> SqliteStore::LoadMisses() {
+  return readers_->Read([](Database& database) { return sqlite::LoadMisses(database); });
+}
+
 absl::Status SqliteStore::RecordPoison(const PoisonRow& row) {
   return writer_->Run([&](Database& database) { return sqlite::RecordPoison(database, row); });
 }

@@ -53,6 +53,9 @@ class SqliteStore : public Store {
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                   std::string_view class_id) override;
 
+  absl::Status WriteMisses(const MissChanges& changes) override;
+  absl::StatusOr<std::vector<MissRow>> LoadMisses() override;
+
   absl::Status RecordPoison(const PoisonRow& row) override;
   absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,
                                                     std::string_view class_id) override;

@@ -20,6 +20,7 @@
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/temporary_directory.h"
+#include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/error.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
