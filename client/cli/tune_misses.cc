@@ -186,8 +186,10 @@ absl::StatusOr<ExitCode> TuneMisses(Session* session, const MissesOptions& optio
     if (code != kExitOk && is_worse) worst = code;
   }
   if (groups.empty()) {
-    session->Note(fmt::format("Nothing to tune: no look-up{} was without an exact answer.",
-                              filter.kernel.empty() ? "" : " of " + filter.kernel));
+    const std::string& device = settings.job().device_selector();
+    session->Note(fmt::format("Nothing to tune: no misses{}{} are listed.",
+                              filter.kernel.empty() ? "" : " of " + filter.kernel,
+                              device.empty() ? "" : " on " + device));
   }
   if (tuner.jobs() > 0 || format != OutputFormat::kTable) tuner.PrintSummary(format);
   for (; begun < groups.size(); ++begun) session->Note("Not begun: " + groups[begun].Text());
