@@ -185,6 +185,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddResults(&app, session);
   AddBest(&app, session);
   AddBests(&app, session);
+  AddMisses(&app, session);
   AddKernels(&app, session);
   AddDevices(&app, session);
   AddDb(&app, session);

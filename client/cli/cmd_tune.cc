@@ -16,6 +16,7 @@
 #include "client/cli/report.h"
 #include "client/cli/space_text.h"
 #include "client/cli/trial_pages.h"
+#include "client/cli/tune_misses.h"
 #include "client/cli/watch.h"
 #include "server/base/format.h"
 #include "server/base/random.h"
@@ -41,10 +42,11 @@ struct SubmitOptions {
   std::string required_isolation;
   std::string label;
   int rows = 10;
+  MissesOptions misses;
 };
 
-void AddKernelOption(CLI::App* command, SubmitOptions* options) {
-  command
+CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
+  return command
       ->add_option("KERNEL", options->kernel,
                    "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
       ->required();
@@ -83,11 +85,16 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
 
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, const Session& session) {
   v1::CreateJobRequest request;
-  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session.environment));
-  if (kernel.definition) {
-    *request.mutable_kernel_definition() = *std::move(kernel.definition);
-  } else {
-    request.mutable_job()->set_kernel(kernel.name);
+  if (options.kernel.empty() && !options.misses.is_chosen) {
+    return InvalidArgument("KERNEL is required; see tunefarm tune --help");
+  }
+  if (!options.kernel.empty()) {
+    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session.environment));
+    if (kernel.definition) {
+      *request.mutable_kernel_definition() = *std::move(kernel.definition);
+    } else {
+      request.mutable_job()->set_kernel(kernel.name);
+    }
   }
   v1::Job* job = request.mutable_job();
   ASSIGN_OR_RETURN(const std::vector<v1::Problem> problems, MakeProblems(options.problem));
@@ -165,6 +172,11 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     session->Note(next);
   }
   return code;
+}
+
+absl::StatusOr<ExitCode> TuneWhatIsMissed(Session* session, const SubmitOptions& options) {
+  ASSIGN_OR_RETURN(const v1::CreateJobRequest settings, MakeRequest(options, *session));
+  return TuneMisses(session, options.misses, settings);
 }
 
 absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {
@@ -260,14 +272,20 @@ void AddTune(CLI::App* app, Session* session) {
   CLI::App* tune = app->add_subcommand("tune", "Tune a kernel: submit, follow, show the ranked configs.");
   SetExample(tune,
              "tunefarm tune matmul_host\n"
-             "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16");
-  AddKernelOption(tune, options.get());
+             "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
+             "tunefarm tune --misses --limit 20");
+  AddKernelOption(tune, options.get())->required(false);
   options->problem.AddTo(tune, /*many=*/true);
   AddSearchOptions(tune, options.get());
   AddMeasureOptions(tune, options.get());
   tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
       ->check(CLI::Range(0, 1'000'000));
-  tune->callback([session, options] { session->command = [session, options] { return Tune(session, *options); }; });
+  options->misses.AddTo(tune);
+  tune->callback([session, options] {
+    session->command = [session, options] {
+      return options->misses.is_chosen ? TuneWhatIsMissed(session, *options) : Tune(session, *options);
+    };
+  });
 
   auto submit_options = std::make_shared<SubmitOptions>();
   CLI::App* submit = app->add_subcommand("submit", "Queue a tuning job and print its number.");

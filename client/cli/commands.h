@@ -12,6 +12,7 @@ void AddJobs(CLI::App* app, Session* session);
 void AddResults(CLI::App* app, Session* session);
 void AddBest(CLI::App* app, Session* session);
 void AddBests(CLI::App* app, Session* session);
+void AddMisses(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);

@@ -239,6 +239,16 @@ absl::StatusOr<v1::ListDeviceClassesResponse> Api::ListDeviceClasses(const CallC
   return response;
 }
 
+absl::StatusOr<v1::ListMissesResponse> Api::ListMisses(const CallContext&, const v1::ListMissesRequest& request) {
+  return jobs_->ListMisses(request);
+}
+
+absl::StatusOr<v1::DeleteMissesResponse> Api::DeleteMisses(const CallContext& context,
+                                                           const v1::DeleteMissesRequest& request) {
+  RETURN_IF_ERROR(RequireAdmin(context, "forgetting misses"));
+  return jobs_->DeleteMisses(request);
+}
+
 absl::StatusOr<std::unique_ptr<RecordingUpload>> Api::CreateRecording(const CallContext&) {
   RETURN_IF_ERROR(CheckNotEnding());
   return std::make_unique<RecordingUpload>(recordings_);

@@ -97,6 +97,11 @@ class Api {
   absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
                                                                   const v1::ListDeviceClassesRequest&);
 
+  // --- CatalogService: misses ---
+  absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);
+  // PermissionDenied (ADMIN_ONLY) off the admin socket.
+  absl::StatusOr<v1::DeleteMissesResponse> DeleteMisses(const CallContext&, const v1::DeleteMissesRequest&);
+
   // --- RecordingService ---
   // An upload, to be given the messages of the stream and finished.
   absl::StatusOr<std::unique_ptr<RecordingUpload>> CreateRecording(const CallContext&);

@@ -29,7 +29,7 @@ namespace tunefarm {
 struct CatalogAnswer {
   std::shared_ptr<const tunefarm::v1::BestConfig> best;  // null for NOT_FOUND; for DEFAULT only the config is set
   tunefarm::v1::Match match = tunefarm::v1::MATCH_NOT_FOUND;
-  double distance = 0;   // NEAREST_SHAPE: sum over LOG dims of |log2(a / b)|
+  double distance = 0;   // NEAREST_SHAPE: sum over LOG and NEXT_POWER_OF_TWO dims of |log2(a / b)|
   int64_t revision = 0;  // of the catalog when the answer was made
 };
 
@@ -63,8 +63,9 @@ class Catalog {
 
   // Never fails: the match says how good the answer is. In this order, the first that applies: EXACT (same program,
   // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE
-  // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, nearest by LOG dims and within the
-  // definition's lookup_distance_max, pins obeyed),
+  // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, NEXT_POWER_OF_TWO dims from the asked value
+  // to its next power of two, nearest by the distance above and within the definition's lookup_distance_max, pins
+  // obeyed),
   // SAME_ARCH (another class of the same compute capability; the same problem), DEFAULT, NOT_FOUND. From STALE_SOURCE
   // on, only configs that the asked definition accepts for the asked problem and class answer.
   CatalogAnswer Lookup(const CatalogQuery& query) const;

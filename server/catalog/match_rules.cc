@@ -1,6 +1,7 @@
 #include "server/catalog/match_rules.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -26,14 +27,20 @@ bool IsStale(const CatalogQuery& query, const BestConfig& best) {
   return differs(query.driver_version, best.driver_version()) || differs(query.toolkit_version, best.toolkit_version());
 }
 
-std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t a, int64_t b) {
-  if (a == b) return 0;
+std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned) {
+  if (asked == tuned) return 0;
+  const double octaves =
+      asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
   switch (dim.lookup()) {
     case tunefarm::v1::LOOKUP_RULE_LOG:
-      if (a <= 0 || b <= 0) return std::nullopt;
-      return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+      return octaves >= 0 ? std::make_optional(octaves) : std::nullopt;
     case tunefarm::v1::LOOKUP_RULE_BUCKET:
-      return BucketOf(dim, a) == BucketOf(dim, b) ? std::make_optional(0.0) : std::nullopt;
+      return BucketOf(dim, asked) == BucketOf(dim, tuned) ? std::make_optional(0.0) : std::nullopt;
+    case tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO: {
+      if (octaves < 0 || tuned < asked) return std::nullopt;
+      const bool is_within = static_cast<uint64_t>(tuned) <= std::bit_ceil(static_cast<uint64_t>(asked));
+      return is_within ? std::make_optional(octaves) : std::nullopt;
+    }
     default:
       return std::nullopt;
   }

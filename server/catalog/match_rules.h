@@ -29,15 +29,17 @@ struct CatalogQuery {
 // Whether the driver or the toolkit of the asked device is known to be another one than was measured with.
 bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 
-// What the dim's rule makes of two values: none if they do not answer for each other.
-std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t a, int64_t b);
+// How far the tuned value is from the asked one by the dim's rule: none if it does not answer for it. Away from the
+// asked value, in either direction, distances do not shrink and none stays none: the search for the nearest shape stops
+// where it meets the first one.
+std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned);
 
 // The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four
 // doublings.
 double FarthestShape(const tunefarm::v1::Kernel& kernel);
 
-// The distance between two problems by the dims' rules: the sum over LOG dims of |log2(a / b)|. None if a rule forbids
-// that one answers for the other, or if they are too far apart.
+// How far the tuned problem is from the asked one by the dims' rules: the sum over the dims. None if a rule forbids
+// that it answers, or if it is too far away.
 std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned);
 
 // Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The

@@ -19,7 +19,7 @@ uint64_t HashOf(const Value& value) {
 
 // Ratios are of positive numbers: another value is as good as exact.
 bool Scales(const ScalingDim& dim, const Value& value) {
-  return value.is_int() && (!dim.is_log || value.int_value() > 0);
+  return value.is_int() && (!dim.by_ratio || value.int_value() > 0);
 }
 
 bool IsBefore(const std::shared_ptr<const PlacedShape>& a, const std::shared_ptr<const PlacedShape>& b) {
@@ -31,8 +31,9 @@ bool IsBefore(const std::shared_ptr<const PlacedShape>& a, const std::shared_ptr
 ScalingDims ScalingDimsOf(const tunefarm::v1::Kernel& kernel) {
   ScalingDims dims;
   for (const auto& dim : kernel.dims()) {
-    const bool is_log = dim.lookup() == tunefarm::v1::LOOKUP_RULE_LOG;
-    if (is_log || dim.lookup() == tunefarm::v1::LOOKUP_RULE_BUCKET) dims.push_back({dim.name(), is_log});
+    const bool by_ratio =
+        dim.lookup() == tunefarm::v1::LOOKUP_RULE_LOG || dim.lookup() == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO;
+    if (by_ratio || dim.lookup() == tunefarm::v1::LOOKUP_RULE_BUCKET) dims.push_back({dim.name(), by_ratio});
   }
   std::sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return dims;

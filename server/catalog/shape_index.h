@@ -25,7 +25,7 @@ namespace tunefarm {
 // A dim in which problems may differ and still answer for each other.
 struct ScalingDim {
   std::string name;
-  bool is_log = false;  // by ratio; otherwise within a bucket
+  bool by_ratio = false;  // otherwise within a bucket
 
   friend bool operator==(const ScalingDim&, const ScalingDim&) = default;
 };

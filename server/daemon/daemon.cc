@@ -286,6 +286,10 @@ Daemon::~Daemon() {
   if (jobs_) jobs_->Stop();
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
   servers_.clear();
+  if (jobs_) {
+    const absl::Status written = jobs_->WriteMisses();
+    if (!written.ok()) LogWarn("daemon", "the latest misses are forgotten: {}", MessageOf(written));
+  }
   agent_.reset();
   if (agent_executor_) {
     // The agent's end is a task of its executor: until that has run, it may still call the evaluator.

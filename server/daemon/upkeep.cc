@@ -65,11 +65,14 @@ Upkeep::Upkeep(const DaemonConfig& config, Store* store, JobService* jobs, Clock
   policy.database_bytes_max = config.max_database_bytes;
   retention_ = std::make_shared<Retention>(store, &executor_, policy);
   retention_->Start();
+  miss_writer_ = std::make_shared<MissWriter>(&executor_, [jobs] { return jobs->WriteMisses(); });
+  miss_writer_->Start();
 }
 
 Upkeep::~Upkeep() {
   floor_->Stop();
   retention_->Stop();
+  miss_writer_->Stop();
 }
 
 }  // namespace tunefarm

@@ -1,4 +1,5 @@
-// Upkeep: what the daemon does for its own bounds, on a thread of its own: retention, and the floors of free space.
+// Upkeep: what the daemon does for its own bounds and records, on a thread of its own: retention, the floors of free
+// space, and writing misses down.
 //
 // Threads: all methods from the main thread.
 #pragma once
@@ -10,6 +11,7 @@
 #include "server/base/executor.h"
 #include "server/daemon/config.h"
 #include "server/jobs/job_service.h"
+#include "server/jobs/miss_writer.h"
 #include "server/jobs/retention.h"
 #include "server/jobs/space_floor.h"
 #include "server/store/store.h"
@@ -29,6 +31,7 @@ class Upkeep {
   ThreadExecutor executor_;
   std::shared_ptr<SpaceFloor> floor_;
   std::shared_ptr<Retention> retention_;
+  std::shared_ptr<MissWriter> miss_writer_;
 };
 
 }  // namespace tunefarm

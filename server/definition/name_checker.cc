@@ -255,13 +255,13 @@ absl::Status Checker::CheckDimLookup(const std::string& path, v1::Dim* dim, cons
   if (dim->lookup() != v1::LOOKUP_RULE_EXACT && plan.type != ValueType::kInt) {
     return FieldError(path + ".lookup", kConflictingFields, "only int dims can be looked up by anything but EXACT");
   }
-  if (dim->lookup() == v1::LOOKUP_RULE_LOG) {
+  if (dim->lookup() == v1::LOOKUP_RULE_LOG || dim->lookup() == v1::LOOKUP_RULE_NEXT_POWER_OF_TWO) {
     int64_t lowest = plan.min;
     for (const Value& value : plan.values)
       lowest = std::min(lowest == 0 ? value.int_value() : lowest, value.int_value());
     if (lowest < 1)
-      return FieldError(path + ".lookup", kConflictingFields, "LOG needs values of at least 1; this dim allows {}",
-                        lowest);
+      return FieldError(path + ".lookup", kConflictingFields, "{} needs values of at least 1; this dim allows {}",
+                        v1::LookupRule_Name(dim->lookup()).substr(std::string_view("LOOKUP_RULE_").size()), lowest);
   }
   const bool has_bounds = dim->bucket_bounds_size() > 0;
   if (has_bounds != (dim->lookup() == v1::LOOKUP_RULE_BUCKET)) {

@@ -78,6 +78,18 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
   page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);
   page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.",
                 static_cast<double>(s.jobs.trials.lookups));
+  for (int i = tunefarm::v1::Match_MIN + 1; i <= tunefarm::v1::Match_MAX; ++i) {
+    const std::string name = tunefarm::v1::Match_Name(static_cast<tunefarm::v1::Match>(i));
+    page->Counter("tunefarm_lookup_answers_total", "Answers to look-ups, by how well they matched.",
+                  static_cast<double>(s.jobs.trials.answers[static_cast<size_t>(i)]),
+                  {{"match", Lower(name.substr(std::string_view("MATCH_").size()))}});
+  }
+  page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.",
+              static_cast<double>(s.jobs.missed_problems));
+  page->Gauge("tunefarm_unwritten_misses", "Of them those whose latest count is not in the database yet.",
+              static_cast<double>(s.jobs.misses_unwritten));
+  page->Counter("tunefarm_misses_not_counted_total", "Questions that the list of misses had no room for.",
+                static_cast<double>(s.jobs.misses_not_counted));
 }
 
 void AddTrials(const TrialCounts& trials, MetricsText* page) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -118,19 +120,55 @@ class Answers {
   std::unordered_map<std::string_view, int> indexes_;
 };
 
+// The rows that have no exact answer.
+class MissedRows {
+ public:
+  void Add(int row, std::string_view key, tunefarm::v1::Match match, double distance) {
+    rows_.push_back({row, keys_.size(), key.size()});
+    keys_ += key;
+    questions_.push_back({{}, match, distance});
+  }
+
+  // `resolve`: the problem of a row.
+  template <typename Resolve>
+  void CountIn(MissTable* table, const MissSource& source, const Resolve& resolve) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      questions_[i].problem_key = std::string_view(keys_).substr(rows_[i].key_begin, rows_[i].key_size);
+    }
+    table->Count(source, questions_, [&](size_t i) -> std::optional<tunefarm::v1::Problem> {
+      const absl::StatusOr<ResolvedProblem> problem = resolve(rows_[i].row);
+      if (!problem.ok()) return std::nullopt;  // tuned by an earlier definition that allowed it
+      return problem->ToProto();
+    });
+  }
+
+ private:
+  struct Row {
+    int row;
+    size_t key_begin, key_size;
+  };
+
+  std::vector<Row> rows_;
+  std::vector<MissQuestion> questions_;
+  std::string keys_;  // one after another
+};
+
 // A problem that has a best of its own need not be resolved: it was when it was tuned. False: it has none, or it is
 // stale and that will not do.
-bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, std::string_view key, Answers* answers) {
+bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, int row, std::string_view key,
+                   Answers* answers, MissedRows* missed) {
   const CatalogEntry* const entry = catalog.Find(query.plan->program_digest(), key, query.class_id);
   if (entry == nullptr) return false;
   const bool is_stale = IsStale(query, *entry->best);
   if (is_stale && query.worst == tunefarm::v1::MATCH_EXACT) return false;
   answers->Add(entry->best, entry->config, is_stale ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT, 0);
+  if (is_stale) missed->Add(row, key, tunefarm::v1::MATCH_STALE, 0);
   return true;
 }
 
-void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, Answers* answers) {
+void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, int row, Answers* answers, MissedRows* missed) {
   const CatalogAnswer answer = catalog.Lookup(query);
+  if (answer.match != tunefarm::v1::MATCH_EXACT) missed->Add(row, query.problem->key, answer.match, answer.distance);
   if (answer.best == nullptr) {
     answers->AddNone();
     return;
@@ -162,11 +200,13 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
   const CatalogQuery exact = target.Query(first, request.worst_match());
   BatchKeys keys(request, first);
   Answers answers(request.configs_only(), rows, &response);
+  MissedRows missed;
   for (int row = 0; row < rows; ++row) {
-    if (keys.works() && AnswerExactly(catalog, exact, keys.Key(row), &answers)) continue;
+    if (keys.works() && AnswerExactly(catalog, exact, row, keys.Key(row), &answers, &missed)) continue;
     ASSIGN_OR_RETURN(const ResolvedProblem problem, resolve(row));
-    AnswerResolved(*context.catalog, target.Query(problem, request.worst_match()), &answers);
+    AnswerResolved(*context.catalog, target.Query(problem, request.worst_match()), row, &answers, &missed);
   }
+  missed.CountIn(context.misses, target.Source(context.clock->WallMs()), resolve);
   return response;
 }
 

@@ -47,8 +47,8 @@ std::string_view VerbOf(BestChangeKind kind) {
 
 }  // namespace
 
-BestChanges::BestChanges(Store* store, Catalog* catalog, CatalogWatch* watch, Clock* clock)
-    : store_(store), catalog_(catalog), watch_(watch), clock_(clock) {}
+BestChanges::BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock)
+    : store_(store), catalog_(catalog), misses_(misses), watch_(watch), clock_(clock) {}
 
 absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   const auto is_same = [&](const BestRow& other) {
@@ -69,9 +69,15 @@ absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   const absl::StatusOr<BestRow> filed = store_->PromoteBest(row);
   if (ReasonOf(filed.status()) == "BEST_PINNED") return PromotionVerdict::kKeptPinned;
   RETURN_IF_ERROR(filed.status());
-  RETURN_IF_ERROR(catalog_->Update(*filed));
+  RETURN_IF_ERROR(File(*filed));
   watch_->Changed();
   return PromotionVerdict::kFiled;
+}
+
+absl::Status BestChanges::File(const BestRow& row) {
+  RETURN_IF_ERROR(catalog_->Update(row));
+  misses_->Tuned(row.program_digest, row.problem_key, row.class_id);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v1::BestConfigKey& key) {
@@ -90,7 +96,7 @@ absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v
   if (edit.kind == BestChangeKind::kRetired) {
     catalog_->Remove(edit.key, change.revision);
   } else {
-    RETURN_IF_ERROR(catalog_->Update(change.best));
+    RETURN_IF_ERROR(File(change.best));
   }
   watch_->Changed();
   LogInfo("jobs", "the best of {} for {} on {} was {}, revision {}", change.best.kernel_name, edit.key.problem_key,

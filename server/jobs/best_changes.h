@@ -12,6 +12,7 @@
 #include "server/base/mutex.h"
 #include "server/catalog/catalog.h"
 #include "server/jobs/catalog_watch.h"
+#include "server/jobs/miss_table.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 
@@ -27,7 +28,7 @@ enum class PromotionVerdict {
 class BestChanges {
  public:
   // All of them outlive it.
-  BestChanges(Store* store, Catalog* catalog, CatalogWatch* watch, Clock* clock);
+  BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock);
 
   // May be repeated for one study and ordinal. The store's errors.
   absl::StatusOr<PromotionVerdict> Promote(const BestRow& row);
@@ -45,11 +46,14 @@ class BestChanges {
       const tunefarm::v1::ListBestConfigChangesRequest& request);
 
  private:
+  // In memory; a problem that has a best is no miss any more.
+  absl::Status File(const BestRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<BestChangeRow> Edit(BestEdit edit, const tunefarm::v1::BestConfigKey& key) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<tunefarm::v1::BestConfig> EditedBest(BestEdit edit, const tunefarm::v1::BestConfigKey& key);
 
   Store* const store_;
   Catalog* const catalog_;
+  MissTable* const misses_;
   CatalogWatch* const watch_;
   Clock* const clock_;
   Mutex mutex_;  // held from a change's transaction until the catalog has it

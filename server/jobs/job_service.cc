@@ -18,6 +18,7 @@
 #include "server/jobs/job_view.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/lookups.h"
+#include "server/jobs/misses.h"
 #include "server/jobs/poison_index.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/submission.h"
@@ -41,13 +42,14 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name) {
 struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
+        misses(given.store),
         kernels(given.store),
         poison(given.store),
         events(std::make_shared<EventHub>(given.control, given.events_per_job_max, given.jobs_with_events_max,
                                           [this](int64_t job_id) { return Find(job_id); })),
         watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
                                              given.catalog_watchers_max)),
-        bests(given.store, &catalog, watch.get(), given.control->clock()),
+        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock()),
         link(given.store, given.control->clock(), &kernels, &poison, &devices,
              {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
                 tally.Add(trials);
@@ -64,13 +66,14 @@ struct JobService::Impl {
     return StoredJob(options.store, &kernels, *row);
   }
 
-  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock()}; }
+  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock(), misses.table()}; }
   int64_t now_ms() const { return options.control->clock()->WallMs(); }
 
   const JobServiceOptions options;
   Isolation isolation;  // constant once jobs are taken
   DeviceDirectory devices;
   Catalog catalog;
+  Misses misses;
   KernelRegistry kernels;
   PoisonIndex poison;
   TrialTally tally;
@@ -104,6 +107,7 @@ absl::Status JobService::Start() {
   ASSIGN_OR_RETURN(std::string catalog_id,
                    impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
   impl_->watch->Open(std::move(catalog_id));
+  RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->driver->Recover());
   return PauseWhatNeedsMoreIsolation();
 }
@@ -359,14 +363,22 @@ void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, in
 
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
     const tunefarm::v1::LookupConfigRequest& request) {
-  impl_->tally.AddLookups(1);
-  return LookupConfig(impl_->lookup_context(), request);
+  auto response = LookupConfig(impl_->lookup_context(), request);
+  if (response.ok()) {
+    const int match = response->match();
+    impl_->tally.AddLookups({&match, 1});
+  } else {
+    impl_->tally.AddBadLookup();
+  }
+  return response;
 }
 
 absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup(
     const tunefarm::v1::BatchLookupConfigsRequest& request) {
   auto response = LookupConfigs(impl_->lookup_context(), request);
-  if (response.ok()) impl_->tally.AddLookups(response->best_indexes_size());
+  if (response.ok()) {
+    impl_->tally.AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
+  }
   return response;
 }
 
@@ -410,6 +422,18 @@ absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> JobService::ListBest
   return impl_->bests.List(request);
 }
 
+absl::StatusOr<tunefarm::v1::ListMissesResponse> JobService::ListMisses(
+    const tunefarm::v1::ListMissesRequest& request) {
+  return impl_->misses.List(request);
+}
+
+absl::StatusOr<tunefarm::v1::DeleteMissesResponse> JobService::DeleteMisses(
+    const tunefarm::v1::DeleteMissesRequest& request) {
+  return impl_->misses.Delete(request);
+}
+
+absl::Status JobService::WriteMisses() { return impl_->misses.Write(); }
+
 absl::StatusOr<JobServiceStats> JobService::Stats() {
   ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
   return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
@@ -422,6 +446,9 @@ absl::StatusOr<JobServiceCounts> JobService::Counts() {
   counts.trials = impl_->tally.counts();
   counts.watchers = impl_->events->watchers();
   counts.catalog_watchers = impl_->watch->watchers();
+  counts.missed_problems = impl_->misses.table()->size();
+  counts.misses_not_counted = impl_->misses.table()->not_counted();
+  counts.misses_unwritten = impl_->misses.unwritten();
   return counts;
 }
 

@@ -72,6 +72,9 @@ struct JobServiceCounts {
   QueueCounts queue;
   int watchers = 0;  // of jobs
   int catalog_watchers = 0;
+  int64_t missed_problems = 0;
+  int64_t misses_not_counted = 0;  // questions
+  int64_t misses_unwritten = 0;    // problems
 };
 
 // Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
@@ -168,6 +171,12 @@ class JobService {
   absl::StatusOr<int64_t> RetireBest(const tunefarm::v1::RetireBestConfigRequest& request);
   absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> ListBestChanges(
       const tunefarm::v1::ListBestConfigChangesRequest& request);
+
+  // --- misses: look-ups that had no exact answer (misses.h) ---
+  absl::StatusOr<tunefarm::v1::ListMissesResponse> ListMisses(const tunefarm::v1::ListMissesRequest& request);
+  absl::StatusOr<tunefarm::v1::DeleteMissesResponse> DeleteMisses(const tunefarm::v1::DeleteMissesRequest& request);
+  // Makes what was counted durable. Not done by the service itself; what fails is tried again with the next call.
+  absl::Status WriteMisses();
 
   absl::StatusOr<JobServiceStats> Stats();
   absl::StatusOr<JobServiceCounts> Counts();

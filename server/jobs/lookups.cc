@@ -27,12 +27,21 @@ CatalogQuery LookupTarget::Query(const ResolvedProblem& problem, tunefarm::v1::M
   return query;
 }
 
+MissSource LookupTarget::Source(int64_t now_ms) const {
+  return {plan->display_name(), plan->program_digest(), device.class_id, device.device_class.display_name, now_ms};
+}
+
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
                                                                 const tunefarm::v1::LookupConfigRequest& request) {
   ASSIGN_OR_RETURN(const LookupTarget target,
                    LookupTarget::Resolve(context, request.kernel(), request.device_selector()));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, target.plan->ResolveProblem(request.problem()));
   const CatalogAnswer answer = context.catalog->Lookup(target.Query(problem, request.worst_match()));
+  if (answer.match != tunefarm::v1::MATCH_EXACT) {
+    const MissQuestion question{problem.key, answer.match, answer.distance};
+    context.misses->Count(target.Source(context.clock->WallMs()), {&question, 1},
+                          [&problem](size_t) { return problem.ToProto(); });
+  }
   tunefarm::v1::LookupConfigResponse response;
   response.set_match(answer.match);
   response.set_distance(answer.distance);

@@ -9,6 +9,7 @@
 #include "server/catalog/catalog.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
+#include "server/jobs/miss_table.h"
 #include "tunefarm/v1/lookup_service.pb.h"
 
 namespace tunefarm {
@@ -18,6 +19,7 @@ struct LookupContext {
   const DeviceDirectory* devices = nullptr;
   const Catalog* catalog = nullptr;
   Clock* clock = nullptr;
+  MissTable* misses = nullptr;  // counts what is not answered exactly
 };
 
 // What a question is about besides its problem: the kernel's newest definition and a device, as named by the client.
@@ -29,6 +31,8 @@ struct LookupTarget {
                                               const std::string& selector);
   // Lives as long as this and the problem.
   CatalogQuery Query(const ResolvedProblem& problem, tunefarm::v1::Match worst) const;
+  // Of questions that are asked now. Lives as long as this.
+  MissSource Source(int64_t now_ms) const;
 };
 
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,

@@ -76,7 +76,8 @@ ProblemDistance DistanceTo(const KernelPlan& plan, const Problem& asked, const P
                          found->second.int_value() > 0;
     const auto rule = RuleOf(plan, name);
     // A bucket's bounds say from where on configs are expected to change; how far away it is counts all the same.
-    const bool comparable = rule == tunefarm::v1::LOOKUP_RULE_LOG || rule == tunefarm::v1::LOOKUP_RULE_BUCKET;
+    const bool comparable = rule == tunefarm::v1::LOOKUP_RULE_LOG || rule == tunefarm::v1::LOOKUP_RULE_BUCKET ||
+                            rule == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO;
     if (!numbers || !comparable) ++distance.incomparable;
     if (numbers) {
       distance.octaves +=

@@ -17,9 +17,15 @@ void TrialTally::Add(const std::vector<tunefarm::v1::Trial>& trials) {
   }
 }
 
-void TrialTally::AddLookups(int64_t count) {
+void TrialTally::AddBadLookup() {
   MutexLock lock(&mutex_);
-  counts_.lookups += count;
+  ++counts_.lookups;
+}
+
+void TrialTally::AddLookups(std::span<const int> matches) {
+  MutexLock lock(&mutex_);
+  counts_.lookups += static_cast<int64_t>(matches.size());
+  for (const int match : matches) ++counts_.answers[static_cast<size_t>(match)];
 }
 
 TrialCounts TrialTally::counts() const {

@@ -167,6 +167,8 @@ class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
       grpc::CallbackServerContext*, const v1::WatchBestConfigsRequest* request) override {
     return new CatalogWatchReactor(dispatcher_->api(), dispatcher_->context(), *request);
   }
+  TUNEFARM_CALL(ListMisses, Fast)
+  TUNEFARM_CALL(DeleteMisses, Slow)
 
  private:
   Dispatcher* const dispatcher_;

@@ -223,6 +223,22 @@ struct MeasuredRow {
   TrialRow trial;  // log and samples left out
 };
 
+// A problem that was looked up and had no exact best; by kernel name, problem key and class.
+struct MissRow {
+  std::string kernel_name, problem_key, class_id;  // at most 256, 4096 and 256 bytes
+  std::string class_name;                          // at most 256 bytes
+  std::string program_digest;                      // of the program that was asked last
+  std::string problem;                             // opaque; at most 64 KiB
+  int64_t asked = 0;                               // how often
+  int match = 0;                                   // of the last answer, as tunefarm.v1.Match
+  double distance = 0;                             // of the last answer
+  int64_t first_asked_at_ms = 0, last_asked_at_ms = 0;
+};
+struct MissChanges {
+  std::vector<MissRow> gone;     // only what names them is looked at; need not be there
+  std::vector<MissRow> present;  // put in, or in the place of what was there
+};
+
 struct PageRequest {
   int page_size = 50;  // at most 1000 (more counts as 1000); 0 and less count as 50
   std::string
@@ -417,6 +433,13 @@ class Store {
   virtual absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) = 0;
   // Newest first.
   virtual absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) = 0;
+
+  // --- misses ---
+  // In one transaction: first what is gone, then what is present. InvalidArgument, with nothing changed, for more than
+  // 1000 rows in all.
+  virtual absl::Status WriteMisses(const MissChanges& changes) = 0;
+  // By kernel name, problem key and class.
+  virtual absl::StatusOr<std::vector<MissRow>> LoadMisses() = 0;
 
   // --- poison ---
   // Counts one more crash.

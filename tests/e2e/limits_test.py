@@ -196,6 +196,7 @@ class Monitoring(unittest.TestCase):
             self.assertEqual(values['tunefarm_work_units{state="ready"}'], 0)
             self.assertEqual(values["tunefarm_stored_trials"], len(trials))
             self.assertEqual(values["tunefarm_lookups_total"], 1)
+            self.assertEqual(values['tunefarm_lookup_answers_total{match="exact"}'], 1)
             self.assertGreater(values["tunefarm_compile_seconds_total"], 0)
             busy = [v for k, v in values.items() if k.startswith("tunefarm_device_busy_seconds_total{")]
             self.assertEqual(len(busy), 1)

@@ -321,6 +321,30 @@ std::vector<v1::JobEvent> EventsOf(int number) {
   return events;
 }
 
+std::vector<v1::Miss> Misses() {
+  std::vector<v1::Miss> misses;
+  const auto add = [&misses](const std::string& kernel, int64_t n, const std::string& class_id,
+                             const std::string& class_name, int64_t count, v1::Match match, double distance) {
+    v1::Miss& miss = misses.emplace_back();
+    miss.set_kernel_name(kernel);
+    (*miss.mutable_problem()->mutable_dims())["N"].set_int_value(n);
+    miss.mutable_problem()->set_key("N=" + std::to_string(n));
+    miss.set_device_class_id(class_id);
+    miss.set_device_class_name(class_name);
+    miss.set_count(count);
+    miss.set_match(match);
+    miss.set_distance(distance);
+    miss.set_first_asked_at_ms(MillisecondsAgo(3 * 24 * 3600));
+    miss.set_last_asked_at_ms(MillisecondsAgo(90 * 60));
+  };
+  add("scale_host", 4096, "cpu-1", "Example CPU", 12345, v1::MATCH_NEAREST_SHAPE, 1.584962500721156);
+  add("faulty", 64, "cpu-1", "Example CPU", 17, v1::MATCH_DEFAULT, 0);
+  add("gone", 64, "cpu-1", "Example CPU", 9, v1::MATCH_STALE_SOURCE, 0);
+  add("scale_host", 7, "cpu-1", "Example CPU", 3, v1::MATCH_NOT_FOUND, 0);
+  add("scale_host", 4096, "gpu-9", "Retired GPU", 1, v1::MATCH_SAME_ARCH, 0);
+  return misses;
+}
+
 v1::BestConfig Best() {
   return Parse<v1::BestConfig>(R"pb(
     kernel_name: "scale_host"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tunefarm/v1/best_config.pb.h"
+#include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
@@ -21,6 +22,8 @@ std::vector<v1::Trial> TrialsOf(int number);
 std::vector<v1::JobEvent> EventsOf(int number);
 std::vector<v1::Device> Devices();
 v1::BestConfig Best();
+// Most often asked first.
+std::vector<v1::Miss> Misses();
 v1::Kernel StoredKernel();
 // Now less the given seconds, in milliseconds since 1970.
 int64_t MillisecondsAgo(int64_t seconds);

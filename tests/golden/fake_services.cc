@@ -17,10 +17,28 @@
 namespace tunefarm::golden {
 namespace {
 
-grpc::Status Missing(const std::string& message, const std::string& reason) {
+grpc::Status Refused(grpc::StatusCode code, const std::string& message, const std::string& reason) {
   v1::ErrorDetail detail;
   detail.set_reason(reason);
-  return grpc::Status(grpc::StatusCode::NOT_FOUND, message, detail.SerializeAsString());
+  return grpc::Status(code, message, detail.SerializeAsString());
+}
+
+grpc::Status Missing(const std::string& message, const std::string& reason) {
+  return Refused(grpc::StatusCode::NOT_FOUND, message, reason);
+}
+
+// What the daemon says to jobs of misses that it cannot take.
+grpc::Status CheckMissed(const v1::CreateJobRequest& request) {
+  if (request.job().kernel() == "gone") return Missing("there is no kernel 'gone'", "KERNEL_NOT_FOUND");
+  if (request.job().device_selector() == "gpu-9") return Missing("there is no device 'gpu-9'", "DEVICE_NOT_FOUND");
+  for (int i = 0; i < request.job().problems_size(); ++i) {
+    const auto n = request.job().problems(i).dims().find("N");
+    if (n == request.job().problems(i).dims().end() || n->second.int_value() != 7) continue;
+    const std::string which = request.job().problems_size() > 1 ? "problems[" + std::to_string(i) + "]: " : "";
+    return Refused(grpc::StatusCode::INVALID_ARGUMENT, which + "N=7 has no valid config: whole chunks removes all",
+                   "SPACE_EMPTY");
+  }
+  return grpc::Status::OK;
 }
 
 // The number of "jobs/17..." if there is such a job, else 0.
@@ -33,10 +51,11 @@ class FakeTuning final : public v1::TuningService::Service {
  public:
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
+    if (const grpc::Status checked = CheckMissed(*request); !checked.ok()) return checked;
     MutexLock lock(&mutex_);
     last_create_job_ = *request;
     int number = 17;
-    if (request->kernel_definition().display_name() == "faulty") number = 19;
+    if (request->kernel_definition().display_name() == "faulty" || request->job().kernel() == "faulty") number = 19;
     if (request->job().label() == "endless") number = 21;
     if (request->job().problems_size() > 1) number = 18;
     *response->mutable_job() = JobNumbered(number);
@@ -272,8 +291,32 @@ class FakeCatalog final : public v1::CatalogService::Service {
     if (revision > 9 && !request->has_key()) response->set_next_page_token(std::to_string(revision - 1));
     return grpc::Status::OK;
   }
+  grpc::Status ListMisses(grpc::ServerContext*, const v1::ListMissesRequest* request,
+                          v1::ListMissesResponse* response) override {
+    std::vector<v1::Miss> chosen = Chosen(request->kernel(), request->device_class_id());
+    // Two a page, so that every list takes several.
+    const size_t first = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    const size_t size = std::min<size_t>(2, static_cast<size_t>(request->page_size()));
+    for (size_t i = first; i < std::min(first + size, chosen.size()); ++i) *response->add_misses() = chosen[i];
+    if (first + size < chosen.size()) response->set_next_page_token(std::to_string(first + size));
+    if (!chosen.empty()) response->set_not_counted(1234);
+    return grpc::Status::OK;
+  }
+  grpc::Status DeleteMisses(grpc::ServerContext*, const v1::DeleteMissesRequest* request,
+                            v1::DeleteMissesResponse* response) override {
+    response->set_deleted(static_cast<int64_t>(Chosen(request->kernel(), request->device_class_id()).size()));
+    return grpc::Status::OK;
+  }
 
  private:
+  static std::vector<v1::Miss> Chosen(const std::string& kernel, const std::string& class_id) {
+    std::vector<v1::Miss> misses = Misses();
+    std::erase_if(misses, [&](const v1::Miss& miss) {
+      return (!kernel.empty() && miss.kernel_name() != kernel) ||
+             (!class_id.empty() && miss.device_class_id() != class_id);
+    });
+    return misses;
+  }
   static v1::BestConfigKey KeyOf(const v1::BestConfig& best) {
     v1::BestConfigKey key;
     key.set_program_digest(best.program_digest());

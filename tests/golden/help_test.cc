@@ -27,6 +27,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"bests", "note"},
                                                                            {"bests", "history"},
                                                                            {"bests", "watch"},
+                                                                           {"misses"},
                                                                            {"kernels"},
                                                                            {"kernels", "list"},
                                                                            {"kernels", "show"},

@@ -68,6 +68,10 @@ absl::StatusOr<std::optional<BestRow>> FindBest(Database& database, std::string_
 absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::string_view program_digest,
                                                   std::string_view class_id);
 
+// --- misses.cc ---
+absl::Status WriteMisses(Database& database, const MissChanges& changes);
+absl::StatusOr<std::vector<MissRow>> LoadMisses(Database& database);
+
 // --- read: read_kernels.cc ---
 absl::StatusOr<KernelRow> GetKernel(Database& database, std::string_view kernel_id);
 absl::StatusOr<KernelRow> FindKernel(Database& database, std::string_view display_name);

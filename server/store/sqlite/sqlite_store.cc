@@ -142,6 +142,14 @@ absl::StatusOr<Page<BestChangeRow>> SqliteStore::ListBestChanges(const BestChang
   return readers_->Read([&](Database& database) { return sqlite::ListBestChanges(database, query); });
 }
 
+absl::Status SqliteStore::WriteMisses(const MissChanges& changes) {
+  return writer_->Run([&](Database& database) { return sqlite::WriteMisses(database, changes); });
+}
+
+absl::StatusOr<std::vector<MissRow>> SqliteStore::LoadMisses() {
+  return readers_->Read([](Database& database) { return sqlite::LoadMisses(database); });
+}
+
 absl::Status SqliteStore::RecordPoison(const PoisonRow& row) {
   return writer_->Run([&](Database& database) { return sqlite::RecordPoison(database, row); });
 }

@@ -57,6 +57,9 @@ class SqliteStore : public Store {
   absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) override;
   absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) override;
 
+  absl::Status WriteMisses(const MissChanges& changes) override;
+  absl::StatusOr<std::vector<MissRow>> LoadMisses() override;
+
   absl::Status RecordPoison(const PoisonRow& row) override;
   absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,
                                                     std::string_view class_id) override;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/base/check.h"
@@ -87,6 +88,11 @@ class CatalogCase : public testing::Test {
   }
 
   void File(const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class, int64_t t) {
+    FileIn(&catalog_, plan, problem, device_class, t);
+  }
+
+  void FileIn(Catalog* catalog, const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class,
+              int64_t t) {
     tunefarm::v1::BestConfig best;
     *best.mutable_problem() = problem.ToProto();
     (*best.mutable_config()->mutable_values())["T"].set_int_value(t);
@@ -98,7 +104,8 @@ class CatalogCase : public testing::Test {
     row.class_id = device_class.Id();
     row.detail = best.SerializeAsString();
     row.revision = ++revision_;
-    TUNEFARM_CHECK_OK(catalog_.Update(row));
+    TUNEFARM_CHECK_OK(catalog->Update(row));
+    filed_rows_.push_back(row);
   }
 
   BestKey Key(const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class) const {
@@ -107,9 +114,14 @@ class CatalogCase : public testing::Test {
 
   CatalogAnswer Ask(const KernelPlan& plan, const ResolvedProblem& problem, const DeviceClass& device_class,
                     const std::string& toolkit = "13.0", tunefarm::v1::Match worst = tunefarm::v1::MATCH_UNSPECIFIED) {
+    return AskIn(catalog_, plan, problem, device_class, toolkit, worst);
+  }
+
+  static CatalogAnswer AskIn(const Catalog& catalog, const KernelPlan& plan, const ResolvedProblem& problem,
+                             const DeviceClass& device_class, const std::string& toolkit, tunefarm::v1::Match worst) {
     const std::string class_id = device_class.Id();
     CatalogQuery query{&plan, &problem, &device_class, class_id, "", toolkit, worst};
-    return catalog_.Lookup(query);
+    return catalog.Lookup(query);
   }
 
   static int64_t T(const CatalogAnswer& answer) { return answer.best->config().values().at("T").int_value(); }
@@ -117,6 +129,7 @@ class CatalogCase : public testing::Test {
   Catalog catalog_;
   const DeviceClass h200_, h100_, a100_;
   int64_t revision_ = 0;
+  std::vector<BestRow> filed_rows_;  // in the order in which they were
 };
 
 }  // namespace tunefarm

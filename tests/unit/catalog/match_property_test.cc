@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -27,7 +28,7 @@ struct Question {
   const KernelPlan* plan = nullptr;
   const DeviceClass* device_class = nullptr;
   int64_t n = 0, g = 0, e = 0;
-  bool e_scales = false;  // by the asked definition
+  tunefarm::v1::LookupRule rule_of_e = tunefarm::v1::LOOKUP_RULE_EXACT;  // by the asked definition
   Match worst = tunefarm::v1::MATCH_DEFAULT;
 };
 
@@ -41,6 +42,16 @@ int Bucket(int64_t g) { return g <= 8 ? 0 : g <= 64 ? 1 : 2; }
 
 double LogRatio(int64_t a, int64_t b) { return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b))); }
 
+// None: it does not answer.
+std::optional<double> DistanceOfE(tunefarm::v1::LookupRule rule, int64_t asked, int64_t tuned) {
+  if (asked == tuned) return 0;
+  if (rule == tunefarm::v1::LOOKUP_RULE_LOG) return LogRatio(asked, tuned);
+  if (rule != tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO || tuned < asked) return std::nullopt;
+  int64_t power = 1;
+  while (power < asked) power *= 2;
+  return tuned <= power ? std::make_optional(LogRatio(asked, tuned)) : std::nullopt;
+}
+
 Expected Answer(const std::vector<Filed>& bests, const Question& asked, const std::string& key) {
   const std::string class_id = asked.device_class->Id();
   using Rank = std::tuple<Match, double, bool, int64_t>;
@@ -52,8 +63,9 @@ Expected Answer(const std::vector<Filed>& bests, const Question& asked, const st
     if (best.class_id == class_id && best.key == key) {
       match = other_program ? tunefarm::v1::MATCH_STALE_SOURCE : tunefarm::v1::MATCH_EXACT;
     } else if (best.class_id == class_id) {
-      distance = LogRatio(asked.n, best.n) + (asked.e_scales ? LogRatio(asked.e, best.e) : 0);
-      const bool allowed = Bucket(asked.g) == Bucket(best.g) && (asked.e_scales || asked.e == best.e) && distance <= 4;
+      const std::optional<double> by_e = DistanceOfE(asked.rule_of_e, asked.e, best.e);
+      distance = LogRatio(asked.n, best.n) + by_e.value_or(0);
+      const bool allowed = Bucket(asked.g) == Bucket(best.g) && by_e.has_value() && distance <= 4;
       if (allowed) match = tunefarm::v1::MATCH_NEAREST_SHAPE;
     } else if (best.key == key && best.capability == asked.device_class->compute_capability) {
       match = tunefarm::v1::MATCH_SAME_ARCH;
@@ -102,7 +114,7 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
     Question asked;
     const size_t which = random_.UniformInt(plans_.size());
     asked.plan = plans_[which].get();
-    asked.e_scales = which == 2;
+    asked.rule_of_e = asked.plan->kernel().dims(2).lookup();
     asked.device_class = DrawClass();
     asked.n = Draw(kN);
     asked.g = Draw(kG);
@@ -116,15 +128,40 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
     EXPECT_DOUBLE_EQ(answer.distance, expected.distance);
     EXPECT_EQ(answer.best == nullptr ? 0 : answer.best->revision(), expected.revision);
     EXPECT_EQ(answer.revision, revision_);
+    CheckOnItsOwn(asked, problem, answer);
+    // What was asked before does not matter: nor does it when the question is repeated.
+    const CatalogAnswer again = Ask(*asked.plan, problem, *asked.device_class, "13.0", asked.worst);
+    EXPECT_EQ(again.best != nullptr && again.match != tunefarm::v1::MATCH_DEFAULT ? again.best : nullptr,
+              answer.match != tunefarm::v1::MATCH_DEFAULT ? answer.best : nullptr);
     matches_.insert(answer.match);
+  }
+
+  // What holds of any answer, whatever the search above says.
+  void CheckOnItsOwn(const Question& asked, const ResolvedProblem& problem, const CatalogAnswer& answer) {
+    const auto exact = catalog_.Find(asked.plan->program_digest(), problem.key, asked.device_class->Id());
+    if (exact != nullptr) {
+      EXPECT_EQ(answer.match, tunefarm::v1::MATCH_EXACT);
+      EXPECT_EQ(answer.best, exact);
+    }
+    EXPECT_LE(answer.distance, 4) << "beyond the cutoff";
+    if (answer.match != tunefarm::v1::MATCH_NEAREST_SHAPE) {
+      EXPECT_EQ(answer.distance, 0);
+    }
+    if (answer.best == nullptr || answer.match == tunefarm::v1::MATCH_EXACT) return;
+    EXPECT_EQ(asked.n % T(answer), 0) << "not a config of the asked problem";
+    if (answer.match == tunefarm::v1::MATCH_NEAREST_SHAPE &&
+        asked.rule_of_e == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO) {
+      EXPECT_GE(answer.best->problem().dims().at("E").int_value(), asked.e) << "smaller than asked";
+    }
   }
 
   const std::vector<int64_t> kN = {96, 992, 1024, 1056, 2048, 3072, 4096, 16384, 65536};
   const std::vector<int64_t> kG = {4, 8, 9, 64, 65};
-  const std::vector<int64_t> kE = {1, 2};
-  // Two programs of one name, and a definition of the first program by which E scales too.
-  const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {Plan(), Plan("compile_options: \"-use_fast_math\""),
-                                                                 Plan("", "scale", tunefarm::v1::LOOKUP_RULE_LOG)};
+  const std::vector<int64_t> kE = {1, 3, 4};
+  // Two programs of one name, and definitions of the first program by which E scales too, or is rounded up.
+  const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {
+      Plan(), Plan("compile_options: \"-use_fast_math\""), Plan("", "scale", tunefarm::v1::LOOKUP_RULE_LOG),
+      Plan("", "scale", tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO)};
   PhiloxStream random_{GetParam(), 1};
   std::vector<Filed> filed_;
   std::set<Match> matches_;
@@ -138,6 +175,32 @@ TEST_P(MatchProperties, AnswersAsALinearSearchWould) {
   }
   // All kinds but STALE, which is about toolkits, were drawn.
   EXPECT_EQ(matches_.size(), 6U);
+}
+
+// Which of several that match equally well answers is told by their revisions, not by how they came in.
+TEST_P(MatchProperties, TheOrderOfFilingDecidesNothing) {
+  for (int i = 0; i < 150; ++i) FileOne();
+  std::map<std::string, BestRow> latest;
+  for (const BestRow& row : filed_rows_) latest[row.program_digest + row.problem_key + row.class_id] = row;
+  Catalog other;
+  for (const DeviceClass& known : {a100_, h200_, h100_}) other.AddClass(known.Id(), known);
+  std::vector<BestRow> shuffled;
+  for (const auto& [key, row] : latest) shuffled.push_back(row);
+  for (size_t i = shuffled.size(); i > 1; --i) std::swap(shuffled[i - 1], shuffled[random_.UniformInt(i)]);
+  for (const BestRow& row : shuffled) TUNEFARM_CHECK_OK(other.Update(row));
+  for (int i = 0; i < 300; ++i) {
+    const KernelPlan& plan = *plans_[random_.UniformInt(plans_.size())];
+    const DeviceClass& device_class = *DrawClass();
+    const ResolvedProblem problem = Problem(plan, Draw(kN), Draw(kG), Draw(kE));
+    const CatalogAnswer answer = Ask(plan, problem, device_class);
+    const CatalogAnswer same = AskIn(other, plan, problem, device_class, "13.0", tunefarm::v1::MATCH_UNSPECIFIED);
+    EXPECT_EQ(answer.match, same.match) << problem.key;
+    EXPECT_EQ(answer.distance, same.distance) << problem.key;
+    ASSERT_EQ(answer.best == nullptr, same.best == nullptr) << problem.key;
+    if (answer.best != nullptr) {
+      EXPECT_EQ(answer.best->revision(), same.best->revision()) << problem.key;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, MatchProperties, testing::Range(uint64_t{1}, uint64_t{7}));

@@ -30,6 +30,8 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
   snapshot.jobs.trials.busy_ms_by_device["GPU-\"1\""] = 2500;
   snapshot.jobs.watchers = 6;
   snapshot.jobs.catalog_watchers = 9;
+  snapshot.jobs.trials.answers[tunefarm::v1::MATCH_NEAREST_SHAPE] = 8;
+  snapshot.jobs.missed_problems = 9;
   snapshot.devices["READY"] = 1;
   snapshot.commits.by_latency[0] = 1;                              // up to 0.5 ms
   snapshot.commits.by_latency[CommitStats::kBoundsMs.size()] = 2;  // over 2 s
@@ -50,6 +52,9 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
            "tunefarm_device_busy_seconds_total{device=\"GPU-\\\"1\\\"\"} 2.5\n",
            "tunefarm_watch_streams 6\n",
            "tunefarm_catalog_watch_streams 9\n",
+           "tunefarm_lookup_answers_total{match=\"nearest_shape\"} 8\n",
+           "tunefarm_lookup_answers_total{match=\"exact\"} 0\n",
+           "tunefarm_missed_problems 9\n",
            "tunefarm_devices{state=\"ready\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"0.0005\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"2\"} 1\n",

@@ -23,6 +23,7 @@ class HookedStore : public Store {
   // An error is answered instead of the call.
   std::function<absl::Status()> instead_of_history;
   std::function<absl::Status()> instead_of_programs;  // StudiesOfProgram, with which the choice of priors begins
+  std::function<absl::Status()> instead_of_misses;    // WriteMisses
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
   absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
@@ -89,6 +90,12 @@ class HookedStore : public Store {
                                                   std::string_view class_id) override {
     return store_->FindBest(program_digest, problem_key, class_id);
   }
+  absl::Status WriteMisses(const MissChanges& changes) override {
+    absl::Status status = instead_of_misses ? instead_of_misses() : absl::OkStatus();
+    if (!status.ok()) return status;
+    return store_->WriteMisses(changes);
+  }
+  absl::StatusOr<std::vector<MissRow>> LoadMisses() override { return store_->LoadMisses(); }
   absl::Status RecordPoison(const PoisonRow& row) override { return store_->RecordPoison(row); }
   absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program, std::string_view class_id) override {
     return store_->LoadPoison(program, class_id);

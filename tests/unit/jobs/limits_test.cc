@@ -443,6 +443,8 @@ TEST_F(LimitsTest, CountsForTheMetrics) {
   EXPECT_GE(counts.trials.busy_ms_by_device.at("HOST-1"), 1000.0 * static_cast<double>(trials));
   EXPECT_EQ(counts.trials.busy_ms_by_device.at("HOST-1"), farm.Job(name).device_busy_ms());
   EXPECT_EQ(counts.trials.lookups, 1);
+  EXPECT_EQ(counts.trials.answers[tunefarm::v1::MATCH_EXACT], 1);
+  EXPECT_EQ(counts.missed_problems, 0);
   EXPECT_EQ(counts.queue.jobs[static_cast<size_t>(JobState::kSucceeded)], 1);
   EXPECT_EQ(counts.queue.ready_units, 0);
 }

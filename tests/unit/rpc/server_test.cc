@@ -85,6 +85,35 @@ TEST_F(RpcServerTest, AdminCallsAreForTheAdminSocket) {
   EXPECT_EQ(shutdowns_.load(), 1);
 }
 
+TEST_F(RpcServerTest, MissesAreSeenByAllAndForgottenByTheAdminAlone) {
+  CreateJob();  // which stores the kernel
+  const auto channel = Channel("client.sock");
+  v1::LookupConfigRequest question;
+  question.set_kernel("tiny");
+  v1::LookupConfigResponse answer;
+  grpc::ClientContext contexts[6];
+  ASSERT_TRUE(v1::LookupService::NewStub(channel)->LookupConfig(&contexts[0], question, &answer).ok());
+  const auto catalog = v1::CatalogService::NewStub(channel);
+  v1::ListMissesResponse list;
+  ASSERT_TRUE(catalog->ListMisses(&contexts[1], {}, &list).ok());
+  ASSERT_EQ(list.misses_size(), 1);
+  EXPECT_EQ(list.misses(0).kernel_name(), "tiny");
+  EXPECT_EQ(list.misses(0).device_class_name(), "Test CPU");
+  EXPECT_EQ(list.misses(0).match(), v1::MATCH_DEFAULT);
+  v1::ListMissesRequest bad;
+  bad.set_page_token("x");
+  EXPECT_EQ(ReasonIn(catalog->ListMisses(&contexts[2], bad, &list)), "PAGE_TOKEN_INVALID");
+  v1::DeleteMissesResponse deleted;
+  const grpc::Status refused = catalog->DeleteMisses(&contexts[3], {}, &deleted);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(ReasonIn(refused), "ADMIN_ONLY");
+  const auto admin = v1::CatalogService::NewStub(Channel("admin.sock"));
+  ASSERT_TRUE(admin->DeleteMisses(&contexts[4], {}, &deleted).ok());
+  EXPECT_EQ(deleted.deleted(), 1);
+  ASSERT_TRUE(catalog->ListMisses(&contexts[5], {}, &list).ok());
+  EXPECT_EQ(list.misses_size(), 0);
+}
+
 TEST_F(RpcServerTest, ErrorsCarryTheirReason) {
   const auto tuning = v1::TuningService::NewStub(Channel("client.sock"));
   grpc::ClientContext context;

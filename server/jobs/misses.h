@@ -1,0 +1,50 @@
+// Misses: the table of problems that were looked up in vain, kept over restarts, and what clients ask of it.
+//
+// Threads: all methods from any thread. Counting (table) never waits for the store.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/catalog/catalog.h"
+#include "server/jobs/miss_table.h"
+#include "server/store/store.h"
+#include "tunefarm/v1/catalog_service.pb.h"
+
+namespace tunefarm {
+
+class Misses {
+ public:
+  // The store outlives it.
+  explicit Misses(Store* store) : store_(store) {}
+
+  MissTable* table() { return &table_; }
+
+  // Before the first question, when the catalog has its bests: what was written down, less what was tuned after that.
+  // The store's errors.
+  absl::Status Load(const Catalog& catalog);
+
+  // Writes down what has changed since the last time. The store's errors: what is not written is tried again the next
+  // time.
+  absl::Status Write() LOCKS_EXCLUDED(write_mutex_);
+
+  // Problems of which the store does not know the latest. Waits for a write that is under way.
+  int64_t unwritten() const LOCKS_EXCLUDED(write_mutex_);
+
+  // Most often asked first; those asked equally often by kernel name, class and problem. A miss whose count grows
+  // between two pages may be on neither, but none is on both. InvalidArgument for the page size or token.
+  absl::StatusOr<tunefarm::v1::ListMissesResponse> List(const tunefarm::v1::ListMissesRequest& request) const;
+
+  // Answers when it is durable. When the store fails they are forgotten all the same, until the next restart.
+  absl::StatusOr<tunefarm::v1::DeleteMissesResponse> Delete(const tunefarm::v1::DeleteMissesRequest& request)
+      LOCKS_EXCLUDED(write_mutex_);
+
+ private:
+  Store* const store_;
+  MissTable table_;
+  mutable Mutex write_mutex_;  // one writer at a time: an older count never replaces a newer one
+};
+
+}  // namespace tunefarm
