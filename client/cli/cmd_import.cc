@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "client/cli/commands.h"
+#include "client/cli/export_formats.h"
 #include "client/cli/help_format.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
@@ -203,6 +204,7 @@ void AddImport(CLI::App* app, Session* session) {
   t1->add_flag("--force", options->force, "Replace a definition that is there.");
   t1->callback([=] { session->command = [=] { return ImportT1(session, *options); }; });
   AddImportRecorded(import, session);
+  AddImportBests(import, session);
 }
 
 }  // namespace tunefarm::cli
