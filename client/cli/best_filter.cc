@@ -68,13 +68,14 @@ class MatchTeller {
   }
 
   Connection* const connection_;
-  std::map<std::string, std::string> programs_;                             // by the kernel's name
+  std::map<std::string, std::string> programs_;                            // by the kernel's name
   std::map<std::string, std::pair<std::string, std::string>> conditions_;  // driver and toolkit, by class id
 };
 
 absl::Status NothingLeft(const BestFilter& filter, const std::string& kernel, const std::set<std::string>& devices) {
   const std::string of = kernel.empty() ? "" : " of " + kernel;
-  if (devices.empty()) return NotFound("no best{} is known; run: tunefarm tune {}", of, kernel.empty() ? "KERNEL" : kernel);
+  if (devices.empty())
+    return NotFound("no best{} is known; run: tunefarm tune {}", of, kernel.empty() ? "KERNEL" : kernel);
   std::string names;
   for (const std::string& name : devices) names += (names.empty() ? "" : ", ") + name;
   std::string asked;
@@ -129,9 +130,8 @@ absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const Bes
   page.set_kernel(kernel);
   page.set_page_size(kPageSize);
   do {
-    ASSIGN_OR_RETURN(
-        v1::ListBestConfigsResponse response,
-        Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::ListBestConfigs, page));
+    ASSIGN_OR_RETURN(v1::ListBestConfigsResponse response,
+                     Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::ListBestConfigs, page));
     for (v1::BestConfig& best : *response.mutable_bests()) {
       devices.insert(best.device_class_name());
       if (!filter.TakesDevice(best.device_class_id(), best.device_class_name())) continue;

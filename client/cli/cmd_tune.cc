@@ -130,9 +130,10 @@ absl::StatusOr<std::vector<v1::Problem>> ProblemsOf(const SubmitOptions& options
   std::vector<v1::Problem> recorded = starts->Problems();
   if (recorded.empty()) return problems;
   if (recorded.size() > most) {
-    return InvalidArgument("recording {} has {} problems, a job {}; choose some with --dim, or add --missing-only and "
-                           "repeat the command until all are done",
-                           starts->name, recorded.size(), kProblemsMax);
+    return InvalidArgument(
+        "recording {} has {} problems, a job {}; choose some with --dim, or add --missing-only and "
+        "repeat the command until all are done",
+        starts->name, recorded.size(), kProblemsMax);
   }
   for (v1::Problem& problem : recorded) {
     *problem.mutable_pinned() = problems[0].pinned();
@@ -166,7 +167,8 @@ absl::Status KeepMissing(const Session& session, Connection* connection, const s
   }
   if (missing > kProblemsMax) {
     problems->resize(kProblemsMax);
-    session.Note(fmt::format("{} of the {} others now; repeat the command for the rest.", kProblemsMax, count(missing)));
+    session.Note(
+        fmt::format("{} of the {} others now; repeat the command for the rest.", kProblemsMax, count(missing)));
   }
   return absl::OkStatus();
 }

@@ -34,7 +34,8 @@ BucketKeys KeysOf(const AiterOptions& options, const TritonProblems& problems) {
 
 absl::StatusOr<std::string> FileNameOf(const AiterOptions& options, const TritonProblems& problems) {
   std::string device = options.architecture.empty() ? problems.device_class_name : options.architecture;
-  std::replace_if(device.begin(), device.end(), [](char c) { return c == ' ' || c == '/'; }, '_');
+  std::replace_if(
+      device.begin(), device.end(), [](char c) { return c == ' ' || c == '/'; }, '_');
   switch (KeysOf(options, problems)) {
     case BucketKeys::kGuide:
       return fmt::format("{}-{}.json", device, problems.kernel);
@@ -72,9 +73,10 @@ void AddExportAiter(CLI::App* command, Session* session) {
   auto options = std::make_shared<AiterOptions>();
   CLI::App* aiter = command->add_subcommand(
       "aiter", "Configs by buckets of M for AITER's Triton kernels. Of several M in a bucket the largest counts.");
-  SetExample(aiter,
-             "tunefarm export aiter --kernel grouped_gemm_forward --dim permute_x=true --arch gfx942 --dir configs/moe\n"
-             "tunefarm export aiter --job 17 --keys guide --file H200-grouped_gemm_forward.json");
+  SetExample(
+      aiter,
+      "tunefarm export aiter --kernel grouped_gemm_forward --dim permute_x=true --arch gfx942 --dir configs/moe\n"
+      "tunefarm export aiter --job 17 --keys guide --file H200-grouped_gemm_forward.json");
   options->source.AddTo(aiter);
   aiter
       ->add_option("--keys", options->keys,
@@ -82,7 +84,8 @@ void AddExportAiter(CLI::App* command, Session* session) {
                    "scripts after the tuning guide write them. Default: moe for kernels with a dim E, else gemm.")
       ->type_name("KEYS")
       ->check(CLI::IsMember({"moe", "gemm", "guide"}));
-  aiter->add_option("--arch", options->architecture, "The architecture in the file's name (default: the device's name).")
+  aiter
+      ->add_option("--arch", options->architecture, "The architecture in the file's name (default: the device's name).")
       ->type_name("NAME");
   aiter->add_option("--tag", options->tag, "The variant in the file's name, such as FP8_W8A8 (default DEFAULT).")
       ->type_name("TAG");

@@ -82,21 +82,20 @@ absl::StatusOr<ExitCode> ImportBests(Session* session, const ImportBestsOptions&
   ASSIGN_OR_RETURN(const interchange::BestsFile file, interchange::ReadBestsFile(std::move(text), options.file));
   const interchange::BestsRecordings made = interchange::RecordingsOf(file);
   if (made.left_out > 0) {
-    session->Note(fmt::format("{} bests are left out: pinned, or with input seeds of their own",
-                              FormatCount(made.left_out)));
+    session->Note(
+        fmt::format("{} bests are left out: pinned, or with input seeds of their own", FormatCount(made.left_out)));
   }
   if (made.recordings.empty()) return NotFound("{} has no bests to import", options.file);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  const std::string stem =
-      options.name.empty() ? std::filesystem::path(file_name).stem().string() : options.name;
+  const std::string stem = options.name.empty() ? std::filesystem::path(file_name).stem().string() : options.name;
   for (const interchange::BestsRecording& recording : made.recordings) {
     v1::CreateRecordingRequest about;
     about.set_file_name(file_name);
     about.set_format(v1::RECORDING_FORMAT_T4);
     // Several kernels or classes: a recording each.
-    about.set_display_name(NameText(made.recordings.size() == 1 ? stem
-                                                                : fmt::format("{}.{}.{}", stem, recording.kernel_name,
-                                                                              recording.device_class_id)));
+    about.set_display_name(NameText(
+        made.recordings.size() == 1 ? stem
+                                    : fmt::format("{}.{}.{}", stem, recording.kernel_name, recording.device_class_id)));
     about.set_kernel_name(Cut(recording.kernel_name));
     about.set_problem(Cut(fmt::format("bests of {} problems, from {}", recording.problems, file.source.host)));
     about.set_device_name(Cut(recording.device_class_name));
@@ -127,7 +126,8 @@ void AddExportBests(CLI::App* command, Session* session) {
   bests->add_option("FILE,-f,--file", options->target.file,
                     "The file to write; one that is there is replaced. Default: stdout.");
   options->filter.AddTo(bests);
-  bests->add_option("--source", options->source, "How to call this machine (default: its host name).")->type_name("TEXT");
+  bests->add_option("--source", options->source, "How to call this machine (default: its host name).")
+      ->type_name("TEXT");
   bests->callback([=] { session->command = [=] { return ExportBests(session, *options); }; });
 }
 
@@ -139,9 +139,10 @@ void AddImportBests(CLI::App* import, Session* session) {
              "tunefarm import bests bests.json\n"
              "tunefarm tune matmul --from-recording bests --max-trials 1");
   bests->add_option("FILE", options->file, "What export bests wrote.")->required();
-  bests->add_option("--name", options->name,
-                    "What to call the recording; of several, what their names begin with. Default: the file's name "
-                    "without its ending.")
+  bests
+      ->add_option("--name", options->name,
+                   "What to call the recording; of several, what their names begin with. Default: the file's name "
+                   "without its ending.")
       ->type_name("NAME");
   bests->callback([=] { session->command = [=] { return ImportBests(session, *options); }; });
 }

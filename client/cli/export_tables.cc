@@ -87,8 +87,8 @@ absl::StatusOr<BenchmarkRows> RowsOfBests(Session* session, const TableOptions& 
                            bests.back().best.kernel_name());
   }
   for (const ExportedBest& exported : bests) {
-    made.rows.push_back({exported.dims, exported.config, exported.best.measurement().median_ns(),
-                         exported.best.baseline_ns()});
+    made.rows.push_back(
+        {exported.dims, exported.config, exported.best.measurement().median_ns(), exported.best.baseline_ns()});
   }
   return made;
 }
@@ -96,15 +96,15 @@ absl::StatusOr<BenchmarkRows> RowsOfBests(Session* session, const TableOptions& 
 absl::StatusOr<ExitCode> ExportBenchmark(Session* session, const TableOptions& options) {
   const bool of_job = !options.job.empty();
   ASSIGN_OR_RETURN(const BenchmarkRows made, of_job ? RowsOfJob(session, options) : RowsOfBests(session, options));
-  ASSIGN_OR_RETURN(const std::string text,
-                   interchange::WriteBenchmarkCsv(made.kernel, made.rows, options.all_columns));
+  ASSIGN_OR_RETURN(const std::string text, interchange::WriteBenchmarkCsv(made.kernel, made.rows, options.all_columns));
   RETURN_IF_ERROR(options.target.Write(*session, {{"", text, ""}}));
   std::string left_out;
   for (const std::string& name : interchange::LeftOutOfBenchmarkCsv(made.kernel, made.rows)) {
     left_out += (left_out.empty() ? "" : ", ") + name;
   }
   if (!options.all_columns && !left_out.empty()) {
-    session->Note(fmt::format("No column for: {}. Rows may differ in these alone; --all-columns appends them.", left_out));
+    session->Note(
+        fmt::format("No column for: {}. Rows may differ in these alone; --all-columns appends them.", left_out));
   }
   session->Note("Times are milliseconds of the product alone, torch_time those of the baseline.");
   return kExitOk;
@@ -128,8 +128,9 @@ std::shared_ptr<TableOptions> AddTable(CLI::App* command, Session* session, cons
 }  // namespace
 
 void AddExportTables(CLI::App* command, Session* session) {
-  const auto options = AddTable(command, session, "csv", "Bests as CSV, or a job's configs as benchmark scripts have them.",
-                                interchange::WriteBestsCsv);
+  const auto options =
+      AddTable(command, session, "csv", "Bests as CSV, or a job's configs as benchmark scripts have them.",
+               interchange::WriteBestsCsv);
   CLI::App* csv = command->get_subcommand("csv");
   SetExample(csv,
              "tunefarm export csv --kernel matmul --file bests.csv\n"
@@ -145,7 +146,8 @@ void AddExportTables(CLI::App* command, Session* session) {
   SetExample(command->get_subcommand("json"), "tunefarm export json --device H200 > bests.json");
   AddTable(command, session, "markdown", "Bests as Markdown tables, one for each kernel and device.",
            interchange::WriteBestsMarkdown);
-  SetExample(command->get_subcommand("markdown"), "tunefarm export markdown --kernel matmul --dim dtype=bf16 > RESULTS.md");
+  SetExample(command->get_subcommand("markdown"),
+             "tunefarm export markdown --kernel matmul --dim dtype=bf16 > RESULTS.md");
 }
 
 }  // namespace tunefarm::cli

@@ -17,7 +17,8 @@ constexpr std::string_view kSeedEnding = ".seed.json";
 
 absl::Status WriteOne(const Session& session, const std::string& path, const ExportedFile& file) {
   // The note first: a table without it would pass for a measured one.
-  if (!file.seed_note.empty()) RETURN_IF_ERROR(WriteFileAtomically(fmt::format("{}{}", path, kSeedEnding), file.seed_note));
+  if (!file.seed_note.empty())
+    RETURN_IF_ERROR(WriteFileAtomically(fmt::format("{}{}", path, kSeedEnding), file.seed_note));
   RETURN_IF_ERROR(WriteFileAtomically(path, file.text));
   session.Note(file.seed_note.empty() ? fmt::format("Wrote {}", path)
                                       : fmt::format("Wrote {} and {}{}", path, path, kSeedEnding));

@@ -22,8 +22,7 @@ bool IsColumn(const v1::Value& value) {
 // that make no column.
 std::string ShapeOf(const v1::Problem& problem) {
   std::string text;
-  for (const auto& [name, value] :
-       std::map<std::string, v1::Value>(problem.dims().begin(), problem.dims().end())) {
+  for (const auto& [name, value] : std::map<std::string, v1::Value>(problem.dims().begin(), problem.dims().end())) {
     text += name + ":" + std::to_string(value.kind_case()) + (IsColumn(value) ? "" : "=" + ValueText(value)) + ",";
   }
   return text;
@@ -65,8 +64,7 @@ absl::Status AskBatch(Connection* connection, const std::string& kernel, const s
         column->add_ints(own.int_value());
         continue;
       }
-      const auto [at, is_new] =
-          indexes.emplace(own.string_value(), static_cast<uint32_t>(column->strings_size()));
+      const auto [at, is_new] = indexes.emplace(own.string_value(), static_cast<uint32_t>(column->strings_size()));
       if (is_new) column->add_strings(own.string_value());
       column->add_string_indexes(at->second);
     }
@@ -91,8 +89,8 @@ absl::StatusOr<std::vector<v1::Problem>> MissingProblems(Connection* connection,
   std::map<std::string, std::vector<size_t>> batches;
   for (size_t i = 0; i < problems.size(); ++i) {
     const v1::Problem& problem = problems[i];
-    const bool has_column = std::any_of(problem.dims().begin(), problem.dims().end(),
-                                        [](const auto& dim) { return IsColumn(dim.second); });
+    const bool has_column =
+        std::any_of(problem.dims().begin(), problem.dims().end(), [](const auto& dim) { return IsColumn(dim.second); });
     if (has_column && problem.pinned().empty() && problem.input_seeds().empty()) {
       std::vector<size_t>& places = batches[ShapeOf(problem)];
       places.push_back(i);

@@ -10,9 +10,9 @@
 
 namespace tunefarm::cli {
 
-// Those without, in their order. `kernel` is "kernels/{id}" or a display name, `device` as Job.device_selector. By batch
-// look-ups; pinned problems and those with input seeds, which these do not know, are asked for one by one. The daemon's
-// errors.
+// Those without, in their order. `kernel` is "kernels/{id}" or a display name, `device` as Job.device_selector. By
+// batch look-ups; pinned problems and those with input seeds, which these do not know, are asked for one by one. The
+// daemon's errors.
 absl::StatusOr<std::vector<v1::Problem>> MissingProblems(Connection* connection, const std::string& kernel,
                                                          const std::string& device,
                                                          const std::vector<v1::Problem>& problems);

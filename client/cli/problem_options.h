@@ -13,7 +13,7 @@
 
 namespace tunefarm::cli {
 
-inline constexpr size_t kProblemsMax = 256;     // of a job
+inline constexpr size_t kProblemsMax = 256;      // of a job
 inline constexpr size_t kDimValuesMax = 10'000;  // of one dim
 
 struct ProblemOptions {

@@ -36,7 +36,7 @@ std::vector<v1::Problem> RecordedStarts::Problems() const {
   for (const auto& [dims, config] : rows) {
     if (dims.empty() || !seen.insert(dims.ToText()).second) continue;
     v1::Problem problem;
-    for (const auto& [name, value] : dims) (*problem.mutable_dims())[name] = definition::ToProto(value);
+    for (const auto& [dim, value] : dims) (*problem.mutable_dims())[dim] = definition::ToProto(value);
     problems.push_back(std::move(problem));
   }
   return problems;

@@ -157,7 +157,8 @@ void TritonSourceOptions::AddTo(CLI::App* command) {
 
 absl::StatusOr<std::vector<TritonProblems>> FetchTritonProblems(Session* session, const TritonSourceOptions& options) {
   const bool of_job = !options.job.empty();
-  ASSIGN_OR_RETURN(std::vector<Measured> all, of_job ? MeasuredByJob(session, options) : MeasuredBests(session, options));
+  ASSIGN_OR_RETURN(std::vector<Measured> all,
+                   of_job ? MeasuredByJob(session, options) : MeasuredBests(session, options));
   ASSIGN_OR_RETURN(const auto renamed, Renamed(options.parameters));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   std::map<std::string, int64_t> shared_bytes;
@@ -191,8 +192,8 @@ absl::StatusOr<std::vector<TritonProblems>> FetchTritonProblems(Session* session
   const std::string hint = of_job ? "" : "; --job chooses among all configs of a job";
   if (groups.empty()) return NotFound("there is no config that Triton takes ({}){}", example, hint);
   if (refused > 0) {
-    session->Note(fmt::format("{} of {} problems have no config that Triton takes ({}){}", refused, all.size(), example,
-                              hint));
+    session->Note(
+        fmt::format("{} of {} problems have no config that Triton takes ({}){}", refused, all.size(), example, hint));
   }
   std::vector<TritonProblems> problems;
   for (auto& [key, group] : groups) problems.push_back(std::move(group));
@@ -227,9 +228,10 @@ std::string SeedNoteOf(const Session& session, const TritonSourceOptions& option
                              filled, table.keys.size()));
   }
   if (options.same_kernel) return "";
-  session.Note(fmt::format("{}: a seed, since the times are of {} and not of the kernel that reads it; measure before "
-                           "relying on it",
-                           file, problems.kernel));
+  session.Note(
+      fmt::format("{}: a seed, since the times are of {} and not of the kernel that reads it; measure before "
+                  "relying on it",
+                  file, problems.kernel));
   return interchange::SeedNote(table, problems.kernel, problems.device_class_name, problems.dims.ToText());
 }
 

@@ -34,10 +34,18 @@ const Mode* ModeOf(std::string_view kernel) {
 
 // Of the row's own names, which have a column.
 std::set<std::string> NamesWithColumn(const Mode& mode) {
-  return {"tokens",        "dtype",        "BLOCK_SIZE_M",
-          "BLOCK_SIZE_N",  "BLOCK_SIZE_K", "num_warps",
-          "num_stages",    "permute_x",    "permute_y",
-          "fuse_mul_post", "use_tma_store", std::string(mode.first_load),
+  return {"tokens",
+          "dtype",
+          "BLOCK_SIZE_M",
+          "BLOCK_SIZE_N",
+          "BLOCK_SIZE_K",
+          "num_warps",
+          "num_stages",
+          "permute_x",
+          "permute_y",
+          "fuse_mul_post",
+          "use_tma_store",
+          std::string(mode.first_load),
           std::string(mode.second_load)};
 }
 
@@ -88,9 +96,9 @@ absl::StatusOr<std::string> LineOf(const Mode& mode, const BenchmarkRow& row) {
     line += "," + cell;
   }
   line += ",True";
-  for (const std::string& name : {std::string("permute_x"), std::string("permute_y"), std::string("fuse_mul_post"),
-                                  std::string("use_tma_store"), std::string(mode.first_load),
-                                  std::string(mode.second_load)}) {
+  for (const std::string& name :
+       {std::string("permute_x"), std::string("permute_y"), std::string("fuse_mul_post"), std::string("use_tma_store"),
+        std::string(mode.first_load), std::string(mode.second_load)}) {
     ASSIGN_OR_RETURN(const std::string cell, text(name));
     line += "," + cell;
   }
@@ -115,7 +123,9 @@ absl::StatusOr<std::string> WriteBenchmarkCsv(std::string_view kernel, const std
   for (const BenchmarkRow& row : rows) {
     if (row.median_ns > 0) sorted.push_back(&row);
   }
-  const auto speedup = [](const BenchmarkRow& row) { return row.baseline_ns > 0 ? row.baseline_ns / row.median_ns : 0; };
+  const auto speedup = [](const BenchmarkRow& row) {
+    return row.baseline_ns > 0 ? row.baseline_ns / row.median_ns : 0;
+  };
   std::stable_sort(sorted.begin(), sorted.end(), [&](const BenchmarkRow* a, const BenchmarkRow* b) {
     if (speedup(*a) != speedup(*b)) return speedup(*a) > speedup(*b);
     return speedup(*a) <= 0 && a->median_ns < b->median_ns;

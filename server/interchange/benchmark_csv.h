@@ -1,9 +1,10 @@
 // The results file of grouped matrix products that benchmark scripts of mixture-of-experts layers write and read.
 //
-// What our numbers mean in its columns: seqlen is the number of tokens. torch_time is the baseline's time and triton_time
-// the config's, both in milliseconds of the product alone (the scripts time a whole layer); empty where there was no
-// baseline. Each row is the time of its own config, so that autotune is False. flatten is True: it changes no result, and
-// our kernels have no such hint. permute_x, permute_y and fuse_mul_post are dims here; backward has no fuse_mul_post.
+// What our numbers mean in its columns: seqlen is the number of tokens. torch_time is the baseline's time and
+// triton_time the config's, both in milliseconds of the product alone (the scripts time a whole layer); empty where
+// there was no baseline. Each row is the time of its own config, so that autotune is False. flatten is True: it changes
+// no result, and our kernels have no such hint. permute_x, permute_y and fuse_mul_post are dims here; backward has no
+// fuse_mul_post.
 //
 // Pure; any thread.
 #pragma once

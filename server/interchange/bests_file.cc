@@ -87,7 +87,8 @@ absl::StatusOr<v1::Value> ValueOf(const JsonRef& ref) {
 
 template <typename Map>
 absl::Status ReadValues(const JsonRef& object, Map* values) {
-  if (!object.is_object()) return object.Error(kBadField, "an object is needed here, not {}", JsonKindName(object.kind()));
+  if (!object.is_object())
+    return object.Error(kBadField, "an object is needed here, not {}", JsonKindName(object.kind()));
   for (const JsonRef& member : object.Children()) {
     if (values->size() >= kNamesMax) return member.Error(kBadField, "more than {} names are too many", kNamesMax);
     if (member.key().empty() || member.key().size() > kNameBytesMax)

@@ -1,7 +1,7 @@
 // Bests of one machine's catalog as a file that another machine's tunefarm reads.
 //
-// What is read from it was measured elsewhere. It becomes recorded results (RecordingsOf), which no look-up sees, and from
-// there what a job tries first; a best is only what was measured here.
+// What is read from it was measured elsewhere. It becomes recorded results (RecordingsOf), which no look-up sees, and
+// from there what a job tries first; a best is only what was measured here.
 //
 // Pure; any thread.
 #pragma once
@@ -33,19 +33,19 @@ struct BestsFile {
   std::vector<ExportedBest> bests;  // in the order of the file
 };
 
-// A JSON object: "format": "tunefarm-bests", "version", "source", and "bests", which are BestConfig messages in their JSON
-// form with the names of the .proto file.
+// A JSON object: "format": "tunefarm-bests", "version", "source", and "bests", which are BestConfig messages in their
+// JSON form with the names of the .proto file.
 std::string WriteBestsFile(const BestsFile& file);
 
-// InvalidArgument "FILE:12:7: /bests/3/...: message" for what is no such file, for a later version, and for bests without
-// kernel, class, dims' values, config or time.
+// InvalidArgument "FILE:12:7: /bests/3/...: message" for what is no such file, for a later version, and for bests
+// without kernel, class, dims' values, config or time.
 absl::StatusOr<BestsFile> ReadBestsFile(std::string text, std::string file_name);
 
 // In names of recorded parameters: "dim.M" is the dim M.
 inline constexpr std::string_view kDimPrefix = "dim.";
 
-// The bests of one kernel on one class, with the same names of dims and parameters, as a T4 text: one row for each best,
-// whose parameters are its dims (kDimPrefix) and its config.
+// The bests of one kernel on one class, with the same names of dims and parameters, as a T4 text: one row for each
+// best, whose parameters are its dims (kDimPrefix) and its config.
 struct BestsRecording {
   std::string kernel_name, device_class_id, device_class_name;
   int64_t problems = 0;

@@ -18,18 +18,20 @@ namespace {
 
 const std::set<std::string_view>& Keywords() {
   static const std::set<std::string_view> kWords = {
-      "alignas",   "alignof",   "and",      "and_eq",        "asm",          "auto",         "bitand",     "bitor",
-      "bool",      "break",     "case",     "catch",         "char",         "char16_t",     "char32_t",   "char8_t",
-      "class",     "co_await",  "co_return", "co_yield",     "compl",        "concept",      "const",      "const_cast",
-      "consteval", "constexpr", "constinit", "continue",     "decltype",     "default",      "delete",     "do",
-      "double",    "dynamic_cast", "else",  "enum",          "explicit",     "export",       "extern",     "false",
-      "float",     "for",       "friend",   "goto",          "if",           "inline",       "int",        "long",
-      "mutable",   "namespace", "new",      "noexcept",      "not",          "not_eq",       "nullptr",    "operator",
-      "or",        "or_eq",     "private",  "protected",     "public",       "register",     "reinterpret_cast",
-      "requires",  "return",    "short",    "signed",        "sizeof",       "static",       "static_assert",
-      "static_cast", "struct",  "switch",   "template",      "this",         "thread_local", "throw",      "true",
-      "try",       "typedef",   "typeid",   "typename",      "union",        "unsigned",     "using",      "virtual",
-      "void",      "volatile",  "wchar_t",  "while",         "xor",          "xor_eq"};
+      "alignas",     "alignof",  "and",        "and_eq",    "asm",       "auto",         "bitand",
+      "bitor",       "bool",     "break",      "case",      "catch",     "char",         "char16_t",
+      "char32_t",    "char8_t",  "class",      "co_await",  "co_return", "co_yield",     "compl",
+      "concept",     "const",    "const_cast", "consteval", "constexpr", "constinit",    "continue",
+      "decltype",    "default",  "delete",     "do",        "double",    "dynamic_cast", "else",
+      "enum",        "explicit", "export",     "extern",    "false",     "float",        "for",
+      "friend",      "goto",     "if",         "inline",    "int",       "long",         "mutable",
+      "namespace",   "new",      "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+      "or",          "or_eq",    "private",    "protected", "public",    "register",     "reinterpret_cast",
+      "requires",    "return",   "short",      "signed",    "sizeof",    "static",       "static_assert",
+      "static_cast", "struct",   "switch",     "template",  "this",      "thread_local", "throw",
+      "true",        "try",      "typedef",    "typeid",    "typename",  "union",        "unsigned",
+      "using",       "virtual",  "void",       "volatile",  "wchar_t",   "while",        "xor",
+      "xor_eq"};
   return kWords;
 }
 
@@ -117,7 +119,8 @@ std::string Initializer(const Config& config) {
 // Negative, zero or positive, as the table is sorted.
 std::string CompareText(const Fields& dims) {
   std::string text =
-      "constexpr int Compare(std::string_view a_class, const Dims& a, std::string_view b_class, const Dims& b) noexcept "
+      "constexpr int Compare(std::string_view a_class, const Dims& a, std::string_view b_class, const Dims& b) "
+      "noexcept "
       "{\n  if (a_class != b_class) return a_class < b_class ? -1 : 1;\n";
   for (const std::string& name : MemberNames(dims)) {
     text += fmt::format("  if (a.{0} != b.{0}) return a.{0} < b.{0} ? -1 : 1;\n", name);
@@ -126,7 +129,8 @@ std::string CompareText(const Fields& dims) {
   return text + "  return 0;\n}\n\n";
 }
 
-constexpr char kFind[] = R"(// The entry of exactly these dims on this device class; null if there is none. Binary search.
+constexpr char kFind[] =
+    R"(// The entry of exactly these dims on this device class; null if there is none. Binary search.
 constexpr const Entry* Find(std::string_view device_class, const Dims& dims) noexcept {
   std::size_t low = 0, high = sizeof(kTable) / sizeof(kTable[0]);
   while (low < high) {
@@ -193,7 +197,8 @@ absl::Status CheckMembers(const std::string& kernel, const Config& config) {
 void SortForSearch(std::vector<ExportedBest>* bests) {
   std::stable_sort(bests->begin(), bests->end(), [](const ExportedBest& a, const ExportedBest& b) {
     if (a.best.kernel_name() != b.best.kernel_name()) return a.best.kernel_name() < b.best.kernel_name();
-    if (a.best.device_class_id() != b.best.device_class_id()) return a.best.device_class_id() < b.best.device_class_id();
+    if (a.best.device_class_id() != b.best.device_class_id())
+      return a.best.device_class_id() < b.best.device_class_id();
     return ConfigLess(a.dims, b.dims);
   });
 }

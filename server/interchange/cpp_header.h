@@ -25,9 +25,9 @@ struct CppHeader {
   int64_t left_out = 0;
 };
 
-// Dims and parameters that are words of C++ get a '_' behind their name, as do kernels' names that are no identifiers in
-// place of the letters that cannot be in one. InvalidArgument for a namespace or a name that cannot be written, and for
-// kernels whose names become the same.
+// Dims and parameters that are words of C++ get a '_' behind their name, as do kernels' names that are no identifiers
+// in place of the letters that cannot be in one. InvalidArgument for a namespace or a name that cannot be written, and
+// for kernels whose names become the same.
 absl::StatusOr<CppHeader> WriteCppHeader(std::vector<ExportedBest> bests, const CppHeaderOptions& options);
 
 }  // namespace tunefarm::interchange

@@ -18,8 +18,8 @@
 namespace tunefarm::interchange {
 
 // The keys that their own tuners measure and write.
-inline constexpr std::array<int64_t, 18> kTokenLadder = {1,   2,   4,   8,   16,  24,   32,   48,   64,
-                                                         96,  128, 256, 512, 1024, 1536, 2048, 3072, 4096};
+inline constexpr std::array<int64_t, 18> kTokenLadder = {1,  2,   4,   8,   16,   24,   32,   48,   64,
+                                                         96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096};
 
 // A rung that was not measured has the config of the nearest M that was (NearestByRatio), on the ladder or not.
 // InvalidArgument without results.

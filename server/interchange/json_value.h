@@ -1,4 +1,5 @@
-// Values and configs as nlohmann's JSON. For the writers of this folder alone: it is not in the interface of any of them.
+// Values and configs as nlohmann's JSON. For the writers of this folder alone: it is not in the interface of any of
+// them.
 #pragma once
 
 #include <nlohmann/json.hpp>

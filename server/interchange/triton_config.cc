@@ -74,9 +74,8 @@ std::vector<TritonResult> FastestOfEachM(const std::vector<TritonResult>& result
   std::stable_sort(sorted.begin(), sorted.end(), [](const TritonResult& a, const TritonResult& b) {
     return a.m != b.m ? a.m < b.m : a.median_ns < b.median_ns;
   });
-  sorted.erase(
-      std::unique(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.m == b.m; }),
-      sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.m == b.m; }),
+               sorted.end());
   return sorted;
 }
 

@@ -1,5 +1,5 @@
-// Configs in the words of Triton kernels, as the tables of AITER, vLLM and SGLang have them, and what can be said of them
-// without such a kernel.
+// Configs in the words of Triton kernels, as the tables of AITER, vLLM and SGLang have them, and what can be said of
+// them without such a kernel.
 //
 // Pure; any thread.
 #pragma once
@@ -59,8 +59,8 @@ struct TritonTable {
   std::vector<TableKey> keys;  // in the order of the text
 };
 
-// What goes beside a table whose times come from another kernel: JSON with the tool, the kernel, the device, a sentence,
-// and where each key's config was measured.
+// What goes beside a table whose times come from another kernel: JSON with the tool, the kernel, the device, a
+// sentence, and where each key's config was measured.
 std::string SeedNote(const TritonTable& table, std::string_view kernel, std::string_view device, std::string_view dims);
 
 }  // namespace tunefarm::interchange

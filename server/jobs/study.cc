@@ -97,7 +97,6 @@ absl::Status Study::Begin(const ChosenPriors& priors) {
 std::vector<Config> Study::StartingConfigs(const Space& space) {
   std::vector<Config> configs;
   for (const tunefarm::v1::StartingConfig& starting : context_.spec.starting_configs()) {
-    if (starting.problem_index() != context_.row.number - 1) continue;
     const absl::StatusOr<Config> config = context_.plan->ParseConfig(starting.config());
     if (config.ok() && space.Contains(*config)) {
       configs.push_back(*config);
@@ -309,7 +308,8 @@ absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step
   int64_t open = OpenTrials();
   int open_units = static_cast<int>(units_.size() - done_.size());
   while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
-    // The default config (or a starting one) alone comes first, then the baseline: what everything else is compared with.
+    // The default config (or a starting one) alone comes first, then the baseline: what everything else is compared
+    // with.
     const bool first = first_step_ && drafts_.empty();
     int64_t wanted = first ? 1 : TailUnitSize(unit_size_, TrialsLeft(), devices);
     if (budget > 0) wanted = std::min(wanted, budget - proposed_);

@@ -41,7 +41,7 @@ namespace tunefarm {
 // A job and study as accepted; shared by all that the study needs.
 struct StudyContext {
   int64_t job_id = 0;
-  tunefarm::v1::Job spec;  // strategy and budget as accepted
+  tunefarm::v1::Job spec;  // strategy and budget as accepted, and the starting configs of this study
   std::shared_ptr<const KernelPlan> plan;
   std::shared_ptr<const ResolvedProblem> problem;
   DeviceClass device_class;
@@ -160,7 +160,7 @@ class Study {
   // The incumbent's config, if it can take part.
   std::optional<Config> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
   absl::StatusOr<std::string> TextOf(const tunefarm::v1::Config& config) const;
-  // Those of the job for this problem, as far as they are of its space; counts the others.
+  // Those that are of its space; counts the others.
   std::vector<Config> StartingConfigs(const Space& space);
 
   const StudyContext context_;

@@ -34,8 +34,8 @@ struct Bound {
 
 absl::Status CheckStartingConfigs(const tunefarm::v1::Job& job) {
   if (job.starting_configs_size() > kStartingConfigsMax) {
-    return WithReason(InvalidArgument("{} starting configs are given, at most {} are taken", job.starting_configs_size(),
-                                      kStartingConfigsMax),
+    return WithReason(InvalidArgument("{} starting configs are given, at most {} are taken",
+                                      job.starting_configs_size(), kStartingConfigsMax),
                       "JOB_INVALID");
   }
   for (int i = 0; i < job.starting_configs_size(); ++i) {

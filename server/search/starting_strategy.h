@@ -11,8 +11,8 @@
 namespace tunefarm {
 
 // `first` in its order, each once, then the proposals of `rest`, which is told of the first ones as it is of recorded
-// proposals and so never repeats them. A config that `rest` does not take for one of its space is left out. Name, version
-// and total are those of `rest`.
+// proposals and so never repeats them. A config that `rest` does not take for one of its space is left out. Name,
+// version and total are those of `rest`.
 std::unique_ptr<Strategy> MakeStartingStrategy(std::vector<Config> first, std::unique_ptr<Strategy> rest);
 
 }  // namespace tunefarm

@@ -4,7 +4,9 @@
 // Jobs:  17 succeeded, one problem      18 running, two problems     19 ended without a valid config
 //        20 failed                      21 its watch blocks          22 its first watch breaks off
 // A definition with the display name "faulty" becomes job 19, the label "endless" makes job 21, all others job 17.
-// LookupConfig answers by the value of the dim N: the number of the Match.
+//        27 of grouped_gemm_forward, for exports (fake_bests.h, as is what ListBestConfigs answers)
+// LookupConfig answers by the value of the dim N: the number of the Match. Batches find 64 and 128 of their first
+// column.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
