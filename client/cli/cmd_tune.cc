@@ -163,7 +163,7 @@ absl::Status KeepMissing(const Session& session, Connection* connection, const s
     session.Note(all == 1 ? "The problem has an exact best: nothing to do."
                           : fmt::format("All {} problems have an exact best: nothing to do.", count(all)));
   } else if (missing < all) {
-    session.Note(fmt::format("Skipped {} of {} problems, which have an exact best.", count(all - missing), count(all)));
+    session.Note(fmt::format("Skipped {} of {} problems: they have an exact best.", count(all - missing), count(all)));
   }
   if (missing > kProblemsMax) {
     problems->resize(kProblemsMax);
@@ -263,8 +263,11 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
     std::string next = "Ask again: tunefarm best " + kernel;
     for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
-    // `best` is for one problem.
-    session->Note(job.problems_size() > 1 ? "All of them: tunefarm export csv --kernel " + kernel : next);
+    // `best` is for one problem, whose dims are known here.
+    const auto asked = MakeProblems(options.problem, kGridMax);
+    const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
+    const bool is_grid = is_recorded || job.problems_size() > 1 || !asked.ok() || asked->size() > 1;
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
   }
   return code;
 }

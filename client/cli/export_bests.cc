@@ -75,6 +75,8 @@ std::string Cut(std::string text) {
   return text;
 }
 
+std::string ProblemsText(int64_t count) { return FormatCount(count) + (count == 1 ? " problem" : " problems"); }
+
 absl::StatusOr<ExitCode> ImportBests(Session* session, const ImportBestsOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(std::string text, ReadFile(options.file, interchange::kBestsBytesMax));
@@ -97,15 +99,15 @@ absl::StatusOr<ExitCode> ImportBests(Session* session, const ImportBestsOptions&
         made.recordings.size() == 1 ? stem
                                     : fmt::format("{}.{}.{}", stem, recording.kernel_name, recording.device_class_id)));
     about.set_kernel_name(Cut(recording.kernel_name));
-    about.set_problem(Cut(fmt::format("bests of {} problems, from {}", recording.problems, file.source.host)));
+    about.set_problem(Cut(fmt::format("bests of {}, from {}", ProblemsText(recording.problems), file.source.host)));
     about.set_device_name(Cut(recording.device_class_name));
     ASSIGN_OR_RETURN(const v1::CreateRecordingResponse response, UploadRecording(connection, about, recording.t4));
     const std::string name = response.recording().display_name();
     if (format == OutputFormat::kJson) {
       session->Print(ToJson(response));
     } else {
-      session->Print(fmt::format("recording {}: {} on {}, {} problems, measured on {}{}\n", name, recording.kernel_name,
-                                 recording.device_class_name, FormatCount(recording.problems), file.source.host,
+      session->Print(fmt::format("recording {}: {} on {}, {}, measured on {}{}\n", name, recording.kernel_name,
+                                 recording.device_class_name, ProblemsText(recording.problems), file.source.host,
                                  response.already_stored() ? "; stored already" : ""));
     }
     session->Note(fmt::format("Measure them here: tunefarm tune {} --from-recording {} --max-trials 1",

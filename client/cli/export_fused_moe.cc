@@ -117,7 +117,8 @@ void AddExportFusedMoe(CLI::App* command, Session* session) {
   AddReader(command, session, "vllm", "A table of vLLM's fused mixture-of-experts kernel, with all its keys.",
             "tunefarm export vllm --kernel grouped_gemm_forward --dim permute_x=true --dim topk=8 --dir configs",
             FusedMoeReader::kVllm);
-  AddReader(command, session, "sglang", "The same of SGLang's kernel; of a second product a table of its own.",
+  AddReader(command, session, "sglang",
+            "A table of SGLang's fused mixture-of-experts kernel, with all its keys; of a second product its own.",
             "tunefarm export sglang --job 17 --triton 3.4.0 --dir my_configs", FusedMoeReader::kSglang);
 }
 

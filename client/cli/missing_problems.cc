@@ -18,11 +18,15 @@ bool IsColumn(const v1::Value& value) {
   return value.kind_case() == v1::Value::kIntValue || value.kind_case() == v1::Value::kStringValue;
 }
 
+std::map<std::string, v1::Value> Sorted(const v1::Problem& problem) {
+  return {problem.dims().begin(), problem.dims().end()};
+}
+
 // Problems that one batch can ask for have this in common: the dims there are with their types, and the values of those
 // that make no column.
 std::string ShapeOf(const v1::Problem& problem) {
   std::string text;
-  for (const auto& [name, value] : std::map<std::string, v1::Value>(problem.dims().begin(), problem.dims().end())) {
+  for (const auto& [name, value] : Sorted(problem)) {
     text += name + ":" + std::to_string(value.kind_case()) + (IsColumn(value) ? "" : "=" + ValueText(value)) + ",";
   }
   return text;
@@ -50,7 +54,7 @@ absl::Status AskBatch(Connection* connection, const std::string& kernel, const s
   request.set_device_selector(device);
   request.set_worst_match(v1::MATCH_EXACT);
   request.set_configs_only(true);
-  for (const auto& [name, value] : problems[places[0]].dims()) {
+  for (const auto& [name, value] : Sorted(problems[places[0]])) {
     if (!IsColumn(value)) {
       (*request.mutable_common_dims())[name] = value;
       continue;

@@ -84,9 +84,12 @@ void AddStartingConfigs(const Session& session, const RecordedStarts& starts, co
     }
   }
   const int others = job->problems_size() - with_own;
-  std::string text = "Begins with the configs of recording " + starts.name;
-  if (with_own > 0) text += fmt::format(": {} {} that it has", with_own, with_own == 1 ? "problem" : "problems");
-  if (with_own > 0 && others > 0) text += fmt::format(", {} with {} configs of others", others, foreign.size());
+  const auto problems = [](int count) { return fmt::format("{} problem{}", count, count == 1 ? "" : "s"); };
+  std::string text = fmt::format("From recording {} first: ", starts.name);
+  if (with_own > 0)
+    text += problems(with_own) + (with_own == 1 ? " with configs of its own" : " with configs of their own");
+  if (with_own > 0 && others > 0) text += ", ";
+  if (others > 0) text += fmt::format("{} with {} configs of others", problems(others), foreign.size());
   session.Note(text);
 }
 

@@ -16,7 +16,7 @@
 namespace tunefarm::interchange {
 namespace {
 
-constexpr double kMsPerNs = 1e-6;
+constexpr double kNsPerMs = 1e6;
 
 struct Mode {
   std::string_view kernel, mode, first_load, second_load;
@@ -103,8 +103,8 @@ absl::StatusOr<std::string> LineOf(const Mode& mode, const BenchmarkRow& row) {
     line += "," + cell;
   }
   const bool has_baseline = row.baseline_ns > 0;
-  return line + fmt::format(",{},{},{}", has_baseline ? NumberText(row.baseline_ns * kMsPerNs) : "",
-                            NumberText(row.median_ns * kMsPerNs),
+  return line + fmt::format(",{},{},{}", has_baseline ? NumberText(row.baseline_ns / kNsPerMs) : "",
+                            NumberText(row.median_ns / kNsPerMs),
                             has_baseline ? NumberText(row.baseline_ns / row.median_ns) : "");
 }
 

@@ -25,7 +25,7 @@ constexpr size_t kTextMax = 4096;
 constexpr size_t kNamesMax = 64;
 constexpr size_t kNameBytesMax = 250;  // with its prefix it is the name of a recorded parameter
 constexpr JsonLimits kLimits = {.bytes_max = kBestsBytesMax, .depth_max = 16, .values_max = 20'000'000};
-constexpr double kMsPerNs = 1e-6;
+constexpr double kNsPerMs = 1e6;
 
 // Keys sorted, so that equal messages are equal texts.
 nlohmann::json JsonOfMessage(const google::protobuf::Message& message) {
@@ -241,7 +241,7 @@ BestsRecordings RecordingsOf(const BestsFile& file) {
       parameters.push_back(name);
       row.config.Set(name, value);
     }
-    const double ms = exported.best.measurement().median_ns() * kMsPerNs;
+    const double ms = exported.best.measurement().median_ns() / kNsPerMs;
     row.runtimes_ms = {ms};
     row.measurements = {{"time", ms, "ms"}};
     std::string names;

@@ -110,7 +110,7 @@ class Tuning(unittest.TestCase):
             farm.cli("tune", "noop_host", "--dim", "N=64..128*2", "--dim", "CRASH_EVERY=16777217", *grid)
             self.assertEqual(len(farm.json("jobs", "show", 1)["studies"]), 2)
             again = farm.cli("tune", "noop_host", *sizes, *grid)
-            self.assertIn("Skipped 2 of 3 problems", again.stderr)
+            self.assertIn("Skipped 2 of 3 problems: they have an exact best.", again.stderr)
             (study,) = farm.json("jobs", "show", 2)["studies"]
             self.assertIn("N=256", study["problem"]["key"])
             done = farm.cli("tune", "noop_host", *sizes, *grid)

@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"unknown_value", "{\"int_value\":\"1\"}", "{\"float_value\":1}", "this is none of int_value"},
         Malformed{"no_time", "\"median_ns\":41200.0", "\"median_ns\":0",
                   "/bests/0/measurement: \"median_ns\" must be a time"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& malformed) { return std::string(malformed.param.name); });
 
 TEST(BestsFileTest, NamesAreBounded) {
   BestsFile file = Sample();
