@@ -1,4 +1,4 @@
-// import {t4,cache} and recordings {list,show,delete}: results of other tools in the store, for simulations.
+// import {t4,cache} and recordings {list,show,delete}: results of other tools and machines in the store.
 
 #include <fmt/core.h>
 
@@ -179,7 +179,7 @@ void AddImportRecorded(CLI::App* import, Session* session) {
 
 void AddRecordings(CLI::App* app, Session* session) {
   CLI::App* recordings =
-      app->add_subcommand("recordings", "List, show or delete results of other tools (import t4, import cache).");
+      app->add_subcommand("recordings", "List, show or delete recorded results (import t4, import cache, import bests).");
   recordings->require_subcommand(1);
   SetExample(recordings, "tunefarm recordings list\ntunefarm recordings show convolution_A100_T4");
   auto limit = std::make_shared<int>(50);

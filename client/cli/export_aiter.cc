@@ -75,7 +75,7 @@ void AddExportAiter(CLI::App* command, Session* session) {
       "aiter", "Configs by buckets of M for AITER's Triton kernels. Of several M in a bucket the largest counts.");
   SetExample(
       aiter,
-      "tunefarm export aiter --kernel grouped_gemm_forward --dim permute_x=true --arch gfx942 --dir configs/moe\n"
+      "tunefarm export aiter --kernel grouped_gemm_forward --dim topk=8 --arch gfx942 --dir configs\n"
       "tunefarm export aiter --job 17 --keys guide --file H200-grouped_gemm_forward.json");
   options->source.AddTo(aiter);
   aiter

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"two_values", "{\"int_value\":\"1\"}", "{\"int_value\":\"1\",\"bool_value\":true}",
                   "one of int_value"},
         Malformed{"unknown_value", "{\"int_value\":\"1\"}", "{\"float_value\":1}", "this is none of int_value"},
-        Malformed{"no_time", "\"median_ns\":41200.0", "\"median_ns\":0",
+        Malformed{"no_time", "\"median_ns\":41200", "\"median_ns\":0",
                   "/bests/0/measurement: \"median_ns\" must be a time"}),
     [](const auto& malformed) { return std::string(malformed.param.name); });
 

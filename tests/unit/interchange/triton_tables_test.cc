@@ -28,8 +28,8 @@ TritonResult Result(int64_t m, int64_t stages, double median_ns = 100) {
 // Which stages stand where.
 std::map<std::string, int64_t> StagesOf(const TritonTable& table) {
   std::map<std::string, int64_t> stages;
-  for (const auto& [key, config] : json::parse(table.text).items())
-    stages[key] = config.at("num_stages").get<int64_t>();
+  const json parsed = json::parse(table.text);
+  for (const auto& [key, config] : parsed.items()) stages[key] = config.at("num_stages").get<int64_t>();
   return stages;
 }
 
@@ -104,7 +104,8 @@ TEST(FusedMoeTest, AlwaysTheWholeLadder) {
 // All keys are numbers: any other one stops the readers.
 TEST(FusedMoeTest, NothingButNumbers) {
   const auto table = WriteFusedMoeJson({Result(16, 1)});
-  for (const auto& [key, config] : json::parse(table->text).items()) {
+  const json parsed = json::parse(table->text);
+  for (const auto& [key, config] : parsed.items()) {
     EXPECT_EQ(key.find_first_not_of("0123456789"), std::string::npos) << key;
   }
   const json note = json::parse(SeedNote(*table, "k", "NVIDIA H200", "E=8"));
