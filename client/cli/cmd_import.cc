@@ -162,7 +162,8 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
 }  // namespace
 
 void AddImport(CLI::App* app, Session* session) {
-  CLI::App* import = app->add_subcommand("import", "Read what other tuning tools write.");
+  CLI::App* import =
+      app->add_subcommand("import", "Read what other tuning tools, and tunefarm on other machines, write.");
   import->require_subcommand(1);
   SetExample(import, "tunefarm import t1 hotspot.json\ntunefarm import t4 hotspot_A100_T4.json.gz");
   auto options = std::make_shared<ImportT1Options>();

@@ -178,8 +178,8 @@ void AddImportRecorded(CLI::App* import, Session* session) {
 }
 
 void AddRecordings(CLI::App* app, Session* session) {
-  CLI::App* recordings =
-      app->add_subcommand("recordings", "List, show or delete recorded results (import t4, import cache, import bests).");
+  CLI::App* recordings = app->add_subcommand(
+      "recordings", "List, show or delete recorded results (import t4, import cache, import bests).");
   recordings->require_subcommand(1);
   SetExample(recordings, "tunefarm recordings list\ntunefarm recordings show convolution_A100_T4");
   auto limit = std::make_shared<int>(50);

@@ -95,7 +95,7 @@ TEST(ExportTest, Header) {
   CommandLine cli;
   const std::string file = cli.directory().File("tuned.h");
   cli.Record({"export", "header", "--namespace", "my_project::tuned", "--file", file});
-  ExpectEqualsFile("export_header.h", Written(cli, "tuned.h"));
+  ExpectEqualsFile("export_header_text.txt", Written(cli, "tuned.h"));
   EXPECT_EQ(cli.Record({"export", "header", "--namespace", "1"}).code, 2);
   cli.ExpectMatches("export_header");
 }
