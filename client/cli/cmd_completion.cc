@@ -61,6 +61,17 @@ void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
   for (const v1::Job& job : response->jobs()) candidates->push_back(JobNumber(job.name()));
 }
 
+void AddRecordingNames(Session* session, std::vector<std::string>* candidates) {
+  session->connect.start_if_absent = false;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  const auto response =
+      Connection::Call((*connection)->recordings(), &v1::RecordingService::StubInterface::ListRecordings,
+                       v1::ListRecordingsRequest(), std::chrono::seconds(1));
+  if (!response.ok()) return;
+  for (const v1::Recording& recording : response->recordings()) candidates->push_back(recording.display_name());
+}
+
 // Whether a word of the command line is an option that the next word belongs to.
 bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& word) {
   if (word.size() < 2 || word[0] != '-' || word.find('=') != std::string::npos) return false;
@@ -72,12 +83,17 @@ bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& 
 }
 
 // The words that an option takes; none where any text may follow, so that the shell offers files.
-std::vector<std::string> ValuesOf(const std::string& option) {
+std::vector<std::string> ValuesOf(const std::string& option, Session* session) {
   if (option == "--strategy") return StrategyNames();
   if (option == "--output" || option == "-o") return {"table", "json", "csv"};
   if (option == "--policy") return {"fast", "default", "rigorous"};
   if (option == "--device") return {"cuda", "host"};
-  return {};
+  if (option == "--keys") return {"moe", "gemm", "guide"};
+  std::vector<std::string> names;
+  if (option == "--kernel") AddKernelNames(*session, &names);
+  if (option == "--job") AddJobNumbers(session, &names);
+  if (option == "--from-recording" || option == "--recording") AddRecordingNames(session, &names);
+  return names;
 }
 
 }  // namespace
@@ -95,7 +111,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
   if (words.size() > 1 && TakesValue({command, &app}, words[words.size() - 2])) {
-    candidates = ValuesOf(words[words.size() - 2]);
+    candidates = ValuesOf(words[words.size() - 2], session);
   } else if (!last.empty() && last[0] == '-') {
     for (const CLI::App* one : {command, &app}) {
       for (const CLI::Option* option : one->get_options()) {

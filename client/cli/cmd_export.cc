@@ -1,10 +1,11 @@
-// export {t4}: our results as other tools read them.
+// export: our results as other tools read them. t4 here, the other formats in export_*.cc.
 
 #include <fmt/core.h>
 
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/export_formats.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_rows.h"
 #include "server/base/file.h"
@@ -38,9 +39,11 @@ absl::StatusOr<ExitCode> ExportT4(Session* session, const ExportT4Options& optio
 }  // namespace
 
 void AddExport(CLI::App* app, Session* session) {
-  CLI::App* command = app->add_subcommand("export", "Write results for other tuning tools.");
+  CLI::App* command = app->add_subcommand("export", "Write results for other tools, programs and machines.");
   command->require_subcommand(1);
-  SetExample(command, "tunefarm export t4 17 --file results.json");
+  SetExample(command,
+             "tunefarm export csv --kernel matmul --file bests.csv\n"
+             "tunefarm export t4 17 --file results.json");
   auto options = std::make_shared<ExportT4Options>();
   CLI::App* t4 = command->add_subcommand("t4", "The results of a job as a T4 file, to stdout or a file.");
   SetExample(t4, "tunefarm export t4 17 > results.json\ntunefarm export t4 17 --study 2 --file results.json");
@@ -51,6 +54,11 @@ void AddExport(CLI::App* app, Session* session) {
       ->check(CLI::Range(1, 100'000));
   t4->add_flag("--finals", options->finals, "For finalists the times of the final instead of the search's.");
   t4->callback([=] { session->command = [=] { return ExportT4(session, *options); }; });
+  AddExportTables(command, session);
+  AddExportHeader(command, session);
+  AddExportBests(command, session);
+  AddExportAiter(command, session);
+  AddExportFusedMoe(command, session);
 }
 
 }  // namespace tunefarm::cli

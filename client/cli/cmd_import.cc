@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "client/cli/commands.h"
+#include "client/cli/export_formats.h"
 #include "client/cli/help_format.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
@@ -161,7 +162,8 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
 }  // namespace
 
 void AddImport(CLI::App* app, Session* session) {
-  CLI::App* import = app->add_subcommand("import", "Read what other tuning tools write.");
+  CLI::App* import =
+      app->add_subcommand("import", "Read what other tuning tools, and tunefarm on other machines, write.");
   import->require_subcommand(1);
   SetExample(import, "tunefarm import t1 hotspot.json\ntunefarm import t4 hotspot_A100_T4.json.gz");
   auto options = std::make_shared<ImportT1Options>();
@@ -203,6 +205,7 @@ void AddImport(CLI::App* app, Session* session) {
   t1->add_flag("--force", options->force, "Replace a definition that is there.");
   t1->callback([=] { session->command = [=] { return ImportT1(session, *options); }; });
   AddImportRecorded(import, session);
+  AddImportBests(import, session);
 }
 
 }  // namespace tunefarm::cli

@@ -1,4 +1,4 @@
-// import {t4,cache} and recordings {list,show,delete}: results of other tools in the store, for simulations.
+// import {t4,cache} and recordings {list,show,delete}: results of other tools and machines in the store.
 
 #include <fmt/core.h>
 
@@ -8,6 +8,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/recorded_source.h"
+#include "client/cli/recording_upload.h"
 #include "server/base/clock.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
@@ -21,9 +22,6 @@ using Service = v1::RecordingService::StubInterface;
 
 // What the daemon takes; a larger file is not read to the end.
 constexpr uint64_t kContentBytesMax = uint64_t{64} << 20;
-constexpr size_t kChunkBytes = size_t{1} << 20;
-// A file of half a gigabyte is read in some ten seconds, and waits for those before it.
-constexpr Duration kUploadTimeout = std::chrono::minutes(10);
 
 struct ImportOptions {
   std::string file;
@@ -38,26 +36,6 @@ std::string BestText(const v1::Recording& recording) {
   if (recording.valid_count() == 0) return "";
   if (recording.objective() == "time") return FormatDuration(recording.best_objective() * 1e6);
   return fmt::format("{} {}", recording.objective(), recording.best_objective());
-}
-
-absl::StatusOr<v1::CreateRecordingResponse> Upload(Connection* connection, const v1::CreateRecordingRequest& about,
-                                                   const std::string& content) {
-  grpc::ClientContext context;
-  context.set_deadline(Connection::Deadline(kUploadTimeout));
-  v1::CreateRecordingResponse response;
-  const auto writer = connection->recordings()->CreateRecording(&context, &response);
-  v1::CreateRecordingRequest message = about;
-  size_t at = 0;
-  do {
-    message.set_content(content.substr(at, kChunkBytes));
-    // Refused already: Finish says why.
-    if (!writer->Write(message)) break;
-    message.Clear();
-    at += kChunkBytes;
-  } while (at < content.size());
-  writer->WritesDone();
-  if (const grpc::Status status = writer->Finish(); !status.ok()) return FromGrpc(status);
-  return response;
 }
 
 absl::StatusOr<ExitCode> ImportRecorded(Session* session, const ImportOptions& options) {
@@ -76,7 +54,7 @@ absl::StatusOr<ExitCode> ImportRecorded(Session* session, const ImportOptions& o
   about.set_problem(options.problem);
   about.set_device_name(options.device);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(const v1::CreateRecordingResponse response, Upload(connection, about, *content));
+  ASSIGN_OR_RETURN(const v1::CreateRecordingResponse response, UploadRecording(connection, about, *content));
   const v1::Recording& recording = response.recording();
   for (const std::string& note : recording.notes()) session->Note(options.file + ": " + note);
   if (response.already_stored()) {
@@ -200,8 +178,8 @@ void AddImportRecorded(CLI::App* import, Session* session) {
 }
 
 void AddRecordings(CLI::App* app, Session* session) {
-  CLI::App* recordings =
-      app->add_subcommand("recordings", "List, show or delete results of other tools (import t4, import cache).");
+  CLI::App* recordings = app->add_subcommand(
+      "recordings", "List, show or delete recorded results (import t4, import cache, import bests).");
   recordings->require_subcommand(1);
   SetExample(recordings, "tunefarm recordings list\ntunefarm recordings show convolution_A100_T4");
   auto limit = std::make_shared<int>(50);

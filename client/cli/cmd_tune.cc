@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 
 #include "client/cli/budget_options.h"
 #include "client/cli/commands.h"
@@ -11,10 +12,12 @@
 #include "client/cli/job_names.h"
 #include "client/cli/kernel_argument.h"
 #include "client/cli/measure_options.h"
+#include "client/cli/missing_problems.h"
 #include "client/cli/problem_options.h"
 #include "client/cli/progress.h"
 #include "client/cli/report.h"
 #include "client/cli/space_text.h"
+#include "client/cli/starting_configs.h"
 #include "client/cli/trial_pages.h"
 #include "client/cli/tune_misses.h"
 #include "client/cli/watch.h"
@@ -41,9 +44,14 @@ struct SubmitOptions {
   bool no_memory = false;
   std::string required_isolation;
   std::string label;
+  std::string from_recording;
+  bool missing_only = false;
   int rows = 10;
   MissesOptions misses;
 };
+
+// Problems that --missing-only looks at; at most kProblemsMax of them become one job.
+constexpr size_t kGridMax = 10'000;
 
 CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
   return command
@@ -81,24 +89,18 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
                    "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
       ->type_name("LEVEL");
   command->add_option("--label", options->label, "Free text shown in lists.");
+  command->add_flag("--missing-only", options->missing_only,
+                    "Leave out problems that have an exact best already: what was interrupted goes on.");
+  command
+      ->add_option("--from-recording", options->from_recording,
+                   "Try first what this recording has (recordings list). Of imported bests, and without --dim, its "
+                   "problems are tuned; --max-trials 1 only measures them.")
+      ->type_name("RECORDING");
 }
 
-absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, const Session& session) {
-  v1::CreateJobRequest request;
-  if (options.kernel.empty() && !options.misses.is_chosen) {
-    return InvalidArgument("KERNEL is required; see tunefarm tune --help");
-  }
-  if (!options.kernel.empty()) {
-    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session.environment));
-    if (kernel.definition) {
-      *request.mutable_kernel_definition() = *std::move(kernel.definition);
-    } else {
-      request.mutable_job()->set_kernel(kernel.name);
-    }
-  }
-  v1::Job* job = request.mutable_job();
-  ASSIGN_OR_RETURN(const std::vector<v1::Problem> problems, MakeProblems(options.problem));
-  for (const v1::Problem& problem : problems) *job->add_problems() = problem;
+// All but the problems, the kernel and what is tried first.
+absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* request) {
+  v1::Job* job = request->mutable_job();
   job->set_device_selector(options.device);
   job->mutable_strategy()->set_strategy_name(options.strategy);
   job->mutable_strategy()->set_seed(options.seed);
@@ -117,16 +119,108 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const SubmitOptions& options, c
   job->set_no_memory(options.no_memory);
   job->set_label(options.label);
   job->set_required_isolation(options.required_isolation);
-  request.set_request_id(NewUuid(EntropySource::Real()));
+  request->set_request_id(NewUuid(EntropySource::Real()));
+  return absl::OkStatus();
+}
+
+// The problems of the command line; where it names none, those of the recording, with the same pins and seeds.
+absl::StatusOr<std::vector<v1::Problem>> ProblemsOf(const SubmitOptions& options,
+                                                    const std::optional<RecordedStarts>& starts) {
+  const size_t most = options.missing_only ? kGridMax : kProblemsMax;
+  ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, MakeProblems(options.problem, most));
+  if (!starts.has_value() || !options.problem.dims.empty()) return problems;
+  std::vector<v1::Problem> recorded = starts->Problems();
+  if (recorded.empty()) return problems;
+  if (recorded.size() > most) {
+    return InvalidArgument(
+        "recording {} has {} problems, a job {}; choose some with --dim, or add --missing-only and "
+        "repeat the command until all are done",
+        starts->name, recorded.size(), kProblemsMax);
+  }
+  for (v1::Problem& problem : recorded) {
+    *problem.mutable_pinned() = problems[0].pinned();
+    *problem.mutable_input_seeds() = problems[0].input_seeds();
+  }
+  return recorded;
+}
+
+// Stores a definition that came from a file, and names it: what is known of its problems is asked by that name.
+absl::StatusOr<std::string> StoredKernel(Connection* connection, const KernelArgument& kernel) {
+  if (!kernel.definition.has_value()) return kernel.name;
+  v1::CreateKernelRequest request;
+  *request.mutable_kernel() = *kernel.definition;
+  ASSIGN_OR_RETURN(const v1::CreateKernelResponse response,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::CreateKernel, request));
+  return response.kernel().name();
+}
+
+// Leaves those without an exact best, as many as a job takes, and says how many there were.
+absl::Status KeepMissing(const Session& session, Connection* connection, const std::string& kernel,
+                         const std::string& device, std::vector<v1::Problem>* problems) {
+  const size_t all = problems->size();
+  ASSIGN_OR_RETURN(*problems, MissingProblems(connection, kernel, device, *problems));
+  const size_t missing = problems->size();
+  const auto count = [](size_t number) { return FormatCount(static_cast<int64_t>(number)); };
+  if (missing == 0) {
+    session.Note(all == 1 ? "The problem has an exact best: nothing to do."
+                          : fmt::format("All {} problems have an exact best: nothing to do.", count(all)));
+  } else if (missing < all) {
+    session.Note(fmt::format("Skipped {} of {} problems: they have an exact best.", count(all - missing), count(all)));
+  }
+  if (missing > kProblemsMax) {
+    problems->resize(kProblemsMax);
+    session.Note(
+        fmt::format("{} of the {} others now; repeat the command for the rest.", kProblemsMax, count(missing)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Kernel> DefinitionOf(Connection* connection, const KernelArgument& kernel) {
+  if (kernel.definition.has_value()) return *kernel.definition;
+  v1::GetKernelRequest request;
+  request.set_name(kernel.name);
+  ASSIGN_OR_RETURN(v1::GetKernelResponse response,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
+  return std::move(*response.mutable_kernel());
+}
+
+// A request without problems where nothing is left to do.
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options) {
+  v1::CreateJobRequest request;
+  RETURN_IF_ERROR(FillRequest(options, &request));
+  v1::Job* const job = request.mutable_job();
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  std::optional<RecordedStarts> starts;
+  if (!options.from_recording.empty()) {
+    ASSIGN_OR_RETURN(starts, FetchStarts(session, options.from_recording));
+  }
+  ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  if (options.missing_only) {
+    ASSIGN_OR_RETURN(const std::string stored, StoredKernel(connection, kernel));
+    job->set_kernel(stored);
+    RETURN_IF_ERROR(KeepMissing(*session, connection, stored, options.device, &problems));
+  } else if (kernel.definition.has_value()) {
+    *request.mutable_kernel_definition() = *kernel.definition;
+  } else {
+    job->set_kernel(kernel.name);
+  }
+  for (v1::Problem& problem : problems) *job->add_problems() = std::move(problem);
+  if (starts.has_value() && job->problems_size() > 0) {
+    ASSIGN_OR_RETURN(const v1::Kernel definition, DefinitionOf(connection, kernel));
+    AddStartingConfigs(*session, *starts, definition, job);
+  }
   return request;
 }
 
-absl::StatusOr<v1::Job> Submit(Session* session, const SubmitOptions& options) {
-  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(options, *session));
+// Absent where nothing is left to do.
+absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOptions& options) {
+  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
+  if (request.job().problems_size() == 0) return std::optional<v1::Job>();
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(v1::CreateJobResponse response,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
-  return response.job();
+  return std::optional<v1::Job>(std::move(*response.mutable_job()));
 }
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
@@ -159,29 +253,47 @@ absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::J
 
 absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   RETURN_IF_ERROR(session->format().status());
-  ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
+  if (options.kernel.empty()) return InvalidArgument("KERNEL is required; see tunefarm tune --help");
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  if (!submitted.has_value()) return kExitOk;
+  const v1::Job& job = *submitted;
   session->Note(QueuedText(job));
   v1::Job ended;
   ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
   if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
-    std::string next = "Ask again: tunefarm best " +
-                       (options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name());
+    const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
+    std::string next = "Ask again: tunefarm best " + kernel;
     for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
-    session->Note(next);
+    // `best` is for one problem, whose dims are known here.
+    const auto asked = MakeProblems(options.problem, kGridMax);
+    const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
+    const bool is_grid = is_recorded || job.problems_size() > 1 || !asked.ok() || asked->size() > 1;
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
   }
   return code;
 }
 
 absl::StatusOr<ExitCode> TuneWhatIsMissed(Session* session, const SubmitOptions& options) {
-  ASSIGN_OR_RETURN(const v1::CreateJobRequest settings, MakeRequest(options, *session));
+  v1::CreateJobRequest settings;
+  RETURN_IF_ERROR(FillRequest(options, &settings));
+  if (!options.kernel.empty()) {
+    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+    if (kernel.definition.has_value()) {
+      *settings.mutable_kernel_definition() = *std::move(kernel.definition);
+    } else {
+      settings.mutable_job()->set_kernel(kernel.name);
+    }
+  }
   return TuneMisses(session, options.misses, settings);
 }
 
 absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
-  ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  if (!submitted.has_value()) return kExitOk;
+  const v1::Job& job = *submitted;
   session->Note(QueuedText(job));
   session->Print(format == OutputFormat::kJson ? ToJson(job) : JobNumber(job.name()) + "\n");
   session->Note("Follow: tunefarm jobs watch " + JobNumber(job.name()));
@@ -237,8 +349,8 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   options.budget.max_trials = 1;
   options.retry_poisoned = true;
   options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
-  ASSIGN_OR_RETURN(const v1::Job job, Submit(session, options));
-  v1::Job ended;
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  const v1::Job& job = submitted.value();  // of one problem, which is never left out
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
     session->Note("Detached; the trial goes on as job " + JobNumber(job.name()) + ".");
@@ -273,6 +385,7 @@ void AddTune(CLI::App* app, Session* session) {
   SetExample(tune,
              "tunefarm tune matmul_host\n"
              "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
+             "tunefarm tune grouped_gemm_forward --dim tokens=1..8192*2 --dim E=128 --missing-only\n"
              "tunefarm tune --misses --limit 20");
   AddKernelOption(tune, options.get())->required(false);
   options->problem.AddTo(tune, /*many=*/true);

@@ -1,6 +1,8 @@
 #include "client/cli/problem_options.h"
 
+#include <charconv>
 #include <map>
+#include <optional>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -28,7 +30,53 @@ std::vector<std::string> SplitList(const std::string& text) {
   }
 }
 
+std::optional<int64_t> WholeNumber(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// "1..8192*2", "64..256+64" or "1..4". What has no number on both sides of ".." is no range but a text.
+absl::Status AppendItem(const std::string& dim, const std::string& item, std::vector<std::string>* values) {
+  if (item.empty()) return InvalidArgument("--dim {}: an empty value", dim);
+  const size_t dots = item.find("..");
+  const size_t sign = dots == std::string::npos ? dots : item.find_first_of("*+", dots);
+  const auto first = WholeNumber(std::string_view(item).substr(0, dots));
+  if (dots == std::string::npos || !first.has_value()) {
+    values->push_back(item);
+    return absl::OkStatus();
+  }
+  const std::string_view rest = std::string_view(item).substr(dots + 2);
+  const bool has_step = sign != std::string::npos;
+  const auto last = WholeNumber(rest.substr(0, has_step ? sign - dots - 2 : rest.size()));
+  const auto step = has_step ? WholeNumber(std::string_view(item).substr(sign + 1)) : std::optional<int64_t>(1);
+  const bool multiplies = has_step && item[sign] == '*';
+  if (!last.has_value() || !step.has_value() || *last < *first || *step < (multiplies ? 2 : 1) ||
+      (multiplies && *first < 1)) {
+    return InvalidArgument("--dim {}: '{}' is no range; ranges look like 1..8192*2, 64..256+64 or 1..4", dim, item);
+  }
+  for (int64_t value = *first; value <= *last;) {
+    if (values->size() >= kDimValuesMax) {
+      return InvalidArgument("--dim {}: more than {} values", dim, kDimValuesMax);
+    }
+    values->push_back(std::to_string(value));
+    const bool ends = multiplies ? value > *last / *step : *step > *last - value;
+    if (ends) break;
+    value = multiplies ? value * *step : value + *step;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<DimValues> ParseDim(const std::string& text) {
+  ASSIGN_OR_RETURN(const auto setting, SplitSetting(text, "--dim"));
+  DimValues dim;
+  dim.name = setting.first;
+  for (const std::string& item : SplitList(setting.second)) RETURN_IF_ERROR(AppendItem(text, item, &dim.values));
+  return dim;
+}
 
 CLI::Option* AddListOption(CLI::App* command, const std::string& flag, std::vector<std::string>* values,
                            const std::string& help) {
@@ -38,7 +86,8 @@ CLI::Option* AddListOption(CLI::App* command, const std::string& flag, std::vect
 
 void ProblemOptions::AddTo(CLI::App* command, bool many) {
   AddListOption(command, "-d,--dim", &dims,
-                many ? "A dim of the problem; NAME=V1,V2 makes a problem of each. May be repeated."
+                many ? "A dim of the problem; NAME=V1,V2 makes a problem of each, NAME=1..8192*2 is a range. May be "
+                       "repeated."
                      : "A dim of the problem. May be repeated.");
   AddListOption(command, "--pin", &pins, "Hold a parameter at one value. May be repeated.");
   command->add_option("--input-seed", seeds, "Seed of the input data; repeat it for several input sets.")
@@ -86,7 +135,7 @@ std::string ConfigText(const v1::Config& config) {
   return text;
 }
 
-absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options) {
+absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options, size_t problems_max) {
   std::vector<v1::Problem> problems(1);
   for (const std::string& pin : options.pins) {
     ASSIGN_OR_RETURN(const auto setting, SplitSetting(pin, "--pin"));
@@ -95,17 +144,17 @@ absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& opti
     }
   }
   for (const uint64_t seed : options.seeds) problems[0].add_input_seeds(seed);
-  for (const std::string& dim : options.dims) {
-    ASSIGN_OR_RETURN(const auto setting, SplitSetting(dim, "--dim"));
-    if (problems[0].dims().count(setting.first) > 0) return InvalidArgument("--dim {} is given twice", setting.first);
+  for (const std::string& text : options.dims) {
+    ASSIGN_OR_RETURN(const DimValues dim, ParseDim(text));
+    if (problems[0].dims().count(dim.name) > 0) return InvalidArgument("--dim {} is given twice", dim.name);
+    if (problems.size() * dim.values.size() > problems_max) {
+      return InvalidArgument("--dim: more than {} problems; make several jobs", problems_max);
+    }
     std::vector<v1::Problem> grid;
     for (const v1::Problem& problem : problems) {
-      for (const std::string& value : SplitList(setting.second)) {
-        if (value.empty()) return InvalidArgument("--dim {}: an empty value", dim);
+      for (const std::string& value : dim.values) {
         grid.push_back(problem);
-        (*grid.back().mutable_dims())[setting.first] = InferValue(value);
-        if (grid.size() > kProblemsMax)
-          return InvalidArgument("--dim: more than {} problems; make several jobs", kProblemsMax);
+        (*grid.back().mutable_dims())[dim.name] = InferValue(value);
       }
     }
     problems = std::move(grid);

@@ -1,5 +1,6 @@
 // --dim and --pin: the problems of a command line. --dim NAME=V1,V2 and several --dim options make the grid of all
-// combinations, the last --dim varying fastest.
+// combinations, the last --dim varying fastest. A value may be a range of integers: 1..4 is 1,2,3,4; 1..8192*2 is
+// 1,2,4,...,8192; 64..256+64 is 64,128,192,256. The last number belongs to it where the steps meet it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,8 @@
 
 namespace tunefarm::cli {
 
-inline constexpr size_t kProblemsMax = 256;
+inline constexpr size_t kProblemsMax = 256;      // of a job
+inline constexpr size_t kDimValuesMax = 10'000;  // of one dim
 
 struct ProblemOptions {
   std::vector<std::string> dims;  // "M=4096" or "M=1024,2048"
@@ -26,8 +28,17 @@ struct ProblemOptions {
 CLI::Option* AddListOption(CLI::App* command, const std::string& flag, std::vector<std::string>* values,
                            const std::string& help);
 
-// InvalidArgument for text without '=', a repeated name, or more than 256 problems.
-absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options);
+// Name and values of one --dim, ranges written out. InvalidArgument for text without '=', an empty value, and a range
+// that never ends or has more than kDimValuesMax values.
+struct DimValues {
+  std::string name;
+  std::vector<std::string> values;
+};
+absl::StatusOr<DimValues> ParseDim(const std::string& text);
+
+// As ParseDim, and InvalidArgument for a repeated name or more than `problems_max` problems.
+absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options,
+                                                      size_t problems_max = kProblemsMax);
 // As above, but exactly one.
 absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options);
 

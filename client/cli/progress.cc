@@ -43,9 +43,10 @@ std::string OutcomesText(const v1::Progress& progress) {
 }
 
 void Progress::Track(const v1::Study& study) {
-  Best& best = studies_[study.name()];
+  Tracked& best = studies_[study.name()];
   if (study.incumbent().measurement().median_ns() > 0) best.median_ns = study.incumbent().measurement().median_ns();
   if (study.baseline().measurement().median_ns() > 0) best.baseline_ns = study.baseline().measurement().median_ns();
+  best.has_ended = study.state() == v1::STUDY_STATE_ENDED;
   if (study.state() == v1::STUDY_STATE_FINALS) phase_ = "final rounds";
   TellMemory(study);
 }
@@ -98,7 +99,7 @@ void Progress::OnEvent(const v1::JobEvent& event) {
       const v1::Trial& trial = event.trial_ended();
       const double median = trial.measurement().median_ns();
       if (trial.outcome() != v1::OUTCOME_OK || median <= 0) break;
-      Best& best = studies_[event.study()];
+      Tracked& best = studies_[event.study()];
       if (trial.purpose() == v1::TRIAL_PURPOSE_BASELINE) {
         best.baseline_ns = median;
       } else if (trial.purpose() == v1::TRIAL_PURPOSE_FINALIST) {
@@ -122,16 +123,17 @@ std::string Progress::Line() const {
   const int64_t done = progress_.done();
   std::string line = fmt::format("[{}/{}{}]", done, progress_.total_is_estimate() ? "~" : "", total);
   if (total > 0) line += fmt::format(" {:3}%", std::min<int64_t>(100, done * 100 / total));
-  // With several problems there is no one best time; the number of studies that have one says how far it is.
+  // With several problems there is no one best time: how many are through, and how many have a best, say how far it is.
   if (studies_total_ <= 1 && !studies_.empty()) {
-    const Best& best = studies_.begin()->second;
+    const Tracked& best = studies_.begin()->second;
     if (best.median_ns > 0) line += "  best " + FormatDuration(best.median_ns);
     if (best.median_ns > 0 && best.baseline_ns > 0)
       line += fmt::format(" ({:.2f}x baseline)", best.baseline_ns / best.median_ns);
   } else if (studies_total_ > 1) {
-    const auto with_best =
-        std::count_if(studies_.begin(), studies_.end(), [](const auto& s) { return s.second.median_ns > 0; });
-    line += fmt::format("  {} of {} problems have a best", with_best, studies_total_);
+    const auto count = [this](auto is_counted) { return std::count_if(studies_.begin(), studies_.end(), is_counted); };
+    line +=
+        fmt::format("  {}/{} problems done, {} have a best", count([](const auto& s) { return s.second.has_ended; }),
+                    studies_total_, count([](const auto& s) { return s.second.median_ns > 0; }));
   }
   if (progress_.finals_total() > 0)
     line += fmt::format("  final {}/{}", progress_.finals_done(), progress_.finals_total());

@@ -23,10 +23,11 @@ class Progress {
   std::string Line() const;
 
  private:
-  // What is known of one study's best.
-  struct Best {
+  // What is known of one study.
+  struct Tracked {
     double median_ns = 0;
     double baseline_ns = 0;
+    bool has_ended = false;
   };
   void Track(const v1::Study& study);
   // What the study has from earlier jobs, once: when it begins, and when its search has ended.
@@ -36,9 +37,9 @@ class Progress {
 
   const Session* session_;
   v1::Progress progress_;
-  std::map<std::string, Best> studies_;  // by study name
-  std::string held_up_by_;               // the state's reason that was told last
-  std::set<std::string> told_;           // of which priors and taken over results were told
+  std::map<std::string, Tracked> studies_;  // by study name
+  std::string held_up_by_;                  // the state's reason that was told last
+  std::set<std::string> told_;              // of which priors and taken over results were told
   int studies_total_ = 0;
   std::string phase_;
   int last_tenth_ = -1;

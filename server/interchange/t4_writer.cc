@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "server/interchange/json_value.h"
 #include "server/interchange/recorded_file.h"
 
 namespace tunefarm::interchange {
@@ -11,24 +12,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json ToJson(const Value& value) {
-  switch (value.type()) {
-    case ValueType::kBool:
-      return value.bool_value();
-    case ValueType::kInt:
-      return value.int_value();
-    case ValueType::kFloat:
-      return value.float_value();
-    case ValueType::kString:
-      break;
-  }
-  return value.string_value();
-}
-
 Json RowToJson(const std::vector<std::string>& parameters, const T4Row& row) {
   Json configuration = Json::object();
   for (const std::string& name : parameters) {
-    if (const Value* value = row.config.Find(name); value != nullptr) configuration[name] = ToJson(*value);
+    if (const Value* value = row.config.Find(name); value != nullptr) configuration[name] = JsonOf(*value);
   }
   Json runtimes = Json::array();
   for (const double runtime : row.runtimes_ms) {

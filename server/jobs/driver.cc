@@ -412,6 +412,7 @@ std::string Driver::WaitingReason(const Active& job) const {
 
 tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
   tunefarm::v1::Job proto = job.spec;
+  proto.clear_starting_configs();
   proto.set_name(JobName(job.row.job_id));
   proto.set_uid(job.row.uid);
   proto.set_state(::tunefarm::ToProto(job.row.state));

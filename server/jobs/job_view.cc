@@ -17,6 +17,7 @@ namespace {
 absl::StatusOr<tunefarm::v1::Job> Described(const JobRow& row) {
   tunefarm::v1::Job job;
   if (!job.ParseFromString(row.spec)) return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+  job.clear_starting_configs();
   job.set_name(JobName(row.job_id));
   job.set_uid(row.uid);
   job.set_state(ToProto(row.state));

@@ -13,6 +13,7 @@
 #include "server/jobs/prior_results.h"
 #include "server/jobs/resource_names.h"
 #include "server/measure/policy.h"
+#include "server/search/starting_strategy.h"
 
 namespace tunefarm {
 
@@ -82,12 +83,28 @@ absl::Status Study::Begin(const ChosenPriors& priors) {
                    MakeCostGuide(context_.spec.strategy().cost_model(), context_.spec.strategy().strategy_name(),
                                  context_.plan, *context_.problem, context_.device_class, space));
   ASSIGN_OR_RETURN(strategy_, MakeStudyStrategy(context_.spec, space, told, guide));
+  if (std::vector<Config> first = StartingConfigs(space); !first.empty()) {
+    strategy_ = MakeStartingStrategy(std::move(first), std::move(strategy_));
+  }
   space_ = std::move(space);
   priors_ = priors.rows;
   if (!priors.summaries.empty()) {
     summary_.mutable_priors()->Assign(priors.summaries.begin(), priors.summaries.end());
   }
   return absl::OkStatus();
+}
+
+std::vector<Config> Study::StartingConfigs(const Space& space) {
+  std::vector<Config> configs;
+  for (const tunefarm::v1::StartingConfig& starting : context_.spec.starting_configs()) {
+    const absl::StatusOr<Config> config = context_.plan->ParseConfig(starting.config());
+    if (config.ok() && space.Contains(*config)) {
+      configs.push_back(*config);
+    } else {
+      ++starting_left_out_;
+    }
+  }
+  return configs;
 }
 
 absl::StatusOr<std::string> Study::TextOf(const tunefarm::v1::Config& config) const {
@@ -291,7 +308,8 @@ absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step
   int64_t open = OpenTrials();
   int open_units = static_cast<int>(units_.size() - done_.size());
   while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
-    // The default config alone comes first, then the baseline: what everything else is compared with.
+    // The default config (or a starting one) alone comes first, then the baseline: what everything else is compared
+    // with.
     const bool first = first_step_ && drafts_.empty();
     int64_t wanted = first ? 1 : TailUnitSize(unit_size_, TrialsLeft(), devices);
     if (budget > 0) wanted = std::min(wanted, budget - proposed_);
@@ -322,6 +340,10 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
   if (first_step_) {
     step.drive.priors = priors_;
     if (!priors_.empty()) step.drive.space_summary = summary_.SerializeAsString();
+    if (starting_left_out_ > 0) {
+      step.messages.push_back(fmt::format("{}: {} starting configs are not in its space and left out",
+                                          context_.problem->key, FormatCount(starting_left_out_)));
+    }
   }
   const Unit* finals = nullptr;
   for (int64_t unit_id : done_) {

@@ -41,7 +41,7 @@ namespace tunefarm {
 // A job and study as accepted; shared by all that the study needs.
 struct StudyContext {
   int64_t job_id = 0;
-  tunefarm::v1::Job spec;  // strategy and budget as accepted
+  tunefarm::v1::Job spec;  // strategy and budget as accepted, and the starting configs of this study
   std::shared_ptr<const KernelPlan> plan;
   std::shared_ptr<const ResolvedProblem> problem;
   DeviceClass device_class;
@@ -162,6 +162,8 @@ class Study {
   // The incumbent's config, if it can take part.
   std::optional<Config> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
   absl::StatusOr<std::string> TextOf(const tunefarm::v1::Config& config) const;
+  // Those that are of its space; counts the others.
+  std::vector<Config> StartingConfigs(const Space& space);
 
   const StudyContext context_;
   const tunefarm::v1::MeasurementPolicy policy_;
@@ -191,6 +193,7 @@ class Study {
   std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
   int64_t searched_ = 0, finals_ended_ = 0;
   int64_t taken_over_ = 0;  // of the search, from earlier jobs
+  int64_t starting_left_out_ = 0;
   std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
   std::optional<tunefarm::v1::BestConfig> best_;
 };

@@ -32,6 +32,22 @@ struct Bound {
   std::string_view reason;
 };
 
+absl::Status CheckStartingConfigs(const tunefarm::v1::Job& job) {
+  if (job.starting_configs_size() > kStartingConfigsMax) {
+    return WithReason(InvalidArgument("{} starting configs are given, at most {} are taken",
+                                      job.starting_configs_size(), kStartingConfigsMax),
+                      "JOB_INVALID");
+  }
+  for (int i = 0; i < job.starting_configs_size(); ++i) {
+    const int problem = job.starting_configs(i).problem_index();
+    if (problem >= 0 && problem < job.problems_size()) continue;
+    return WithReason(InvalidArgument("starting_configs[{}].problem_index is {}, the job has {} problems", i, problem,
+                                      job.problems_size()),
+                      "JOB_INVALID");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   const tunefarm::v1::MeasurementPolicy& policy = job.policy();
   constexpr int64_t kSecondsMax = 366LL * 24 * 3600;
@@ -93,7 +109,7 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
         InvalidArgument("the job names {} problems, it must name 1 to {}", job.problems_size(), kProblemsMax),
         "PROBLEM_COUNT");
   }
-  return absl::OkStatus();
+  return CheckStartingConfigs(job);
 }
 
 // What the client set, without what is output only.
@@ -111,6 +127,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_required_isolation(job.required_isolation());
   own.set_no_promotion(job.no_promotion());
   own.set_no_memory(job.no_memory());
+  *own.mutable_starting_configs() = job.starting_configs();
   return own;
 }
 

@@ -19,6 +19,7 @@
 namespace tunefarm {
 
 inline constexpr int kProblemsMax = 256;
+inline constexpr int kStartingConfigsMax = 4096;
 // Up to so many configs are all tried, one by one, when no strategy is named and the budget allows it; else the default
 // strategy searches.
 inline constexpr uint64_t kExhaustiveByDefaultMax = 10'000;

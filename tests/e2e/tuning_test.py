@@ -102,6 +102,43 @@ class Tuning(unittest.TestCase):
             self.assertEqual(near["match"], "MATCH_NEAREST_SHAPE")
             self.assertGreater(near["distance"], 0)
 
+    def test_a_batch_goes_on_with_what_is_missing(self):
+        with Farm() as farm:
+            farm.start()
+            grid = ("--policy", "fast", "--strategy", "random", "--max-trials", "4", "--missing-only")
+            sizes = ("--dim", "N=64..256*2", "--dim", "CRASH_EVERY=16777217")
+            farm.cli("tune", "noop_host", "--dim", "N=64..128*2", "--dim", "CRASH_EVERY=16777217", *grid)
+            self.assertEqual(len(farm.json("jobs", "show", 1)["studies"]), 2)
+            again = farm.cli("tune", "noop_host", *sizes, *grid)
+            self.assertIn("Skipped 2 of 3 problems: they have an exact best.", again.stderr)
+            (study,) = farm.json("jobs", "show", 2)["studies"]
+            self.assertIn("N=256", study["problem"]["key"])
+            done = farm.cli("tune", "noop_host", *sizes, *grid)
+            self.assertIn("All 3 problems have an exact best: nothing to do.", done.stderr)
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(farm.cli("jobs", "show", 3, check=False).returncode, 3)
+
+    def test_bests_of_another_machine_are_measured_before_they_answer(self):
+        problem = ("--dim", "N=64", "--dim", "CRASH_EVERY=16777217")
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bests.json"
+            with Farm() as there:
+                there.start()
+                there.cli("tune", "noop_host", *problem, "--policy", "fast", "--strategy", "random", "--max-trials", "5")
+                winner = there.json("best", "noop_host", "--exact", *problem)["best"]["config"]
+                there.cli("export", "bests", file, "--source", "another machine")
+            with Farm() as here:
+                here.start()
+                here.cli("run", "noop_host", "--dim", "N=32", "X=1", "Y=1")  # so that the kernel is known
+                here.cli("import", "bests", file)
+                self.assertIn("from another machine", here.cli("recordings", "list").stdout)
+                self.assertEqual(here.cli("best", "noop_host", "--exact", *problem, check=False).returncode, 3)
+                here.cli("tune", "noop_host", "--from-recording", "bests", "--max-trials", "1", "--policy", "fast")
+                self.assertEqual([trial["config"] for trial in search(here.trials(2))], [winner])
+                best = here.json("best", "noop_host", "--exact", *problem)
+                self.assertEqual(best["match"], "MATCH_EXACT")
+                self.assertEqual(best["best"]["job"], "jobs/2")
+
     def test_no_valid_config(self):
         with Farm() as farm:
             farm.start()

@@ -1,9 +1,11 @@
 #include "tests/golden/fake_services.h"
 
 #include <algorithm>
+#include <map>
 
 #include "server/base/check.h"
 #include "server/version.h"
+#include "tests/golden/fake_bests.h"
 #include "tests/golden/fake_data.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
@@ -44,7 +46,7 @@ grpc::Status CheckMissed(const v1::CreateJobRequest& request) {
 // The number of "jobs/17..." if there is such a job, else 0.
 int KnownJob(const std::string& name) {
   const int number = std::atoi(name.c_str() + std::min<size_t>(name.size(), 5));
-  return number >= 17 && number <= 26 ? number : 0;
+  return number >= 17 && number <= 27 ? number : 0;
 }
 
 class FakeTuning final : public v1::TuningService::Service {
@@ -97,7 +99,8 @@ class FakeTuning final : public v1::TuningService::Service {
     if (number == 0) return Missing("there is no job " + request->parent(), "JOB_NOT_FOUND");
     // Two trials a page, so that every list takes several.
     std::vector<v1::Trial> trials = TrialsOf(number);
-    if (request->parent().ends_with("/studies/2")) trials.clear();
+    if (number == 27) trials = GroupedTrials(request->parent().back() - '0');
+    if (number != 27 && request->parent().ends_with("/studies/2")) trials.clear();
     const size_t first = request->page_token().empty() ? 0 : std::stoul(request->page_token());
     for (size_t i = first; i < std::min(first + 2, trials.size()); ++i) {
       if (request->purpose() != v1::TRIAL_PURPOSE_UNSPECIFIED && trials[i].purpose() != request->purpose()) continue;
@@ -161,7 +164,7 @@ class FakeTuning final : public v1::TuningService::Service {
                              v1::JobState state = v1::JOB_STATE_UNSPECIFIED) {
     const int number = KnownJob(name);
     if (number == 0) return Missing("there is no job " + name + "; tunefarm jobs list shows all", "JOB_NOT_FOUND");
-    *response->mutable_job() = JobNumbered(number);
+    *response->mutable_job() = number == 27 ? GroupedJob() : JobNumbered(number);
     if (state != v1::JOB_STATE_UNSPECIFIED) response->mutable_job()->set_state(state);
     return grpc::Status::OK;
   }
@@ -218,12 +221,31 @@ class FakeLookup final : public v1::LookupService::Service {
     if (request->device_selector() == "pinned") *response->mutable_best() = PinnedBest();
     return grpc::Status::OK;
   }
+  grpc::Status BatchLookupConfigs(grpc::ServerContext*, const v1::BatchLookupConfigsRequest* request,
+                                  v1::BatchLookupConfigsResponse* response) override {
+    // As ever exactly where the first column has 64 or 128.
+    if (request->columns().empty()) return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no columns");
+    for (const int64_t value : request->columns(0).ints()) {
+      const bool is_known = value == 64 || value == 128;
+      response->add_matches(is_known ? v1::MATCH_EXACT : v1::MATCH_NOT_FOUND);
+      response->add_best_indexes(is_known ? 0 : -1);
+      response->add_distances(0);
+    }
+    return grpc::Status::OK;
+  }
   grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
                                v1::ListBestConfigsResponse* response) override {
-    if (request->kernel() == "nothing") return grpc::Status::OK;
-    // One best a page.
-    *response->add_bests() = request->page_token().empty() ? PinnedBest() : PlainBest();
-    if (request->page_token().empty()) response->set_next_page_token("more");
+    std::vector<v1::BestConfig> bests = CatalogBests();
+    bests.insert(bests.begin(), {PinnedBest(), PlainBest()});
+    if (!request->kernel().empty()) {
+      bests.erase(std::remove_if(bests.begin(), bests.end(),
+                                 [&](const auto& best) { return best.kernel_name() != request->kernel(); }),
+                  bests.end());
+    }
+    // Five a page, so that every list takes several.
+    const size_t first = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    for (size_t i = first; i < std::min(first + 5, bests.size()); ++i) *response->add_bests() = bests[i];
+    if (first + 5 < bests.size()) response->set_next_page_token(std::to_string(first + 5));
     return grpc::Status::OK;
   }
 };
@@ -331,8 +353,18 @@ class FakeCatalog final : public v1::CatalogService::Service {
 };
 
 class FakeKernels final : public v1::KernelService::Service {
+  grpc::Status CreateKernel(grpc::ServerContext*, const v1::CreateKernelRequest* request,
+                            v1::CreateKernelResponse* response) override {
+    *response->mutable_kernel() = request->kernel();
+    response->mutable_kernel()->set_name("kernels/" + std::string(64, 'b'));
+    return grpc::Status::OK;
+  }
   grpc::Status GetKernel(grpc::ServerContext*, const v1::GetKernelRequest* request,
                          v1::GetKernelResponse* response) override {
+    if (request->name() == "scale_host" || request->name() == "gemm") {
+      response->mutable_kernel()->set_program_digest("program");
+      return grpc::Status::OK;
+    }
     if (request->name() != "stored") {
       return Missing("there is no kernel '" + request->name() + "'; tunefarm kernels list shows all",
                      "KERNEL_NOT_FOUND");
@@ -431,17 +463,42 @@ v1::Recording FakeRecording(bool with_parameters) {
   return recording;
 }
 
+// Bests of another machine: scale_host for two sizes.
+v1::Recording ImportedBests() {
+  v1::Recording recording = FakeRecording(false);
+  recording.set_name("recordings/4");
+  recording.set_display_name("gpu7");
+  recording.set_kernel_name("scale_host");
+  recording.clear_notes();
+  for (const auto& [name, values] :
+       std::map<std::string, std::vector<int64_t>>{{"CHUNK", {512, 1024}}, {"UNROLL", {2}}, {"dim.N", {4096, 8192}}}) {
+    v1::RecordedParameter* const parameter = recording.add_parameters();
+    parameter->set_name(name);
+    for (const int64_t value : values) parameter->add_values()->set_int_value(value);
+  }
+  return recording;
+}
+
 class FakeRecordings : public v1::RecordingService::Service {
  public:
   grpc::Status CreateRecording(grpc::ServerContext*, grpc::ServerReader<v1::CreateRecordingRequest>* reader,
                                v1::CreateRecordingResponse* response) override {
     v1::CreateRecordingRequest message;
-    while (reader->Read(&message)) response->set_already_stored(message.display_name() == "again");
+    std::string name;
+    while (reader->Read(&message)) {
+      response->set_already_stored(message.display_name() == "again");
+      if (!message.display_name().empty()) name = message.display_name();
+    }
     *response->mutable_recording() = FakeRecording(true);
+    if (name.rfind("bests", 0) == 0) response->mutable_recording()->set_display_name(name);
     return grpc::Status::OK;
   }
   grpc::Status GetRecording(grpc::ServerContext*, const v1::GetRecordingRequest* request,
                             v1::GetRecordingResponse* response) override {
+    if (request->name() == "gpu7") {
+      *response->mutable_recording() = ImportedBests();
+      return grpc::Status::OK;
+    }
     if (request->name() != "recordings/3" && request->name() != "convolution_A100_T4")
       return grpc::Status(grpc::StatusCode::NOT_FOUND, "no recording is called \"" + request->name() + "\"");
     *response->mutable_recording() = FakeRecording(true);
@@ -461,6 +518,17 @@ class FakeRecordings : public v1::RecordingService::Service {
     failed->set_valid_count(0);
     failed->set_failed_count(failed->result_count());
     failed->clear_best_objective();
+    return grpc::Status::OK;
+  }
+  grpc::Status ListRecordedResults(grpc::ServerContext*, const v1::ListRecordedResultsRequest*,
+                                   v1::ListRecordedResultsResponse* response) override {
+    // CHUNK, UNROLL, dim.N
+    for (const uint32_t index : {0, 0, 0, 1, 0, 1}) response->mutable_results()->add_value_indexes(index);
+    for (const double ms : {0.5, 0.75}) {
+      response->mutable_results()->add_outcomes(v1::RECORDED_OUTCOME_CORRECT);
+      response->mutable_results()->add_objectives(ms);
+      response->mutable_results()->add_cost_ms(ms);
+    }
     return grpc::Status::OK;
   }
   grpc::Status DeleteRecording(grpc::ServerContext*, const v1::DeleteRecordingRequest*,

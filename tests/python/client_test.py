@@ -64,6 +64,18 @@ class Jobs(WithDaemon):
         self.assertEqual(batch[10_000].config, job.best.config)
         self.assertIsNone(batch[1])
         self.assertEqual(set(batch.matches[1::2]), {tunefarm.Match.NOT_FOUND})
+        self.assertIsInstance(batch, tunefarm.BatchAnswer)
+
+        configs = self.client.best_batch("noop_host", {"N": [64 + at % 2 for at in range(10_001)]}, worst_match="EXACT",
+                                         configs_only=True, CRASH_EVERY=16777217)
+        self.assertIsInstance(configs, tunefarm.BatchConfigs)
+        self.assertEqual(len(configs), 10_001)
+        self.assertEqual((configs.matches, configs.distances), (batch.matches, batch.distances))
+        for at in (0, 2, 10_000):
+            self.assertEqual(configs[at], job.best.config)
+            self.assertEqual(configs.medians_ns[at], job.best.time_ns)
+        self.assertEqual((configs[1], configs.medians_ns[1]), (None, 0))
+        self.assertEqual(len(configs.configs), 2, "one of each call")
 
     def test_results(self):
         job = self.client.tune("noop_host", dims={"N": 32}, max_trials=25, **quick())

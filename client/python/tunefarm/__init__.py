@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError,
                              PermissionDeniedError, ResourceExhaustedError, TunefarmError, UnavailableError)
-from tunefarm.model import (Answer, BatchAnswer, BestConfig, Device, DeviceClass, DeviceKind, DeviceState, Dim, Job,
-                            JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome, Parameter, Problem,
-                            Progress, ResourceUse, ServerInfo, Study, StudyState, Trial, TrialPurpose)
+from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Device, DeviceClass, DeviceKind, DeviceState,
+                            Dim, Job, JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome, Parameter,
+                            Problem, Progress, ResourceUse, ServerInfo, Study, StudyState, Trial, TrialPurpose)
 
 if TYPE_CHECKING:
     from tunefarm.client import Client, tune_job
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AbortedError", "Answer", "BatchAnswer", "BestConfig", "Client", "DeadlineExceededError", "Device", "DeviceClass",
-    "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError", "InvalidArgumentError", "Job",
-    "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language", "Match", "Measurement",
-    "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem", "Progress", "ResourceExhaustedError",
-    "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial", "TrialPurpose", "TunefarmError",
-    "UnavailableError", "tune_job",
+    "AbortedError", "Answer", "BatchAnswer", "BatchConfigs", "BestConfig", "Client", "DeadlineExceededError", "Device",
+    "DeviceClass", "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError",
+    "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
+    "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem", "Progress",
+    "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial", "TrialPurpose",
+    "TunefarmError", "UnavailableError", "tune_job",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.

@@ -304,6 +304,27 @@ class BatchAnswer:
 
 
 @dataclass(frozen=True)
+class BatchConfigs:
+    """Answers to many questions by configs and times alone, in the order of the columns. `configs` are the distinct
+    ones."""
+
+    configs: Tuple[Mapping[str, Value], ...]
+    config_indexes: Tuple[int, ...]  # into configs; -1: nothing was found
+    medians_ns: Tuple[float, ...]  # of the problem that the answer was tuned for; 0: nothing was measured
+    matches: Tuple[Match, ...]
+    distances: Tuple[float, ...]
+    catalog_revision: int
+
+    def __len__(self) -> int:
+        return len(self.config_indexes)
+
+    def __getitem__(self, index: int) -> Optional[Mapping[str, Value]]:
+        """The config for one of the problems; None when nothing was found."""
+        at = self.config_indexes[index]
+        return self.configs[at] if at >= 0 else None
+
+
+@dataclass(frozen=True)
 class Progress:
     """Counts of a job or study."""
 

@@ -59,6 +59,28 @@ TEST(ProblemOptionsTest, Errors) {
   EXPECT_THAT(ErrorOf(pins), HasSubstr("--pin A: write --pin NAME=VALUE"));
 }
 
+TEST(ProblemOptionsTest, RangesAreWrittenOut) {
+  const auto values = [](const std::string& text) { return ParseDim("M=" + text)->values; };
+  EXPECT_THAT(values("1..16*2"), testing::ElementsAre("1", "2", "4", "8", "16"));
+  EXPECT_THAT(values("3..20*2"), testing::ElementsAre("3", "6", "12"));
+  EXPECT_THAT(values("64..200+64"), testing::ElementsAre("64", "128", "192"));
+  EXPECT_THAT(values("1..3"), testing::ElementsAre("1", "2", "3"));
+  EXPECT_THAT(values("5..5"), testing::ElementsAre("5"));
+  EXPECT_THAT(values("-2..0"), testing::ElementsAre("-2", "-1", "0"));
+  EXPECT_THAT(values("7,1..4*2,9"), testing::ElementsAre("7", "1", "2", "4", "9"));
+  EXPECT_THAT(values("9223372036854775806..9223372036854775807"),
+              testing::ElementsAre("9223372036854775806", "9223372036854775807"));
+  EXPECT_THAT(values("4611686018427387904..9223372036854775807*2"), testing::ElementsAre("4611686018427387904"));
+  // No numbers, no range.
+  EXPECT_THAT(values("a..b"), testing::ElementsAre("a..b"));
+  EXPECT_THAT(values("bf16"), testing::ElementsAre("bf16"));
+  for (const char* const bad : {"1..", "1..x", "4..1", "1..8*1", "1..8*0", "0..8*2", "1..8+0", "1..8*", "1..8*2*2"}) {
+    EXPECT_THAT(ErrorOf(Dims({std::string("M=") + bad})), HasSubstr("is no range; ranges look like 1..8192*2")) << bad;
+  }
+  EXPECT_THAT(ErrorOf(Dims({"M=1..1000000000"})), HasSubstr("more than 10000 values"));
+  EXPECT_EQ(MakeProblems(Dims({"M=1..8192*2", "N=1..10"}))->size(), 140u);
+}
+
 TEST(ProblemOptionsTest, AtMost256Problems) {
   std::string values = "0";
   for (int i = 1; i < 16; ++i) values += "," + std::to_string(i);

@@ -96,11 +96,19 @@ TEST_F(ProgressTest, OneStudyShowsItsBestAndTheSpeedup) {
   EXPECT_EQ(progress.Line(), "[8/8] 100%  best 95 ns (2.11x baseline)");
 }
 
-TEST_F(ProgressTest, SeveralStudiesShowHowManyHaveABest) {
+TEST_F(ProgressTest, SeveralStudiesShowHowManyAreDoneAndHaveABest) {
   Progress progress(&session_);
   progress.OnEvent(Snapshot(0, 20, 3));
   progress.OnEvent(Ended(2, v1::TRIAL_PURPOSE_SEARCH, v1::OUTCOME_OK, 100, 1, 20));
-  EXPECT_EQ(progress.Line(), "[1/20]   5%  1 of 3 problems have a best");
+  EXPECT_EQ(progress.Line(), "[1/20]   5%  0/3 problems done, 1 have a best");
+  v1::JobEvent ended;
+  for (const char* const study : {"jobs/1/studies/1", "jobs/1/studies/2"}) {
+    ended.mutable_study_changed()->set_name(study);
+    ended.mutable_study_changed()->set_state(v1::STUDY_STATE_ENDED);
+    *ended.mutable_progress() = Ended(2, v1::TRIAL_PURPOSE_SEARCH, v1::OUTCOME_OK, 100, 8, 20).progress();
+    progress.OnEvent(ended);
+  }
+  EXPECT_EQ(progress.Line(), "[8/20]  40%  2/3 problems done, 1 have a best");
 }
 
 TEST_F(ProgressTest, CountsFinalsFailuresAndTheTimeLeft) {

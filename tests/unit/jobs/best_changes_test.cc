@@ -216,7 +216,8 @@ TEST(BestPromotion, APromotionThatIsRepeatedUndoesNothing) {
   ManualExecutor executor(&clock);
   Catalog catalog;
   const auto watch = std::make_shared<CatalogWatch>(&executor, &catalog, 10);
-  BestChanges changes(store->get(), &catalog, watch.get(), &clock);
+  MissTable misses;
+  BestChanges changes(store->get(), &catalog, &misses, watch.get(), &clock);
   BestRow row;
   row.kernel_name = "scale";
   row.program_digest = "program";

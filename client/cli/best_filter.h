@@ -1,0 +1,41 @@
+// Which bests of the catalog an export takes: --kernel, --device and --dim.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/session.h"
+#include "server/interchange/exported_best.h"
+
+namespace tunefarm::cli {
+
+struct BestFilter {
+  std::string kernel;
+  std::string device;
+  std::vector<std::string> dims;
+
+  // --kernel, --device and --dim.
+  void AddTo(CLI::App* command);
+
+  // Class ids, and class names or whole words of them, whatever the case.
+  bool TakesDevice(const std::string& class_id, const std::string& class_name) const;
+};
+
+// Whether a problem has, of each named dim, one of the values.
+class DimFilter {
+ public:
+  static absl::StatusOr<DimFilter> Make(const std::vector<std::string>& dims);
+  bool Takes(const Config& dims) const;
+
+ private:
+  std::map<std::string, std::set<std::string>> values_;
+};
+
+// Sorted, and for each problem of a kernel and class the newest. NotFound, with what there is, where nothing is left.
+absl::StatusOr<std::vector<interchange::ExportedBest>> FetchBests(Session* session, const BestFilter& filter);
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,34 @@
+// Where an export goes: stdout, one file (--file, which is replaced), or a folder of files with names of their own
+// (--dir, in which nothing is replaced unless --force says so).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/cli/session.h"
+
+namespace tunefarm::cli {
+
+struct ExportedFile {
+  std::string name;  // in a folder
+  std::string text;
+  std::string seed_note;  // what stands beside it as NAME.seed.json; empty: nothing does
+};
+
+struct ExportTarget {
+  std::string file;
+  std::string directory;
+  bool force = false;
+
+  void AddFile(CLI::App* command);
+  // --dir and --force.
+  void AddDirectory(CLI::App* command);
+
+  // Writes whole files and says which, on stderr. InvalidArgument for several files where one can be; AlreadyExists,
+  // before anything is written, for a file in the folder that is there and not to be replaced.
+  absl::Status Write(const Session& session, const std::vector<ExportedFile>& files) const;
+};
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,95 @@
+#include "server/interchange/exported_best.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/value_proto.h"
+
+namespace tunefarm::interchange {
+namespace {
+
+template <typename Map>
+absl::StatusOr<Config> FromMap(const Map& values, std::string_view what) {
+  Config config;
+  for (const auto& [name, proto] : values) {
+    absl::StatusOr<Value> value = definition::FromProto(proto);
+    if (!value.ok()) return DataLoss("{} '{}': {}", what, name, MessageOf(value.status()));
+    config.Set(name, *std::move(value));
+  }
+  return config;
+}
+
+}  // namespace
+
+double ExportedBest::speedup() const {
+  const double own_ns = best.measurement().median_ns();
+  return own_ns > 0 && best.baseline_ns() > 0 ? best.baseline_ns() / own_ns : 0;
+}
+
+bool ExportedBest::is_plain() const {
+  const auto& seeds = best.problem().input_seeds();
+  return best.problem().pinned().empty() && (seeds.empty() || (seeds.size() == 1 && seeds[0] == 1));
+}
+
+absl::StatusOr<ExportedBest> MakeExportedBest(v1::BestConfig best, v1::Match match) {
+  ExportedBest exported;
+  ASSIGN_OR_RETURN(exported.dims, FromMap(best.problem().dims(), "dim"));
+  ASSIGN_OR_RETURN(exported.config, FromMap(best.config().values(), "parameter"));
+  exported.best = std::move(best);
+  exported.match = match;
+  return exported;
+}
+
+bool ValueLess(const Value& a, const Value& b) {
+  if (a.type() != b.type()) return a.type() < b.type();
+  switch (a.type()) {
+    case ValueType::kBool:
+      return a.bool_value() < b.bool_value();
+    case ValueType::kInt:
+      return a.int_value() < b.int_value();
+    case ValueType::kFloat:
+      return a.float_value() < b.float_value();
+    case ValueType::kString:
+      break;
+  }
+  return a.string_value() < b.string_value();
+}
+
+bool ConfigLess(const Config& a, const Config& b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first != y.first ? x.first < y.first : ValueLess(x.second, y.second);
+  });
+}
+
+void SortBests(std::vector<ExportedBest>* bests) {
+  std::stable_sort(bests->begin(), bests->end(), [](const ExportedBest& a, const ExportedBest& b) {
+    const auto names = [](const v1::BestConfig& best) {
+      return std::tie(best.kernel_name(), best.device_class_name(), best.device_class_id());
+    };
+    if (names(a.best) != names(b.best)) return names(a.best) < names(b.best);
+    if (ConfigLess(a.dims, b.dims) || ConfigLess(b.dims, a.dims)) return ConfigLess(a.dims, b.dims);
+    if (a.best.problem().key() != b.best.problem().key()) return a.best.problem().key() < b.best.problem().key();
+    return a.best.revision() > b.best.revision();
+  });
+}
+
+void KeepNewest(std::vector<ExportedBest>* bests) {
+  const auto same = [](const ExportedBest& a, const ExportedBest& b) {
+    return a.best.kernel_name() == b.best.kernel_name() && a.best.device_class_id() == b.best.device_class_id() &&
+           a.best.problem().key() == b.best.problem().key() && a.dims == b.dims;
+  };
+  bests->erase(std::unique(bests->begin(), bests->end(), same), bests->end());
+}
+
+std::string MatchText(v1::Match match) {
+  const std::string name = v1::Match_Name(match);
+  constexpr std::string_view kPrefix = "MATCH_";
+  return name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : name;
+}
+
+std::string NumberText(double number) { return Value(number).ToText(); }
+
+}  // namespace tunefarm::interchange

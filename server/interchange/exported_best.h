@@ -1,0 +1,48 @@
+// Bests of the catalog on their way into files: what the writers of all formats share.
+//
+// Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/space/config.h"
+#include "tunefarm/v1/best_config.pb.h"
+
+namespace tunefarm::interchange {
+
+struct ExportedBest {
+  v1::BestConfig best;
+  // What a look-up of its own problem answers today: EXACT, STALE or STALE_SOURCE.
+  v1::Match match = v1::MATCH_EXACT;
+  // The problem's dims and the config, checked and sorted by name.
+  Config dims;
+  Config config;
+
+  // Baseline over median; 0 where there was no baseline.
+  double speedup() const;
+  // Whether only dims make the problem: no pins, and no input seeds of its own.
+  bool is_plain() const;
+};
+
+// DataLoss where a dim or a parameter has no value.
+absl::StatusOr<ExportedBest> MakeExportedBest(v1::BestConfig best, v1::Match match);
+
+// A total order of values: by type, then by value.
+bool ValueLess(const Value& a, const Value& b);
+// Names and values in their order.
+bool ConfigLess(const Config& a, const Config& b);
+
+// By kernel, device class, dims, and the newest first.
+void SortBests(std::vector<ExportedBest>* bests);
+// Of sorted bests that have kernel, class and problem in common (of several programs) the newest only.
+void KeepNewest(std::vector<ExportedBest>* bests);
+
+// "EXACT" for MATCH_EXACT.
+std::string MatchText(v1::Match match);
+// The shortest text that reads back as the same number, always with a point or an exponent.
+std::string NumberText(double number);
+
+}  // namespace tunefarm::interchange
