@@ -175,15 +175,17 @@ void Client::Impl::Close() {
   for (const auto& question : questions) question->Disconnect();
   calls_.CloseAndWait();
   if (executor_ == nullptr) return;
-  executor_->Post([this] {
+  Notification done;
+  executor_->Post([this, &done] {
     for (const auto& [kernel, feed] : feeds_) feed->Stop();
     for (const auto& weak : watches_) {
       if (const auto watch = weak.lock()) watch->Close();
     }
     asker_->Close();
+    done.Notify();
   });
+  done.WaitForNotification();
   executor_->Stop();
-  executor_.reset();
 }
 
 std::shared_ptr<JobWatchImpl> Client::Impl::StartWatch(const std::string& name, EventCallback on_event,

@@ -82,14 +82,16 @@ void KernelFeed::OnResponse(const Response& response) {
   }
   for (const v1::BestConfig& best : response.bests()) staged_programs_.insert(best.program_digest());
   mirror_.Stage(response);
-  if (response.revision() != 0) Commit(response);
+  // Nothing but a reset is an empty catalog before its first revision: a part that more follows would say more.
+  const bool is_empty_catalog = response.reset() && response.bests().empty() && response.retired().empty();
+  if (response.revision() != 0 || is_empty_catalog) Commit(response);
   ShowState();
 }
 
 void KernelFeed::Commit(const Response& last) {
   const MirrorChange change = mirror_.Commit();
-  const bool has_moved = revision_ != last.revision() || catalog_id_ != last.catalog_id() || change.reset ||
-                         !change.added.empty() || !change.removed.empty();
+  // A higher revision alone is that of other kernels' bests.
+  const bool has_moved = change.reset || !change.added.empty() || !change.removed.empty();
   revision_ = last.revision();
   catalog_id_ = last.catalog_id();
   is_loaded_ = true;

@@ -142,6 +142,17 @@ TEST_F(OutageTest, ClosingEndsWhatWaits) {
   EXPECT_EQ(code, Code::kCancelled);
 }
 
+TEST_F(OutageTest, AnEmptyCatalogIsACatalog) {
+  daemon_.Start();
+  Client client = Open(QuickOptions(daemon_));
+  const Question question = *client.Prepare(MatmulSpec());
+  ASSERT_TRUE(question.WaitForRevision(0, kLong).ok());
+  EXPECT_TRUE(question.state().is_live);
+  EXPECT_EQ(question.state().bests, 0u);
+  ASSERT_TRUE(question.WaitForRevision(catalog_.Put(MakeBest(1, 32, 1)), kLong).ok());
+  EXPECT_EQ(question.NewReader().Find({1, 32})->config.Int("TILE"), 1);
+}
+
 TEST_F(OutageTest, HistoryThatIsLostMeansEverythingAnew) {
   daemon_.Start();
   catalog_.Put(MakeBest(1, 32, 1));
