@@ -1,10 +1,11 @@
-// export {t4}: our results as other tools read them.
+// export {t4, snapshot}: our results as other tools read them.
 
 #include <fmt/core.h>
 
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/export_snapshot.h"
 #include "client/cli/help_format.h"
 #include "client/cli/job_rows.h"
 #include "server/base/file.h"
@@ -41,6 +42,7 @@ void AddExport(CLI::App* app, Session* session) {
   CLI::App* command = app->add_subcommand("export", "Write results for other tuning tools.");
   command->require_subcommand(1);
   SetExample(command, "tunefarm export t4 17 --file results.json");
+  AddExportSnapshot(command, session);
   auto options = std::make_shared<ExportT4Options>();
   CLI::App* t4 = command->add_subcommand("t4", "The results of a job as a T4 file, to stdout or a file.");
   SetExample(t4, "tunefarm export t4 17 > results.json\ntunefarm export t4 17 --study 2 --file results.json");

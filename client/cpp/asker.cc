@@ -109,9 +109,9 @@ void Asker::Send(const Id& id, const std::shared_ptr<QuestionImpl>& question, Du
   for (const auto& [name, value] : question->spec.fixed_dims) dims[name] = ToWire(value);
   for (size_t i = 0; i < id.second.size(); ++i) dims[question->spec.varying_dims[i]].set_int_value(id.second[i]);
   StartCall<v1::LookupConfigRequest, v1::LookupConfigResponse>(
-      calls_, executor_, timeout, std::move(request),
-      [this](auto* context, const auto* own, auto* response, auto done) {
-        stub_->async()->LookupConfig(context, own, response, std::move(done));
+      calls_, executor_, timeout, request,
+      [this](auto* context, const auto& own, auto* queue) {
+        return stub_->PrepareAsyncLookupConfig(context, own, queue);
       },
       [this, id](const grpc::Status& status, const v1::LookupConfigResponse& response) {
         OnAnswer(id, status, response);

@@ -65,7 +65,7 @@ class Asker {
   struct Ask {
     std::weak_ptr<QuestionImpl> question;
     enum { kQueued, kSent, kFailed } state = kQueued;
-    bool again = false;    // the catalog changed meanwhile
+    bool again = false;  // the catalog changed meanwhile
     std::vector<std::shared_ptr<PendingLookup>> waiters;
   };
 

@@ -1,5 +1,5 @@
-// Growing pauses between attempts, drawn from the second half of a bound that doubles, so that clients that lost the same
-// daemon do not all come back at once. One thread.
+// Growing pauses between attempts, drawn from the second half of a bound that doubles, so that clients that lost the
+// same daemon do not all come back at once. One thread.
 #pragma once
 
 #include <algorithm>

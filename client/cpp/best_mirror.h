@@ -33,7 +33,7 @@ struct MirrorBest {
 };
 
 struct MirrorChange {
-  bool reset = false;  // everything is new; then the lists are empty
+  bool reset = false;                                             // everything is new; then the lists are empty
   std::vector<std::shared_ptr<const MirrorBest>> removed, added;  // in this order; a changed best is in both
 };
 

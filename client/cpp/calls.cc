@@ -6,6 +6,15 @@ gpr_timespec DeadlineAfter(Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
 }
 
+OpenCalls::OpenCalls()
+    : thread_("tunefarm-rpc", [this] {
+        void* tag = nullptr;
+        bool ok = false;
+        while (queue_.Next(&tag, &ok)) static_cast<Step*>(tag)->Proceed(ok);
+      }) {}
+
+OpenCalls::~OpenCalls() { queue_.Shutdown(); }
+
 bool OpenCalls::Add(grpc::ClientContext* context) {
   MutexLock lock(&mutex_);
   if (closed_) return false;

@@ -10,6 +10,7 @@ namespace tunefarm::client {
 namespace {
 
 constexpr int kMessageBytesMax = 16 << 20;
+constexpr int kConnectTimeoutMs = 5000;
 constexpr size_t kDimsMax = 32;
 constexpr Duration kCallTimeout = std::chrono::seconds(10);
 // Changes come in bursts; what they make stale is asked again once for each.
@@ -67,11 +68,12 @@ Client::Impl::Impl(ClientOptions options, std::string address, std::vector<OwnDe
   budget_.bests_max = options_.cached_bests_max;
   budget_.bytes_max = options_.cached_bytes_max;
   ConnectTo(address_);
+  calls_ = std::make_unique<OpenCalls>();
   executor_ = std::make_unique<ThreadExecutor>("tunefarm", Clock::Real());
   AskerOptions asker;
   asker.answers_max = options_.cached_answers_max;
   asker.background_timeout = kCallTimeout;
-  asker_ = std::make_unique<Asker>(&calls_, executor_.get(), lookup_.get(), asker);
+  asker_ = std::make_unique<Asker>(calls_.get(), executor_.get(), lookup_.get(), asker);
   executor_->Post([this] { Sweep(); });
 }
 
@@ -83,7 +85,8 @@ void Client::Impl::ConnectTo(const std::string& address) {
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
   // A daemon that is back is found at once; gRPC's own pauses grow to minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(options_.reconnect_min.count()));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(options_.reconnect_min.count()));
+  // In spite of its name the time that one attempt may take, of which a busy machine needs some.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(options_.reconnect_max.count()));
   // A connection of its own: by default channels of a process share one, and each other's pauses.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -173,8 +176,8 @@ void Client::Impl::Close() {
   closed_.Notify();
   // From here on nobody posts but calls that are under way, and they end.
   for (const auto& question : questions) question->Disconnect();
-  calls_.CloseAndWait();
-  if (executor_ == nullptr) return;
+  if (is_offline()) return;
+  calls_->CloseAndWait();
   Notification done;
   executor_->Post([this, &done] {
     for (const auto& [kernel, feed] : feeds_) feed->Stop();
@@ -196,11 +199,13 @@ std::shared_ptr<JobWatchImpl> Client::Impl::StartWatch(const std::string& name, 
   {
     MutexLock lock(&questions_mutex_);
     if (!is_closed_ && !is_offline()) {
-      auto watch = std::make_shared<JobWatchImpl>(name, &calls_, executor_.get(), tuning_.get(), std::move(on_event),
-                                                  std::move(on_end), after_event_id, reconnect_max_wait);
+      auto watch =
+          std::make_shared<JobWatchImpl>(name, calls_.get(), executor_.get(), tuning_.get(), std::move(on_event),
+                                         std::move(on_end), after_event_id, reconnect_max_wait);
       executor_->Post([this, watch] {
-        watches_.erase(std::remove_if(watches_.begin(), watches_.end(), [](const auto& weak) { return weak.expired(); }),
-                       watches_.end());
+        watches_.erase(
+            std::remove_if(watches_.begin(), watches_.end(), [](const auto& weak) { return weak.expired(); }),
+            watches_.end());
         watches_.push_back(watch);
         watch->Start();
       });
@@ -233,7 +238,7 @@ std::shared_ptr<Client::Impl::Group> Client::Impl::MakeGroup(const QuestionSpec&
   options.refresh_interval = options_.refresh_interval;
   options.retry_interval = std::max(options_.reconnect_max, std::chrono::milliseconds(100));
   group->resolver = std::make_shared<TargetResolver>(
-      spec.kernel, spec.device, &calls_, executor_.get(), kernels_.get(), devices_.get(), options,
+      spec.kernel, spec.device, calls_.get(), executor_.get(), kernels_.get(), devices_.get(), options,
       [this, weak](const Target& target) {
         if (const auto own = weak.lock()) OnTarget(own.get(), target);
       },
@@ -252,7 +257,7 @@ std::shared_ptr<KernelFeed> Client::Impl::FeedOf(const std::string& kernel) {
     FeedHooks hooks;
     hooks.on_back = [this, kernel] { OnBack(kernel); };
     hooks.on_change = [this, kernel](const std::set<std::string>& programs) { OnChange(kernel, programs); };
-    feed = std::make_shared<KernelFeed>(kernel, &calls_, executor_.get(), catalog_.get(), &budget_, options,
+    feed = std::make_shared<KernelFeed>(kernel, calls_.get(), executor_.get(), catalog_.get(), &budget_, options,
                                         std::move(hooks));
   }
   return feed;

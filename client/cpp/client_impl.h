@@ -54,7 +54,7 @@ class Client::Impl {
   // One call that is waited for. While there is no daemon it is repeated for a few seconds if `may_repeat`.
   template <typename Request, typename Response>
   Result<Response> Call(grpc::Status (v1::TuningService::StubInterface::*method)(grpc::ClientContext*, const Request&,
-                                                                                Response*),
+                                                                                 Response*),
                         const Request& request, Duration timeout, bool may_repeat) {
     if (is_offline()) return Status{Code::kUnimplemented, "there is no daemon behind a snapshot file", "OFFLINE"};
     const MonotonicTime begin = Clock::Real()->Now();
@@ -63,10 +63,10 @@ class Client::Impl {
     while (true) {
       grpc::ClientContext context;
       context.set_deadline(DeadlineAfter(end - Clock::Real()->Now()));
-      if (!calls_.Add(&context)) return Status{Code::kCancelled, "the client was closed", "CLOSED"};
+      if (!calls_->Add(&context)) return Status{Code::kCancelled, "the client was closed", "CLOSED"};
       Response response;
       const grpc::Status status = (tuning_.get()->*method)(&context, request, &response);
-      calls_.Remove(&context);
+      calls_->Remove(&context);
       if (status.ok()) return response;
       const MonotonicTime now = Clock::Real()->Now();
       const bool is_over = now >= end || now - begin >= kRepeatFor;
@@ -111,7 +111,7 @@ class Client::Impl {
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
-  OpenCalls calls_;
+  std::unique_ptr<OpenCalls> calls_;  // null: offline
   Notification closed_;
   std::atomic<int> requests_{0};  // posted and not yet taken up
 

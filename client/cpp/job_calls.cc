@@ -61,8 +61,7 @@ Result<Job> Client::CancelJob(const std::string& name, std::chrono::milliseconds
 
 JobWatch Client::WatchJob(const std::string& name, EventCallback on_event, EndCallback on_end, int64_t after_event_id,
                           std::chrono::milliseconds reconnect_max_wait) const {
-  return JobWatch(
-      impl_->StartWatch(name, std::move(on_event), std::move(on_end), after_event_id, reconnect_max_wait));
+  return JobWatch(impl_->StartWatch(name, std::move(on_event), std::move(on_end), after_event_id, reconnect_max_wait));
 }
 
 Result<Job> Client::WaitForJob(const std::string& name, std::chrono::milliseconds timeout) const {

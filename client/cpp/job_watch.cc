@@ -70,7 +70,7 @@ void JobWatchImpl::Open() {
   auto stream = std::make_shared<Stream>(calls_, executor_);
   const auto self = shared_from_this();
   const bool is_open = stream->Open(
-      [this, &request](auto* context, auto* reactor) { stub_->async()->WatchJob(context, &request, reactor); },
+      [this, &request](auto* context, auto* queue) { return stub_->PrepareAsyncWatchJob(context, request, queue); },
       [self](const v1::WatchJobResponse& response) { self->OnResponse(response); },
       [self](const grpc::Status& status) { self->OnStreamEnd(status); });
   if (is_open) {
@@ -115,7 +115,8 @@ void JobWatchImpl::WatchForSilence() {
       if (self->stream_ != nullptr) self->stream_->Cancel();
       return;
     }
-    if (self->stream_ != nullptr && Clock::Real()->Now() - self->heard_ >= std::min(kSilenceMax, self->reconnect_max_wait_)) {
+    if (self->stream_ != nullptr &&
+        Clock::Real()->Now() - self->heard_ >= std::min(kSilenceMax, self->reconnect_max_wait_)) {
       self->AskWhetherAlive();
     }
     self->WatchForSilence();
@@ -128,10 +129,8 @@ void JobWatchImpl::AskWhetherAlive() {
   v1::GetJobRequest request;
   request.set_name(name_);
   StartCall<v1::GetJobRequest, v1::GetJobResponse>(
-      calls_, executor_, std::min(kAliveTimeout, reconnect_max_wait_), std::move(request),
-      [this](auto* context, const auto* own, auto* response, auto done) {
-        stub_->async()->GetJob(context, own, response, std::move(done));
-      },
+      calls_, executor_, std::min(kAliveTimeout, reconnect_max_wait_), request,
+      [this](auto* context, const auto& own, auto* queue) { return stub_->PrepareAsyncGetJob(context, own, queue); },
       [self = shared_from_this()](const grpc::Status& status, const v1::GetJobResponse&) {
         self->is_asking_ = false;
         if (status.ok()) {

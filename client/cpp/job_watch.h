@@ -1,4 +1,5 @@
-// Watches one job: reads its events, opens a broken or silent stream again after the last of them, and ends with the job.
+// Watches one job: reads its events, opens a broken or silent stream again after the last of them, and ends with the
+// job.
 //
 // Threads: the client's executor; Stop from any other.
 #pragma once

@@ -55,8 +55,8 @@ void KernelFeed::Open() {
   auto stream = std::make_shared<ReadStream<Response>>(calls_, executor_);
   const auto self = shared_from_this();
   const bool is_open = stream->Open(
-      [this, &request](auto* context, auto* reactor) {
-        stub_->async()->WatchBestConfigs(context, &request, reactor);
+      [this, &request](auto* context, auto* queue) {
+        return stub_->PrepareAsyncWatchBestConfigs(context, request, queue);
       },
       [self](const Response& response) { self->OnResponse(response); },
       [self](const grpc::Status& status) { self->OnEnd(status); });

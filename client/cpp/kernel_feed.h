@@ -1,7 +1,7 @@
 // KernelFeed: the catalog's stream of one kernel, kept open, and what it tells to the kernel's questions.
 //
-// A change takes effect as a whole, when its last part has come. A stream that ends or falls silent is opened again after
-// a pause, from the last revision that was applied.
+// A change takes effect as a whole, when its last part has come. A stream that ends or falls silent is opened again
+// after a pause, from the last revision that was applied.
 //
 // Threads: one (the client's executor).
 #pragma once

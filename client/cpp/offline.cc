@@ -106,8 +106,8 @@ Status FillFromSnapshot(const snapshot::SnapshotFile& file, const std::vector<Ow
   state.revision = file.revision();
   question->SetState(state);
   const QuestionSpec& spec = question->spec;
-  const bool has_default = std::any_of(defaults.begin(), defaults.end(),
-                                       [&](const OwnDefault& own) { return own.kernel == spec.kernel; });
+  const bool has_default =
+      std::any_of(defaults.begin(), defaults.end(), [&](const OwnDefault& own) { return own.kernel == spec.kernel; });
   const std::optional<size_t> number = FindKernel(file, spec.kernel);
   if (!number) {
     if (has_default) return {};

@@ -52,10 +52,10 @@ Status QuestionImpl::WaitForRevision(int64_t revision, Duration timeout) const {
     const Duration left = end - Clock::Real()->Now();
     if (left <= Duration::zero()) {
       const std::string why = state_.last_error.ok() ? "" : ": " + state_.last_error.message;
-      return {Code::kDeadlineExceeded,
-              "the catalog of '" + spec.kernel + "' has not come in time, up to revision " + std::to_string(revision) +
-                  why,
-              "CACHE_BEHIND"};
+      return {
+          Code::kDeadlineExceeded,
+          "the catalog of '" + spec.kernel + "' has not come in time, up to revision " + std::to_string(revision) + why,
+          "CACHE_BEHIND"};
     }
     state_changed_.WaitFor(&state_mutex_, left);
   }
@@ -180,12 +180,12 @@ void QuestionImpl::SetTarget(const Target& target, const BestMirror& mirror, con
   target_ = target;
   fixed_ = spec.fixed_dims;
   for (const auto& [name, otherwise] : target.dims) {
-    const bool is_varying = std::find(spec.varying_dims.begin(), spec.varying_dims.end(), name) != spec.varying_dims.end();
+    const bool is_varying =
+        std::find(spec.varying_dims.begin(), spec.varying_dims.end(), name) != spec.varying_dims.end();
     if (!is_varying && otherwise) fixed_.emplace(name, *otherwise);
   }
   defaults_ = std::make_shared<const DefaultAnswers>(
-      defaults, spec, target.display_name,
-      DeviceNames{spec.device, target.device.class_id, target.device.class_name});
+      defaults, spec, target.display_name, DeviceNames{spec.device, target.device.class_id, target.device.class_name});
   Rebuild(mirror);
 }
 

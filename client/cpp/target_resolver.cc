@@ -51,9 +51,9 @@ void TargetResolver::AskForKernel() {
   v1::GetKernelRequest request;
   request.set_name(kernel_);
   StartCall<v1::GetKernelRequest, v1::GetKernelResponse>(
-      calls_, executor_, options_.call_timeout, std::move(request),
-      [this](auto* context, const auto* own, auto* response, auto done) {
-        kernels_->async()->GetKernel(context, own, response, std::move(done));
+      calls_, executor_, options_.call_timeout, request,
+      [this](auto* context, const auto& own, auto* queue) {
+        return kernels_->PrepareAsyncGetKernel(context, own, queue);
       },
       [self = shared_from_this()](const grpc::Status& status, const v1::GetKernelResponse& response) {
         if (!status.ok()) return self->End(false);
@@ -67,9 +67,9 @@ void TargetResolver::AskForDevices(const v1::Kernel& kernel, std::vector<v1::Dev
   request.set_page_size(kDevicesPage);
   request.set_page_token(page_token);
   StartCall<v1::ListDevicesRequest, v1::ListDevicesResponse>(
-      calls_, executor_, options_.call_timeout, std::move(request),
-      [this](auto* context, const auto* own, auto* response, auto done) {
-        devices_->async()->ListDevices(context, own, response, std::move(done));
+      calls_, executor_, options_.call_timeout, request,
+      [this](auto* context, const auto& own, auto* queue) {
+        return devices_->PrepareAsyncListDevices(context, own, queue);
       },
       [self = shared_from_this(), kernel, known = std::move(known)](const grpc::Status& status,
                                                                     const v1::ListDevicesResponse& response) {
@@ -87,8 +87,8 @@ void TargetResolver::AskForDevices(const v1::Kernel& kernel, std::vector<v1::Dev
 void TargetResolver::AskForClasses(const v1::Kernel& kernel, const std::vector<v1::Device>& devices) {
   StartCall<v1::ListDeviceClassesRequest, v1::ListDeviceClassesResponse>(
       calls_, executor_, options_.call_timeout, v1::ListDeviceClassesRequest(),
-      [this](auto* context, const auto* own, auto* response, auto done) {
-        devices_->async()->ListDeviceClasses(context, own, response, std::move(done));
+      [this](auto* context, const auto& own, auto* queue) {
+        return devices_->PrepareAsyncListDeviceClasses(context, own, queue);
       },
       [self = shared_from_this(), kernel, devices](const grpc::Status& status,
                                                    const v1::ListDeviceClassesResponse& response) {
@@ -106,8 +106,8 @@ void TargetResolver::Choose(const v1::Kernel& kernel, const std::vector<v1::Devi
   target.display_name = kernel.display_name();
   target.program_digest = kernel.program_digest();
   for (const v1::Dim& dim : kernel.dims()) {
-    target.dims.emplace_back(dim.name(), dim.has_default_value() ? std::optional<Value>(FromWire(dim.default_value()))
-                                                                 : std::nullopt);
+    target.dims.emplace_back(
+        dim.name(), dim.has_default_value() ? std::optional<Value>(FromWire(dim.default_value())) : std::nullopt);
   }
   target.device = *chosen;
   if (target_ != target) {

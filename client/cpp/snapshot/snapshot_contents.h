@@ -23,8 +23,8 @@ struct Best {
   int64_t revision = 0, promoted_at_ms = 0;
 };
 
-// A kernel's newest definition, and its bests. Bests of older programs are not in a snapshot: whether they hold can only
-// be judged with the definition.
+// A kernel's newest definition, and its bests. Bests of older programs are not in a snapshot: whether they hold can
+// only be judged with the definition.
 struct Kernel {
   std::string name, kernel_id, program_digest;
   NamedScalars dims;

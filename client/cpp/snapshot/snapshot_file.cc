@@ -74,7 +74,8 @@ absl::Status SnapshotFile::Check(const std::string& name) {
   }
   if (header_.header_bytes != sizeof(Header)) return Damaged(name, "its header has another size");
   if (header_.file_bytes != bytes_.size()) {
-    return Damaged(name, header_.file_bytes > bytes_.size() ? "it is cut off" : "it has bytes that do not belong to it");
+    return Damaged(name,
+                   header_.file_bytes > bytes_.size() ? "it is cut off" : "it has bytes that do not belong to it");
   }
   if (header_.checksum != Xxh3(bytes_.substr(kChecksumFrom))) return Damaged(name, "its checksum is wrong");
   if (!CheckSections()) return Damaged(name, "its sections do not lie within it");
@@ -113,7 +114,8 @@ bool SnapshotFile::CheckRecords() const {
     for (uint64_t i = 0; i < kernel.bests; ++i) {
       const auto best = At<BestRecord>(header_.bests, next_best + i);
       if (best.kernel != k || best.flags > 1) return false;
-      if (!are_strings({best.class_id, best.class_name, best.problem, best.job, best.driver, best.toolkit})) return false;
+      if (!are_strings({best.class_id, best.class_name, best.problem, best.job, best.driver, best.toolkit}))
+        return false;
       if (!ArePairs(best.first_dim, best.dims, kDimsMax, false)) return false;
       if (!ArePairs(best.first_value, best.values, kParametersMax, false)) return false;
       if (!IsTime(best.median_ns) || !IsTime(best.ci_low_ns) || !IsTime(best.ci_high_ns) || !IsTime(best.baseline_ns)) {
@@ -180,8 +182,11 @@ NamedScalars SnapshotFile::Pairs(uint32_t first, uint32_t count) const {
 
 Kernel SnapshotFile::KernelAt(size_t kernel) const {
   const auto record = At<KernelRecord>(header_.kernels, kernel);
-  return {String(record.name), String(record.kernel_id), String(record.program_digest),
-          Pairs(record.first_dim, record.dims), {}};
+  return {String(record.name),
+          String(record.kernel_id),
+          String(record.program_digest),
+          Pairs(record.first_dim, record.dims),
+          {}};
 }
 
 size_t SnapshotFile::BestsOf(size_t kernel) const { return At<KernelRecord>(header_.kernels, kernel).bests; }

@@ -18,8 +18,8 @@ namespace tunefarm::snapshot {
 
 class SnapshotFile {
  public:
-  // Maps the file and checks all of it. NotFound and other errors of the system; DataLoss (SNAPSHOT_DAMAGED) for what is
-  // no snapshot, is cut off, or was changed; InvalidArgument (SNAPSHOT_VERSION) for another version.
+  // Maps the file and checks all of it. NotFound and other errors of the system; DataLoss (SNAPSHOT_DAMAGED) for what
+  // is no snapshot, is cut off, or was changed; InvalidArgument (SNAPSHOT_VERSION) for another version.
   static absl::StatusOr<SnapshotFile> Open(const std::string& path);
   // The same of bytes that outlive it; `name` is for messages.
   static absl::StatusOr<SnapshotFile> Read(std::string_view bytes, const std::string& name);

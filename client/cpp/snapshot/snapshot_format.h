@@ -1,9 +1,9 @@
-// The layout of snapshot files: the bests of a catalog, for programs without a daemon. Made to be mapped into memory and
-// read where it lies; written by `tunefarm export snapshot`, read by the C++ client.
+// The layout of snapshot files: the bests of a catalog, for programs without a daemon. Made to be mapped into memory
+// and read where it lies; written by `tunefarm export snapshot`, read by the C++ client.
 //
-// All numbers are little-endian; floating-point numbers are IEEE doubles; every section begins at a multiple of 8 bytes.
-// Texts are referred to by their number in the section STRINGS. Readers refuse another version, and check everything
-// else, too: a file from anywhere is refused with a sentence or read correctly, never more.
+// All numbers are little-endian; floating-point numbers are IEEE doubles; every section begins at a multiple of 8
+// bytes. Texts are referred to by their number in the section STRINGS. Readers refuse another version, and check
+// everything else, too: a file from anywhere is refused with a sentence or read correctly, never more.
 //
 //   header, 128 bytes
 //     0   8  "TFSNAP\r\n"
@@ -91,9 +91,9 @@ struct BestRecord {
   uint32_t kernel;                // its number in KERNELS
   uint32_t class_id, class_name;  // strings, as are the next four
   uint32_t problem, job, driver, toolkit;
-  uint32_t first_dim, dims;          // pairs
-  uint32_t first_value, values;      // pairs: the config
-  uint32_t flags;                    // 1: pinned
+  uint32_t first_dim, dims;      // pairs
+  uint32_t first_value, values;  // pairs: the config
+  uint32_t flags;                // 1: pinned
   double median_ns, ci_low_ns, ci_high_ns, baseline_ns;
   int64_t revision, promoted_at_ms;
 };

@@ -108,7 +108,8 @@ class Writer {
 
   absl::Status Pairs(const NamedScalars& values, uint32_t most, std::string_view what, uint32_t* first,
                      uint32_t* count) {
-    if (values.size() > most) return InvalidArgument("{} {} are too many, at most {} are kept", values.size(), what, most);
+    if (values.size() > most)
+      return InvalidArgument("{} {} are too many, at most {} are kept", values.size(), what, most);
     *first = static_cast<uint32_t>(pairs_.size());
     *count = static_cast<uint32_t>(values.size());
     for (const auto& [name, value] : values) {

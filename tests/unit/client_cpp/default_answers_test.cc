@@ -12,12 +12,9 @@ constexpr DefaultValue kOne[] = {{"TILE", 1}};
 constexpr DefaultValue kTwo[] = {{"TILE", 2}, {"PACK", true}, {"SCALE", 0.5}, {"ORDER", "nkm"}};
 constexpr DefaultValue kThree[] = {{"TILE", 3}};
 constexpr DefaultValue kFour[] = {{"TILE", 4}};
-constexpr DefaultConfig kTable[] = {{"matmul", "", {}, kOne},
-                                    {"matmul", "", kBig, kTwo},
-                                    {"matmul", "", kWide, kThree},
-                                    {"matmul", "a100", kBig, kFour},
-                                    {"matmul", "", kFloat, kFour},
-                                    {"other", "", {}, kFour}};
+constexpr DefaultConfig kTable[] = {{"matmul", "", {}, kOne},      {"matmul", "", kBig, kTwo},
+                                    {"matmul", "", kWide, kThree}, {"matmul", "a100", kBig, kFour},
+                                    {"matmul", "", kFloat, kFour}, {"other", "", {}, kFour}};
 
 int64_t TileOf(const DefaultAnswers& answers, int64_t m, int64_t n) {
   const int64_t key[] = {m, n};

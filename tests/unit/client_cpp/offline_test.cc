@@ -28,12 +28,13 @@ class OfflineTest : public testing::Test {
     pinned.problem += "|pinned:TILE=9";
     snapshot::Contents contents;
     contents.revision = 12;
-    contents.kernels = {{"matmul",
-                         "id-1",
-                         "program-1",
-                         {{"M", {}}, {"dtype", std::string("bf16")}},
-                         {MakeBest(1, "H200", 1), MakeBest(2, "H200", 2), MakeBest(1, "H200", 7, "f32"), pinned}},
-                        {"both", "id-2", "program-2", {{"M", {}}, {"dtype", {}}}, {MakeBest(1, "H200", 1), MakeBest(1, "T4", 4)}}};
+    contents.kernels = {
+        {"matmul",
+         "id-1",
+         "program-1",
+         {{"M", {}}, {"dtype", std::string("bf16")}},
+         {MakeBest(1, "H200", 1), MakeBest(2, "H200", 2), MakeBest(1, "H200", 7, "f32"), pinned}},
+        {"both", "id-2", "program-2", {{"M", {}}, {"dtype", {}}}, {MakeBest(1, "H200", 1), MakeBest(1, "T4", 4)}}};
     EXPECT_TRUE(WriteFileAtomically(directory_.File("snapshot"), *snapshot::Encode(contents)).ok());
     options_.snapshot = directory_.File("snapshot");
   }

@@ -17,9 +17,10 @@ v1::Device MakeDevice(const std::string& uuid, const std::string& name, v1::Devi
 }
 
 TEST(ChooseDeviceTest, SelectorsMeanWhatTheyMeanToTheDaemon) {
-  const std::vector<v1::Device> devices = {
-      MakeDevice("GPU-1", "NVIDIA H200", v1::DEVICE_KIND_CUDA, false), MakeDevice("GPU-2", "NVIDIA T4", v1::DEVICE_KIND_CUDA),
-      MakeDevice("GPU-3", "NVIDIA H200", v1::DEVICE_KIND_CUDA), MakeDevice("CPU-1", "Xeon", v1::DEVICE_KIND_HOST)};
+  const std::vector<v1::Device> devices = {MakeDevice("GPU-1", "NVIDIA H200", v1::DEVICE_KIND_CUDA, false),
+                                           MakeDevice("GPU-2", "NVIDIA T4", v1::DEVICE_KIND_CUDA),
+                                           MakeDevice("GPU-3", "NVIDIA H200", v1::DEVICE_KIND_CUDA),
+                                           MakeDevice("CPU-1", "Xeon", v1::DEVICE_KIND_HOST)};
   v1::KnownDeviceClass known;
   known.set_short_name("A100");
   known.mutable_device_class()->set_id("a100-class");

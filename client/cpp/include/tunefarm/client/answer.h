@@ -39,18 +39,18 @@ struct Answer {
   Source source = Source::kDaemon;
 
   // What the config was tuned for and on; empty and 0 for kDefault and kNotFound.
-  std::string kernel;                // display name
-  std::string problem;               // canonical text, "K=4096,M=4096,N=4096,dtype=bf16"
+  std::string kernel;   // display name
+  std::string problem;  // canonical text, "K=4096,M=4096,N=4096,dtype=bf16"
   std::string device_class_id;
   std::string device_class_name;
   std::string driver_version, toolkit_version;
-  std::string job;                   // "jobs/17"
-  double median_ns = 0;              // of one launch sequence, with its 95 % interval
+  std::string job;       // "jobs/17"
+  double median_ns = 0;  // of one launch sequence, with its 95 % interval
   double ci_low_ns = 0, ci_high_ns = 0;
-  double baseline_ns = 0;            // the baseline's time in the same final; 0: there was none
-  int64_t revision = 0;              // of the catalog when it was promoted
-  int64_t promoted_at_ms = 0;        // milliseconds since 1970 UTC
-  bool pinned = false;               // people keep it whatever jobs find
+  double baseline_ns = 0;      // the baseline's time in the same final; 0: there was none
+  int64_t revision = 0;        // of the catalog when it was promoted
+  int64_t promoted_at_ms = 0;  // milliseconds since 1970 UTC
+  bool pinned = false;         // people keep it whatever jobs find
 };
 
 }  // namespace tunefarm::client

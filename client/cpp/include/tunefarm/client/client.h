@@ -41,8 +41,8 @@ struct ClientOptions {
   std::chrono::milliseconds lookup_timeout{1000};
   std::chrono::milliseconds timeout{60'000};
 
-  // A stream that breaks is opened again after a pause that grows from the first to the second, drawn at random from its
-  // second half.
+  // A stream that breaks is opened again after a pause that grows from the first to the second, drawn at random from
+  // its second half.
   std::chrono::milliseconds reconnect_min{50};
   std::chrono::milliseconds reconnect_max{2000};
   // A stream that is silent for so long is given up and opened again. The daemon says something every 5 seconds.
@@ -51,9 +51,9 @@ struct ClientOptions {
   // not noticed, unless something is tuned with it.
   std::chrono::milliseconds refresh_interval{30'000};
 
-  // Bounds of the cache. Bests of the catalog over all kernels that are asked about, and what they take: those beyond are
-  // not kept, and questions about them go to the daemon. Answers that are not of the catalog's stream: the oldest leaves
-  // first.
+  // Bounds of the cache. Bests of the catalog over all kernels that are asked about, and what they take: those beyond
+  // are not kept, and questions about them go to the daemon. Answers that are not of the catalog's stream: the oldest
+  // leaves first.
   size_t cached_bests_max = 200'000;
   size_t cached_bytes_max = size_t{512} << 20;
   size_t cached_answers_max = 16'384;
@@ -88,11 +88,11 @@ class Client {
   // Hands out no more trials. kFailedPrecondition if it has ended.
   Result<Job> CancelJob(const std::string& name, std::chrono::milliseconds timeout = {}) const;
 
-  // Calls `on_event` with each event of a job from now on (or after `after_event_id`), the first of them a snapshot, and
-  // `on_end` once, last: when the job has ended, when the daemon refuses (kNotFound), or when it has not been heard for
-  // `reconnect_max_wait` (kUnavailable). A broken stream is resumed after the last event. Both are called on a thread of
-  // the library, one at a time; they must not block it, and may make other calls of the client that do not wait. The
-  // returned handle must be kept.
+  // Calls `on_event` with each event of a job from now on (or after `after_event_id`), the first of them a snapshot,
+  // and `on_end` once, last: when the job has ended, when the daemon refuses (kNotFound), or when it has not been heard
+  // for `reconnect_max_wait` (kUnavailable). A broken stream is resumed after the last event. Both are called on a
+  // thread of the library, one at a time; they must not block it, and may make other calls of the client that do not
+  // wait. The returned handle must be kept.
   JobWatch WatchJob(const std::string& name, EventCallback on_event, EndCallback on_end, int64_t after_event_id = 0,
                     std::chrono::milliseconds reconnect_max_wait = std::chrono::milliseconds(30'000)) const;
   // Blocks until the job has ended, and returns it. kDeadlineExceeded after `timeout` (0: never), and as WatchJob. Not

@@ -26,8 +26,7 @@ struct DefaultValue {
   template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
   constexpr DefaultValue(const char* of, T value)
       : name(of), kind(Value::Kind::kInt), int_value(static_cast<int64_t>(value)) {}
-  constexpr DefaultValue(const char* of, bool value)
-      : name(of), kind(Value::Kind::kBool), int_value(value ? 1 : 0) {}
+  constexpr DefaultValue(const char* of, bool value) : name(of), kind(Value::Kind::kBool), int_value(value ? 1 : 0) {}
   constexpr DefaultValue(const char* of, double value) : name(of), kind(Value::Kind::kDouble), double_value(value) {}
   constexpr DefaultValue(const char* of, const char* value)
       : name(of), kind(Value::Kind::kString), string_value(value) {}

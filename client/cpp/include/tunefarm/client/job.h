@@ -34,7 +34,7 @@ struct JobSpec {
   int64_t max_trials = 0;  // per problem
   int64_t max_seconds = 0;
   double max_device_seconds = 0;
-  double stop_within_floor = 0;          // 0.05: at most 5 % above the roofline floor
+  double stop_within_floor = 0;  // 0.05: at most 5 % above the roofline floor
   int64_t max_trials_without_gain = 0;
   // Knobs of the measurement policy by name: {"preset", "fast"}, {"final_rounds", "9"}, {"no_early_stop", "true"}.
   std::map<std::string, std::string> measure;
@@ -74,7 +74,7 @@ struct Job {
   std::string error;         // why it failed
   std::string label;
   Progress progress;
-  std::vector<Study> studies;  // empty in lists
+  std::vector<Study> studies;                                     // empty in lists
   int64_t created_at_ms = 0, started_at_ms = 0, ended_at_ms = 0;  // milliseconds since 1970 UTC; 0: not yet
 };
 
@@ -92,7 +92,8 @@ struct Trial {
   double median_ns = 0;
 };
 
-// One step in a job's life. One of job, trial, study and message is set, or none of an event that is new to this library.
+// One step in a job's life. One of job, trial, study and message is set, or none of an event that is new to this
+// library.
 struct JobEvent {
   int64_t event_id = 0;
   std::optional<Job> job;  // a whole snapshot: always the first event, and after a gap

@@ -2,7 +2,8 @@
 //
 //   auto question = client->Prepare({"matmul", {"M", "N", "K"}, {{"dtype", "bf16"}}, "cuda"});
 //   auto reader = question->NewReader();                                  // one per thread
-//   const Answer* best = reader.Find({m, n, k});                          // tens of nanoseconds; null: nothing is known
+//   const Answer* best = reader.Find({m, n, k});                          // tens of nanoseconds; null: nothing is
+//   known
 #pragma once
 
 #include <chrono>
@@ -34,8 +35,8 @@ struct QuestionSpec {
   std::vector<std::string> varying_dims;
   // The dims that are the same in all: texts, flags, integers. At most 32 dims in all.
   ValueMap fixed_dims;
-  // Device UUID, class id, class name, "host", "cuda", or a known class such as "A100". Empty: the first ready device of
-  // the kernel's language. Offline: class id or name; empty where the snapshot has but one class of the kernel.
+  // Device UUID, class id, class name, "host", "cuda", or a known class such as "A100". Empty: the first ready device
+  // of the kernel's language. Offline: class id or name; empty where the snapshot has but one class of the kernel.
   std::string device;
   // A worse match is answered as kNotFound (and so by a compiled-in default).
   Match worst_match = Match::kDefault;
@@ -67,16 +68,16 @@ struct TimedAnswer {
 
 // What is cached of a kernel, and how the stream that feeds it goes.
 struct CacheState {
-  bool is_loaded = false;  // the whole catalog of the kernel has come once, or a snapshot was read
-  bool is_live = false;    // the stream is open and was heard within ClientOptions::silence_max
-  int64_t revision = 0;    // up to which all changes have come
+  bool is_loaded = false;                    // the whole catalog of the kernel has come once, or a snapshot was read
+  bool is_live = false;                      // the stream is open and was heard within ClientOptions::silence_max
+  int64_t revision = 0;                      // up to which all changes have come
   std::chrono::nanoseconds since_heard{-1};  // negative: never heard
-  size_t bests = 0;        // of the kernel, and what they take; bests that did not fit are asked of the daemon instead
+  size_t bests = 0;  // of the kernel, and what they take; bests that did not fit are asked of the daemon instead
   size_t bytes = 0;
   size_t left_out = 0;
-  int64_t connects = 0;    // streams opened so far
-  int64_t resets = 0;      // times that everything came anew
-  Status last_error;       // of the last stream that ended
+  int64_t connects = 0;  // streams opened so far
+  int64_t resets = 0;    // times that everything came anew
+  Status last_error;     // of the last stream that ended
 };
 
 // Finds answers in memory. For one thread at a time; make one for each thread. May outlive question and client: then it
@@ -87,10 +88,10 @@ class Reader {
   Reader& operator=(Reader&&) noexcept;
   ~Reader();
 
-  // Never waits, never fails, allocates nothing where the answer is cached, and shares no lock with other readers. Null:
-  // nothing is known yet (or `values` has another size than varying_dims); the daemon is then asked in the background
-  // and a later call finds the answer. Until the daemon has answered, a compiled-in default answers where there is one.
-  // The answer is valid until the next call on this reader, or its end; copy what you keep.
+  // Never waits, never fails, allocates nothing where the answer is cached, and shares no lock with other readers.
+  // Null: nothing is known yet (or `values` has another size than varying_dims); the daemon is then asked in the
+  // background and a later call finds the answer. Until the daemon has answered, a compiled-in default answers where
+  // there is one. The answer is valid until the next call on this reader, or its end; copy what you keep.
   const Answer* Find(DimValues values);
   const Answer* Find(std::initializer_list<int64_t> values) { return Find(DimValues(values)); }
 

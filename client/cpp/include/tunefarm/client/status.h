@@ -10,21 +10,21 @@ namespace tunefarm::client {
 // The numbers are those of gRPC's status codes.
 enum class Code {
   kOk = 0,
-  kCancelled = 1,           // the client was closed, or the watch stopped
-  kUnknown = 2,             // the daemon said something that this library does not know
-  kInvalidArgument = 3,     // the message names the value and what to write instead
-  kDeadlineExceeded = 4,    // the daemon may or may not have carried it out
-  kNotFound = 5,            // no such kernel, job, device or file
+  kCancelled = 1,         // the client was closed, or the watch stopped
+  kUnknown = 2,           // the daemon said something that this library does not know
+  kInvalidArgument = 3,   // the message names the value and what to write instead
+  kDeadlineExceeded = 4,  // the daemon may or may not have carried it out
+  kNotFound = 5,          // no such kernel, job, device or file
   kAlreadyExists = 6,
   kPermissionDenied = 7,    // only the admin socket may do that
   kResourceExhausted = 8,   // a limit, of the daemon or of this library
   kFailedPrecondition = 9,  // not in this state
   kAborted = 10,            // may be repeated
   kOutOfRange = 11,
-  kUnimplemented = 12,      // an older daemon, or a client without one (offline)
-  kInternal = 13,           // a fault of the daemon's or of this library's
-  kUnavailable = 14,        // no daemon answers
-  kDataLoss = 15,           // a file is damaged
+  kUnimplemented = 12,  // an older daemon, or a client without one (offline)
+  kInternal = 13,       // a fault of the daemon's or of this library's
+  kUnavailable = 14,    // no daemon answers
+  kDataLoss = 15,       // a file is damaged
   kUnauthenticated = 16,
 };
 
@@ -45,8 +45,8 @@ struct Status {
 template <typename T>
 class Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: meant to convert
-  Result(Status status) : status_(std::move(status)) {}     // NOLINT: meant to convert; never of an OK status
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: meant to convert
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: meant to convert; never of an OK status
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }

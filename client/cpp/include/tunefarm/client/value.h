@@ -19,12 +19,12 @@ class Value {
 
   Value() = default;  // the integer 0
   template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
-  Value(T value) : kind_(Kind::kInt), int_(static_cast<int64_t>(value)) {}               // NOLINT: meant to convert
-  Value(double value) : kind_(Kind::kDouble), double_(value) {}                          // NOLINT: meant to convert
-  Value(bool value) : kind_(Kind::kBool), int_(value ? 1 : 0) {}                         // NOLINT: meant to convert
-  Value(std::string value) : kind_(Kind::kString), string_(std::move(value)) {}          // NOLINT: meant to convert
-  Value(std::string_view value) : kind_(Kind::kString), string_(value) {}                // NOLINT: meant to convert
-  Value(const char* value) : kind_(Kind::kString), string_(value) {}                     // NOLINT: meant to convert
+  Value(T value) : kind_(Kind::kInt), int_(static_cast<int64_t>(value)) {}       // NOLINT: meant to convert
+  Value(double value) : kind_(Kind::kDouble), double_(value) {}                  // NOLINT: meant to convert
+  Value(bool value) : kind_(Kind::kBool), int_(value ? 1 : 0) {}                 // NOLINT: meant to convert
+  Value(std::string value) : kind_(Kind::kString), string_(std::move(value)) {}  // NOLINT: meant to convert
+  Value(std::string_view value) : kind_(Kind::kString), string_(value) {}        // NOLINT: meant to convert
+  Value(const char* value) : kind_(Kind::kString), string_(value) {}             // NOLINT: meant to convert
 
   Kind kind() const { return kind_; }
   // Of another kind: 0 (a bool is 0 or 1), 0.0 (an integer is converted), false, and the empty text.
