@@ -136,8 +136,9 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
   }
   ASSIGN_OR_RETURN(const std::string bytes, snapshot::Encode(contents));
   RETURN_IF_ERROR(WriteFileAtomically(options.file, bytes));
-  session->Note(fmt::format("Wrote {} best configs of {} kernel{} to {}", FormatCount(written), contents.kernels.size(),
-                            contents.kernels.size() == 1 ? "" : "s", options.file));
+  session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {}", FormatCount(written),
+                            written == 1 ? "" : "s", contents.kernels.size(), contents.kernels.size() == 1 ? "" : "s",
+                            options.file));
   if (of_older_programs > 0) {
     session->Note(fmt::format("Left out {} of older kernel sources; tune them again to have them",
                               FormatCount(of_older_programs)));

@@ -39,6 +39,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"recordings", "delete"},
                                                                            {"export"},
                                                                            {"export", "t4"},
+                                                                           {"export", "snapshot"},
                                                                            {"simulate"},
                                                                            {"status"},
                                                                            {"stop"},

@@ -126,6 +126,7 @@ struct FakeDaemon::Services : v1::KernelService::Service,
       return NotFoundStatus("there is no kernel '" + request->name() + "'", "KERNEL_NOT_FOUND");
     }
     v1::Kernel* const kernel = response->mutable_kernel();
+    kernel->set_name("kernels/k1");
     kernel->set_display_name("matmul");
     kernel->set_language(v1::LANGUAGE_HOST_CXX);
     kernel->add_dims()->set_name("M");
@@ -195,6 +196,17 @@ struct FakeDaemon::Services : v1::KernelService::Service,
     } else {
       response->set_match(v1::MATCH_NOT_FOUND);
     }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
+                               v1::ListBestConfigsResponse* response) override {
+    MutexLock lock(&catalog->mutex);
+    // One a page.
+    size_t skip = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+    if (skip >= catalog->bests.size()) return grpc::Status::OK;
+    *response->add_bests() = std::next(catalog->bests.begin(), static_cast<std::ptrdiff_t>(skip))->second;
+    if (++skip < catalog->bests.size()) response->set_next_page_token(std::to_string(skip));
     return grpc::Status::OK;
   }
 
