@@ -16,10 +16,12 @@
 
 namespace tunefarm::client {
 
-// An answer and when the daemon gave it, on the monotonic clock; 0: it is of the stream, a snapshot or compiled in.
+// An answer and when the daemon gave it, on the monotonic clock, and at which revision of its catalog; 0: it is of the
+// stream, a snapshot or compiled in.
 struct StoredAnswer {
   Answer answer;
   int64_t received_ns = 0;
+  int64_t catalog_revision = 0;
 };
 
 class AnswerTable {

@@ -59,11 +59,12 @@ void Asker::AskNow(const std::shared_ptr<QuestionImpl>& question, const Question
   if (ask.state != Ask::kSent) Send(id, question, timeout);
 }
 
-void Asker::AskAgain(const std::shared_ptr<QuestionImpl>& question) {
+void Asker::AskAgain(const std::shared_ptr<QuestionImpl>& question, int64_t revision) {
   for (auto at = asks_.lower_bound({question->id, {}}); at != asks_.end() && at->first.first == question->id; ++at) {
-    at->second.again = at->second.state == Ask::kSent;
+    if (at->second.state == Ask::kSent) at->second.again_before = revision;
   }
   for (const QuestionKey& key : question->remembered()) {
+    if (question->RevisionOf(key) >= revision) continue;
     const auto [found, is_new] = asks_.try_emplace({question->id, key});
     if (!is_new) continue;
     found->second.question = question;
@@ -99,7 +100,7 @@ void Asker::Pump() {
 void Asker::Send(const Id& id, const std::shared_ptr<QuestionImpl>& question, Duration timeout) {
   Ask& ask = asks_[id];
   ask.state = Ask::kSent;
-  ask.again = false;
+  ask.again_before = 0;
   ++sent_;
   v1::LookupConfigRequest request;
   request.set_kernel(question->spec.kernel);
@@ -127,7 +128,7 @@ void Asker::OnAnswer(const Id& id, const grpc::Status& status, const v1::LookupC
   }
   const auto waiters = std::move(found->second.waiters);
   found->second.waiters.clear();
-  const bool again = found->second.again;
+  const bool again = response.catalog_revision() < found->second.again_before;
   const auto question = found->second.question.lock();
   Result<TimedAnswer> result = FromGrpc(status);
   if (question == nullptr) {
@@ -139,7 +140,7 @@ void Asker::OnAnswer(const Id& id, const grpc::Status& status, const v1::LookupC
     if (!IsAway(status)) question->Forget(id.second);
   } else {
     asks_.erase(found);
-    StoredAnswer stored{FromWire(response), NowNs()};
+    StoredAnswer stored{FromWire(response), NowNs(), response.catalog_revision()};
     result = TimedAnswer{std::make_shared<const Answer>(stored.answer), std::chrono::nanoseconds(0)};
     if (stored.answer.match == Match::kNotFound) {
       if (auto own = question->FindDefault(id.second.data())) result = *std::move(own);

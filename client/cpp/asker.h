@@ -53,8 +53,8 @@ class Asker {
   void AskInBackground(const std::shared_ptr<QuestionImpl>& question, const QuestionKey& key);
   void AskNow(const std::shared_ptr<QuestionImpl>& question, const QuestionKey& key, Duration timeout,
               std::shared_ptr<PendingLookup> waiter);
-  // All that the question remembers of the daemon is asked again: the catalog has changed.
-  void AskAgain(const std::shared_ptr<QuestionImpl>& question);
+  // What the question remembers of the daemon from before this revision is asked again: the catalog has changed.
+  void AskAgain(const std::shared_ptr<QuestionImpl>& question, int64_t revision);
   // What could not be asked is asked again: the daemon is back, or what was asked about may exist now.
   void RetryFailed(const QuestionImpl& question);
   // Ends all that is waited for.
@@ -65,7 +65,7 @@ class Asker {
   struct Ask {
     std::weak_ptr<QuestionImpl> question;
     enum { kQueued, kSent, kFailed } state = kQueued;
-    bool again = false;  // the catalog changed meanwhile
+    int64_t again_before = 0;  // the catalog has changed meanwhile: an answer from before this revision will not do
     std::vector<std::shared_ptr<PendingLookup>> waiters;
   };
 

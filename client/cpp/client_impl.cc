@@ -256,7 +256,9 @@ std::shared_ptr<KernelFeed> Client::Impl::FeedOf(const std::string& kernel) {
     options.silence_max = options_.silence_max;
     FeedHooks hooks;
     hooks.on_back = [this, kernel] { OnBack(kernel); };
-    hooks.on_change = [this, kernel](const std::set<std::string>& programs) { OnChange(kernel, programs); };
+    hooks.on_change = [this, kernel](const std::set<std::string>& programs, int64_t revision) {
+      OnChange(kernel, programs, revision);
+    };
     feed = std::make_shared<KernelFeed>(kernel, calls_.get(), executor_.get(), catalog_.get(), &budget_, options,
                                         std::move(hooks));
   }
@@ -270,8 +272,9 @@ void Client::Impl::OnTarget(Group* group, const Target& target) {
     const auto question = weak.lock();
     if (question == nullptr) continue;
     if (is_first) group->feed->Add(question);
+    // Another definition or device than before: the daemon may say something else, too.
+    if (question->target()) asker_->AskAgain(question, kEverything);
     question->SetTarget(target, group->feed->mirror(), defaults_);
-    asker_->AskAgain(question);
   }
   group->feed->ShowState();
 }
@@ -286,7 +289,7 @@ void Client::Impl::OnBack(const std::string& kernel) {
   }
 }
 
-void Client::Impl::OnChange(const std::string& kernel, const std::set<std::string>& programs) {
+void Client::Impl::OnChange(const std::string& kernel, const std::set<std::string>& programs, int64_t revision) {
   for (const auto& [name, group] : groups_) {
     if (group->feed == nullptr || group->feed->kernel() != kernel) continue;
     const auto& target = group->resolver->target();
@@ -295,16 +298,19 @@ void Client::Impl::OnChange(const std::string& kernel, const std::set<std::strin
     });
     if (is_of_another) group->resolver->Refresh();
   }
-  AskAgainSoon(kernel);
+  AskAgainSoon(kernel, revision);
 }
 
-void Client::Impl::AskAgainSoon(const std::string& kernel) {
-  if (!ask_again_.insert(kernel).second) return;
+void Client::Impl::AskAgainSoon(const std::string& kernel, int64_t revision) {
+  const auto [soon, is_new] = ask_again_.emplace(kernel, revision);
+  soon->second = std::max(soon->second, revision);
+  if (!is_new) return;
   executor_->PostAfter(kAskAgainAfter, [this, kernel] {
+    const int64_t before = ask_again_.at(kernel);
     ask_again_.erase(kernel);
     const auto feed = feeds_.find(kernel);
     if (feed == feeds_.end()) return;
-    for (const auto& question : feed->second->questions()) asker_->AskAgain(question);
+    for (const auto& question : feed->second->questions()) asker_->AskAgain(question, before);
   });
 }
 

@@ -97,8 +97,8 @@ class Client::Impl {
   std::shared_ptr<KernelFeed> FeedOf(const std::string& kernel);
   void OnTarget(Group* group, const Target& target);
   void OnBack(const std::string& kernel);
-  void OnChange(const std::string& kernel, const std::set<std::string>& programs);
-  void AskAgainSoon(const std::string& kernel);
+  void OnChange(const std::string& kernel, const std::set<std::string>& programs, int64_t revision);
+  void AskAgainSoon(const std::string& kernel, int64_t revision);
   void Sweep();
 
   const ClientOptions options_;
@@ -125,7 +125,7 @@ class Client::Impl {
   std::unique_ptr<Asker> asker_;
   std::map<std::string, std::shared_ptr<KernelFeed>> feeds_;  // by display name
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Group>> groups_;
-  std::set<std::string> ask_again_;  // kernels
+  std::map<std::string, int64_t> ask_again_;  // kernels, and before which revision their answers were given
   std::vector<std::weak_ptr<JobWatchImpl>> watches_;
 
   std::unique_ptr<ThreadExecutor> executor_;

@@ -92,12 +92,13 @@ void KernelFeed::Commit(const Response& last) {
   const MirrorChange change = mirror_.Commit();
   // A higher revision alone is that of other kernels' bests.
   const bool has_moved = change.reset || !change.added.empty() || !change.removed.empty();
+  const bool is_another = is_loaded_ && catalog_id_ != last.catalog_id();
   revision_ = last.revision();
   catalog_id_ = last.catalog_id();
   is_loaded_ = true;
   for (const auto& question : questions()) question->Apply(change, mirror_);
   const std::set<std::string> programs = std::exchange(staged_programs_, {});
-  if (has_moved) hooks_.on_change(programs);
+  if (has_moved) hooks_.on_change(programs, is_another ? kEverything : revision_);
 }
 
 void KernelFeed::OnEnd(const grpc::Status& status) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,6 +22,8 @@
 
 namespace tunefarm::client {
 
+inline constexpr int64_t kEverything = std::numeric_limits<int64_t>::max();
+
 struct FeedOptions {
   Duration reconnect_min{}, reconnect_max{}, silence_max{};
 };
@@ -29,8 +32,9 @@ struct FeedOptions {
 struct FeedHooks {
   // The daemon is heard for the first time since the stream was opened.
   std::function<void()> on_back;
-  // The catalog has changed; `programs`: of the bests that came.
-  std::function<void(const std::set<std::string>& programs)> on_change;
+  // The catalog has changed; `programs`: of the bests that came. What the daemon said at an earlier revision may not be
+  // so any more (kEverything: whatever it said, since another catalog counts).
+  std::function<void(const std::set<std::string>& programs, int64_t revision)> on_change;
 };
 
 class KernelFeed : public std::enable_shared_from_this<KernelFeed> {

@@ -217,6 +217,11 @@ bool QuestionImpl::Remember(const QuestionKey& key, StoredAnswer answer) {
   return true;
 }
 
+int64_t QuestionImpl::RevisionOf(const QuestionKey& key) const {
+  const StoredAnswer* const found = table_->Find(key.data());
+  return found == nullptr ? 0 : found->catalog_revision;
+}
+
 void QuestionImpl::Forget(const QuestionKey& key) {
   if (remembered_.erase(key) > 0) Remove(key);
 }

@@ -91,6 +91,8 @@ class QuestionImpl {
   // Forgets an answer that was remembered.
   void Forget(const QuestionKey& key);
   const std::set<QuestionKey>& remembered() const { return remembered_; }
+  // Of the catalog when the daemon gave the answer that is remembered.
+  int64_t RevisionOf(const QuestionKey& key) const;
   const std::optional<Target>& target() const { return target_; }
   // Of snapshots, too.
   void PutExact(const MirrorBest& best);
