@@ -17,6 +17,10 @@ def tune(farm, m, **options):
              "--dim", "N=64", "--dim", "K=64", **options)
 
 
+def newest(farm):
+    return int(farm.json("bests", "history", "--limit", "1")["changes"][0]["revision"])
+
+
 class Probe:
     def __init__(self, address):
         self.process = subprocess.Popen([PROBE, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -46,7 +50,7 @@ class ClientCpp(unittest.TestCase):
             farm.server = sockets["admin.sock"]
             tune(farm, 64)
             with Probe(sockets["client.sock"]) as probe:
-                probe.wait_for(1)
+                probe.wait_for(newest(farm))
                 exact = probe.ask("find", 64)
                 self.assertEqual((exact["match"], exact["from_stream"]), ("EXACT", True))
                 self.assertEqual(probe.ask("lookup", 96, 60000)["match"], "NEAREST_SHAPE")
@@ -60,22 +64,22 @@ class ClientCpp(unittest.TestCase):
 
                 farm.start()
                 tune(farm, 96)
-                probe.wait_for(2)
+                probe.wait_for(newest(farm))
                 self.assertEqual(probe.ask("find", 96)["match"], "EXACT")
                 self.assertEqual(probe.ask("state")["resets"], 1)  # it went on where it was
 
                 farm.process.send_signal(signal.SIGSTOP)
                 self.assertEqual(probe.ask("find", 64)["config"], exact["config"])
                 self.assertEqual(probe.ask("lookup", 64, 100)["config"], exact["config"])
-                self.assertEqual(probe.ask("lookup", 1000, 100)["error"], "DEADLINE_EXCEEDED")
+                self.assertEqual(probe.ask("lookup", 2000, 100)["error"], "DEADLINE_EXCEEDED")
                 wait_until(lambda: not probe.ask("state")["is_live"], "the client notices that the daemon is silent")
                 farm.process.send_signal(signal.SIGCONT)
                 tune(farm, 128)
-                probe.wait_for(3)
+                probe.wait_for(newest(farm))
                 self.assertEqual(probe.ask("find", 128)["match"], "EXACT")
 
                 self.assertEqual(probe.ask("tune", 160), {"state": "SUCCEEDED"})
-                probe.wait_for(4)
+                probe.wait_for(newest(farm))
                 self.assertEqual(probe.ask("find", 160)["match"], "EXACT")
 
                 snapshot = farm.directory / "bests.tfsnap"
