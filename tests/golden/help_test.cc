@@ -57,6 +57,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"export", "aiter"},
                                                                            {"export", "vllm"},
                                                                            {"export", "sglang"},
+                                                                           {"export", "snapshot"},
                                                                            {"simulate"},
                                                                            {"status"},
                                                                            {"stop"},

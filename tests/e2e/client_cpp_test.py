@@ -1,0 +1,93 @@
+"""The C++ client with a real daemon that is killed, stopped and started again."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from farm import BIN, HANG_SECONDS, Farm, wait_until
+
+PROBE = pathlib.Path(os.environ["TUNEFARM_CLIENT_PROBE"])
+
+
+def tune(farm, m, **options):
+    farm.cli("tune", "matmul_host", "--policy", "fast", "--strategy", "random", "--max-trials", "2", "--dim", f"M={m}",
+             "--dim", "N=64", "--dim", "K=64", **options)
+
+
+def newest(farm):
+    return int(farm.json("bests", "history", "--limit", "1")["changes"][0]["revision"])
+
+
+class Probe:
+    def __init__(self, address):
+        self.process = subprocess.Popen([PROBE, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(HANG_SECONDS)
+        self.process.stdout.close()
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def wait_for(self, revision):
+        assert self.ask("wait", revision, HANG_SECONDS * 1000) == {"error": "OK", "reason": ""}
+
+
+class ClientCpp(unittest.TestCase):
+    def test_answers_go_on_whatever_becomes_of_the_daemon(self):
+        with Farm() as farm:
+            farm.start()
+            sockets = {pathlib.Path(a).name: a for a in farm.info()["addresses"]}
+            farm.server = sockets["admin.sock"]
+            tune(farm, 64)
+            with Probe(sockets["client.sock"]) as probe:
+                probe.wait_for(newest(farm))
+                exact = probe.ask("find", 64)
+                self.assertEqual((exact["match"], exact["from_stream"]), ("EXACT", True))
+                self.assertEqual(probe.ask("lookup", 96, 60000)["match"], "NEAREST_SHAPE")
+
+                farm.kill()
+                wait_until(lambda: not probe.ask("state")["is_live"], "the client notices that the daemon is dead")
+                self.assertEqual(probe.ask("find", 64)["config"], exact["config"])
+                self.assertEqual(probe.ask("find", 96)["match"], "NEAREST_SHAPE")
+                self.assertEqual(probe.ask("lookup", 1000, 60000)["error"], "UNAVAILABLE")
+                wait_until(lambda: probe.ask("find", 64)["age_ms"] > 0, "the answer ages")
+
+                farm.start()
+                tune(farm, 96)
+                probe.wait_for(newest(farm))
+                self.assertEqual(probe.ask("find", 96)["match"], "EXACT")
+                self.assertEqual(probe.ask("state")["resets"], 1)  # it went on where it was
+
+                farm.process.send_signal(signal.SIGSTOP)
+                self.assertEqual(probe.ask("find", 64)["config"], exact["config"])
+                self.assertEqual(probe.ask("lookup", 64, 100)["config"], exact["config"])
+                self.assertEqual(probe.ask("lookup", 2000, 100)["error"], "DEADLINE_EXCEEDED")
+                wait_until(lambda: not probe.ask("state")["is_live"], "the client notices that the daemon is silent")
+                farm.process.send_signal(signal.SIGCONT)
+                tune(farm, 128)
+                probe.wait_for(newest(farm))
+                self.assertEqual(probe.ask("find", 128)["match"], "EXACT")
+
+                self.assertEqual(probe.ask("tune", 160), {"state": "SUCCEEDED"})
+                probe.wait_for(newest(farm))
+                self.assertEqual(probe.ask("find", 160)["match"], "EXACT")
+
+                snapshot = farm.directory / "bests.tfsnap"
+                farm.cli("export", "snapshot", snapshot)
+                farm.kill()
+                offline = probe.ask("open-snapshot", snapshot)
+                self.assertEqual((offline["match"], offline["config"]), ("EXACT", exact["config"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+// A client without a daemon: a snapshot file and compiled-in defaults.
+#include <gtest/gtest.h>
+
+#include "client/cpp/snapshot/snapshot_writer.h"
+#include "server/base/file.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tunefarm/client/client.h"
+
+namespace tunefarm::client {
+namespace {
+
+snapshot::Best MakeBest(int64_t m, const std::string& device, int64_t tile, const std::string& dtype = "bf16") {
+  snapshot::Best best;
+  best.class_id = device + "-class";
+  best.class_name = device;
+  best.dims = {{"M", m}, {"dtype", dtype}};
+  best.problem = "M=" + std::to_string(m) + ",dtype=" + dtype;
+  best.config = {{"TILE", tile}};
+  best.median_ns = 100;
+  best.revision = 3;
+  return best;
+}
+
+class OfflineTest : public testing::Test {
+ protected:
+  OfflineTest() {
+    snapshot::Best pinned = MakeBest(3, "H200", 9);
+    pinned.problem += "|pinned:TILE=9";
+    snapshot::Contents contents;
+    contents.revision = 12;
+    contents.kernels = {
+        {"matmul",
+         "id-1",
+         "program-1",
+         {{"M", {}}, {"dtype", std::string("bf16")}},
+         {MakeBest(1, "H200", 1), MakeBest(2, "H200", 2), MakeBest(1, "H200", 7, "f32"), pinned}},
+        {"both", "id-2", "program-2", {{"M", {}}, {"dtype", {}}}, {MakeBest(1, "H200", 1), MakeBest(1, "T4", 4)}}};
+    EXPECT_TRUE(WriteFileAtomically(directory_.File("snapshot"), *snapshot::Encode(contents)).ok());
+    options_.snapshot = directory_.File("snapshot");
+  }
+
+  static QuestionSpec Spec(const std::string& kernel, const std::string& device) {
+    QuestionSpec spec;
+    spec.kernel = kernel;
+    spec.varying_dims = {"M"};
+    spec.device = device;
+    return spec;
+  }
+
+  TemporaryDirectory directory_;
+  ClientOptions options_;
+};
+
+TEST_F(OfflineTest, ExactAnswersComeFromTheFile) {
+  const auto client = Client::Open(options_);
+  ASSERT_TRUE(client.ok()) << client.status().ToText();
+  const auto question = client->Prepare(Spec("matmul", ""));
+  ASSERT_TRUE(question.ok()) << question.status().ToText();
+  EXPECT_TRUE(question->WaitForRevision(12, std::chrono::milliseconds(1)).ok());
+  Reader reader = question->NewReader();
+  ASSERT_NE(reader.Find({2}), nullptr);  // dtype takes its default
+  EXPECT_EQ(reader.Find({2})->config.Int("TILE"), 2);
+  EXPECT_EQ(reader.Find({2})->match, Match::kExact);
+  EXPECT_EQ(reader.Find({2})->source, Source::kSnapshot);
+  EXPECT_EQ(reader.Find({2})->device_class_name, "H200");
+  EXPECT_EQ(reader.Age().count(), 0);
+  EXPECT_EQ(reader.Find({3}), nullptr);  // pinned: another problem
+  EXPECT_EQ(question->Lookup({1})->answer->config.Int("TILE"), 1);
+  EXPECT_EQ(question->Lookup({3})->answer->match, Match::kNotFound);
+  QuestionSpec floats = Spec("kernels/id-1", "h200");
+  floats.fixed_dims = {{"dtype", "f32"}};
+  EXPECT_EQ(client->Prepare(floats)->Lookup({1})->answer->config.Int("TILE"), 7);
+}
+
+TEST_F(OfflineTest, DevicesAreNamedByIdOrName) {
+  const auto client = Client::Open(options_);
+  QuestionSpec spec = Spec("both", "T4");
+  spec.fixed_dims = {{"dtype", "bf16"}};
+  EXPECT_EQ(client->Prepare(spec)->Lookup({1})->answer->config.Int("TILE"), 4);
+  spec.device = "H200-class";
+  EXPECT_EQ(client->Prepare(spec)->Lookup({1})->answer->config.Int("TILE"), 1);
+  spec.device = "";
+  EXPECT_EQ(client->Prepare(spec).status().reason, "DEVICE_AMBIGUOUS");
+  spec.device = "A100";
+  EXPECT_EQ(client->Prepare(spec).status().reason, "DEVICE_NOT_FOUND");
+  EXPECT_EQ(client->Prepare(Spec("none", "")).status().reason, "KERNEL_NOT_FOUND");
+}
+
+TEST_F(OfflineTest, DefaultsAnswerWhereTheFileDoesNot) {
+  static constexpr DefaultValue kConfig[] = {{"TILE", 99}};
+  static constexpr DefaultConfig kDefaults[] = {{"matmul", "", {}, kConfig}, {"none", "", {}, kConfig}};
+  options_.defaults.push_back(kDefaults);
+  const auto client = Client::Open(options_);
+  const auto question = client->Prepare(Spec("matmul", "H200"));
+  EXPECT_EQ(question->Lookup({1})->answer->config.Int("TILE"), 1);
+  EXPECT_EQ(question->Lookup({50})->answer->match, Match::kDefault);
+  EXPECT_EQ(question->NewReader().Find({50})->config.Int("TILE"), 99);
+  EXPECT_EQ(client->Prepare(Spec("none", "A100"))->Lookup({1})->answer->config.Int("TILE"), 99);
+}
+
+TEST_F(OfflineTest, ThereIsNoDaemon) {
+  const auto client = Client::Open(options_);
+  EXPECT_EQ(client->address(), "");
+  EXPECT_EQ(client->GetJob("jobs/1").status().reason, "OFFLINE");
+  EXPECT_EQ(client->WaitForJob("jobs/1").status().reason, "OFFLINE");
+}
+
+TEST_F(OfflineTest, DamagedAndMissingFilesAreErrors) {
+  std::string bytes = *ReadFile(options_.snapshot, 1 << 20);
+  bytes[bytes.size() / 2] ^= 1;
+  ASSERT_TRUE(WriteFileAtomically(options_.snapshot, bytes).ok());
+  EXPECT_EQ(Client::Open(options_).status().code, Code::kDataLoss);
+  EXPECT_EQ(Client::Open(options_).status().reason, "SNAPSHOT_DAMAGED");
+  options_.snapshot = directory_.File("none");
+  EXPECT_EQ(Client::Open(options_).status().code, Code::kNotFound);
+}
+
+// The file may be replaced, by renaming, while it is open.
+TEST_F(OfflineTest, AnOpenFileStaysWhatItWas) {
+  const auto client = Client::Open(options_);
+  ASSERT_TRUE(WriteFileAtomically(options_.snapshot, "something else").ok());
+  EXPECT_EQ(client->Prepare(Spec("matmul", ""))->Lookup({1})->answer->config.Int("TILE"), 1);
+}
+
+}  // namespace
+}  // namespace tunefarm::client
