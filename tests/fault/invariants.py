@@ -229,8 +229,9 @@ class DatabaseChecker:
     def finalists(self, study_id):
         """Accepted, verified results of finals units: only these may win."""
         return self.rows(
-            "SELECT t.*, u.unit_id FROM trial_result t JOIN work_unit u ON u.study_id = t.study_id AND t.ordinal >= "
-            "u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count WHERE t.study_id = ? AND t.purpose = ? "
+            # CROSS JOIN: units first, of which few are finals; each trial by each unit takes hours where there are 10^6.
+            "SELECT t.*, u.unit_id FROM work_unit u CROSS JOIN trial_result t ON u.study_id = t.study_id "
+            "AND t.ordinal >= u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count WHERE u.study_id = ? AND t.purpose = ? "
             "AND t.outcome = ? AND u.kind = ?", study_id, FINALIST, OUTCOME_OK, FINALS_UNIT)
 
     def check_best(self, best, study, studies):

@@ -7,9 +7,9 @@ namespace {
 
 TEST(BestsTest, List) {
   CommandLine cli;
-  cli.Record({"bests", "list"});
-  cli.Record({"bests", "list", "scale_host", "--output", "csv"});
-  cli.Record({"bests", "list", "--limit", "1", "--output", "json"});
+  cli.Record({"bests", "list", "annotated"});
+  cli.Record({"bests", "list", "annotated", "--output", "csv"});
+  cli.Record({"bests", "list", "annotated", "--limit", "1", "--output", "json"});
   cli.Record({"bests", "list", "nothing"});
   cli.Comment("best says it too.");
   cli.Record({"best", "scale_host", "--device", "pinned"});

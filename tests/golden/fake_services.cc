@@ -236,8 +236,9 @@ class FakeLookup final : public v1::LookupService::Service {
   grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
                                v1::ListBestConfigsResponse* response) override {
     std::vector<v1::BestConfig> bests = CatalogBests();
-    bests.insert(bests.begin(), {PinnedBest(), PlainBest()});
-    if (!request->kernel().empty()) {
+    if (request->kernel() == "annotated") {
+      bests = {PinnedBest(), PlainBest()};
+    } else if (!request->kernel().empty()) {
       bests.erase(std::remove_if(bests.begin(), bests.end(),
                                  [&](const auto& best) { return best.kernel_name() != request->kernel(); }),
                   bests.end());

@@ -162,7 +162,7 @@ constexpr char kRowsOfOldSchemas[] = R"sql(
   UPDATE catalog_rev SET revision = 1;
 )sql";
 
-// The best of an old schema begins its history with its promotion, and can be changed.
+// The best of a schema before that of the history begins it with its promotion, and can be changed.
 void CheckMigratedBest(Store* store) {
   const BestRow best = store->LoadBests()->at(0);
   EXPECT_FALSE(best.pinned);
@@ -188,6 +188,8 @@ void CheckMigratedBest(Store* store) {
   EXPECT_EQ(store->EditBest(edit)->best.config, "tile=0");
 }
 
+constexpr size_t kHistorySchema = 6;
+
 TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
   const std::vector<Migration> all = sqlite::EmbeddedMigrations();
   for (size_t known = 1; known < all.size(); ++known) {
@@ -203,7 +205,7 @@ TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
     EXPECT_EQ(job->studies[0].device_busy_ms, 0);
     EXPECT_EQ(job->studies[0].toolkit, "");
     ASSERT_THAT((*store)->LoadBests().value(), SizeIs(1));
-    CheckMigratedBest(store->get());
+    if (known < kHistorySchema) CheckMigratedBest(store->get());  // in a later one the rows above come without theirs
     // Its results can be learned from, and are no measurements that others take over: nobody knows the toolkit.
     EXPECT_THAT((*store)->StudiesOfProgram("program", 10).value(), SizeIs(1));
     ResultQuery query;

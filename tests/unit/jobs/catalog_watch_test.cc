@@ -49,7 +49,7 @@ struct Service {
     const auto id = store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(EntropySource::Real()));
     TUNEFARM_CHECK_OK(id);
     watch->Open(*id);
-    changes = std::make_unique<BestChanges>(store.get(), &catalog, watch.get(), clock);
+    changes = std::make_unique<BestChanges>(store.get(), &catalog, &misses, watch.get(), clock);
   }
 
   // A final of a new study has this winner.
@@ -84,6 +84,7 @@ struct Service {
   ManualExecutor executor;
   std::unique_ptr<Store> store;
   Catalog catalog;
+  MissTable misses;
   std::shared_ptr<CatalogWatch> watch;
   std::unique_ptr<BestChanges> changes;
   static inline int64_t studies = 0;
