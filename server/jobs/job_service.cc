@@ -67,8 +67,18 @@ struct JobService::Impl {
   LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock()}; }
   int64_t now_ms() const { return options.control->clock()->WallMs(); }
 
+  absl::Status CheckLanguage(const KernelPlan& plan) const {
+    if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON || runs_python) return absl::OkStatus();
+    return WithReason(
+        FailedPrecondition("kernel '{}' is written in Python, which this daemon does not run: name the interpreter in "
+                           "its configuration (python_interpreter = \"/usr/bin/python3\") and start it anew",
+                           plan.display_name()),
+        "PYTHON_DISABLED");
+  }
+
   const JobServiceOptions options;
-  Isolation isolation;  // constant once jobs are taken
+  bool runs_python = false;  // constant once jobs are taken
+  Isolation isolation;       // constant once jobs are taken
   DeviceDirectory devices;
   Catalog catalog;
   KernelRegistry kernels;
@@ -85,6 +95,7 @@ JobService::JobService(const JobServiceOptions& options) : impl_(std::make_uniqu
 JobService::~JobService() = default;
 
 void JobService::SetIsolation(Isolation isolation) { impl_->isolation = std::move(isolation); }
+void JobService::AllowPython() { impl_->runs_python = true; }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
@@ -176,8 +187,7 @@ absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
   } else {
     ASSIGN_OR_RETURN(plan, impl_->kernels.Get(request.name()));
   }
-  ASSIGN_OR_RETURN(const SelectedDevice device,
-                   impl_->devices.Resolve(request.device_selector(), plan->language(), true));
+  ASSIGN_OR_RETURN(const SelectedDevice device, impl_->devices.Resolve(request.device_selector(), *plan, true));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, plan->ResolveProblem(request.problem()));
   ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(problem, device.device_class));
   tunefarm::v1::CountSpaceResponse response;
@@ -197,6 +207,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   }
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
+  RETURN_IF_ERROR(impl_->CheckLanguage(*submission.plan));
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
     return WithReason(
         ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),

@@ -44,7 +44,6 @@ class Session:
         self._scratch = os.path.abspath(scratch)
         self._kernel_bytes = b""
         self._kernels = 0
-        self._compiled = 0
         self._module: Optional[KernelModule] = None
         self._dims: Dict[str, Any] = {}
         self._device: Dict[str, Any] = {}
@@ -104,15 +103,14 @@ class Session:
         trial = Trial(self._module, lambda phase: self._channel.send(
             {"phase_began": {"evaluation_id": number, "phase": phase}}))
         artifact: Optional[bytes] = None
+        cache = f"{self._scratch}/cache"
         if self._role == "compile":
-            self._compiled += 1
-            cache = f"{self._scratch}/cache-{self._compiled}"
+            # Empty for each config, and in the place where it is put back: compilers note whole paths.
+            shutil.rmtree(cache, ignore_errors=True)
             result, compiled = trial.compile(self._config(evaluate, 1, cache))
             artifact = compiled if result["outcome"] == messages.OK else None
             result["has_artifact"] = artifact is not None
-            shutil.rmtree(cache, ignore_errors=True)
         else:
-            cache = f"{self._scratch}/cache"
             seed, second = evaluate.get("input_seed", 1), evaluate.get("second_input_seed", 0)
             result = trial.run(self._config(evaluate, seed, cache),
                                self._config(evaluate, second, cache) if second else None,
@@ -120,7 +118,7 @@ class Session:
         self._send_result(number, result, artifact)
         end_children()
         if self._role == "run":
-            _clean_up(f"{self._scratch}/cache")
+            _clean_up(cache)
 
     def _send_result(self, number: int, result: Dict[str, Any], artifact: Optional[bytes]) -> None:
         result["evaluation_id"] = number
