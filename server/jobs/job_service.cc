@@ -76,6 +76,14 @@ struct JobService::Impl {
         "PYTHON_DISABLED");
   }
 
+  // Of a stored job.
+  absl::Status CheckMayRun(const Job& job) {
+    RETURN_IF_ERROR(CheckIsolation(isolation, job.required_isolation()));
+    if (runs_python) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::shared_ptr<const KernelPlan> plan, kernels.Get(job.kernel()));
+    return CheckLanguage(*plan);
+  }
+
   const JobServiceOptions options;
   bool runs_python = false;  // constant once jobs are taken
   Isolation isolation;       // constant once jobs are taken
@@ -116,19 +124,19 @@ absl::Status JobService::Start() {
                    impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
   impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->driver->Recover());
-  return PauseWhatNeedsMoreIsolation();
+  return PauseWhatCannotRun();
 }
 
-absl::Status JobService::PauseWhatNeedsMoreIsolation() {
-  if (CheckIsolation(impl_->isolation, "L1").ok()) return absl::OkStatus();
+absl::Status JobService::PauseWhatCannotRun() {
+  if (CheckIsolation(impl_->isolation, "L1").ok() && impl_->runs_python) return absl::OkStatus();
   std::string page;
   do {
     ASSIGN_OR_RETURN(const Listing<Job> jobs,
                      ListJobs({tunefarm::v1::JOB_STATE_QUEUED, tunefarm::v1::JOB_STATE_RUNNING}, 1000, page));
     for (const Job& job : jobs.items) {
-      const absl::Status enough = CheckIsolation(impl_->isolation, job.required_isolation());
-      if (enough.ok()) continue;
-      LogWarn("jobs", "{} is paused: {}", job.name(), MessageOf(enough));
+      const absl::Status may_run = impl_->CheckMayRun(job);
+      if (may_run.ok()) continue;
+      LogWarn("jobs", "{} is paused: {}", job.name(), MessageOf(may_run));
       RETURN_IF_ERROR(Pause(job.name()).status());
     }
     page = jobs.next_page_token;
@@ -280,7 +288,7 @@ absl::StatusOr<Job> JobService::Pause(std::string_view name) {
 absl::StatusOr<Job> JobService::Resume(std::string_view name) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
   ASSIGN_OR_RETURN(const Job job, impl_->Find(job_id));
-  RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
+  RETURN_IF_ERROR(impl_->CheckMayRun(job));
   RETURN_IF_ERROR(WithJobName(impl_->driver->Resume(job_id), name));
   return impl_->Find(job_id);
 }

@@ -189,7 +189,7 @@ class JobService {
   absl::Status CheckAlive(Duration timeout);
 
  private:
-  absl::Status PauseWhatNeedsMoreIsolation();
+  absl::Status PauseWhatCannotRun();
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Kernels in Python are compiled and run by an interpreter that takes the place of this process, inside of the sandbox
-// that it has entered. What then speaks with the daemon is the harness, the package tunefarm_worker of this folder, whose files are part of
-// the program and written into the scratch directory.
+// that it has entered. What then speaks with the daemon is the harness, the package tunefarm_worker of this folder,
+// whose files are part of the program and written into the scratch directory.
 
 #include <string>
 
