@@ -104,6 +104,29 @@ class PythonKernels(unittest.TestCase):
             self.assertIn("python_interpreter", done.stderr)
             self.assertIn("Python kernels are off", farm.cli("doctor", check=False).stdout)
 
+    def test_a_job_waits_paused_where_python_is_off(self):
+        with Farm("--python-interpreter", INTERPRETER) as farm:
+            farm.start()
+            farm.cli("submit", FAULTY, "--pin", "FAULT=none", "--policy", "rigorous")
+            farm.kill()
+            flags, farm.flags = farm.flags, []
+            farm.start()
+            self.assertIn(farm.json("jobs", "show", 1)["state"], ("JOB_STATE_PAUSED", "PAUSED"))
+            self.assertIn("python_interpreter", farm.cli("jobs", "resume", 1, check=False).stderr)
+            farm.kill()
+            farm.flags = flags
+            farm.start()
+            farm.cli("jobs", "resume", 1)
+            farm.cli("jobs", "watch", 1)
+            self.assertEqual({outcome(t) for t in search(farm.trials(1))}, {"OK"})
+
+    def test_doctor_measures_python_too(self):
+        with Farm("--python-interpreter", INTERPRETER) as farm:
+            farm.start()
+            done = farm.cli("doctor", "--measure", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
+                            "2", "--policy", "fast", "--knob", "noisy_relative_half_width=-1", check=False)
+            self.assertIn("2 of 2 rounds", done.stdout)
+
     def test_doctor_names_interpreter_and_packages(self):
         with Farm("--python-interpreter", INTERPRETER) as farm:
             farm.start()
