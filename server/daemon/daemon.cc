@@ -175,11 +175,10 @@ absl::Status Daemon::ProbeAndRegister() {
       devices_.push_back(std::move(device));
     }
   }
+  if (probe.ok() && probe->runs_python) jobs_->AllowPython();
   if (config_.python_interpreter.empty()) {
     notes_.emplace_back(
         "Python kernels are off (python_interpreter in the daemon's configuration names an interpreter)");
-  } else {
-    jobs_->AllowPython();
   }
   jobs_->SetIsolation({sandbox_level_, config_.required_isolation});
   return jobs_->SetDevices(devices_);

@@ -76,11 +76,22 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
   for (const std::string_view backend : backends) {
     BackendProbe probe = ProbeBackendOf(options, std::string(backend), uid++);
     if (!probe.failure.ok()) {
+      if (IsPythonBackend(backend)) {
+        result.notes.push_back(
+            fmt::format("Python kernels are off, {} does not work (shims need more than their own "
+                        "file, name what they start): {}",
+                        options.python_interpreter, MessageOf(probe.failure)));
+        continue;
+      }
       failure = probe.failure;
       result.notes.push_back(fmt::format("{}: {}", backend, MessageOf(probe.failure)));
       continue;
     }
-    ++answers;
+    if (IsPythonBackend(backend)) {
+      result.runs_python = true;
+    } else {
+      ++answers;
+    }
     // Of several the weakest counts.
     if (result.sandbox_level.empty() || probe.sandbox_level.substr(0, 2) < result.sandbox_level.substr(0, 2)) {
       result.sandbox_level = std::move(probe.sandbox_level);

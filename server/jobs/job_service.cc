@@ -70,9 +70,11 @@ struct JobService::Impl {
   absl::Status CheckLanguage(const KernelPlan& plan) const {
     if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON || runs_python) return absl::OkStatus();
     return WithReason(
-        FailedPrecondition("kernel '{}' is written in Python, which this daemon does not run: name the interpreter in "
-                           "its configuration (python_interpreter = \"/usr/bin/python3\") and start it anew",
-                           plan.display_name()),
+        FailedPrecondition(
+            "kernel '{}' is written in Python, which this daemon does not run: name an interpreter in its "
+            "configuration (python_interpreter = \"/usr/bin/python3\") and start it anew; tunefarm "
+            "doctor says why one that is named is not taken",
+            plan.display_name()),
         "PYTHON_DISABLED");
   }
 

@@ -127,6 +127,14 @@ class PythonKernels(unittest.TestCase):
                             "2", "--policy", "fast", "--knob", "noisy_relative_half_width=-1", check=False)
             self.assertIn("2 of 2 rounds", done.stdout)
 
+    def test_an_interpreter_that_does_not_work_is_none(self):
+        with Farm("--python-interpreter", "/bin/false") as farm:
+            farm.start()
+            found = farm.cli("doctor", check=False).stdout
+            self.assertIn("Python kernels are off, /bin/false does not work", found)
+            self.assertIn("python_interpreter", farm.cli("submit", FAULTY, check=False).stderr)
+            farm.cli("run", "vector_add_host", "--dim", "N=4096", "--policy", "fast")
+
     def test_doctor_names_interpreter_and_packages(self):
         with Farm("--python-interpreter", INTERPRETER) as farm:
             farm.start()
