@@ -17,7 +17,8 @@ v1::Kernel WithTwins(v1::Kernel kernel, int twins) {
   kernel.set_display_name("aa_" + kernel.display_name());
   v1::Parameter* const parameter = kernel.add_parameters();
   parameter->set_name(kTwin);
-  parameter->set_bind(v1::BIND_RUN);
+  // One binary for all, but in Python, where each config has its own.
+  if (kernel.language() != v1::LANGUAGE_PYTHON) parameter->set_bind(v1::BIND_RUN);
   parameter->set_description("The same config under another name.");
   for (int i = 0; i < twins; ++i) parameter->mutable_values()->add_ints(i);
   return kernel;

@@ -70,6 +70,10 @@ const std::vector<Setting>& Settings() {
       {"cuda_path", "--cuda-path", &DaemonConfig::cuda_path,
        "Toolkit to take NVRTC, headers and cuBLAS from (default: searched for; see tunefarm doctor)."},
       {"host_compiler", "--host-compiler", &DaemonConfig::host_compiler, "Compiler of HOST_CXX kernels."},
+      {"python_interpreter", "--python-interpreter", &DaemonConfig::python_interpreter,
+       "Interpreter of kernels in Python, such as /usr/bin/python3, or a virtual environment's bin/python3 (default: "
+       "none, "
+       "such kernels are refused)."},
       {"use_gpu", "--gpu,!--no-gpu", &DaemonConfig::use_gpu, "Use the machine's GPUs."},
       {"standby_runners", "--standby,!--no-standby", &DaemonConfig::standby_runners,
        "Keep a second worker ready on every GPU, which goes on when the first has crashed."},
@@ -183,6 +187,21 @@ absl::Status CheckIsolationLevel(const std::string& level) {
                          level);
 }
 
+absl::Status CheckInterpreter(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  if (path.front() != '/') {
+    return InvalidArgument("python_interpreter '{}' is no absolute path; write for example /usr/bin/python3", path);
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return InvalidArgument(
+        "python_interpreter {} is no file; name an interpreter, or leave it out to refuse kernels in "
+        "Python",
+        path);
+  }
+  return absl::OkStatus();
+}
+
 // `key`: the setting that holds it.
 absl::Status CheckListen(std::string_view key, const std::string& listen) {
   if (listen.empty()) return absl::OkStatus();
@@ -272,6 +291,7 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   RETURN_IF_ERROR(CheckListen("listen", config.listen));
   RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
+  RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
   return config;
 }
 

@@ -22,6 +22,7 @@ struct DaemonConfig {
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search
   std::string host_compiler = "c++";
+  std::string python_interpreter;   // absolute, of kernels in Python; empty: there are none
   bool use_gpu = true;              // false: leave GPUs alone
   bool standby_runners = true;      // one more run worker per GPU, which takes over after a crash
   bool share_host = false;          // measure on the CPU also while other daemons of this machine do

@@ -132,6 +132,7 @@ ProcessEvaluatorOptions Daemon::EvaluatorOptions() const {
   options.compile_workers = config_.compile_workers;
   options.cuda_path = config_.cuda_path;
   options.host_compiler = config_.host_compiler;
+  options.python_interpreter = config_.python_interpreter;
   options.deadlines.compile_ms = config_.compile_timeout_ms;
   options.deadlines.first_launch_ms = config_.launch_timeout_ms;
   options.lock_directory = "/tmp";
@@ -173,6 +174,11 @@ absl::Status Daemon::ProbeAndRegister() {
       if (device.state() == v1::DEVICE_STATE_UNSPECIFIED) device.set_state(v1::DEVICE_STATE_READY);
       devices_.push_back(std::move(device));
     }
+  }
+  if (probe.ok() && probe->runs_python) jobs_->AllowPython();
+  if (config_.python_interpreter.empty()) {
+    notes_.emplace_back(
+        "Python kernels are off (python_interpreter in the daemon's configuration names an interpreter)");
   }
   jobs_->SetIsolation({sandbox_level_, config_.required_isolation});
   return jobs_->SetDevices(devices_);

@@ -166,6 +166,7 @@ std::string ProgramDigest(const v1::Kernel& canonical) {
   for (v1::Step& step : *program.mutable_reference()->mutable_steps()) step.clear_name();
   if (!canonical.has_reference()) program.clear_reference();
   if (canonical.has_tolerance()) *program.mutable_tolerance() = canonical.tolerance();
+  if (canonical.has_python()) *program.mutable_python() = canonical.python();
   if (canonical.has_resources()) {
     program.mutable_resources()->set_architecture_specific(canonical.resources().architecture_specific());
     program.mutable_resources()->set_exact_compute_capability(canonical.resources().exact_compute_capability());

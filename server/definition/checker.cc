@@ -66,6 +66,7 @@ Checker::Checker(const v1::Kernel& kernel) : impl_(std::make_shared<Impl>()) {
 absl::StatusOr<std::shared_ptr<const Checker::Impl>> Checker::Run() {
   RETURN_IF_ERROR(CheckHeader());
   RETURN_IF_ERROR(CheckSources());
+  RETURN_IF_ERROR(CheckPython());
   RETURN_IF_ERROR(CheckDims());
   RETURN_IF_ERROR(CheckLookup());
   RETURN_IF_ERROR(CheckParameters());
@@ -104,14 +105,14 @@ absl::Status Checker::CheckHeader() {
   switch (kernel.language()) {
     case v1::LANGUAGE_CUDA:
     case v1::LANGUAGE_HOST_CXX:
-      return absl::OkStatus();
     case v1::LANGUAGE_PYTHON:
-      return FieldError("language", kNotSupported,
-                        "Python kernels are not yet supported; write LANGUAGE_CUDA or LANGUAGE_HOST_CXX");
+      return absl::OkStatus();
     case v1::LANGUAGE_UNSPECIFIED:
-      return FieldError("language", kMissingField, "a kernel needs a language: LANGUAGE_CUDA or LANGUAGE_HOST_CXX");
+      return FieldError("language", kMissingField,
+                        "a kernel needs a language: LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON");
     default:
-      return FieldError("language", kInvalidField, "language {} is unknown; write LANGUAGE_CUDA or LANGUAGE_HOST_CXX",
+      return FieldError("language", kInvalidField,
+                        "language {} is unknown; write LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON",
                         static_cast<int>(kernel.language()));
   }
 }
@@ -263,9 +264,9 @@ absl::Status Checker::CheckResources() {
   ASSIGN_OR_RETURN(impl_->flops_unit, CompileOptional("flops_unit", kernel.flops_unit(), kDimsOnly, Result::kString));
   if (!kernel.has_resources()) return absl::OkStatus();
   v1::ResourceEstimate* resources = kernel.mutable_resources();
-  if (!is_cuda() && resources->ByteSizeLong() > 0) {
-    return FieldError("resources", kConflictingFields,
-                      "resources are those of a GPU; leave them out for LANGUAGE_HOST_CXX");
+  if (!is_on_gpu() && resources->ByteSizeLong() > 0) {
+    return FieldError("resources", kConflictingFields, "resources are those of a GPU; leave them out for {}",
+                      is_python() ? "Python on the host" : "LANGUAGE_HOST_CXX");
   }
   ASSIGN_OR_RETURN(impl_->registers_per_thread,
                    CompileOptional("resources.registers_per_thread", resources->registers_per_thread(), kConfigContext,
@@ -296,6 +297,7 @@ absl::Status Checker::CheckVerification() {
     return FieldError("unverified_reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
                       kernel.unverified_reason().size(), kNoteMax);
   }
+  if (is_python()) return absl::OkStatus();  // Its module gives what the outputs must equal.
   if (!kernel.has_reference()) {
     if (!kernel.unverified_reason().empty()) return absl::OkStatus();
     return FieldError("reference", kMissingField,

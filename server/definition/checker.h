@@ -95,6 +95,10 @@ class Checker {
   absl::Status CheckFillSteps();
   absl::StatusOr<const BufferFormula*> FindBuffer(const std::string& path, const std::string& name) const;
 
+  // python_checker.cc
+  absl::Status CheckPython();
+  absl::Status CheckBindOfPython(const std::string& path, tunefarm::v1::Bind bind) const;
+
   // device_rules.cc
   absl::Status MakeDeviceRules();
   absl::Status AddLaunchRules(Sequence sequence, const StepFormula& step);
@@ -112,6 +116,8 @@ class Checker {
   Uses UsesOf(const Expression& expression) const;
 
   bool is_cuda() const { return kernel().language() == tunefarm::v1::LANGUAGE_CUDA; }
+  bool is_python() const { return kernel().language() == tunefarm::v1::LANGUAGE_PYTHON; }
+  bool is_on_gpu() const { return DeviceKindOf(kernel()) == DeviceKind::kCuda; }
   const tunefarm::v1::Kernel& kernel() const { return impl_->kernel; }
 
   std::shared_ptr<Impl> impl_;

@@ -26,14 +26,23 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelPlan::Compile(const v1::
   return KernelPlanAccess::Make(std::move(impl));
 }
 
+DeviceKind DeviceKindOf(const v1::Kernel& kernel) {
+  switch (kernel.language()) {
+    case v1::LANGUAGE_HOST_CXX:
+      return DeviceKind::kHost;
+    case v1::LANGUAGE_PYTHON:
+      return kernel.python().device() == v1::DEVICE_KIND_HOST ? DeviceKind::kHost : DeviceKind::kCuda;
+    default:
+      return DeviceKind::kCuda;
+  }
+}
+
 const v1::Kernel& KernelPlan::kernel() const { return impl_->kernel; }
 const std::string& KernelPlan::kernel_id() const { return impl_->kernel_id; }
 const std::string& KernelPlan::program_digest() const { return impl_->program_digest; }
 const std::string& KernelPlan::display_name() const { return impl_->kernel.display_name(); }
 v1::Language KernelPlan::language() const { return impl_->kernel.language(); }
-DeviceKind KernelPlan::device_kind() const {
-  return language() == v1::LANGUAGE_CUDA ? DeviceKind::kCuda : DeviceKind::kHost;
-}
+DeviceKind KernelPlan::device_kind() const { return DeviceKindOf(impl_->kernel); }
 
 Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
   Config declared;
@@ -141,6 +150,18 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Con
     add(derived.name, value);
   }
   return std::vector<std::pair<std::string, std::string>>(macros.begin(), macros.end());
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, Value>>> KernelPlan::DerivedValues(const ResolvedProblem& problem,
+                                                                                     const Config& config,
+                                                                                     const DeviceClass& device) const {
+  const std::vector<Value> slots = impl_->Slots(problem, &config, &device, nullptr);
+  std::vector<std::pair<std::string, Value>> values;
+  for (const definition::DerivedPlan& derived : impl_->derived) {
+    ASSIGN_OR_RETURN(Value value, definition::Evaluate(derived.formula, slots));
+    values.emplace_back(derived.name, std::move(value));
+  }
+  return values;
 }
 
 absl::StatusOr<std::vector<BufferPlan>> KernelPlan::Buffers(const ResolvedProblem& problem, const Config& config,

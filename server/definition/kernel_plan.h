@@ -150,6 +150,11 @@ class KernelPlan {
                                                                              const Config& config,
                                                                              const DeviceClass& device) const;
 
+  // The derived values by name, in declared order.
+  absl::StatusOr<std::vector<std::pair<std::string, Value>>> DerivedValues(const ResolvedProblem& problem,
+                                                                           const Config& config,
+                                                                           const DeviceClass& device) const;
+
   // Buffers and constant symbols, in declared order.
   absl::StatusOr<std::vector<BufferPlan>> Buffers(const ResolvedProblem& problem, const Config& config,
                                                   const DeviceClass& device) const;
@@ -185,6 +190,9 @@ class KernelPlan {
   explicit KernelPlan(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };
+
+// What kind of device runs the kernel.
+DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
 
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);

@@ -70,6 +70,10 @@ class LaunchDigester {
     Text(fill);
   }
 
+  void AddSlots() {
+    for (const Value& value : slots_) Add(value);
+  }
+
   Digest Finish() { return stream_.Finish(); }
 
  private:
@@ -106,6 +110,7 @@ absl::StatusOr<Digest> LaunchDigest(const KernelPlan& plan, const ResolvedProble
                                     const DeviceClass& device) {
   const KernelPlanAccess::Impl& impl = KernelPlanAccess::Of(plan);
   LaunchDigester digester(impl, impl.Slots(problem, &config, &device, nullptr));
+  if (plan.language() == v1::LANGUAGE_PYTHON) digester.AddSlots();  // What a module makes of them only it knows.
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
     const auto formulas = impl.sequences.find(sequence);
     if (formulas == impl.sequences.end()) continue;

@@ -147,7 +147,7 @@ absl::Status Checker::AddName(const std::string& path, const std::string& name, 
 }
 
 absl::Status Checker::AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
-  if (IsReserved(name)) {
+  if (IsReserved(name) && !is_python()) {
     return FieldError(path, kInvalidField,
                       "'{}' is a word of C++, so it cannot be a macro; choose another name or BIND_RUN", name);
   }
@@ -185,6 +185,7 @@ absl::Status Checker::CheckDim(const std::string& path, v1::Dim* dim) {
   plan.name = dim->name();
   plan.type = FromProto(dim->type());
   dim->set_type(ToProto(plan.type));
+  RETURN_IF_ERROR(CheckBindOfPython(path, dim->bind()));
   RETURN_IF_ERROR(CheckDescription(path, dim->description()));
   RETURN_IF_ERROR(CheckDimValues(path, dim, &plan));
   if (dim->has_default_value()) {
@@ -203,7 +204,7 @@ absl::Status Checker::CheckDim(const std::string& path, v1::Dim* dim) {
     }
     dim->set_bind(v1::BIND_COMPILE);
   } else if (dim->bind() == v1::BIND_UNSPECIFIED) {
-    dim->set_bind(v1::BIND_RUN);
+    dim->set_bind(is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
   }
   plan.compile = dim->bind() == v1::BIND_COMPILE;
   if (plan.compile) RETURN_IF_ERROR(AddMacro(path + ".name", plan.name, plan.values));
@@ -337,6 +338,7 @@ absl::Status Checker::CheckStartingConfigs() {
 absl::Status Checker::CheckParameter(const std::string& path, v1::Parameter* parameter) {
   RETURN_IF_ERROR(AddName(path + ".name", parameter->name(), "a parameter"));
   if (!v1::Bind_IsValid(parameter->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
+  RETURN_IF_ERROR(CheckBindOfPython(path, parameter->bind()));
   RETURN_IF_ERROR(CheckDescription(path, parameter->description()));
   ASSIGN_OR_RETURN(std::vector<Value> values, DomainValues(path, *parameter));
   ParameterPlan plan;
@@ -404,7 +406,8 @@ absl::Status Checker::CheckDerived() {
     const std::string path = fmt::format("derived[{}]", i);
     RETURN_IF_ERROR(AddName(path + ".name", derived->name(), "a derived value"));
     if (!v1::Bind_IsValid(derived->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
-    if (derived->bind() == v1::BIND_UNSPECIFIED) derived->set_bind(v1::BIND_RUN);
+    RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
+    if (derived->bind() == v1::BIND_UNSPECIFIED) derived->set_bind(is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
     ASSIGN_OR_RETURN(Formula formula,
                      CompileFormula(path + ".expression", derived->expression(), kConfigContext, Result::kAny));
     const bool compile = derived->bind() == v1::BIND_COMPILE;

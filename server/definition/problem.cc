@@ -158,7 +158,9 @@ absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& pr
 absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const {
   if (device.kind != device_kind()) {
     return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
-                                      language() == v1::LANGUAGE_CUDA ? "CUDA" : "C++ for the host",
+                                      language() == v1::LANGUAGE_CUDA     ? "CUDA"
+                                      : language() == v1::LANGUAGE_PYTHON ? "Python"
+                                                                          : "C++ for the host",
                                       device.display_name.empty() ? "the device" : device.display_name),
                       definition::kDeviceMismatch);
   }

@@ -9,6 +9,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/exec/frame_limits.h"
 #include "server/exec/worker_plan.h"
 
 namespace tunefarm {
@@ -36,8 +37,8 @@ absl::StatusOr<Digest> CompileKey(const CompileRequest& request, const std::stri
   AddToKey(&stream, backend);
   AddToKey(&stream, request.plan->program_digest());
   // A GPU's binary depends on the architecture alone; a CPU's on the model, for which its class stands.
-  AddToKey(&stream, backend == "cuda" ? fmt::format("{}", request.device_class.compute_capability)
-                                      : preparation.device_class.id());
+  AddToKey(&stream, backend == kCudaBackend ? fmt::format("{}", request.device_class.compute_capability)
+                                            : preparation.device_class.id());
   for (const std::string& option : preparation.compile_options) AddToKey(&stream, option);
   AddToKey(&stream, "constants");
   for (const auto& [name, value] : constants) {
@@ -111,6 +112,8 @@ absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& re
   job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr);
   ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation));
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
+  RETURN_IF_ERROR(
+      AddDerivedValues(*request.plan, *request.problem, request.config, request.device_class, &job.task.evaluate));
   job.task.expected_ms = request.expected_ms;
   return job;
 }
@@ -250,21 +253,24 @@ std::vector<WorkerPool*> CompilePools::All() const {
 }
 
 bool CompilePools::host_busy() const {
-  const auto host = pools_.find("host");
-  return host != pools_.end() && host->second->busy() > 0;
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& pool) { return IsHostBackend(pool.first) && pool.second->busy() > 0; });
 }
 
 void CompilePools::PumpHost() {
-  if (const auto host = pools_.find("host"); host != pools_.end()) host->second->Pump();
+  for (auto& [backend, pool] : pools_) {
+    if (IsHostBackend(backend)) pool->Pump();
+  }
 }
 
 WorkerPool* CompilePools::Pool(const std::string& backend) {
   std::unique_ptr<WorkerPool>& pool = pools_[backend];
   if (pool != nullptr) return pool.get();
-  const bool host = backend == "host";
-  WorkerPool::Options options = PoolOptions(options_, WorkerRole::kCompile, backend, fmt::format("compile-{}", backend),
-                                            "", host ? 0 : kUidsPerCompilePool);
-  options.workers = workers_;
+  const bool host = IsHostBackend(backend), python = IsPythonBackend(backend);
+  const int first_slot = python ? kFirstPythonUid + (host ? 0 : kUidsPerPythonPool) : host ? 0 : kUidsPerCompilePool;
+  WorkerPool::Options options =
+      PoolOptions(options_, WorkerRole::kCompile, backend, fmt::format("compile-{}", backend), "", first_slot);
+  options.workers = python ? std::min(workers_, kUidsPerPythonPool) : workers_;
   options.recycle_after_tasks = options_.recycle_after_compiles;
   options.longest_first = true;
   options.on_hello = [this, backend](const tunefarm::worker::v1::Hello& hello) { OnHello(backend, hello.toolchain()); };

@@ -113,6 +113,7 @@ struct ProbeResult {
   std::vector<tunefarm::v1::Device> devices;
   std::vector<std::string> notes;
   std::string sandbox_level;  // what isolation the workers reach here
+  bool runs_python = false;   // an interpreter was named, and answered
 };
 
 }  // namespace tunefarm

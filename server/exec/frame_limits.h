@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace tunefarm {
 
@@ -25,6 +26,19 @@ inline constexpr size_t kFrameLogBytesMax = 32 << 10;
 
 // The descriptor on which a worker finds its channel.
 inline constexpr int kWorkerChannelFd = 3;
+
+// What a worker compiles and runs is its backend. Of a kernel in Python it tells the kind of device too.
+inline constexpr std::string_view kHostBackend = "host";
+inline constexpr std::string_view kCudaBackend = "cuda";
+inline constexpr std::string_view kPythonHostBackend = "python-host";
+inline constexpr std::string_view kPythonCudaBackend = "python-cuda";
+constexpr bool IsPythonBackend(std::string_view backend) {
+  return backend == kPythonHostBackend || backend == kPythonCudaBackend;
+}
+// Measures on the processor's cores, where nothing else may work meanwhile.
+constexpr bool IsHostBackend(std::string_view backend) {
+  return backend == kHostBackend || backend == kPythonHostBackend;
+}
 
 // Exit codes of tunefarm-worker; everything else says nothing. 0: it was asked to end, or its channel closed.
 enum WorkerExitCode : int {

@@ -4,6 +4,7 @@
 
 #include "server/base/status.h"
 #include "server/exec/captured_output.h"
+#include "server/exec/frame_limits.h"
 #include "server/exec/worker_command.h"
 #include "server/exec/worker_plan.h"
 
@@ -70,16 +71,29 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
   absl::Status failure;
   int answers = 0;
   uint32_t uid = options.first_uid + 1020;  // Behind those of the pools.
-  for (const char* backend : {"cuda", "host"}) {
-    BackendProbe probe = ProbeBackendOf(options, backend, uid++);
+  std::vector<std::string_view> backends = {kCudaBackend, kHostBackend};
+  if (!options.python_interpreter.empty()) backends.push_back(kPythonHostBackend);
+  for (const std::string_view backend : backends) {
+    BackendProbe probe = ProbeBackendOf(options, std::string(backend), uid++);
     if (!probe.failure.ok()) {
+      if (IsPythonBackend(backend)) {
+        result.notes.push_back(
+            fmt::format("Python kernels are off, {} does not work (shims need more than their own "
+                        "file, name what they start): {}",
+                        options.python_interpreter, MessageOf(probe.failure)));
+        continue;
+      }
       failure = probe.failure;
       result.notes.push_back(fmt::format("{}: {}", backend, MessageOf(probe.failure)));
       continue;
     }
-    ++answers;
+    if (IsPythonBackend(backend)) {
+      result.runs_python = true;
+    } else {
+      ++answers;
+    }
     // Of several the weakest counts.
-    if (result.sandbox_level.empty() || probe.sandbox_level < result.sandbox_level) {
+    if (result.sandbox_level.empty() || probe.sandbox_level.substr(0, 2) < result.sandbox_level.substr(0, 2)) {
       result.sandbox_level = std::move(probe.sandbox_level);
     }
     for (auto& device : *probe.report.mutable_devices()) result.devices.push_back(std::move(device));

@@ -6,6 +6,7 @@
 
 #include "server/base/check.h"
 #include "server/base/status.h"
+#include "server/exec/worker_plan.h"
 
 namespace tunefarm {
 
@@ -62,9 +63,8 @@ Evaluator::Id ProcessEvaluator::Compile(CompileRequest request, std::function<vo
 Evaluator::Id ProcessEvaluator::Run(RunRequest request, std::function<void(RunResult)> done) {
   TUNEFARM_CHECK(request.plan != nullptr && request.problem != nullptr && done != nullptr);
   const Id id = ++last_id_;
-  const bool host = request.plan->device_kind() == DeviceKind::kHost;
-  loop_.Post([this, id, uuid = request.device_uuid, host, task = runs_.MakeTask(request),
-              done = std::move(done)]() mutable { runs_.Start(id, uuid, host, std::move(task), std::move(done)); });
+  loop_.Post([this, id, uuid = request.device_uuid, backend = BackendOf(*request.plan), task = runs_.MakeTask(request),
+              done = std::move(done)]() mutable { runs_.Start(id, uuid, backend, std::move(task), std::move(done)); });
   return id;
 }
 

@@ -32,6 +32,7 @@ struct ProcessEvaluatorOptions {
   int reap_ms = 30'000;   // longest wait for a process to end after SIGKILL, before its device is taken out of service
   std::string cuda_path;  // empty: the worker searches
   std::string host_compiler = "c++";
+  std::string python_interpreter;                // absolute; empty: kernels in Python are LOST
   std::vector<std::string> compile_options;      // for every compile, on top of the definition's
   uint64_t artifact_cache_bytes = 256ull << 20;  // of binaries in memory
   std::string cache_directory;                   // of binaries on disk; empty: none are kept there

@@ -48,6 +48,8 @@ WorkerTask RunPools::MakeTask(const RunRequest& request) const {
                                         request.reference_artifact);
   *task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   *task.evaluate.mutable_policy() = ResolvePolicy(request.policy);
+  // It was evaluated when the config was compiled: it cannot fail now.
+  (void)AddDerivedValues(*request.plan, *request.problem, request.config, request.device_class, &task.evaluate);
   task.evaluate.set_baseline(request.baseline);
   task.evaluate.set_verify_only(request.verify_only);
   task.evaluate.set_keep_samples(request.keep_samples);
@@ -58,13 +60,13 @@ WorkerTask RunPools::MakeTask(const RunRequest& request) const {
   return task;
 }
 
-void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, bool host, WorkerTask task,
+void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, const std::string& backend, WorkerTask task,
                      std::function<void(RunResult)> done) {
   task.done = [this, id, done = std::move(done)](WorkerTaskEnd end) {
     runs_.erase(id);
     done(ToRunResult(std::move(end)));
   };
-  const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, host);
+  const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, backend);
   if (!pool.ok()) {
     WorkerTaskEnd end;
     end.verdict = {tunefarm::v1::OUTCOME_LOST, std::string(MessageOf(pool.status()))};
@@ -72,23 +74,26 @@ void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, bool host
     return;
   }
   // Answers are posted, never given from within Submit: the entry is there before its task ends.
-  runs_.emplace(id, std::make_pair(device_uuid, (*pool)->Submit(std::move(task))));
+  runs_.emplace(id, std::make_pair(*pool, (*pool)->Submit(std::move(task))));
 }
 
 bool RunPools::Cancel(Evaluator::Id id) {
   const auto run = runs_.find(id);
   if (run == runs_.end()) return false;
-  pools_.at(run->second.first)->pool->Cancel(run->second.second);
+  run->second.first->Cancel(run->second.second);
   return true;
 }
 
 void RunPools::Release(const std::string& device_uuid) {
-  if (const auto device = pools_.find(device_uuid); device != pools_.end()) device->second->pool->Release();
+  for (auto& [key, device] : pools_) {
+    if (key.first == device_uuid) device->pool->Release();
+  }
 }
 
 void RunPools::SetHealthBaseline(const std::string& device_uuid, double nanoseconds) {
-  const auto device = pools_.find(device_uuid);
-  if (device != pools_.end()) device->second->pool->SetHealthBaseline(nanoseconds);
+  for (auto& [key, device] : pools_) {
+    if (key.first == device_uuid) device->pool->SetHealthBaseline(nanoseconds);
+  }
 }
 
 std::vector<WorkerPool*> RunPools::All() const {
@@ -109,8 +114,9 @@ void RunPools::PumpHost() {
   }
 }
 
-absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, bool host) {
-  if (const auto it = pools_.find(device_uuid); it != pools_.end()) return it->second->pool.get();
+absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, const std::string& backend) {
+  const auto key = std::make_pair(device_uuid, backend);
+  if (const auto it = pools_.find(key); it != pools_.end()) return it->second->pool.get();
   if (device_uuid.empty() || device_uuid.size() > 128 || device_uuid.find('/') != std::string::npos ||
       device_uuid[0] == '.') {
     return InvalidArgument("'{}' is no device UUID", device_uuid);
@@ -119,10 +125,15 @@ absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, bool 
   auto device = std::make_unique<Device>(options_.expected_outputs_bytes);
   device->uuid = device_uuid;
   device->index = static_cast<int>(pools_.size());
-  device->host = host;
+  device->backend = backend;
+  device->host = IsHostBackend(backend);
+  device->first = device.get();
+  for (const auto& [other, known] : pools_) {
+    if (other.first == device_uuid) device->first = known->first;
+  }
   if (!options_.lock_directory.empty()) RETURN_IF_ERROR(MakeDirectories(options_.lock_directory, 0755));
   device->pool = std::make_unique<WorkerPool>(loop_, OptionsOf(device.get(), device_uuid));
-  return pools_.emplace(device_uuid, std::move(device)).first->second->pool.get();
+  return pools_.emplace(key, std::move(device)).first->second->pool.get();
 }
 
 std::string RunPools::LockPath(const std::string& name) const {
@@ -131,7 +142,25 @@ std::string RunPools::LockPath(const std::string& name) const {
 
 bool RunPools::HasHost(Device* device) {
   // Every data directory has its own name for the one CPU.
-  return !options_.lock_host || Holds(device, "host");
+  return !options_.lock_host || Holds(device->first, "host");
+}
+
+bool RunPools::IsTaken(const Device& device) const {
+  return std::any_of(pools_.begin(), pools_.end(), [&device](const auto& entry) {
+    return entry.second.get() != &device && entry.first.first == device.uuid && entry.second->pool->busy() > 0;
+  });
+}
+
+void RunPools::PumpOthers(const Device& device) {
+  const auto has_others = std::any_of(pools_.begin(), pools_.end(), [&device](const auto& entry) {
+    return entry.second.get() != &device && entry.first.first == device.uuid;
+  });
+  if (!has_others) return;
+  loop_->Post([this, uuid = device.uuid] {
+    for (auto& [key, other] : pools_) {
+      if (key.first == uuid) other->pool->Pump();
+    }
+  });
 }
 
 bool RunPools::Holds(Device* device, const std::string& lock_name) {
@@ -151,9 +180,11 @@ bool RunPools::Holds(Device* device, const std::string& lock_name) {
   SayWhetherItWaits(device, fmt::format("trials wait: another process measures on it ({})", MessageOf(lock.status())));
   device->waits_for_lock = true;
   loop_->PostAfter(kLockRetry, [this] {
-    for (auto& [uuid, waiting] : pools_) {
+    for (auto& [key, waiting] : pools_) {
       if (!std::exchange(waiting->waits_for_lock, false)) continue;
-      waiting->pool->Pump();
+      for (auto& [other, device_of] : pools_) {
+        if (other.first == key.first) device_of->pool->Pump();
+      }
       // Nobody wants it any more.
       if (!waiting->waits_for_lock) SayWhetherItWaits(waiting.get(), "");
     }
@@ -168,17 +199,21 @@ void RunPools::SayWhetherItWaits(Device* device, const std::string& reason) {
 }
 
 void RunPools::LeaveHost(Device* device) {
-  if (device->pool->waiting() == 0 && device->pool->busy() == 0) device->lock.Unlock();
+  const bool wanted = std::any_of(pools_.begin(), pools_.end(), [device](const auto& entry) {
+    return entry.first.first == device->uuid && (entry.second->pool->waiting() > 0 || entry.second->pool->busy() > 0);
+  });
+  if (!wanted) device->first->lock.Unlock();
 }
 
 WorkerPool::Options RunPools::OptionsOf(Device* device, const std::string& device_uuid) {
-  const bool host = device->host;
-  const auto wants = [host](ForDevices devices) {
-    return devices == ForDevices::kAll || (devices == ForDevices::kGpus && !host);
+  const bool host = device->host, python = IsPythonBackend(device->backend);
+  // An interpreter knows neither batons nor the kernel of a health check.
+  const auto wants = [host, python](ForDevices devices) {
+    return !python && (devices == ForDevices::kAll || (devices == ForDevices::kGpus && !host));
   };
-  WorkerPool::Options options =
-      PoolOptions(options_, WorkerRole::kRun, host ? "host" : "cuda", fmt::format("run-{}", device_uuid), device_uuid,
-                  2 * kUidsPerCompilePool + device->index * kUidsPerDevice);
+  WorkerPool::Options options = PoolOptions(options_, WorkerRole::kRun, device->backend,
+                                            fmt::format("run-{}{}", python ? "python-" : "", device_uuid), device_uuid,
+                                            2 * kUidsPerCompilePool + device->index * kUidsPerDevice);
   options.workers = 1;
   options.one_stuck_stops_all = true;
   options.stats = stats_;
@@ -210,12 +245,19 @@ WorkerPool::Options RunPools::OptionsOf(Device* device, const std::string& devic
     };
   }
   // A GPU is held for the daemon's life: contexts stay on it between runs.
-  if (!host) options.has_device = [this, device, device_uuid] { return Holds(device, device_uuid); };
+  if (!host) {
+    options.has_device = [this, device, device_uuid] { return Holds(device->first, device_uuid); };
+    options.may_begin = [this, device] { return !IsTaken(*device); };
+    options.on_task_ended = [this, device] { PumpOthers(*device); };
+  }
   if (host) {
     const bool exclusive = options_.exclusive_host_runs;
-    options.may_begin = [this, device, exclusive] { return !(exclusive && turns_.compiles_busy()) && HasHost(device); };
+    options.may_begin = [this, device, exclusive] {
+      return !(exclusive && turns_.compiles_busy()) && !IsTaken(*device) && HasHost(device);
+    };
     options.on_task_ended = [this, device, exclusive] {
       LeaveHost(device);
+      PumpOthers(*device);
       if (exclusive) turns_.something_changed();
     };
   }

@@ -37,7 +37,7 @@ class RunPools {
   WorkerTask MakeTask(const RunRequest& request) const;
 
   // LOST at once when the device has no pool and gets none.
-  void Start(Evaluator::Id id, const std::string& device_uuid, bool host, WorkerTask task,
+  void Start(Evaluator::Id id, const std::string& device_uuid, const std::string& backend, WorkerTask task,
              std::function<void(RunResult)> done);
   // False: unknown.
   bool Cancel(Evaluator::Id id);
@@ -58,8 +58,11 @@ class RunPools {
     explicit Device(uint64_t expected_outputs_bytes)
         : expected_outputs(expected_outputs_bytes, std::min(expected_outputs_bytes, kExpectedOutputsBytesMax)) {}
     std::string uuid;
+    std::string backend;
     int index = 0;
     bool host = false;
+    // The first of the device's pools, which holds its lock; maybe this one.
+    Device* first = nullptr;
     FileLock lock;
     bool waits_for_lock = false;  // until it is tried again
     bool said_so = false;         // that it waits
@@ -69,7 +72,10 @@ class RunPools {
     std::unique_ptr<WorkerPool> pool;  // its workers use the above
   };
 
-  absl::StatusOr<WorkerPool*> Pool(const std::string& device_uuid, bool host);
+  absl::StatusOr<WorkerPool*> Pool(const std::string& device_uuid, const std::string& backend);
+  // Another pool of the same device is at work: of its pools one measures at a time.
+  bool IsTaken(const Device& device) const;
+  void PumpOthers(const Device& device);
   std::string LockPath(const std::string& name) const;
   WorkerPool::Options OptionsOf(Device* device, const std::string& device_uuid);
   // Takes a lock of this machine for this process, if no other has it; else tries again by itself, until then false.
@@ -86,8 +92,8 @@ class RunPools {
   PreparationCache* const preparations_;
   EvaluatorStats* const stats_;
 
-  std::map<Evaluator::Id, std::pair<std::string, WorkerPool::TaskId>> runs_;  // device and task
-  std::map<std::string, std::unique_ptr<Device>> pools_;                      // by device
+  std::map<Evaluator::Id, std::pair<WorkerPool*, WorkerPool::TaskId>> runs_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<Device>> pools_;  // by device and backend
 };
 
 }  // namespace tunefarm

@@ -11,6 +11,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/exec/frame_limits.h"
 
 namespace tunefarm {
 namespace {
@@ -73,6 +74,11 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
   if (!options.cuda_path.empty()) command.arguments.push_back(fmt::format("--cuda-path={}", options.cuda_path));
   if (!options.host_compiler.empty())
     command.arguments.push_back(fmt::format("--host-compiler={}", options.host_compiler));
+  if (IsPythonBackend(backend)) {
+    if (options.python_interpreter.empty())
+      return FailedPrecondition("kernels in Python are off: python_interpreter names no interpreter");
+    command.arguments.push_back(fmt::format("--python={}", options.python_interpreter));
+  }
   if (!options.required_isolation.empty())
     command.arguments.push_back(fmt::format("--required-isolation={}", options.required_isolation));
   if (role == WorkerRole::kCompile && options.compile_seconds > 0)

@@ -17,6 +17,7 @@ struct WorkerCommandOptions {
   std::string scratch_root;  // a private directory of the daemon
   std::string cuda_path;
   std::string host_compiler;
+  std::string python_interpreter;
   bool sandbox = true;
   std::string required_isolation;  // "L1": a worker that reaches less ends at once; empty: whatever can be had
   int compile_seconds = 0;         // of processor time for one compile; 0: no limit

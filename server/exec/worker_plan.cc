@@ -5,10 +5,17 @@
 #include <utility>
 
 #include "server/base/status_macros.h"
+#include "server/exec/frame_limits.h"
 
 namespace tunefarm {
 
-std::string BackendOf(const KernelPlan& plan) { return plan.device_kind() == DeviceKind::kHost ? "host" : "cuda"; }
+std::string BackendOf(const KernelPlan& plan) {
+  const bool host = plan.device_kind() == DeviceKind::kHost;
+  if (plan.language() == tunefarm::v1::LANGUAGE_PYTHON) {
+    return std::string(host ? kPythonHostBackend : kPythonCudaBackend);
+  }
+  return std::string(host ? kHostBackend : kCudaBackend);
+}
 
 WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options) {
   WorkerCommandOptions command;
@@ -16,6 +23,7 @@ WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options) {
   command.scratch_root = options.scratch_directory;
   command.cuda_path = options.cuda_path;
   command.host_compiler = options.host_compiler;
+  command.python_interpreter = options.python_interpreter;
   command.sandbox = options.sandbox;
   command.extra_arguments = options.extra_worker_arguments;
   return command;

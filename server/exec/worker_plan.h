@@ -11,11 +11,13 @@
 
 namespace tunefarm {
 
-// Uids of the pools: compile-host, compile-cuda, then each device.
+// Uids of the pools: compile-host, compile-cuda, then each device's, then those that compile Python.
 inline constexpr int kUidsPerCompilePool = 256;
 inline constexpr int kUidsPerDevice = 4;
+inline constexpr int kUidsPerPythonPool = 120;
+inline constexpr int kFirstPythonUid = 3 * kUidsPerCompilePool;
 
-// "host" or "cuda".
+// See frame_limits.h.
 std::string BackendOf(const KernelPlan& plan);
 
 // What holds for every worker, probes too.

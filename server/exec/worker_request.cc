@@ -22,6 +22,25 @@ absl::Status Attach(std::string_view name, std::string_view bytes, uint64_t byte
 
 }  // namespace
 
+absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
+                              const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate) {
+  if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto derived, plan.DerivedValues(problem, config, device));
+  for (const auto& [name, value] : derived) {
+    tunefarm::v1::Value& wire = (*evaluate->mutable_derived())[name];
+    if (value.is_bool()) {
+      wire.set_bool_value(value.bool_value());
+    } else if (value.is_float()) {
+      wire.set_double_value(value.float_value());
+    } else if (value.is_string()) {
+      wire.set_string_value(value.string_value());
+    } else {
+      wire.set_int_value(value.int_value());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected) {
   WorkerRequest request;
   tunefarm::worker::v1::Prepare* prepare = request.frame.mutable_prepare();
@@ -35,6 +54,16 @@ absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparatio
     RETURN_IF_ERROR(Attach("reference binary", reference.bytes, kArtifactBytesMax, &request));
     prepare->set_has_reference_artifact(true);
     prepare->mutable_reference_lowered_names()->insert(reference.lowered_names.begin(), reference.lowered_names.end());
+  }
+  if (preparation.plan->language() == tunefarm::v1::LANGUAGE_PYTHON) {
+    const TolerancePlan tolerance = preparation.plan->Tolerance(*preparation.resolved_problem);
+    tunefarm::v1::Tolerance* wire = prepare->mutable_tolerance();
+    wire->set_atol(tolerance.atol);
+    wire->set_rtol(tolerance.rtol);
+    wire->set_max_mismatch_fraction(tolerance.max_mismatch_fraction);
+    wire->set_catastrophic_bound(tolerance.catastrophic_bound);
+    wire->set_row_norm_bound(tolerance.row_norm_bound);
+    if (tolerance.row_length > 0) wire->set_row_length(fmt::format("{}", tolerance.row_length));
   }
   for (const std::string& option : preparation.compile_options) prepare->add_compile_options(option);
   if (expected != nullptr) {

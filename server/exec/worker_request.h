@@ -65,6 +65,10 @@ struct SentBinary {
   UniqueFd memfd;
 };
 
+// For kernels in Python, whose workers read no expressions; nothing for others. The error is an expression's.
+absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
+                              const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate);
+
 // ResourceExhausted for a kernel or binary beyond its limit, or without memory. `expected` may be null.
 absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected);
 absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t evaluation_id, SentBinary* sent);

@@ -19,8 +19,10 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-std::string_view LanguageName(tunefarm::v1::Language language) {
-  return language == tunefarm::v1::LANGUAGE_HOST_CXX ? "HOST_CXX" : "CUDA";
+std::string_view LanguageName(const KernelPlan& plan) {
+  if (plan.language() == tunefarm::v1::LANGUAGE_HOST_CXX) return "HOST_CXX";
+  if (plan.language() == tunefarm::v1::LANGUAGE_CUDA) return "CUDA";
+  return plan.device_kind() == DeviceKind::kHost ? "PYTHON (on the host)" : "PYTHON (on a GPU)";
 }
 
 }  // namespace
@@ -167,10 +169,11 @@ absl::Status DeviceDirectory::Unknown(const Devices& devices, std::string_view s
                     "DEVICE_NOT_FOUND");
 }
 
-absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selector, tunefarm::v1::Language language,
+absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selector, const KernelPlan& plan,
                                                         bool known_classes) const {
   const auto devices = Current();
-  const DeviceKind kind = language == tunefarm::v1::LANGUAGE_HOST_CXX ? DeviceKind::kHost : DeviceKind::kCuda;
+  const DeviceKind kind = plan.device_kind();
+  const std::string_view language = LanguageName(plan);
   const std::string lower = Lower(selector);
 
   std::vector<const Known*> matches;
@@ -192,22 +195,20 @@ absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selecto
   if (matches.empty() && known_classes && !selector.empty()) {
     if (const auto known_class = FindKnownClass(selector); known_class.ok()) {
       if (known_class->kind != kind) {
-        return WithReason(InvalidArgument("{} does not run {} kernels", selector, LanguageName(language)),
-                          "DEVICE_KIND");
+        return WithReason(InvalidArgument("{} does not run {} kernels", selector, language), "DEVICE_KIND");
       }
       return SelectedDevice{*known_class, known_class->Id(), "", int64_t{known_class->memory_gib} << 30, "", ""};
     }
   }
   if (matches.empty() && (selector.empty() || lower == "cuda" || lower == "host")) {
-    const std::string_view wanted = selector.empty() ? LanguageName(language) : lower == "cuda" ? "CUDA" : "HOST_CXX";
+    const std::string_view wanted = selector.empty() ? language : lower == "cuda" ? "CUDA" : "HOST_CXX";
     return WithReason(NotFound("no device here runs {} kernels{}", wanted,
                                known_classes ? "; name a known class instead, for example A100" : ""),
                       "DEVICE_NOT_FOUND");
   }
   if (matches.empty()) return Unknown(*devices, selector, known_classes);
   if (matches[0]->device_class.kind != kind) {
-    return WithReason(InvalidArgument("device '{}' does not run {} kernels", selector, LanguageName(language)),
-                      "DEVICE_KIND");
+    return WithReason(InvalidArgument("device '{}' does not run {} kernels", selector, language), "DEVICE_KIND");
   }
   for (const Known* known : matches) {
     if (known->ready()) return Selected(*devices, *known, by_uuid);

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
+#include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
@@ -54,12 +55,11 @@ class DeviceDirectory {
   std::string ToolkitOf(std::string_view uuid) const;
   std::string DriverOf(std::string_view uuid) const;
 
-  // A uuid, class id, display name, "host", "cuda", or empty: the first ready device that runs the language. With
+  // A uuid, class id, display name, "host", "cuda", or empty: the first ready device that runs the kernel. With
   // `known_classes` also the short name of a class known without hardware ("A100"). NotFound (DEVICE_NOT_FOUND) with
-  // "did you mean" and the list of devices; InvalidArgument (DEVICE_KIND) if it does not run the language;
+  // "did you mean" and the list of devices; InvalidArgument (DEVICE_KIND) if it does not run the kernel;
   // FailedPrecondition (DEVICE_QUARANTINED) if it takes no work and the question is not only about its class.
-  absl::StatusOr<SelectedDevice> Resolve(std::string_view selector, tunefarm::v1::Language language,
-                                         bool known_classes) const;
+  absl::StatusOr<SelectedDevice> Resolve(std::string_view selector, const KernelPlan& plan, bool known_classes) const;
 
  private:
   struct Known {

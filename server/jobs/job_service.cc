@@ -69,8 +69,28 @@ struct JobService::Impl {
   LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock(), misses.table()}; }
   int64_t now_ms() const { return options.control->clock()->WallMs(); }
 
+  absl::Status CheckLanguage(const KernelPlan& plan) const {
+    if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON || runs_python) return absl::OkStatus();
+    return WithReason(
+        FailedPrecondition(
+            "kernel '{}' is written in Python, which this daemon does not run: name an interpreter in its "
+            "configuration (python_interpreter = \"/usr/bin/python3\") and start it anew; tunefarm "
+            "doctor says why one that is named is not taken",
+            plan.display_name()),
+        "PYTHON_DISABLED");
+  }
+
+  // Of a stored job.
+  absl::Status CheckMayRun(const Job& job) {
+    RETURN_IF_ERROR(CheckIsolation(isolation, job.required_isolation()));
+    if (runs_python) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::shared_ptr<const KernelPlan> plan, kernels.Get(job.kernel()));
+    return CheckLanguage(*plan);
+  }
+
   const JobServiceOptions options;
-  Isolation isolation;  // constant once jobs are taken
+  bool runs_python = false;  // constant once jobs are taken
+  Isolation isolation;       // constant once jobs are taken
   DeviceDirectory devices;
   Catalog catalog;
   Misses misses;
@@ -88,6 +108,7 @@ JobService::JobService(const JobServiceOptions& options) : impl_(std::make_uniqu
 JobService::~JobService() = default;
 
 void JobService::SetIsolation(Isolation isolation) { impl_->isolation = std::move(isolation); }
+void JobService::AllowPython() { impl_->runs_python = true; }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
@@ -109,19 +130,19 @@ absl::Status JobService::Start() {
   impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->driver->Recover());
-  return PauseWhatNeedsMoreIsolation();
+  return PauseWhatCannotRun();
 }
 
-absl::Status JobService::PauseWhatNeedsMoreIsolation() {
-  if (CheckIsolation(impl_->isolation, "L1").ok()) return absl::OkStatus();
+absl::Status JobService::PauseWhatCannotRun() {
+  if (CheckIsolation(impl_->isolation, "L1").ok() && impl_->runs_python) return absl::OkStatus();
   std::string page;
   do {
     ASSIGN_OR_RETURN(const Listing<Job> jobs,
                      ListJobs({tunefarm::v1::JOB_STATE_QUEUED, tunefarm::v1::JOB_STATE_RUNNING}, 1000, page));
     for (const Job& job : jobs.items) {
-      const absl::Status enough = CheckIsolation(impl_->isolation, job.required_isolation());
-      if (enough.ok()) continue;
-      LogWarn("jobs", "{} is paused: {}", job.name(), MessageOf(enough));
+      const absl::Status may_run = impl_->CheckMayRun(job);
+      if (may_run.ok()) continue;
+      LogWarn("jobs", "{} is paused: {}", job.name(), MessageOf(may_run));
       RETURN_IF_ERROR(Pause(job.name()).status());
     }
     page = jobs.next_page_token;
@@ -180,8 +201,7 @@ absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
   } else {
     ASSIGN_OR_RETURN(plan, impl_->kernels.Get(request.name()));
   }
-  ASSIGN_OR_RETURN(const SelectedDevice device,
-                   impl_->devices.Resolve(request.device_selector(), plan->language(), true));
+  ASSIGN_OR_RETURN(const SelectedDevice device, impl_->devices.Resolve(request.device_selector(), *plan, true));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, plan->ResolveProblem(request.problem()));
   ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(problem, device.device_class));
   tunefarm::v1::CountSpaceResponse response;
@@ -201,6 +221,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   }
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
+  RETURN_IF_ERROR(impl_->CheckLanguage(*submission.plan));
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
     return WithReason(
         ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),
@@ -273,7 +294,7 @@ absl::StatusOr<Job> JobService::Pause(std::string_view name) {
 absl::StatusOr<Job> JobService::Resume(std::string_view name) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
   ASSIGN_OR_RETURN(const Job job, impl_->Find(job_id));
-  RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
+  RETURN_IF_ERROR(impl_->CheckMayRun(job));
   RETURN_IF_ERROR(WithJobName(impl_->driver->Resume(job_id), name));
   return impl_->Find(job_id);
 }

@@ -95,6 +95,10 @@ class JobService {
   // What workers reach and must reach. Before Start only, which pauses jobs of an earlier run that demand more.
   void SetIsolation(Isolation isolation);
 
+  // Jobs of kernels in Python are taken; else Submit refuses them (FailedPrecondition PYTHON_DISABLED). Before Start
+  // only.
+  void AllowPython();
+
   // The machine's devices, recorded in the store; call it before Start and whenever they change.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
 
@@ -194,7 +198,7 @@ class JobService {
   absl::Status CheckAlive(Duration timeout);
 
  private:
-  absl::Status PauseWhatNeedsMoreIsolation();
+  absl::Status PauseWhatCannotRun();
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -11,7 +11,7 @@ absl::StatusOr<LookupTarget> LookupTarget::Resolve(const LookupContext& context,
                                                    const std::string& selector) {
   LookupTarget target;
   ASSIGN_OR_RETURN(target.plan, context.kernels->Get(kernel));
-  ASSIGN_OR_RETURN(target.device, context.devices->Resolve(selector, target.plan->language(), true));
+  ASSIGN_OR_RETURN(target.device, context.devices->Resolve(selector, *target.plan, true));
   return target;
 }
 

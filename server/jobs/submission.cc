@@ -255,7 +255,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   submission.spec = ClientFields(job);
   submission.spec.set_kernel(KernelName(plan.kernel_id()));
   submission.spec.set_kernel_name(plan.display_name());
-  ASSIGN_OR_RETURN(const SelectedDevice device, devices.Resolve(job.device_selector(), plan.language(), false));
+  ASSIGN_OR_RETURN(const SelectedDevice device, devices.Resolve(job.device_selector(), plan, false));
 
   std::map<std::string, int> numbers;
   std::vector<CheckedProblem> problems;

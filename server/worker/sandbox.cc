@@ -89,14 +89,15 @@ bool EnterView(const WorkerArguments& arguments, const SandboxView& view, Sandbo
   if (!view.lacks.empty()) level->Lacked("isolation of devices", view.lacks);
   UseScratch(kScratchInside);
   // Numbers of GPUs that are not to be seen any more would hide the one that is.
-  if (!arguments.device_uuid.empty() && getenv("CUDA_VISIBLE_DEVICES") != nullptr && arguments.backend == "cuda") {
+  if (!arguments.device_uuid.empty() && getenv("CUDA_VISIBLE_DEVICES") != nullptr && arguments.is_for_gpus()) {
     setenv("CUDA_VISIBLE_DEVICES", arguments.device_uuid.c_str(), 1);
   }
   return true;
 }
 
 SeccompProfile ProfileOf(const WorkerArguments& arguments) {
-  const bool host = arguments.backend == "host";
+  const bool host = !arguments.is_for_gpus();
+  if (arguments.is_python()) return host ? SeccompProfile::kPythonHost : SeccompProfile::kPythonCuda;
   if (arguments.role == "probe") return SeccompProfile::kProbe;
   if (arguments.role == "compile") return host ? SeccompProfile::kCompileHost : SeccompProfile::kCompileCuda;
   return host ? SeccompProfile::kRunHost : SeccompProfile::kRunCuda;
@@ -151,7 +152,7 @@ SandboxResult EnterSandbox(const WorkerArguments& arguments) {
   }
   SetLimits(allowed, namespaces.user || allowed.uid != 0);
   DropPrivileges(allowed.uid, &level);
-  SetInspectable(arguments.backend == "cuda");
+  SetInspectable(arguments.is_for_gpus());
   DieWithStub(alive_fd);
   close(alive_fd);
   FilterSystemCalls(arguments, &level);

@@ -48,11 +48,12 @@ void SetLimits(const WorkerArguments& arguments, bool counts_alone) {
   // What a runner leaves to those after it is a file in memory; beyond, a signal would end it as a violation.
   Limit(RLIMIT_FSIZE, arguments.role == "run" ? kExpectedOutputsBytesMax + 64 * kMiB : 256 * kMiB);
   // Counts threads too.
-  if (counts_alone) Limit(RLIMIT_NPROC, arguments.backend == "cuda" ? 512 : 256);
+  if (counts_alone) Limit(RLIMIT_NPROC, arguments.backend == kHostBackend ? 256 : 512);
 #if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // Their shadow memory is address space by the terabyte.
   // CUDA maps more address space than any machine has memory.
-  const bool uses_gpu = arguments.backend == "cuda" && arguments.role != "compile";
-  if (!uses_gpu) Limit(RLIMIT_AS, 8 * kGiB);
+  const bool uses_gpu = arguments.is_for_gpus() && arguments.role != "compile";
+  // Packages of numbers map libraries by the gigabyte.
+  if (!uses_gpu) Limit(RLIMIT_AS, arguments.is_python() ? 64 * kGiB : 8 * kGiB);
 #endif
 }
 

@@ -205,8 +205,10 @@ std::string RootBuilder::Build(const RootView& view) {
   const std::string scratch = Inside(kScratchInside);
   const std::string options = fmt::format("mode=0700,uid={},gid={},size={},nr_inodes={}", owner_, group_,
                                           view.scratch_bytes_max, kScratchFilesMax);
+  constexpr unsigned long kMayRun = MS_NOSUID | MS_NODEV;
+  const unsigned long flags = view.scratch_executable ? kMayRun : kMayRun | MS_NOEXEC;
   if (!MakeParents(kScratchInside) || (mkdir(scratch.c_str(), 0755) != 0 && errno != EEXIST) ||
-      mount("tmpfs", scratch.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0) {
+      mount("tmpfs", scratch.c_str(), "tmpfs", flags, options.c_str()) != 0) {
     Fail("mount the scratch directory");
     return failure_;
   }

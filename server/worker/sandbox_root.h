@@ -24,6 +24,8 @@ struct RootView {
   // Device nodes; left out where they do not exist. /dev/null, zero, full, random and urandom come by themselves.
   std::vector<std::string> devices;
   int64_t scratch_bytes_max = int64_t{64} << 20;
+  // What is written there may be run and loaded as a library.
+  bool scratch_executable = false;
 };
 
 // Where the bounded tmpfs is. /tmp leads there, unless something is shown in it.

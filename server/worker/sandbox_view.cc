@@ -25,6 +25,8 @@ constexpr size_t kDirectoryEntriesMax = 65'536;
 // Compilers keep their temporary files there; a kernel has no reason to.
 constexpr int64_t kCompileScratchBytes = int64_t{512} << 20;
 constexpr int64_t kRunScratchBytes = int64_t{64} << 20;
+// Caches of compilers that are modules.
+constexpr int64_t kPythonScratchBytes = int64_t{1} << 30;
 
 // The loader, its libraries, and what both consult. /sys tells of cores and caches.
 constexpr const char* kEveryRole[] = {"/usr/lib",
@@ -109,6 +111,21 @@ void ShowCompiler(const WorkerArguments& arguments, const std::string& path, Roo
   view->shown.push_back(compiler);
 }
 
+// An interpreter is more than one file: its prefix holds its packages, and a virtual environment's those of its own.
+void ShowInterpreter(const WorkerArguments& arguments, RootView* view) {
+  const std::string home = FromEnvironment("TUNEFARM_USER_HOME");
+  char real[PATH_MAX];
+  std::vector<std::string> names = {arguments.python};
+  if (realpath(arguments.python.c_str(), real) != nullptr) names.emplace_back(real);
+  for (const std::string& name : names) {
+    view->shown.push_back(name);
+    const std::string folder = Parent(name), above = Parent(folder);
+    const bool is_private = IsWithin(arguments.scratch, above) || (!home.empty() && IsWithin(home, above));
+    const bool is_prefix = folder.size() > 4 && folder.compare(folder.size() - 4, 4, "/bin") == 0 && above != "/";
+    if (is_prefix && !is_private) view->shown.push_back(above);
+  }
+}
+
 void ShowToolkit(const ViewSources& sources, bool compiles_only, RootView* view) {
   std::vector<std::string_view> libraries = {"libnvrtc"};
   if (!compiles_only) libraries.insert(libraries.end(), {"libcuda.", "libnvidia-", "libcublas"});
@@ -165,7 +182,7 @@ void ShowGpus(const WorkerArguments& arguments, const ViewSources& sources, Sand
 ViewSources ViewSources::FromProcess(const WorkerArguments& arguments) {
   ViewSources sources;
   sources.path = FromEnvironment("PATH");
-  if (arguments.backend != "cuda") return sources;
+  if (!arguments.is_for_gpus()) return sources;
   sources.library_directories = SplitPath(FromEnvironment("LD_LIBRARY_PATH"));
   for (const std::string& directory : LoaderDirectories("/etc/ld.so.cache")) {
     sources.library_directories.push_back(directory);
@@ -181,12 +198,19 @@ SandboxView ViewOf(const WorkerArguments& arguments, const ViewSources& sources)
   SandboxView view;
   const bool compiles = arguments.role == "compile";
   view.root.scratch_bytes_max = compiles ? kCompileScratchBytes : kRunScratchBytes;
-  if (arguments.backend == "host" && arguments.role != "run") {
+  // A module may compile where it runs, and load what came of it.
+  if (arguments.is_python() || (arguments.backend == kHostBackend && arguments.role != "run")) {
     view.root.shown.assign(std::begin(kCompilers), std::end(kCompilers));
     ShowCompiler(arguments, sources.path, &view.root);
   }
+  if (arguments.is_python()) {
+    view.root.scratch_bytes_max = kPythonScratchBytes;
+    view.root.scratch_executable = true;
+    view.root.shown.push_back("/sbin");  // ldconfig, which packages ask where the driver's library is
+    ShowInterpreter(arguments, &view.root);
+  }
   view.root.shown.insert(view.root.shown.end(), std::begin(kEveryRole), std::end(kEveryRole));
-  if (arguments.backend == "cuda") {
+  if (arguments.is_for_gpus()) {
     ShowToolkit(sources, compiles, &view.root);
     if (!compiles) ShowGpus(arguments, sources, &view);
   }

@@ -146,15 +146,18 @@ class Rules {
     return std::find(profiles.begin(), profiles.end(), profile_) != profiles.end();
   }
 
-  // Drivers probe for what they may do; nothing foreign runs on the CPU beside them.
+  // Drivers probe for what they may do. Only in Python does anything foreign run on the CPU beside them.
   uint32_t Forbidden() const {
-    return IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe}) ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_TRAP;
+    return IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kPythonCuda, SeccompProfile::kProbe})
+               ? SCMP_ACT_ERRNO(EPERM)
+               : SCMP_ACT_TRAP;
   }
 
   void AddProcesses() {
     // Its flags lie in memory, out of a filter's sight. Without it the C library takes clone.
     Forbid(TUNEFARM_SYSCALL(clone3), SCMP_ACT_ERRNO(ENOSYS));
-    if (IsAnyOf({SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kProbe})) {
+    if (IsAnyOf({SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kPythonHost,
+                 SeccompProfile::kPythonCuda, SeccompProfile::kProbe})) {
       for (const uint64_t flag : kNewNamespaces) {
         Forbid(TUNEFARM_SYSCALL(clone), SCMP_ACT_ERRNO(EPERM), SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
       }
@@ -173,7 +176,7 @@ class Rules {
   void AddSockets() {
     const bool is_trial = IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate});
     const uint32_t action = is_trial ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EAFNOSUPPORT);
-    if (IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe})) {
+    if (IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kPythonCuda, SeccompProfile::kProbe})) {
       Forbid(TUNEFARM_SYSCALL(socket), action, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
     } else {
       Forbid(TUNEFARM_SYSCALL(socket), action);

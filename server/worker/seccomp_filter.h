@@ -24,6 +24,8 @@ enum class SeccompProfile {
   kCompileCuda,  // no processes, no sockets
   kRunHost,      // starts trials, which narrow their rights by kTrial; no sockets
   kRunCuda,      // no processes; local sockets only
+  kPythonHost,   // starts processes and programs; no sockets but pairs
+  kPythonCuda,   // the same, and local sockets
   kProbe,        // asks compilers for their version; local sockets only
   kTrial,        // the code of a host kernel: no processes, no programs, no sockets, no signals to others
   // kTrial in two parts, for trials that are forked from one process: the first may still start processes and signal

@@ -410,8 +410,6 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
     return kWorkerExitUsage;
   }
   const SandboxResult sandbox = EnterSandbox(*arguments);
-  // Programs that a backend starts must not inherit it.
-  (void)fcntl(arguments->channel_fd, F_SETFD, FD_CLOEXEC);
   // The daemon decides when a worker ends; a Ctrl-C that reaches the whole terminal must not.
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
@@ -423,7 +421,11 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
     fmt::print(stderr, "cannot enter {}: {}\n", sandbox.scratch, strerrordesc_np(errno));
     return kWorkerExitSandbox;
   }
-  return ServeWorker(*arguments, sandbox.level, sandbox.scratch, backends(*arguments), UniqueFd(arguments->channel_fd));
+  const WorkerBackends chosen = backends(*arguments);
+  if (chosen.become) return chosen.become(*arguments, sandbox.level, sandbox.scratch);
+  // Programs that a backend starts must not inherit it.
+  (void)fcntl(arguments->channel_fd, F_SETFD, FD_CLOEXEC);
+  return ServeWorker(*arguments, sandbox.level, sandbox.scratch, chosen, UniqueFd(arguments->channel_fd));
 }
 
 }  // namespace tunefarm

@@ -18,6 +18,9 @@ struct WorkerBackends {
   std::function<absl::StatusOr<std::unique_ptr<CompileBackend>>(const WorkerOptions&)> compile;
   std::function<absl::StatusOr<std::unique_ptr<RunBackend>>(const WorkerOptions&)> run;
   std::function<std::unique_ptr<ProbeBackend>(const WorkerOptions&)> probe;
+  // Instead of all these: becomes another program, which finds the channel where this one did. Returns the exit code if
+  // it cannot. Empty: the worker serves itself.
+  std::function<int(const WorkerArguments&, const std::string& sandbox_level, const std::string& scratch)> become;
 };
 
 // Serves until the daemon asks to end or closes the channel. Returns the exit code of the process.

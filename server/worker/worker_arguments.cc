@@ -45,6 +45,8 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       parsed.cuda_path = value;
     } else if (name == "--host-compiler") {
       parsed.host_compiler = value;
+    } else if (name == "--python") {
+      parsed.python = value;
     } else if (name == "--sandbox" && (value == "on" || value == "off")) {
       parsed.sandbox = value == "on";
     } else if (name == "--required-isolation" && (value == "L0" || value == "L1")) {
@@ -64,8 +66,12 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
   if (parsed.role != "compile" && parsed.role != "run" && parsed.role != "probe") {
     return InvalidArgument("--role={} is none of compile, run, probe; tunefarmd starts this program", parsed.role);
   }
-  if (parsed.backend != "cuda" && parsed.backend != "host") {
-    return InvalidArgument("--backend={} is neither cuda nor host", parsed.backend);
+  if (parsed.backend != kCudaBackend && parsed.backend != kHostBackend && !parsed.is_python()) {
+    return InvalidArgument("--backend={} is none of cuda, host, python-cuda and python-host", parsed.backend);
+  }
+  if (parsed.is_python() == parsed.python.empty()) {
+    return InvalidArgument(
+        "--python names the interpreter of the backends python-cuda and python-host, and of no other");
   }
   if (parsed.channel_fd < 3) return InvalidArgument("--channel-fd is missing; tunefarmd starts this program");
   return parsed;

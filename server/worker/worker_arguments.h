@@ -7,23 +7,29 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/exec/frame_limits.h"
 
 namespace tunefarm {
 
 struct WorkerArguments {
   std::string role;     // "compile", "run" or "probe"
-  std::string backend;  // "cuda" or "host"
+  std::string backend;  // as server/exec/frame_limits.h names them
   int channel_fd = -1;
   int parent_pid = 0;
   std::string scratch;
   std::string device_uuid;
   std::string cuda_path;
   std::string host_compiler = "c++";
+  std::string python;  // interpreter of kernels in Python; only with their backends
   bool sandbox = true;
   uint32_t uid = 0;                  // to drop to; 0: stay
   std::string required_isolation;    // "L1": end rather than work with less; empty: whatever can be had
   int compile_seconds = 0;           // of processor time for one compile; 0: no limit
   std::vector<std::string> unknown;  // arguments that start with --fake-, for test doubles
+
+  bool is_python() const { return IsPythonBackend(backend); }
+  // Of the machine's GPUs it may see some; compile workers see none.
+  bool is_for_gpus() const { return !IsHostBackend(backend); }
 };
 
 // InvalidArgument for anything it does not know, and for a missing or impossible value.

@@ -159,6 +159,45 @@ TEST_F(EvaluatorTest, HostRunsAndCompilesBothGetTheirTurn) {
   done.WaitForNotification();
 }
 
+// A device has a pool for each kind of worker; of these one measures at a time.
+TEST_F(EvaluatorTest, WorkersOfOneDeviceTakeTurnsWhateverTheyAreWrittenIn) {
+  options_.python_interpreter = "/usr/bin/python3";  // The fake speaks for it.
+  const std::shared_ptr<const KernelPlan> python = FakePythonPlan();
+  const auto python_run = [&] {
+    RunRequest request = RunOf("ok");
+    request.plan = python;
+    request.problem = FakeProblem(*python, 1);
+    return request;
+  };
+  // Workers of both kinds are warm, so that only the other's work keeps one waiting.
+  ASSERT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  ASSERT_EQ(Run(python_run()).outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_EQ(evaluator()->stats().runners_started, 2);
+  Notification hung, ran;
+  tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;
+  const Evaluator::Id at_work = evaluator()->Run(RunOf("hang", 1), [&](const RunResult&) { hung.Notify(); });
+  evaluator()->Run(python_run(), [&](const RunResult& result) {
+    outcome = result.outcome;
+    ran.Notify();
+  });
+  // Another device does not wait; by then this one would have run, too.
+  EXPECT_EQ(Run(RunOf("ok", 2, "device-1")).outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_FALSE(ran.HasBeenNotified());
+  evaluator()->Cancel(at_work);
+  hung.WaitForNotification();
+  ran.WaitForNotification();
+  EXPECT_EQ(outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorTest, WithoutAnInterpreterPythonIsLostWithTheReason) {
+  RunRequest request = RunOf("ok");
+  request.plan = FakePythonPlan();
+  request.problem = FakeProblem(*request.plan, 1);
+  const RunResult result = Run(std::move(request));
+  EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(result.message, HasSubstr("python_interpreter"));
+}
+
 struct StartFault {
   const char* argument;
   const char* message;

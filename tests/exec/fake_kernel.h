@@ -44,6 +44,22 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& langu
   return *plan;
 }
 
+// The same in Python, and well-behaved; the fake worker speaks for the interpreter.
+inline std::shared_ptr<const KernelPlan> FakePythonPlan() {
+  constexpr char kText[] = R"(
+    display_name: "snake" language: LANGUAGE_PYTHON python { device: DEVICE_KIND_HOST } sources { path: "snake.py" }
+    dims { name: "prepare" default_value { int_value: 1 } }
+    parameters { name: "behave" values { strings: ["ok"] } }
+    parameters { name: "n" range { first: 0 last: 9 } }
+  )";
+  absl::StatusOr<tunefarm::v1::Kernel> kernel =
+      LoadKernelText(kText, "snake.pbtxt", [](const std::string&) -> absl::StatusOr<std::string> { return "pass"; });
+  TUNEFARM_CHECK_OK(kernel);
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*kernel);
+  TUNEFARM_CHECK_OK(plan);
+  return *plan;
+}
+
 inline std::shared_ptr<const ResolvedProblem> FakeProblem(const KernelPlan& plan, int64_t prepare) {
   tunefarm::v1::Problem problem;
   (*problem.mutable_dims())["prepare"].set_int_value(prepare);

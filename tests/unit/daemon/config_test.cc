@@ -153,6 +153,13 @@ TEST_F(DaemonConfigTest, OnlyKnownLevelsOfIsolationCanBeRequired) {
   EXPECT_THAT(ErrorOf({"--required-isolation", "full"}), AllOf(HasSubstr("'full'"), HasSubstr("write L1")));
 }
 
+TEST_F(DaemonConfigTest, AnInterpreterIsAFileByItsWholeName) {
+  EXPECT_EQ(Parse({})->python_interpreter, "");
+  EXPECT_EQ(Parse({"--python-interpreter", "/bin/sh"})->python_interpreter, "/bin/sh");
+  EXPECT_THAT(ErrorOf({"--python-interpreter", "python3"}), HasSubstr("'python3' is no absolute path"));
+  EXPECT_THAT(ErrorOf({"--python-interpreter", "/no/such/python3"}), HasSubstr("/no/such/python3 is no file"));
+}
+
 TEST_F(DaemonConfigTest, OnlyLoopbackIsServedInPlainText) {
   for (const char* good : {"127.0.0.1:7070", "localhost:0", "[::1]:7070"}) {
     EXPECT_EQ(Parse({"--listen", good})->listen, good);

@@ -57,6 +57,31 @@ TEST_F(SubmitTest, RefusesAnUnknownDeviceWithTheListOfDevices) {
   EXPECT_EQ(ReasonOf(Refused(job)), "DEVICE_NOT_FOUND");
 }
 
+TEST_F(SubmitTest, RefusesPythonUnlessTheDaemonRunsItAndSaysWhatToSet) {
+  tunefarm::v1::Kernel kernel;
+  kernel.set_display_name("snake");
+  kernel.set_language(tunefarm::v1::LANGUAGE_PYTHON);
+  kernel.mutable_python()->set_device(tunefarm::v1::DEVICE_KIND_HOST);
+  kernel.add_sources()->set_path("snake.py");
+  kernel.mutable_sources(0)->set_content("def make_run_and_gt(config): ...");
+  auto* dim = kernel.add_dims();
+  dim->set_name("N");
+  auto* parameter = kernel.add_parameters();
+  parameter->set_name("A");
+  parameter->mutable_values()->add_ints(1);
+  const absl::Status status = Refused(OneProblem(), kernel);
+  EXPECT_EQ(ReasonOf(status), "PYTHON_DISABLED");
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("'snake'"), HasSubstr("python_interpreter")));
+  farm_.service().AllowPython();
+  EXPECT_TRUE(Refused(OneProblem(), kernel).ok());
+  // It says itself what it runs on.
+  kernel.mutable_python()->set_device(tunefarm::v1::DEVICE_KIND_CUDA);
+  const absl::Status no_gpu = Refused(OneProblem(), kernel);
+  EXPECT_EQ(ReasonOf(no_gpu), "DEVICE_NOT_FOUND");
+  EXPECT_THAT(Text(no_gpu), HasSubstr("PYTHON (on a GPU)"));
+}
+
 TEST_F(SubmitTest, RefusesAnEmptySpaceWithWhatEachRuleRemoved) {
   auto kernel = TestKernel();
   kernel.add_constraints()->set_expression("A > 100");

@@ -120,6 +120,43 @@ TEST_F(SandboxViewTest, OfAToolkitOnlyLibrariesAndHeadersShow) {
   EXPECT_THAT(ViewOf(Arguments("run", "cuda"), sources).root.shown, Contains(directory_.File("blas/lib")));
 }
 
+TEST_F(SandboxViewTest, AnInterpreterComesWithItsPackagesAndMayLoadWhatItBuilds) {
+  Put("python/bin/python3.11");
+  Put("home/me/venv/bin/placeholder");
+  const std::string given = directory_.File("home/me/venv/bin/python3");
+  ASSERT_EQ(symlink(directory_.File("python/bin/python3.11").c_str(), given.c_str()), 0);
+  char real[4096];
+  ASSERT_NE(realpath(directory_.path().c_str(), real), nullptr);
+  setenv("TUNEFARM_USER_HOME", directory_.File("home/me").c_str(), 1);
+  WorkerArguments arguments = Arguments("run", "python-host");
+  arguments.python = given;
+  const RootView view = ViewOf(arguments, Sources()).root;
+  EXPECT_THAT(view.shown, IsSupersetOf({given, directory_.File("home/me/venv"), real + std::string("/python"),
+                                        std::string("/usr")}));
+  EXPECT_TRUE(view.scratch_executable);
+  EXPECT_THAT(view.devices, IsEmpty());
+  EXPECT_THAT(view.hidden, ElementsAre("/somewhere/data"));
+  EXPECT_FALSE(ViewOf(Arguments("run", "host"), Sources()).root.scratch_executable);
+  // One that lies in the home itself does not show the home.
+  Put("home/me/bin/python3");
+  arguments.python = directory_.File("home/me/bin/python3");
+  EXPECT_THAT(ViewOf(arguments, Sources()).root.shown, Not(Contains(directory_.File("home/me"))));
+  unsetenv("TUNEFARM_USER_HOME");
+}
+
+TEST_F(SandboxViewTest, AnInterpreterThatRunsSeesItsGpuAlone) {
+  PutGpu("0000:18:00.0", "GPU-aaaa", 0);
+  PutGpu("0000:2a:00.0", "GPU-bbbb", 1);
+  WorkerArguments arguments = Arguments("run", "python-cuda");
+  arguments.python = "/usr/bin/python3";
+  arguments.device_uuid = "GPU-bbbb";
+  const std::vector<std::string> devices = ViewOf(arguments, Sources()).root.devices;
+  EXPECT_THAT(devices, Contains("/dev/nvidia1"));
+  EXPECT_THAT(devices, Not(Contains("/dev/nvidia0")));
+  arguments.role = "compile";
+  EXPECT_THAT(ViewOf(arguments, Sources()).root.devices, IsEmpty());
+}
+
 TEST_F(SandboxViewTest, ACompilerComesWithItsPrefix) {
   Put("gcc/bin/c++");
   Put("home/me/bin/c++");

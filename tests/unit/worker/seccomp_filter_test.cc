@@ -55,7 +55,8 @@ int Thread() {
 }
 
 constexpr SeccompProfile kAll[] = {SeccompProfile::kCompileHost, SeccompProfile::kCompileCuda, SeccompProfile::kRunHost,
-                                   SeccompProfile::kRunCuda,     SeccompProfile::kProbe,       SeccompProfile::kTrial};
+                                   SeccompProfile::kRunCuda,     SeccompProfile::kProbe,       SeccompProfile::kTrial,
+                                   SeccompProfile::kPythonHost,  SeccompProfile::kPythonCuda};
 
 TEST(SeccompFilterTest, ProgramsThatAreBoundStillWork) {
   for (const SeccompProfile profile : kAll) {
@@ -93,7 +94,8 @@ TEST(SeccompFilterTest, NobodyReachesTheMachine) {
       [] { return Error(syscall(SYS_setns, -1, 0)); },
   };
   for (const SeccompProfile profile : kAll) {
-    const bool fails_softly = profile == SeccompProfile::kRunCuda || profile == SeccompProfile::kProbe;
+    const bool fails_softly = profile == SeccompProfile::kRunCuda || profile == SeccompProfile::kProbe ||
+                              profile == SeccompProfile::kPythonCuda;
     for (const auto& attempt : attempts) {
       EXPECT_EQ(EndUnder(profile, attempt), fails_softly ? EPERM : -SIGSYS) << static_cast<int>(profile);
     }
@@ -101,7 +103,8 @@ TEST(SeccompFilterTest, NobodyReachesTheMachine) {
 }
 
 TEST(SeccompFilterTest, NamespacesCannotBeMadeByCloneEither) {
-  for (const SeccompProfile profile : {SeccompProfile::kCompileHost, SeccompProfile::kRunHost}) {
+  for (const SeccompProfile profile : {SeccompProfile::kCompileHost, SeccompProfile::kRunHost,
+                                       SeccompProfile::kPythonHost, SeccompProfile::kPythonCuda}) {
     for (const int flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET}) {
       EXPECT_EQ(EndUnder(profile, [flag] { return Error(syscall(SYS_clone, flag | SIGCHLD, 0, 0, 0, 0)); }), EPERM);
     }
@@ -110,8 +113,8 @@ TEST(SeccompFilterTest, NamespacesCannotBeMadeByCloneEither) {
 }
 
 TEST(SeccompFilterTest, OnlySomeRolesStartProcesses) {
-  for (const SeccompProfile profile :
-       {SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kProbe}) {
+  for (const SeccompProfile profile : {SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kProbe,
+                                       SeccompProfile::kPythonHost, SeccompProfile::kPythonCuda}) {
     EXPECT_EQ(EndUnder(profile, Fork), 0);
   }
   for (const SeccompProfile profile : {SeccompProfile::kCompileCuda, SeccompProfile::kRunCuda}) {
@@ -131,6 +134,8 @@ TEST(SeccompFilterTest, Sockets) {
   }
   // Drivers ask services that may be there; without them they go on.
   EXPECT_EQ(EndUnder(SeccompProfile::kRunCuda, [] { return Socket(AF_UNIX); }), 0);
+  EXPECT_EQ(EndUnder(SeccompProfile::kPythonCuda, [] { return Socket(AF_UNIX); }), 0);
+  EXPECT_EQ(EndUnder(SeccompProfile::kPythonHost, [] { return Socket(AF_UNIX); }), EAFNOSUPPORT);
   EXPECT_EQ(EndUnder(SeccompProfile::kCompileHost, [] { return Socket(AF_UNIX); }), EAFNOSUPPORT);
   EXPECT_EQ(EndUnder(SeccompProfile::kTrial, [] { return Socket(AF_UNIX); }), -SIGSYS);
 }

@@ -1,0 +1,94 @@
+"""The worker's end of the socket to the daemon: one frame in each packet, sealed memory files beside it."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+from typing import List, Optional, Sequence, Tuple
+
+from . import messages, wire
+
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class ProtocolError(RuntimeError):
+    """The daemon sent what it must not, or cannot be read."""
+
+
+class Closed(Exception):
+    """The daemon is gone, or wants no more of this worker."""
+
+
+class Channel:
+    def __init__(self, fd: int) -> None:
+        # Programs that a module starts must not hold it.
+        os.set_inheritable(fd, False)
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+
+    def receive(self) -> Tuple[wire.Message, List[bytes]]:
+        """The next frame, and the content of the files that came with it. Closed, ProtocolError."""
+        room = socket.CMSG_SPACE(messages.FRAME_FDS_MAX * array.array("i").itemsize)
+        try:
+            packet, ancillary, flags, _ = self._socket.recvmsg(messages.FRAME_BYTES_MAX + 1, room,
+                                                               socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError as error:
+            raise Closed() from error
+        fds = array.array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
+        try:
+            if not packet:
+                raise Closed()
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise ProtocolError("a packet does not fit")
+            contents = [_read_file(fd) for fd in fds]
+        finally:
+            for fd in fds:
+                os.close(fd)
+        try:
+            return wire.decode(messages.FRAME, packet), contents
+        except wire.WireError as error:
+            raise ProtocolError(f"a packet of {len(packet)} bytes is no frame: {error}") from error
+
+    def send(self, frame: wire.Message, file: Optional[bytes] = None) -> None:
+        """Closed when nobody reads it any more."""
+        packet = wire.encode(messages.FRAME, frame)
+        fds: Sequence[int] = [] if file is None else [_sealed_file(file)]
+        try:
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+            self._socket.sendmsg([packet], ancillary)
+        except (BrokenPipeError, ConnectionError) as error:
+            raise Closed() from error
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
+def _read_file(fd: int) -> bytes:
+    size = os.fstat(fd).st_size
+    if size > max(messages.ARTIFACT_BYTES_MAX, messages.KERNEL_BYTES_MAX):
+        raise ProtocolError(f"a file of {size} bytes")
+    content = bytearray()
+    while len(content) < size:
+        part = os.pread(fd, size - len(content), len(content))
+        if not part:
+            raise ProtocolError("a file ends early")
+        content += part
+    return bytes(content)
+
+
+def _sealed_file(content: bytes) -> int:
+    fd = os.memfd_create("binary", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest):]
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

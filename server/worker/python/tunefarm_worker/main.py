@@ -1,0 +1,71 @@
+"""tunefarm's worker for kernels in Python. tunefarm-worker starts it, people do not."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Dict, List
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [os.path.dirname(_FOLDER)] + [entry for entry in sys.path if entry != _FOLDER]
+
+from tunefarm_worker import messages  # noqa: E402
+from tunefarm_worker.channel import Channel, Closed, ProtocolError  # noqa: E402
+from tunefarm_worker.session import Session, adopt_orphans, fit  # noqa: E402
+
+EXIT_OK, EXIT_USAGE, EXIT_PROTOCOL = 0, 64, 76
+_PACKAGES = ("numpy", "torch", "triton", "cupy")
+
+
+def packages_found() -> List[str]:
+    """Names with their versions, without importing any."""
+    from importlib import metadata
+
+    found = []
+    for name in _PACKAGES:
+        for distribution in (name, *((f"{name}-cuda{n}x" for n in (11, 12, 13)) if name == "cupy" else ())):
+            try:
+                found.append(f"{name} {metadata.version(distribution)}")
+                break
+            except metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def main(arguments: List[str]) -> int:
+    given: Dict[str, str] = dict(word[2:].split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
+    if sys.version_info < (3, 9):
+        print(f"Python {platform.python_version()} is too old for kernels; 3.9 is the oldest", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        channel, role = Channel(int(given["channel-fd"])), given["role"]
+        scratch = given["scratch"]
+    except (KeyError, ValueError, OSError) as error:
+        print(f"bad arguments: {error}; tunefarmd starts this program", file=sys.stderr)
+        return EXIT_USAGE
+    adopt_orphans()
+    interpreter = given.get("interpreter", sys.executable)
+    packages = packages_found()
+    toolchain = f"Python {platform.python_version()} ({interpreter}), {', '.join(packages) or 'no package of arrays'}"
+    try:
+        channel.send({"hello": {"version": messages.PROTOCOL_VERSION, "role": role, "backend": given.get("backend", ""),
+                                "toolchain": fit(toolchain, 1000), "sandbox_level": fit(given.get("sandbox-level", ""),
+                                                                                         1000), "pid": os.getpid()}})
+        if role == "probe":
+            channel.send({"probe_report": {"notes": [f"Python kernels are on: {toolchain}"]}})
+        Session(channel, role, scratch).serve()
+    except Closed:
+        return EXIT_OK
+    except ProtocolError as error:
+        print(f"the daemon cannot be understood: {error}", file=sys.stderr)
+        return EXIT_PROTOCOL
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    # Not by sys.exit: what a module has started in the background must not keep the worker alive.
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,224 @@
+"""Times of a function, sample by sample: by CUDA events where torch or CuPy put their work on a GPU, else by the host's
+steady clock. When to stop follows server/measure: the interval of the median is narrow enough, the budget is spent, or
+the config cannot win any more."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from . import arrays, messages
+
+_SAMPLES_MAX = 4096
+_SAMPLES_FEWEST = 3
+_COVERAGE = 0.95
+# Of a host's clock; warm samples of anything shorter are of several calls.
+_SAMPLE_NS_MIN = 50_000.0
+_LAUNCHES_PER_SAMPLE_MAX = 1000
+_FLUSH_BYTES_MIN, _FLUSH_BYTES_MAX = 8 << 20, 512 << 20
+# Keeps a GPU at work until the launches behind it are queued: an interpreter takes tens of microseconds for each.
+_HEAD_START_CYCLES = 500_000
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+    coverage: float
+
+
+def median(ordered: List[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def median_interval(ordered: List[float]) -> Interval:
+    """The narrowest pair of order statistics that covers the median with 95 %, or the ends where none does."""
+    count = len(ordered)
+    tail, best = 0.0, 0
+    coverage = 1 - 2 * 0.5 ** count
+    term = 0.5 ** count
+    for rank in range(1, count // 2 + 1):
+        # term: the chance that exactly rank - 1 samples lie below.
+        tail += term
+        if 1 - 2 * tail < _COVERAGE:
+            break
+        best, coverage = rank, 1 - 2 * tail
+        term *= (count - rank + 1) / rank
+    low = max(best, 1) - 1
+    return Interval(ordered[low], ordered[count - 1 - low], coverage)
+
+
+class Timer:
+    """Runs a function and says how long it took. `sample(run, launches)`: nanoseconds of them all."""
+
+    method = messages.METHOD_STEADY_CLOCK
+
+    def __init__(self, cache_bytes: int) -> None:
+        size = min(max(2 * cache_bytes, _FLUSH_BYTES_MIN), _FLUSH_BYTES_MAX)
+        self._buffer = ctypes.create_string_buffer(size)
+        self._byte = 0
+
+    def flush(self) -> None:
+        self._byte = (self._byte + 1) % 256
+        ctypes.memset(self._buffer, self._byte, len(self._buffer))
+
+    def sample(self, run: Callable[[], Any], launches: int, cold: bool) -> float:
+        if cold:
+            self.flush()
+        begin = time.perf_counter_ns()
+        for _ in range(launches):
+            run()
+        return float(time.perf_counter_ns() - begin)
+
+
+class TorchTimer(Timer):
+    method = messages.METHOD_CUDA_EVENTS
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._torch = sys.modules["torch"]
+        size = min(max(4 * cache_bytes, 256 << 20), _FLUSH_BYTES_MAX)
+        self._flushed = self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
+
+    def flush(self) -> None:
+        self._flushed.zero_()
+
+    def sample(self, run: Callable[[], Any], launches: int, cold: bool) -> float:
+        cuda = self._torch.cuda
+        begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        if hasattr(cuda, "_sleep"):
+            cuda._sleep(_HEAD_START_CYCLES)
+        if cold:
+            self.flush()
+        begin.record()
+        for _ in range(launches):
+            run()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e6
+
+
+class CupyTimer(Timer):
+    method = messages.METHOD_CUDA_EVENTS
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._cupy = sys.modules["cupy"]
+        size = min(max(4 * cache_bytes, 256 << 20), _FLUSH_BYTES_MAX)
+        self._flushed = self._cupy.empty(size, dtype=self._cupy.uint8)
+
+    def flush(self) -> None:
+        self._flushed.fill(0)
+
+    def sample(self, run: Callable[[], Any], launches: int, cold: bool) -> float:
+        cuda = self._cupy.cuda
+        begin, end = cuda.Event(), cuda.Event()
+        if cold:
+            self.flush()
+        begin.record()
+        for _ in range(launches):
+            run()
+        end.record()
+        end.synchronize()
+        return float(cuda.get_elapsed_time(begin, end)) * 1e6
+
+
+def synchronize(value: Any) -> None:
+    """Waits for the GPU on which the array lies, and raises what went wrong there."""
+    if arrays.package_of(value) == "cupy":
+        sys.modules["cupy"].cuda.Device().synchronize()
+    else:
+        sys.modules["torch"].cuda.synchronize()
+
+
+def timer_for(outputs: List[Any], cache_bytes: int) -> Timer:
+    """The clock of the device on which the outputs lie."""
+    for value in outputs:
+        if arrays.is_on_gpu(value):
+            return CupyTimer(cache_bytes) if arrays.package_of(value) == "cupy" else TorchTimer(cache_bytes)
+    return Timer(cache_bytes)
+
+
+def measure(run: Callable[[], Any], timer: Timer, policy: Dict[str, Any], race_limit_ns: float,
+            keep_samples: bool) -> Dict[str, Any]:
+    """A Measurement. What `run` raises goes through."""
+    budget_ns = policy.get("time_budget_ms", 500) * 1e6
+    cold = not policy.get("warm_cache", False)
+    began = time.perf_counter_ns()
+    first = timer.sample(run, 1, cold)
+    warm_ups = 1
+    while warm_ups < policy.get("warmup_launches", 1) and time.perf_counter_ns() - began < budget_ns:
+        first = min(first, timer.sample(run, 1, cold))
+        warm_ups += 1
+    launches = 1
+    if not cold and 0 < first < _SAMPLE_NS_MIN:
+        launches = min(int(math.ceil(_SAMPLE_NS_MIN / first)), _LAUNCHES_PER_SAMPLE_MAX)
+    sampling = _Sampling(policy, 0.0 if policy.get("no_early_stop") else race_limit_ns)
+    sampling_began = time.perf_counter_ns()
+    while sampling.stop_reason is None:
+        nanoseconds = timer.sample(run, launches, cold) / launches
+        sampling.add(max(nanoseconds, 1.0), time.perf_counter_ns() - sampling_began > budget_ns)
+    measurement = sampling.measurement()
+    measurement.update(launches_per_sample=launches, method=timer.method, cold_cache=cold, input_copies=1,
+                       device_busy_ms=(time.perf_counter_ns() - began) / 1e6)
+    if keep_samples:
+        measurement["sample_ns"] = sampling.samples
+    return measurement
+
+
+def is_noisy(measurement: Dict[str, Any], policy: Dict[str, Any]) -> bool:
+    limit = policy.get("noisy_relative_half_width", 0.5)
+    middle = measurement["median_ns"]
+    reach = max(measurement["ci_high_ns"] - middle, middle - measurement["ci_low_ns"])
+    return limit > 0 and reach > limit * middle and measurement["stop_reason"] != messages.STOP_LOSING
+
+
+class _Sampling:
+    def __init__(self, policy: Dict[str, Any], race_limit_ns: float) -> None:
+        self.samples: List[float] = []
+        self.stop_reason: Optional[int] = None
+        self._most = min(max(policy.get("max_samples", 100), 1), _SAMPLES_MAX)
+        self._fewest = min(max(policy.get("min_samples", 10), _SAMPLES_FEWEST), max(self._most, _SAMPLES_FEWEST))
+        self._target = policy.get("target_relative_half_width", 0.01)
+        self._race_limit_ns = race_limit_ns
+        self._next_look = self._fewest
+        if race_limit_ns > 0:
+            self._next_look = max(min(self._fewest, policy.get("first_look_samples", 6)), _SAMPLES_FEWEST)
+
+    def add(self, nanoseconds: float, is_time_spent: bool) -> None:
+        self.samples.append(nanoseconds)
+        count = len(self.samples)
+        if count < _SAMPLES_FEWEST:
+            return
+        is_count_spent = count >= self._most
+        if count >= self._next_look or is_time_spent or is_count_spent:
+            self._look()
+        if self.stop_reason is None and is_count_spent:
+            self.stop_reason = messages.STOP_SAMPLE_BUDGET
+        elif self.stop_reason is None and is_time_spent:
+            self.stop_reason = messages.STOP_TIME_BUDGET
+
+    def _look(self) -> None:
+        ordered = sorted(self.samples)
+        count, middle, interval = len(ordered), median(ordered), median_interval(ordered)
+        self._next_look = count + max(count // 4, 1)
+        if count < self._fewest:
+            self._next_look = min(self._next_look, self._fewest)
+        # All samples on the far side of the limit: what is left could only be luck.
+        if self._race_limit_ns > 0 and count >= 5 and interval.low > self._race_limit_ns * 1.02:
+            self.stop_reason = messages.STOP_LOSING
+        elif count >= self._fewest and interval.coverage >= _COVERAGE:
+            if (interval.high - interval.low) / 2 <= self._target * middle:
+                self.stop_reason = messages.STOP_CONVERGED
+
+    def measurement(self) -> Dict[str, Any]:
+        ordered = sorted(self.samples)
+        count, interval = len(ordered), median_interval(ordered)
+        mean = sum(ordered) / count
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in ordered) / max(count - 1, 1))
+        return {
+            "median_ns": median(ordered), "ci_low_ns": interval.low, "ci_high_ns": interval.high, "min_ns": ordered[0],
+            "max_ns": ordered[-1], "mean_ns": mean, "stdev_ns": deviation, "samples": count,
+            "converged": self.stop_reason == messages.STOP_CONVERGED, "stop_reason": self.stop_reason or 0,
+        }

@@ -1,0 +1,417 @@
+"""The worker of kernels in Python (server/worker/python) without a daemon: its frames against the definitions, its
+conversation as a process, its judgement of outputs and its times. Run by an interpreter with NumPy and protobuf."""
+
+import io
+import math
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+import numpy
+from google.protobuf import descriptor_pb2
+
+SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
+PACKAGE = SOURCE / "server" / "worker" / "python" / "tunefarm_worker"
+sys.path.insert(0, str(PACKAGE.parent))
+from tunefarm_worker import arrays, channel, checking, kernel_module, messages, timing, wire  # noqa: E402
+
+
+def definitions():
+    """The fields of every message by its full name, and the enumerators, as protoc reads the files."""
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run(["protoc", f"-I{SOURCE / 'proto'}", "--include_imports", f"--descriptor_set_out={out.name}",
+                        str(SOURCE / "proto" / "tunefarm" / "worker" / "v1" / "worker.proto")], check=True)
+        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
+    found, enumerators = {}, {}
+    for file in files.file:
+        for message in file.message_type:
+            found[f"{file.package}.{message.name}"] = message
+        for enumeration in file.enum_type:
+            enumerators.update({value.name: value.number for value in enumeration.value})
+    return found, enumerators
+
+
+KINDS = {"int32": "int", "int64": "int", "enum": "int", "uint32": "uint", "uint64": "uint", "bool": "bool",
+         "double": "double", "float": "float", "string": "string", "bytes": "bytes"}
+
+
+class Frames(unittest.TestCase):
+    def test_every_field_is_as_it_is_defined(self):
+        found, _ = definitions()
+        names = {id(table): name for name, table in messages.TABLES.items()}
+        for name, table in messages.TABLES.items():
+            fields = {field.number: field for field in found[name].field}
+            nested = {entry.name: entry for entry in found[name].nested_type}
+            for number, field in table.items():
+                defined = fields[number]
+                self.assertEqual(field.name, defined.name, name)
+                kind = defined
+                many = "list" if defined.label == defined.LABEL_REPEATED else ""
+                entry = nested.get(defined.type_name.split(".")[-1])
+                if many and entry is not None and entry.options.map_entry:
+                    many, kind = "map", entry.field[1]
+                self.assertEqual(field.many, many, f"{name}.{field.name}")
+                if kind.type == kind.TYPE_MESSAGE:
+                    if field.kind:  # {}: a message of which nothing is read
+                        self.assertEqual("." + names[id(field.kind)], kind.type_name)
+                else:
+                    type_name = descriptor_pb2.FieldDescriptorProto.Type.Name(kind.type).removeprefix("TYPE_").lower()
+                    self.assertEqual(field.kind, KINDS[type_name], f"{name}.{field.name}")
+
+    def test_every_enumerator_is_as_it_is_defined(self):
+        _, numbers = definitions()
+        for name in ("OK", "INFEASIBLE_LAUNCH", "COMPILE_ERROR", "LOAD_ERROR", "OUT_OF_MEMORY", "RUN_CRASH",
+                     "WRONG_RESULT", "NOISY", "LOST"):
+            self.assertEqual(getattr(messages, name), numbers[f"OUTCOME_{name}"])
+        for name in ("COMPILE", "LOAD", "FIRST_LAUNCH", "VERIFY", "MEASURE"):
+            self.assertEqual(getattr(messages, f"PHASE_{name}"), numbers[f"PHASE_{name}"])
+        for name in ("CONVERGED", "TIME_BUDGET", "SAMPLE_BUDGET", "LOSING"):
+            self.assertEqual(getattr(messages, f"STOP_{name}"), numbers[f"STOP_REASON_{name}"])
+        for name in ("CUDA_EVENTS", "STEADY_CLOCK"):
+            self.assertEqual(getattr(messages, f"METHOD_{name}"), numbers[f"TIMING_METHOD_{name}"])
+        self.assertEqual((messages.DEVICE_CUDA, messages.DEVICE_HOST),
+                         (numbers["DEVICE_KIND_CUDA"], numbers["DEVICE_KIND_HOST"]))
+
+    def test_limits_are_those_of_the_daemon(self):
+        limits = (SOURCE / "server" / "exec" / "frame_limits.h").read_text()
+        for line in ("kFrameProtocolVersion = 1;", "kFrameBytesMax = 64 << 10;", "kFrameFdsMax = 4;",
+                     "kArtifactBytesMax = 64ull << 20;", "kKernelBytesMax = 16ull << 20;",
+                     "kFrameMessageBytesMax = 4 << 10;", "kFrameLogBytesMax = 32 << 10;"):
+            self.assertIn(line, limits)
+
+    def test_what_is_encoded_is_decoded(self):
+        frame = {"evaluate": {
+            "evaluation_id": (1 << 64) - 1, "verify_only": True, "race_limit_ns": 1e-3,
+            "config": {"values": {"a": {"int_value": -5}, "b": {"double_value": -0.5}, "c": {"bool_value": False},
+                                  "d": {"string_value": "grün"}}},
+            "derived": {"zero": {"int_value": 0}}}}
+        self.assertEqual(wire.decode(messages.FRAME, wire.encode(messages.FRAME, frame)), frame)
+        result = {"result": {"measurement": {"sample_ns": [1.5, 2.5], "samples": 2}, "log": "x" * 1000}}
+        self.assertEqual(wire.decode(messages.FRAME, wire.encode(messages.FRAME, result)), result)
+        with self.assertRaises(wire.WireError):
+            wire.encode(messages.FRAME, {"results": {}})
+
+    def test_garbage_is_an_error_and_nothing_else(self):
+        draw = random.Random(7)
+        whole = wire.encode(messages.FRAME, {"evaluate": {"config": {"values": {"a": {"double_value": 2.0}}}}})
+        refused = 0
+        for _ in range(20_000):
+            data = bytearray(whole[:draw.randrange(len(whole) + 1)])
+            for _ in range(draw.randrange(4)):
+                data.insert(draw.randrange(len(data) + 1), draw.randrange(256))
+            try:
+                wire.decode(messages.FRAME, bytes(data))
+            except wire.WireError:
+                refused += 1
+        self.assertGreater(refused, 1000)
+
+
+class Judgement(unittest.TestCase):
+    def check(self, own, expected, **tolerance):
+        return checking.compare(arrays.leaves(own), arrays.leaves(expected), checking.Tolerance(**tolerance))
+
+    def test_what_equals_passes_and_what_does_not_is_counted(self):
+        truth = numpy.linspace(1, 2, 1000)
+        self.assertIsNone(self.check(truth.copy(), truth).wrong)
+        near = truth + 1e-6
+        self.assertIsNone(self.check(near, truth, atol=1e-5).wrong)
+        self.assertIsNone(self.check(near.astype("float32"), truth, rtol=1e-5).wrong)
+        found = self.check(near, truth)
+        self.assertEqual((found.elements, found.mismatches, len(found.first)), (1000, 1000, 8))
+        self.assertAlmostEqual(found.max_absolute_error, 1e-6, places=9)
+
+    def test_a_share_may_miss_but_nothing_may_be_far_off_or_no_number(self):
+        truth = numpy.ones(1000)
+        own = truth.copy()
+        own[:10] = 1.5
+        self.assertIsNone(self.check(own, truth, max_mismatch_fraction=0.01).wrong)
+        self.assertIsNotNone(self.check(own, truth, max_mismatch_fraction=0.009).wrong)
+        self.assertIsNotNone(self.check(own, truth, max_mismatch_fraction=0.01, catastrophic_bound=0.4).wrong)
+        for value in (math.nan, math.inf, -math.inf):
+            own = truth.copy()
+            own[500] = value
+            found = self.check(own, truth, atol=1e9, max_mismatch_fraction=0.5)
+            self.assertIn("500", found.wrong)
+        infinite = truth.copy()
+        infinite[3] = math.inf
+        self.assertIsNone(self.check(infinite.copy(), infinite).wrong)
+
+    def test_what_the_truth_leaves_unwritten_must_stay_so(self):
+        truth = numpy.array([1.0, math.nan])
+        self.assertIsNone(self.check(numpy.array([1.0, math.nan]), truth).wrong)
+        self.assertIsNotNone(self.check(numpy.array([1.0, 0.0]), truth).wrong)
+        self.assertIn("throughout", self.check(numpy.full(3, math.nan), numpy.full(3, math.nan)).wrong)
+
+    def test_integers_truths_shapes_and_numbers(self):
+        truth = numpy.array([2**62, 5])
+        self.assertIsNotNone(self.check(truth + [1, 0], truth).wrong)
+        self.assertIsNone(self.check(truth + [0, 1], truth, atol=1).wrong)
+        self.assertIsNotNone(self.check(numpy.array([True]), numpy.array([False])).wrong)
+        self.assertIn("shape", self.check(numpy.ones(3), numpy.ones((1, 3))).wrong)
+        self.assertIn("outputs", self.check([numpy.ones(3)], [numpy.ones(3), 1]).wrong)
+        self.assertIsNone(self.check({"a": [1.0, 2]}, {"a": (1.0, 2)}).wrong)
+        self.assertIn("type", self.check(numpy.ones(3, int), numpy.ones(3)).wrong)
+        with self.assertRaises(arrays.NotAnArray):
+            self.check("text", numpy.ones(3))
+
+    def test_rows_have_a_norm_of_their_own(self):
+        truth = numpy.ones((4, 8))
+        own = truth.copy()
+        own[2] += 0.1
+        self.assertIsNone(self.check(own, truth, atol=0.2, row_norm_bound=0.2, row_length=8).wrong)
+        self.assertIn("row 2", self.check(own, truth, atol=0.2, row_norm_bound=0.05, row_length=8).wrong)
+
+    def test_poison_is_in_every_element_and_of_two_kinds(self):
+        for kind in ("float16", "float32", "float64", "complex64"):
+            array = numpy.ones((3, 4), kind)[:, ::2]
+            self.assertTrue(arrays.poison(array, 0))
+            self.assertTrue(numpy.isnan(array).all())
+        for kind in ("int8", "uint8", "int32", "int64", "bool"):
+            first, second = numpy.ones((3, 4), kind), numpy.ones((3, 4), kind)
+            self.assertTrue(arrays.poison(first, 0) and arrays.poison(second, 1))
+            self.assertTrue((first != second).all(), kind)
+        fixed = numpy.ones(3)
+        fixed.flags.writeable = False
+        self.assertFalse(arrays.poison(fixed, 0))
+
+
+class Times(unittest.TestCase):
+    def test_the_interval_is_that_of_order_statistics(self):
+        # Known ranks of the 95 % interval of a median.
+        for count, low, high in ((6, 1, 6), (9, 2, 8), (10, 2, 9), (20, 6, 15), (100, 40, 61)):
+            interval = timing.median_interval([float(i) for i in range(1, count + 1)])
+            self.assertEqual((interval.low, interval.high), (low, high), count)
+            self.assertGreaterEqual(interval.coverage, 0.95)
+        self.assertLess(timing.median_interval([1.0, 2.0, 3.0]).coverage, 0.95)
+
+    def measure(self, samples, race_limit_ns=0.0, **policy):
+        class Scripted(timing.Timer):
+            def __init__(self):
+                self.left = list(samples)
+
+            def sample(self, run, launches, cold):
+                run()
+                return float(self.left.pop(0) if len(self.left) > 1 else self.left[0]) * launches
+
+        policy = dict({"warmup_launches": 1, "time_budget_ms": 60_000}, **policy)
+        return timing.measure(lambda: None, Scripted(), policy, race_limit_ns, True)
+
+    def test_it_stops_when_it_knows_enough(self):
+        found = self.measure([7e6] * 50, min_samples=10, max_samples=100, target_relative_half_width=0.01)
+        self.assertEqual((found["samples"], found["stop_reason"]), (10, messages.STOP_CONVERGED))
+        self.assertEqual((found["median_ns"], len(found["sample_ns"])), (7e6, 10))
+        found = self.measure([1, 1e6, 9e6] * 99, min_samples=10, max_samples=30, target_relative_half_width=0.01)
+        self.assertEqual((found["samples"], found["stop_reason"]), (30, messages.STOP_SAMPLE_BUDGET))
+        self.assertTrue(timing.is_noisy(found, {"noisy_relative_half_width": 0.5}))
+        self.assertFalse(timing.is_noisy(found, {"noisy_relative_half_width": -1.0}))
+
+    def test_what_cannot_win_is_left(self):
+        policy = {"min_samples": 50, "max_samples": 100, "first_look_samples": 6, "target_relative_half_width": 1e-9}
+        lost = self.measure([9e6 + i for i in range(100)], 1e6, **policy)
+        self.assertEqual((lost["samples"], lost["stop_reason"]), (6, messages.STOP_LOSING))
+        kept = self.measure([9e6 + i for i in range(100)], 1e6, no_early_stop=True, **policy)
+        self.assertEqual(kept["samples"], 100)
+
+
+class Caches(unittest.TestCase):
+    def test_what_is_packed_is_unpacked_and_nothing_leads_out(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        inside = pathlib.Path(folder, "one", "deep")
+        inside.mkdir(parents=True)
+        (inside / "a.so").write_bytes(b"\x7fELF")
+        (inside / "link").symlink_to("/etc/passwd")
+        packed = kernel_module.pack(os.path.join(folder, "one"))
+        self.assertEqual(packed, kernel_module.pack(os.path.join(folder, "one")))
+        kernel_module.unpack(packed, os.path.join(folder, "two"))
+        self.assertEqual([p.name for p in pathlib.Path(folder, "two", "deep").iterdir()], ["a.so"])
+        for name, kind in (("../a.so", tarfile.REGTYPE), ("/tmp/a.so", tarfile.REGTYPE), ("a.so", tarfile.SYMTYPE),
+                           ("", tarfile.REGTYPE), ("a.so", tarfile.FIFOTYPE)):
+            out = io.BytesIO()
+            with tarfile.open(fileobj=out, mode="w") as archive:
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname = kind, "/etc/passwd"
+                archive.addfile(member)
+            with self.assertRaises(ValueError, msg=name):
+                kernel_module.unpack(out.getvalue(), os.path.join(folder, "three"))
+            self.assertEqual(list(pathlib.Path(folder, "three").glob("**/*")), [])
+
+
+MODULE = b"""
+import os, sys
+import numpy
+
+def compile(config):
+    if config["FAULT"] == "compile":
+        raise ValueError("not this one")
+    open(os.path.join(config.cache_directory, "binary"), "w").write(str(config["BLOCK"]))
+
+def make_run_and_gt(config):
+    compiled = open(os.path.join(config.cache_directory, "binary")).read()
+    assert compiled == str(config["BLOCK"]) and config["twice"] == 2 * config["BLOCK"], dict(config)
+    x = numpy.arange(config["N"], dtype=numpy.float64)
+    y = numpy.empty_like(x)
+    def run():
+        if config["FAULT"] == "raise":
+            raise RuntimeError("no " + "luck" * 10_000)
+        if config["FAULT"] == "abort":
+            os.abort()
+        if config["FAULT"] == "exit":
+            sys.exit(3)
+        if config["FAULT"] == "child" and os.fork() == 0:
+            import signal
+            signal.pause()
+        numpy.multiply(x, 2, out=y)
+        if config["FAULT"] == "wrong":
+            y[5] = 0
+        return y
+    return run, 2 * x
+"""
+
+
+class Conversation(unittest.TestCase):
+    """The process, by frames over a socket, as the daemon speaks with it."""
+
+    def begin(self, role):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.scratch = tempfile.mkdtemp(prefix="python-worker.")
+        self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
+        os.set_inheritable(theirs.fileno(), True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-B", str(PACKAGE / "main.py"), f"--role={role}", "--backend=python-host",
+             f"--channel-fd={theirs.fileno()}", f"--scratch={self.scratch}", "--interpreter=python",
+             "--sandbox-level=L0"],
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        theirs.close()
+        self.addCleanup(self.process.stderr.close)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        self.channel = channel.Channel(ours.detach())
+        frame, _ = self.channel.receive()
+        self.assertEqual((frame["hello"]["version"], frame["hello"]["role"]), (1, role))
+        return frame["hello"]
+
+    def prepare(self, source=MODULE, module="kernel"):
+        kernel = wire.encode(messages.KERNEL, {"display_name": "k", "python": {"module": module, "device": 2},
+                                               "sources": [{"path": module + ".py", "content": source}]})
+        if self.process.args[4] == "--role=run":
+            self.channel.send({"warm_start": {}})
+        self.channel.send({"prepare": {"problem": {"dims": {"N": {"int_value": 64}}},
+                                       "device_class": {"l2_bytes": 1 << 20}, "tolerance": {"atol": 0.0}}}, kernel)
+        frame, _ = self.channel.receive()
+        self.assertTrue(frame["prepared"].get("ok"), frame)
+
+    def evaluate(self, fault, artifact=None, number=1, **more):
+        self.channel.send({"evaluate": dict({
+            "evaluation_id": number, "input_seed": 1, "derived": {"twice": {"int_value": 8}},
+            "config": {"values": {"BLOCK": {"int_value": 4}, "FAULT": {"string_value": fault}}},
+            "policy": {"warmup_launches": 1, "min_samples": 3, "max_samples": 6, "time_budget_ms": 1000,
+                       "target_relative_half_width": 0.5, "noisy_relative_half_width": -1.0}}, **more)}, artifact)
+        phases = []
+        while True:
+            frame, files = self.channel.receive()
+            if "result" in frame:
+                self.assertEqual(frame["result"]["evaluation_id"], number)
+                return frame["result"], phases, files
+            phases.append(frame["phase_began"]["phase"])
+
+    def compiled(self):
+        self.begin("compile")
+        self.prepare()
+        result, phases, files = self.evaluate("none")
+        self.assertEqual((result["outcome"], phases, len(files)), (messages.OK, [messages.PHASE_COMPILE], 1))
+        refused, _, none = self.evaluate("compile", number=2)
+        self.assertEqual((refused["outcome"], none), (messages.COMPILE_ERROR, []))
+        self.assertIn("not this one", refused["message"])
+        self.assertIn("Traceback", refused["log"])
+        self.channel.send({"shutdown": {}})
+        self.assertEqual(self.process.wait(), 0)
+        return files[0]
+
+    def test_several_configs_in_turn_and_what_each_comes_to(self):
+        artifact = self.compiled()
+        self.begin("run")
+        self.prepare()
+        good, phases, _ = self.evaluate("none", artifact, 1, keep_samples=True)
+        self.assertEqual(good["outcome"], messages.OK, good)
+        self.assertEqual(phases, [1, 2, 3, 4, 5, 4])
+        self.assertGreater(good["measurement"]["median_ns"], 0)
+        self.assertEqual(good["measurement"]["method"], messages.METHOD_STEADY_CLOCK)
+        self.assertEqual(len(good["measurement"]["sample_ns"]), good["measurement"]["samples"])
+        self.assertEqual(good["verification"]["elements"], 64)
+        checked, phases, _ = self.evaluate("none", artifact, 2, verify_only=True)
+        self.assertEqual((checked["outcome"], phases[-1]), (messages.OK, messages.PHASE_VERIFY))
+        self.assertNotIn("measurement", checked)
+        for number, (fault, outcome) in enumerate((("raise", messages.RUN_CRASH), ("exit", messages.RUN_CRASH),
+                                                   ("wrong", messages.WRONG_RESULT), ("none", messages.OK)), 3):
+            result, _, _ = self.evaluate(fault, artifact, number)
+            self.assertEqual(result["outcome"], outcome, result)
+            self.assertLessEqual(len(result["message"]), messages.MESSAGE_BYTES_MAX)
+        self.assertIsNone(self.process.poll())
+
+    def test_children_end_with_their_config(self):
+        artifact = self.compiled()
+        self.begin("run")
+        self.prepare()
+        self.assertEqual(self.evaluate("child", artifact)[0]["outcome"], messages.OK)
+        # By the answer to the next frame they are gone.
+        self.assertEqual(self.evaluate("none", artifact, 2)[0]["outcome"], messages.OK)
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        self.assertEqual(children.split(), [])
+
+    def test_a_crash_closes_the_channel_and_says_how(self):
+        artifact = self.compiled()
+        self.begin("run")
+        self.prepare()
+        with self.assertRaises(channel.Closed):
+            self.evaluate("abort", artifact)
+        self.assertEqual(self.process.wait(), -signal.SIGABRT)
+
+    def test_another_kernel_of_the_same_module_is_another(self):
+        self.begin("run")
+        for number, value in enumerate((1.0, 2.0), 1):
+            self.prepare(b"import numpy\ndef make_run_and_gt(config):\n"
+                         b"    return (lambda: numpy.full(3, %f)), numpy.ones(3)\n" % value)
+            result = self.evaluate("none", None, number)[0]
+            self.assertEqual(result["outcome"], messages.OK if value == 1.0 else messages.WRONG_RESULT, result)
+
+    def test_modules_that_are_of_no_use(self):
+        self.begin("run")
+        for number, (source, outcome, words) in enumerate((
+                (b"import nobody_has_this\n", messages.COMPILE_ERROR, "nobody_has_this"),
+                (b"def make_run_and_gt(config:\n", messages.COMPILE_ERROR, "SyntaxError"),
+                (b"x = 1\n", messages.LOAD_ERROR, "make_run_and_gt(config)"),
+                (b"def make_run_and_gt(config):\n    return print\n", messages.LOAD_ERROR, "must give"),
+                (b"def make_run_and_gt(config):\n    return (lambda: 'text'), 1.0\n", messages.RUN_CRASH, "output"),
+                (b"def make_run_and_gt(config):\n    raise MemoryError()\n", messages.OUT_OF_MEMORY, "MemoryError"),
+                # A name of the harness's own parts.
+                (b"class OutOfResources(Exception): pass\n"
+                 b"def make_run_and_gt(config):\n    raise OutOfResources('x')\n",
+                 messages.INFEASIBLE_LAUNCH, "OutOfResources")), 1):
+            self.prepare(source, "timing")
+            result = self.evaluate("none", None, number)[0]
+            self.assertEqual(result["outcome"], outcome, result)
+            self.assertIn(words, result["message"])
+
+    def test_the_daemon_s_end_is_the_worker_s(self):
+        self.begin("run")
+        self.channel._socket.close()
+        self.assertEqual(self.process.wait(), 0)
+
+    def test_the_probe_names_what_it_finds(self):
+        hello = self.begin("probe")
+        report = self.channel.receive()[0]["probe_report"]
+        self.assertIn("numpy", report["notes"][0])
+        self.assertIn("Python 3", hello["toolchain"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
