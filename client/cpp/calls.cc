@@ -10,7 +10,10 @@ OpenCalls::OpenCalls()
     : thread_("tunefarm-rpc", [this] {
         void* tag = nullptr;
         bool ok = false;
-        while (queue_.Next(&tag, &ok)) static_cast<Step*>(tag)->Proceed(ok);
+        while (queue_.Next(&tag, &ok)) {
+          (void)handed_over_.load(std::memory_order_acquire);
+          static_cast<Step*>(tag)->Proceed(ok);
+        }
       }) {}
 
 OpenCalls::~OpenCalls() { queue_.Shutdown(); }
