@@ -72,7 +72,7 @@ class Budgets(unittest.TestCase):
         with Farm() as farm:
             farm.start()
             # Long enough for the first result, short enough for the space.
-            large = ["--policy", "rigorous", "--dim", "M=256", "--dim", "N=256", "--dim", "K=256", "--measure", "finalists=2",
+            large = ["--policy", "rigorous", "--dim", "M=512", "--dim", "N=512", "--dim", "K=512", "--measure", "finalists=2",
                      "--measure", "final_rounds=1"]
             cases = [([*SMALL, "--patience", "5"], "5 trials without a better one"),
                      ([*SMALL, "--max-device-time", "0.2s"], "devices have worked for 200 ms"),
