@@ -19,6 +19,7 @@
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/lookups.h"
 #include "server/jobs/misses.h"
+#include "server/jobs/node_watch.h"
 #include "server/jobs/poison_index.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/submission.h"
@@ -42,6 +43,7 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name) {
 struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
+        node(given.node.id.empty() ? nullptr : std::make_unique<Node>(given.store, given.control->clock(), given.node)),
         misses(given.store),
         kernels(given.store),
         poison(given.store),
@@ -57,7 +59,26 @@ struct JobService::Impl {
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &bests, &link})) {}
+                                                             events.get(), &bests, &link, node.get()})) {
+    if (node == nullptr) return;
+    Executor* const lease = given.lease != nullptr      ? given.lease
+                            : given.watchers != nullptr ? given.watchers
+                                                        : given.control;
+    node_watch = std::make_shared<NodeWatch>(
+        node.get(), given.control, lease,
+        NodeWatch::Questions{[this] { return driver->Follow(); }, [this] { return Refresh(); },
+                             [this] { return driver->is_busy(); }, nullptr});
+  }
+
+  // Once a second, in a farm.
+  absl::Status Refresh() {
+    RETURN_IF_ERROR(driver->AdoptOrphans(kAdoptedAtOnce));
+    RETURN_IF_ERROR(driver->FollowSearches());
+    return absl::OkStatus();
+  }
+
+  // Few, so that what a dead node leaves is spread over those that live.
+  static constexpr int kAdoptedAtOnce = 16;
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -89,8 +110,9 @@ struct JobService::Impl {
   }
 
   const JobServiceOptions options;
-  bool runs_python = false;  // constant once jobs are taken
-  Isolation isolation;       // constant once jobs are taken
+  bool runs_python = false;    // constant once jobs are taken
+  Isolation isolation;         // constant once jobs are taken
+  std::unique_ptr<Node> node;  // null: alone on the store
   DeviceDirectory devices;
   Catalog catalog;
   Misses misses;
@@ -102,6 +124,7 @@ struct JobService::Impl {
   BestChanges bests;
   ControlLink link;
   std::shared_ptr<Driver> driver;
+  std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
 };
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -130,6 +153,10 @@ absl::Status JobService::Start() {
   impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->driver->Recover());
+  if (impl_->node_watch != nullptr) {
+    impl_->node_watch->Start();
+    return absl::OkStatus();  // other daemons' workers may reach what this one's do not
+  }
   return PauseWhatCannotRun();
 }
 
@@ -151,7 +178,9 @@ absl::Status JobService::PauseWhatCannotRun() {
 }
 
 void JobService::Stop() {
+  if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
   impl_->driver->Stop();
+  if (impl_->node != nullptr) impl_->node->Leave();
   impl_->link.Close();
   impl_->events->Close(Unavailable("the daemon is stopping"));
   impl_->watch->Close(Unavailable("the daemon is stopping"));
@@ -248,7 +277,11 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   ASSIGN_OR_RETURN(const SubmitResult result, impl_->options.store->SubmitJob(request));
   PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) impl_->kernels.Stored(submission.plan);
-  if (!result.was_duplicate) impl_->driver->Adopt(result.job_id);
+  if (impl_->node_watch != nullptr) {
+    impl_->node_watch->AskNow();
+  } else if (!result.was_duplicate) {
+    impl_->driver->Adopt(result.job_id);
+  }
   return impl_->Find(result.job_id);
 }
 

@@ -34,8 +34,12 @@ class HookedStore : public Store {
     return store_->PutDevice(device, device_class);
   }
   absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override { return store_->ListDeviceClasses(); }
-  absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) override {
-    return store_->RegisterAgent(agent_id, host, now_ms);
+  absl::StatusOr<int64_t> RegisterAgent(const AgentRegistration& agent) override {
+    return store_->RegisterAgent(agent);
+  }
+  absl::StatusOr<AgentRow> RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                      const std::optional<std::string>& detail) override {
+    return store_->RenewAgent(agent_id, epoch, lease_ms, detail);
   }
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override {
     auto units = store_->ClaimUnits(request);
@@ -61,10 +65,43 @@ class HookedStore : public Store {
   }
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override { return store_->Drive(step); }
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
-                           int64_t now_ms) override {
-    absl::Status status = store_->SetJobState(job_id, from, to, error, now_ms);
+                           int64_t now_ms, int64_t driver_epoch) override {
+    absl::Status status = store_->SetJobState(job_id, from, to, error, now_ms, driver_epoch);
     if (status.ok() && after_state) after_state(to);
     return status;
+  }
+  absl::StatusOr<std::optional<AgentRow>> FindAgent(std::string_view agent_id) override {
+    return store_->FindAgent(agent_id);
+  }
+  absl::StatusOr<std::vector<AgentRow>> ListAgents() override { return store_->ListAgents(); }
+  absl::Status SetAgentDraining(std::string_view agent_id, bool draining) override {
+    return store_->SetAgentDraining(agent_id, draining);
+  }
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override {
+    return store_->ClaimsOf(agent_id, epoch);
+  }
+  absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override { return store_->ReapAgents(now_ms); }
+  absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override { return store_->TakeLease(request); }
+  absl::Status ReleaseLease(std::string_view name, std::string_view holder) override {
+    return store_->ReleaseLease(name, holder);
+  }
+  absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override {
+    return store_->ListLeases(prefix);
+  }
+  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) override {
+    return store_->AdoptJobs(node, jobs_max);
+  }
+  absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override {
+    return store_->YieldJob(job_id, driver_epoch);
+  }
+  absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override {
+    return store_->JobStates(job_ids);
+  }
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override {
+    return store_->LoadDone(study_id, units_max);
+  }
+  absl::StatusOr<std::vector<BestRow>> LoadBestsSince(int64_t revision) override {
+    return store_->LoadBestsSince(revision);
   }
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program, int limit) override {
     absl::Status status = instead_of_programs ? instead_of_programs() : absl::OkStatus();
