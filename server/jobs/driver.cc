@@ -293,7 +293,8 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
   if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
   const auto filed = deps_.catalog->Find(row.program_digest, row.problem_key, row.class_id);
   // What is not in the catalog has no revision.
-  study.SetBest(verdict == PromotionVerdict::kFiled && filed != nullptr ? *filed : best);
+  const bool is_own = filed != nullptr && filed->job() == best.job() && filed->ordinal() == best.ordinal();
+  study.SetBest(verdict == PromotionVerdict::kFiled && is_own ? *filed : best);
   return absl::OkStatus();
 }
 

@@ -523,7 +523,7 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
   ASSERT_TRUE(trials.ok());
   tunefarm::v1::Study summary;
   ASSERT_TRUE(summary.ParseFromString(study.space_summary));
-  const bool is_whole = summary.search_ended_because().find("no gain") == std::string::npos;
+  const bool is_whole = summary.search_ended_because().find("without a better one") == std::string::npos;
   if (is_whole) {
     EXPECT_EQ(static_cast<int64_t>(trials->rows.size()), next_ordinal) << "an ordinal has no outcome";
   }
