@@ -75,7 +75,8 @@ void Pool::Pause(int attempt) {
   uint64_t random = 0;
   entropy_->Fill(&random, sizeof(random));
   const MonotonicTime end =
-      clock_->Now() + std::chrono::microseconds(static_cast<int64_t>(random % static_cast<uint64_t>(max_ms * 1000)) + 1);
+      clock_->Now() +
+      std::chrono::microseconds(static_cast<int64_t>(random % static_cast<uint64_t>(max_ms * 1000)) + 1);
   MutexLock lock(&mutex_);
   for (MonotonicTime now = clock_->Now(); now < end; now = clock_->Now()) never_.WaitFor(&mutex_, end - now);
 }

@@ -121,11 +121,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
   ASSIGN_OR_RETURN(std::string server, DescribeUrl(options.url));
   const std::string connect_timeout = std::to_string(options.connect_timeout_s);
   // A peer that has vanished is noticed within half a minute, with or without data on the way. What the URL says wins.
-  const char* const keywords[] = {"connect_timeout", "fallback_application_name", "client_encoding",
-                                  "keepalives",      "keepalives_idle",           "keepalives_interval",
-                                  "keepalives_count", "tcp_user_timeout",         "dbname",
-                                  nullptr};
-  const char* const values[] = {connect_timeout.c_str(), "tunefarmd", "UTF8", "1",    "10", "5", "4", "30000",
+  const char* const keywords[] = {
+      "connect_timeout",     "fallback_application_name", "client_encoding",  "keepalives", "keepalives_idle",
+      "keepalives_interval", "keepalives_count",          "tcp_user_timeout", "dbname",     nullptr};
+  const char* const values[] = {connect_timeout.c_str(), "tunefarmd", "UTF8", "1", "10", "5", "4", "30000",
                                 options.url.c_str(),     nullptr};
   std::unique_ptr<Session> session(new Session(PQconnectdbParams(keywords, values, 1), std::move(server)));
   PGconn* const connection = session->connection_;
@@ -143,19 +142,21 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
     return Unavailable("{} cannot be reached: {}", session->server_, message);
   }
   PQsetNoticeReceiver(connection, IgnoreNotice, nullptr);
-  RETURN_IF_ERROR(session->SetUp(options));
+  if (!options.is_probe) RETURN_IF_ERROR(session->SetUp(options));
   return session;
 }
 
 absl::Status Session::SetUp(const SessionOptions& options) {
   // Whatever the server's own defaults are. Statements here find few rows by a key: a plan made for a table that was
   // empty then must not become a walk over a full one.
-  RETURN_IF_ERROR(Script(fmt::format(
-      "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; "
-      "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; "
-      "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; "
-      "SET jit = off; SET bytea_output = 'hex'",
-      options.statement_timeout_ms, options.lock_timeout_ms, options.idle_in_transaction_ms)));
+  RETURN_IF_ERROR(Script(
+      fmt::format("SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; "
+                  "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; "
+                  "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_mergejoin = off; "
+                  "SET jit = off; SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                  "current_setting('synchronous_commit') = "
+                  "'off'",
+                  options.statement_timeout_ms, options.lock_timeout_ms, options.idle_in_transaction_ms)));
   ASSIGN_OR_RETURN(backend_.started_at,
                    QueryInt("SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE "
                             "pid = pg_backend_pid()"));
@@ -181,18 +182,22 @@ absl::Status Session::StatusOf(const char* state_text, std::string_view message,
     last_failure_ = Failure::kConnection;
     return Unavailable("{}: {}", server_, message);
   }
-  if (IsOneOf(state, {"23505"})) return AlreadyExists("{}: a row with this key is stored already ({})", server_, constraint);
+  if (IsOneOf(state, {"23505"}))
+    return AlreadyExists("{}: a row with this key is stored already ({})", server_, constraint);
   if (IsOneOf(state, {"23503"})) {
     return NotFound("{}: the row refers to one that is not stored, or is referred to ({})", server_, constraint);
   }
   if (IsOneOf(state, {"23514", "23502"})) {
-    return InvalidArgument("{}: the value is outside its limits ({})", server_, constraint.empty() ? message : constraint);
+    return InvalidArgument("{}: the value is outside its limits ({})", server_,
+                           constraint.empty() ? message : constraint);
   }
-  if (IsOneOf(state, {"22", "54"})) return InvalidArgument("{}: the value is outside its limits ({})", server_, message);
+  if (IsOneOf(state, {"22", "54"}))
+    return InvalidArgument("{}: the value is outside its limits ({})", server_, message);
   if (IsOneOf(state, {"25006"})) {
     return Unavailable("{} is read-only: it may be a standby; name the primary server", server_);
   }
-  if (IsOneOf(state, {"57014", "55P03"})) return Unavailable("{}: {}; the server is overloaded; try again", server_, message);
+  if (IsOneOf(state, {"57014", "55P03"}))
+    return Unavailable("{}: {}; the server is overloaded; try again", server_, message);
   if (IsOneOf(state, {"53", "58"})) return Unavailable("{}: {}; see to the server, then try again", server_, message);
   if (IsOneOf(state, {"XX001", "XX002"})) {
     return DataLoss("{} is damaged ({}); restore it from a backup", server_, message);
@@ -214,8 +219,8 @@ absl::StatusOr<Rows> Session::Check(pg_result* result) {
   const char* primary = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
   const std::string message = OneLine(primary != nullptr ? primary : PQerrorMessage(connection_));
   const char* constraint = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME);
-  const absl::Status failed = StatusOf(result == nullptr ? "08006" : PQresultErrorField(result, PG_DIAG_SQLSTATE), message,
-                                       constraint == nullptr ? "" : constraint);
+  const absl::Status failed = StatusOf(result == nullptr ? "08006" : PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                                       message, constraint == nullptr ? "" : constraint);
   PQclear(result);
   return failed;
 }

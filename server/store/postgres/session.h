@@ -65,6 +65,7 @@ struct SessionOptions {
   int statement_timeout_ms = 30'000;
   int lock_timeout_ms = 10'000;
   int idle_in_transaction_ms = 30'000;
+  bool is_probe = false;  // only to ask a server what it is: nothing is set
 };
 
 // What the server is called in messages: without user and password. InvalidArgument, without the text itself, unless
