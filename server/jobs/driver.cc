@@ -378,10 +378,11 @@ absl::Status Driver::Cancel(int64_t job_id) {
 }
 
 void Driver::FinishCancel(int64_t job_id) {
-  if (deps_.link->InHand(job_id)) return;
-  if (deps_.node != nullptr) {
+  if (deps_.node == nullptr) {
+    if (deps_.link->InHand(job_id)) return;
+  } else {
     if (epochs_.count(job_id) == 0) return;
-    // Agents of other daemons may hold units of it too.
+    // Agents of other daemons may hold units of it too, and those that this one thinks are its own may be gone.
     const auto rows = deps_.store->JobStates({job_id});
     if (!rows.ok() || rows->empty() || rows->front().claimed_units > 0) return;
   }

@@ -1,5 +1,8 @@
 #include "server/jobs/job_service.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -33,6 +36,18 @@ using tunefarm::v1::Job;
 using tunefarm::v1::Kernel;
 
 namespace {
+
+// The same for the same job, however its maps lie in memory.
+uint64_t DigestOf(const Job& job) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  {
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    job.SerializeToCodedStream(&out);
+  }
+  return Xxh3(bytes);
+}
 
 // The store's NotFound, with the name that the client used.
 absl::Status WithJobName(const absl::Status& status, std::string_view name) {
@@ -103,7 +118,7 @@ struct JobService::Impl {
       }
       RETURN_IF_ERROR(row.status());
       ASSIGN_OR_RETURN(Job job, StoredJob(options.store, &kernels, *row));
-      const uint64_t digest = Xxh3(job.SerializeAsString());
+      const uint64_t digest = DigestOf(job);
       if (before == told_.end() || before->second != digest) {
         tunefarm::v1::JobEvent event;
         *event.mutable_progress() = job.progress();

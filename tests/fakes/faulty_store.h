@@ -9,15 +9,16 @@
 #include <vector>
 
 #include "server/store/store.h"
+#include "tests/fakes/forwarding_store.h"
 
 namespace tunefarm {
 
-class FaultyStore : public Store {
+class FaultyStore : public ForwardingStore {
  public:
   enum class Fault { kNone, kBefore, kAfter };
   using Faults = std::function<Fault(std::string_view call)>;
 
-  explicit FaultyStore(Store* store) : store_(store) {}
+  explicit FaultyStore(Store* store) : ForwardingStore(store), store_(store) {}
 
   void set_faults(Faults faults) { faults_ = std::move(faults); }
 
@@ -188,14 +189,12 @@ class FaultyStore : public Store {
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override {
     return Call("DeleteUnusedKernels", [&] { return store_->DeleteUnusedKernels(created_before_ms); });
   }
-  RecordingStore& recordings() override { return store_->recordings(); }
   absl::StatusOr<StoreStatus> Status() override {
     return Call("Status", [&] { return store_->Status(); });
   }
   absl::StatusOr<QueueCounts> CountQueue() override {
     return Call("CountQueue", [&] { return store_->CountQueue(); });
   }
-  CommitStats Commits() const override { return store_->Commits(); }
   absl::Status CheckWritable() override {
     return Call("CheckWritable", [&] { return store_->CheckWritable(); });
   }

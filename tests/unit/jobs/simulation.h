@@ -118,6 +118,7 @@ class Simulation {
   bool Runs(const Node& node) const { return node.service != nullptr && clock_.Now() >= node.thaws; }
   JobService* AnyService();
   void Submit();
+  void TrySubmit();
   void Disturb();
   void Order();
   void KeepWatching(Watched* watched);
@@ -144,6 +145,7 @@ class Simulation {
   int agents_made_ = 0;
   bool calm_ = false;  // no more disturbances
   std::vector<Watched> watched_;
+  std::optional<tunefarm::v1::Job> wanted_;  // submitted until somebody says that it is
   std::set<std::string> cancelled_;
   Outcome outcome_;
 };
