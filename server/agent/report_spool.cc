@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "server/base/check.h"
 #include "server/base/failpoint.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
@@ -164,18 +165,33 @@ absl::Status ReportSpool::Append(std::string_view report) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReportSpool::Front() {
-  if (empty()) return NotFound("{} holds no reports", path_);
-  absl::StatusOr<std::string> record = ReadRecord(read_at_, end_, &front_end_);
-  if (record.ok()) return record;
-  const uint64_t lost = end_ - read_at_;
-  read_at_ = end_ = begin_;
-  RETURN_IF_ERROR(CutAt(begin_));
-  return DataLoss("{}; {} bytes of reports are dropped, and their trials run again", MessageOf(record.status()), lost);
+absl::StatusOr<std::vector<std::string>> ReportSpool::Front(size_t reports_max, uint64_t bytes_max) {
+  std::vector<std::string> front;
+  front_ends_.clear();
+  uint64_t next = read_at_;
+  uint64_t bytes = 0;
+  while (next < end_ && front.size() < reports_max) {
+    absl::StatusOr<std::string> record = ReadRecord(next, end_, &next);
+    if (!record.ok() && front.empty()) {
+      const uint64_t lost = end_ - read_at_;
+      read_at_ = end_ = begin_;
+      RETURN_IF_ERROR(CutAt(begin_));
+      return DataLoss("{}; {} bytes of reports are dropped, and their trials run again", MessageOf(record.status()),
+                      lost);
+    }
+    if (!record.ok() || (!front.empty() && bytes + record->size() > bytes_max)) break;
+    bytes += record->size();
+    front.push_back(*std::move(record));
+    front_ends_.push_back(next);
+  }
+  return front;
 }
 
-absl::Status ReportSpool::Pop() {
-  read_at_ = front_end_;
+absl::Status ReportSpool::Pop(size_t count) {
+  if (count == 0) return absl::OkStatus();
+  TUNEFARM_CHECK(count <= front_ends_.size());
+  read_at_ = front_ends_[count - 1];
+  front_ends_.clear();
   if (!empty()) return absl::OkStatus();
   read_at_ = end_ = begin_;
   return CutAt(begin_);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/unique_fd.h"
@@ -38,11 +39,12 @@ class ReportSpool {
   // Of the reports that have not been taken.
   uint64_t bytes() const { return end_ - read_at_; }
   bool full() const { return end_ >= bytes_max_; }
-  // The oldest that has not been taken; it stays until Pop. NotFound when empty, DataLoss when the disk gave back
-  // something else than was written: the rest is dropped then.
-  absl::StatusOr<std::string> Front();
-  // After Front. When it was the last, the file is cut; a process that dies before that sends them again.
-  absl::Status Pop();
+  // The oldest that have not been taken, at most so many and, but for the first, so many bytes; none when empty. They
+  // stay until Pop. DataLoss when the disk gave back something else than was written: the rest is dropped then.
+  absl::StatusOr<std::vector<std::string>> Front(size_t reports_max, uint64_t bytes_max);
+  // The first `count` of what Front answered last. When nothing is left, the file is cut; a process that dies before
+  // that sends them again.
+  absl::Status Pop(size_t count);
 
  private:
   ReportSpool(std::string path, UniqueFd fd, uint64_t bytes_max)
@@ -57,10 +59,10 @@ class ReportSpool {
   const UniqueFd fd_;
   const uint64_t bytes_max_;
   std::string identity_;
-  uint64_t begin_ = 0;      // of the first report
-  uint64_t read_at_ = 0;    // of the front
-  uint64_t front_end_ = 0;  // as Front found it
+  uint64_t begin_ = 0;    // of the first report
+  uint64_t read_at_ = 0;  // of the front
   uint64_t end_ = 0;
+  std::vector<uint64_t> front_ends_;  // as Front found them
 };
 
 }  // namespace tunefarm

@@ -32,6 +32,7 @@
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
+#include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
@@ -40,6 +41,8 @@
 #include "tunefarm/v1/tuning_service.pb.h"
 
 namespace tunefarm {
+
+class ControlLink;
 
 struct JobServiceOptions {
   Store* store = nullptr;            // outlives the service
@@ -50,6 +53,9 @@ struct JobServiceOptions {
   int jobs_with_events_max = 256;    // ended jobs whose events are still kept
   Executor* watchers = nullptr;      // tells watchers of the catalog; as `control`, which it is where it is null
   int catalog_watchers_max = 1000;   // more are refused: ResourceExhausted, TOO_MANY_WATCHERS
+  // Of agents on other machines; they are looked after every third of it. 0: there are none.
+  int64_t agent_lease_ms = 0;
+  bool has_own_agent = true;  // this daemon cannot work without one
 };
 
 template <typename T>
@@ -112,6 +118,8 @@ class JobService {
   // The control half of AgentLink, in process. Lives as long as the service; one agent at a time sets the wake
   // function.
   AgentLink* agent_link();
+  // The same for agents on other machines.
+  ControlLink* control_link();
 
   // --- kernels ---
   // Answers without source contents.
@@ -154,9 +162,19 @@ class JobService {
   // "devices/{uuid}". NotFound (DEVICE_NOT_FOUND).
   absl::StatusOr<tunefarm::v1::Device> GetDevice(std::string_view name) const;
   // As DeviceDirectory; a device that comes back is offered work.
+  // Whose device it is; empty: this machine's own.
+  std::string AgentOfDevice(const std::string& uuid) const;
+  // A person takes a device out of service, whoever's it is, until it is released. NotFound (DEVICE_NOT_FOUND).
+  absl::StatusOr<tunefarm::v1::Device> HoldOutDevice(std::string_view name, const std::string& reason);
+  // Takes back HoldOutDevice, and tells an agent on another machine that its device is to serve again.
+  absl::Status ReleaseDevice(std::string_view name);
   void SetDeviceQuarantine(const std::string& uuid, const std::string& reason);
   void SetDeviceWaiting(const std::string& uuid, const std::string& reason);
   void SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes);
+
+  // --- agents: as FarmAgents ---
+  absl::StatusOr<std::vector<tunefarm::v1::Agent>> ListAgents();
+  absl::StatusOr<tunefarm::v1::Agent> DrainAgent(std::string_view name, bool draining);
 
   // --- look-ups ---
   absl::StatusOr<tunefarm::v1::LookupConfigResponse> Lookup(const tunefarm::v1::LookupConfigRequest& request);

@@ -15,6 +15,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/status.h"
 #include "server/rpc/upload_reactor.h"
@@ -239,7 +240,9 @@ struct RpcServer::Impl {
         catalog(&dispatcher),
         devices(&dispatcher),
         recordings(&dispatcher),
-        server_service(&dispatcher) {}
+        server_service(&dispatcher) {
+    if (options.agents != nullptr) agents = std::make_unique<AgentServiceAdapter>(options.agents, clock);
+  }
 
   Dispatcher dispatcher;
   KernelServiceAdapter kernels;
@@ -249,6 +252,7 @@ struct RpcServer::Impl {
   DeviceServiceAdapter devices;
   RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
+  std::unique_ptr<AgentServiceAdapter> agents;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
   bool is_shut_down = false;
@@ -280,6 +284,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->devices);
   builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);
+  if (impl->agents) builder.RegisterService(impl->agents->service());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
   impl->server = builder.BuildAndStart();
