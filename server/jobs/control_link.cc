@@ -94,7 +94,8 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     agent->second.released.clear();
     // Before the store is asked: units that come meanwhile wake it.
     agent->second.hungry = request.demands_size() > 0;
-    const bool gets_work = !claims_held_ && !agent->second.draining;
+    const bool gets_work =
+        !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     std::set<int64_t> listed;
     for (const wire::UnitInHand& unit : request.units()) {
       const auto claim = claims_.find(unit.unit_id());
@@ -192,6 +193,11 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     // Stays claimed until the next start; the job's driver has failed on the same data.
     LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
     return false;
+  }
+  const absl::Status may_run = CheckMayRun(request.agent_id(), *claim, spec);
+  if (!may_run.ok()) {
+    GiveUp(*claim, may_run);
+    return true;  // what comes next in the queue is probably like it
   }
   hooks_.claimed(claimed.job_id);
   const absl::Status filtered = FilterPoisoned(&*claim, spec);

@@ -128,6 +128,7 @@ class ControlLink : public AgentLink {
     bool hungry = false;        // it wants more than it got
     MonotonicTime renewed{};    // its lease
     MonotonicTime heard{};
+    MonotonicTime rests_until{};  // it was offered what it may not run
     int64_t clock_skew_ms = 0;
     tunefarm::agent::v1::RegisterRequest about;  // as stored
     std::set<std::string> released;              // devices; until it has been told
@@ -158,6 +159,11 @@ class ControlLink : public AgentLink {
   void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request);
   // Its epoch is over: what is remembered of it goes.
   void Lose(const std::string& agent_id);
+  // Whether the agent's workers may run the job's units: isolation and language. Else why not.
+  absl::Status CheckMayRun(const std::string& agent_id, const Claim& claim, const tunefarm::v1::Job& spec) const;
+  // Back to the queue with a unit that its agent may not run; the agent is given nothing for a while, so that others
+  // come first.
+  void GiveUp(const Claim& claim, const absl::Status& why);
   // A claim that is reported on and not known here; none: it is not the agent's.
   absl::StatusOr<std::optional<Claim>> FindClaim(const tunefarm::agent::v1::ReportTrialsRequest& request);
 

@@ -8,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/control_link.h"
+#include "server/jobs/isolation.h"
 
 namespace tunefarm {
 
@@ -19,6 +20,8 @@ constexpr int kDevicesPerAgentMax = 256;
 constexpr int kLabelsPerAgentMax = 64;
 constexpr size_t kTextBytesMax = 256;
 constexpr int kReportsPerCallMax = 64;
+// Of an agent that was offered what it may not run.
+constexpr Duration kRest = std::chrono::seconds(10);
 
 AgentDevices DevicesOf(const wire::RegisterRequest& about) {
   return {about.agent_id(),
@@ -309,6 +312,31 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
     if (!taken) return std::nullopt;
   }
   return std::nullopt;
+}
+
+absl::Status ControlLink::CheckMayRun(const std::string& agent_id, const Claim& claim,
+                                      const tunefarm::v1::Job& spec) const {
+  MutexLock lock(&mutex_);
+  const auto found = agents_.find(agent_id);
+  // What this process's own workers reach was checked when the job was submitted, or taken up.
+  if (found == agents_.end() || !found->second.has_lease) return absl::OkStatus();
+  const wire::RegisterRequest& about = found->second.about;
+  RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
+  if (claim.plan->language() == tunefarm::v1::LANGUAGE_PYTHON && !about.runs_python()) {
+    return FailedPrecondition("agent {} runs no kernels in Python", about.display_name());
+  }
+  return absl::OkStatus();
+}
+
+void ControlLink::GiveUp(const Claim& claim, const absl::Status& why) {
+  LogWarn("jobs", "unit {} goes to another agent than {}: {}", claim.unit_id, claim.agent_id, MessageOf(why));
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(claim.agent_id);
+    if (found != agents_.end()) found->second.rests_until = clock_->Now() + kRest;
+  }
+  const absl::StatusOr<ReportVerdict> returned = StoreTrials(claim, {}, After::kReturned);
+  if (!returned.ok()) LogWarn("jobs", "it waits for the end of its agent: {}", MessageOf(returned.status()));
 }
 
 absl::StatusOr<wire::ReportUnitsResponse> ControlLink::ReportUnits(const wire::ReportUnitsRequest& request) {
