@@ -188,6 +188,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddMisses(&app, session);
   AddKernels(&app, session);
   AddDevices(&app, session);
+  AddAgents(&app, session);
   AddDb(&app, session);
   AddImport(&app, session);
   AddRecordings(&app, session);

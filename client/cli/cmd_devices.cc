@@ -25,6 +25,7 @@ void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::s
 
 std::string StateText(const v1::Device& device) {
   std::string text = "READY";
+  if (device.state() == v1::DEVICE_STATE_OFFLINE) return "OFFLINE: " + device.state_reason();
   if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
     const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - device.state_since_ms()) * 1e6;
     const std::string since = device.state_since_ms() > 0 ? fmt::format(" for {}", FormatDuration(age_ns)) : "";
@@ -86,7 +87,11 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
     return kExitOk;
   }
   for (const v1::Device& device : response.devices()) {
-    AddClassRow(device.device_class(), device.device_class().display_name(), StateText(device), &table);
+    // Of a farm: whose it is.
+    const std::string name = device.agent().empty()
+                                 ? device.device_class().display_name()
+                                 : fmt::format("{}: {}", device.agent(), device.device_class().display_name());
+    AddClassRow(device.device_class(), name, StateText(device), &table);
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   return kExitOk;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/doctor_farm.h"
 #include "client/cli/doctor_measure.h"
 #include "client/cli/help_format.h"
 #include "client/cli/kernel_argument.h"
@@ -121,11 +122,15 @@ void AddDoctor(CLI::App* app, Session* session) {
   CLI::App* doctor = app->add_subcommand("doctor", "What works on this machine, what does not, and what to do.");
   SetExample(doctor,
              "tunefarm doctor\n"
+             "tunefarm doctor --farm\n"
              "tunefarm doctor --measure --kernel matmul --dim M=1024 --pairs 100");
   auto measure = std::make_shared<DoctorMeasureOptions>();
   measure->AddTo(doctor);
-  doctor->callback([session, measure] {
-    session->command = [session, measure] {
+  auto farm = std::make_shared<bool>(false);
+  doctor->add_flag("--farm", *farm, "The agents of the farm instead of this machine.");
+  doctor->callback([session, measure, farm] {
+    session->command = [session, measure, farm] {
+      if (*farm) return DoctorFarm(session);
       return measure->wanted ? DoctorMeasure(session, *measure) : Doctor(session);
     };
   });

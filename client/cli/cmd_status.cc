@@ -41,8 +41,17 @@ absl::StatusOr<ExitCode> Status(Session* session) {
   std::string text =
       fmt::format("daemon     tunefarmd {} ({}), pid {}, up {}\n", info.version(), info.revision(), info.pid(),
                   FormatDuration(static_cast<double>(Clock::Real()->WallMs() - info.started_at_ms()) * 1e6));
+  if (!info.role().empty() && info.role() != "all") text += "role       " + info.role() + "\n";
   text += "data       " + info.data_directory() + "\n";
   for (const std::string& address : info.addresses()) text += "listens    " + address + "\n";
+  if (info.role() == "agent") {
+    text += fmt::format("control    {} {}\n", info.control_address(),
+                        info.control_connected() ? "answers" : "does not answer: results are kept on disk");
+    text += fmt::format("spool      {}\n", FormatBytes(static_cast<uint64_t>(info.spooled_bytes())));
+    text += fmt::format("workers    {} processes, isolation {}\n", info.workers(), info.sandbox_level());
+    session->Print(text);
+    return kExitOk;
+  }
   text +=
       fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
                   info.schema_version(), FormatCount(info.stored_trials()));

@@ -15,6 +15,7 @@ void AddBests(CLI::App* app, Session* session);
 void AddMisses(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
+void AddAgents(CLI::App* app, Session* session);  // cmd_agents.cc: agents, drain, quarantine
 void AddDb(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
 // cmd_recordings.cc, as is the next: t4 and cache below `import`.

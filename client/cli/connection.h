@@ -15,6 +15,7 @@
 #include "server/base/xdg.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
+#include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
 #include "tunefarm/v1/recording_service.grpc.pb.h"
@@ -43,6 +44,7 @@ class Connection {
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
   v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
   v1::DeviceService::StubInterface* devices() { return devices_.get(); }
+  v1::FarmService::StubInterface* farm() { return farm_.get(); }
   v1::RecordingService::StubInterface* recordings() { return recordings_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
   const std::string& address() const { return address_; }
@@ -74,6 +76,7 @@ class Connection {
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::DeviceService::StubInterface> devices_;
+  std::unique_ptr<v1::FarmService::StubInterface> farm_;
   std::unique_ptr<v1::RecordingService::StubInterface> recordings_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;
 };

@@ -19,10 +19,12 @@ namespace wire = tunefarm::agent::v1;
 
 namespace {
 
-constexpr Duration kPoll = std::chrono::seconds(1);
+// How long a device that gave its work back asks for nothing.
+constexpr Duration kRest = std::chrono::seconds(1);
 constexpr Duration kBackOffFirst = std::chrono::milliseconds(100);
 constexpr Duration kBackOffMax = std::chrono::seconds(5);
 constexpr int kUnitsPerDeviceMax = 16;
+constexpr int kUnitsPerDemandMax = 8;
 // Results of a device whose trials take less than a commit wait so long for others, and go into one report.
 constexpr Duration kReportDelay = std::chrono::milliseconds(4);
 // Reports that control has not taken: above this nothing new is started.
@@ -40,18 +42,21 @@ absl::StatusOr<wire::ReportTrialsResponse> SendReport(AgentLink* link, const wir
 // Everything below runs on the executor, but for the constructor.
 class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
  public:
-  explicit Session(const AgentOptions& options) : options_(options), maker_(options.link) {}
+  explicit Session(const AgentOptions& options)
+      : options_(options), maker_(options.link), known_devices_(options.devices) {}
 
   void Start();
   void Drain(std::function<void()> done);
   void Stop(std::function<void()> done);
+  void DeviceChanged(const tunefarm::v1::Device& device);
   Executor* executor() const { return options_.executor; }
 
  private:
   struct Device {
     std::unique_ptr<DeviceRunner> runner;
     bool takes_work = true;
-    bool rests = false;  // out of service as of late: it asks for nothing
+    bool rests = false;   // out of service as of late: it asks for nothing
+    int unit_trials = 1;  // of the unit that came last
   };
 
   void MakeRunners();
@@ -63,6 +68,9 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   void Register();
   void Synchronize();
   bool SynchronizeOnce();
+  wire::SynchronizeRequest MakeRequest();
+  // How many units the device should be given now.
+  int UnitsWanted(const Device& device, int in_hand) const;
   // Whether the unit is now in hand.
   bool Adopt(const wire::Assignment& assignment);
   void Flush();
@@ -86,6 +94,8 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   CompileGate gate_;
   StudyNotes notes_;
   std::vector<Device> devices_;
+  std::vector<tunefarm::v1::Device> known_devices_;           // as they are now
+  std::map<std::string, tunefarm::v1::Device> changed_devices_;  // that control has not been told
   std::map<int64_t, std::unique_ptr<UnitWork>> units_;  // by unit id
   std::string agent_id_;
   int64_t epoch_ = 0;  // 0: not registered
@@ -148,7 +158,7 @@ void Agent::Session::Start() {
 
 void Agent::Session::Tick() {
   if (stopped_) return;
-  options_.executor->PostAfter(kPoll, [weak = weak_from_this()] {
+  options_.executor->PostAfter(options_.poll, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr || self->stopped_) return;
     self->Synchronize();
@@ -158,10 +168,10 @@ void Agent::Session::Tick() {
 
 void Agent::Session::Register() {
   if (stopped_ || draining_ || epoch_ != 0 || !units_.empty()) return;
-  wire::RegisterRequest request;
+  wire::RegisterRequest request = options_.about;
   request.set_agent_id(agent_id_);
   request.set_host(options_.host);
-  for (const auto& device : options_.devices) *request.add_devices() = device;
+  for (const auto& device : known_devices_) *request.add_devices() = device;
   const auto response = options_.link->Register(request);
   if (!response.ok()) {
     LogWarn("agent", "control does not take the registration yet: {}", MessageOf(response.status()));
@@ -169,6 +179,7 @@ void Agent::Session::Register() {
     return;
   }
   epoch_ = response->epoch();
+  changed_devices_.clear();
   back_off_ = kBackOffFirst;
   Synchronize();
 }
@@ -211,7 +222,7 @@ void Agent::Session::Pump() {
   RemoveGoneUnits();
   if (!stopped_ && !draining_ && retry_timer_ == 0 && !starved_) {
     for (const Device& device : devices_) {
-      if (device.runner->unfinished() < device.runner->look_ahead() && !units_.empty()) {
+      if (device.runner->unfinished() < device.runner->trials_wanted() && !units_.empty()) {
         Synchronize();
         break;
       }
@@ -232,8 +243,16 @@ void Agent::Session::Synchronize() {
   }
 }
 
-// True if it brought work, so that there may be more.
-bool Agent::Session::SynchronizeOnce() {
+int Agent::Session::UnitsWanted(const Device& device, int in_hand) const {
+  const int missing = device.runner->trials_wanted() - device.runner->unfinished();
+  if (draining_ || !device.takes_work || device.rests || missing <= 0 || in_hand >= kUnitsPerDeviceMax) return 0;
+  // Control in this process is asked as often as needed; of one far away, every question takes its time.
+  if (gate_.round_trip_ms <= 0) return 1;
+  const int units = (missing + device.unit_trials - 1) / device.unit_trials;
+  return std::clamp(units, 1, std::min(kUnitsPerDemandMax, kUnitsPerDeviceMax - in_hand));
+}
+
+wire::SynchronizeRequest Agent::Session::MakeRequest() {
   wire::SynchronizeRequest request;
   request.set_agent_id(agent_id_);
   request.set_epoch(epoch_);
@@ -242,17 +261,24 @@ bool Agent::Session::SynchronizeOnce() {
     auto* listed = request.add_units();
     listed->set_unit_id(id);
     listed->set_token(unit->assignment.token());
+    listed->set_device_uuid(unit->assignment.device_uuid());
     ++in_hand[unit->assignment.device_uuid()];
   }
+  gate_.round_trip_ms = std::chrono::duration<double, std::milli>(options_.link->round_trip()).count();
   for (const Device& device : devices_) {
-    const DeviceRunner& runner = *device.runner;
-    const bool room = !draining_ && device.takes_work && !device.rests && runner.unfinished() < runner.look_ahead() &&
-                      in_hand[runner.uuid()] < kUnitsPerDeviceMax;
-    if (!room) continue;
+    const int units = UnitsWanted(device, in_hand[device.runner->uuid()]);
+    if (units == 0) continue;
     auto* demand = request.add_demands();
-    demand->set_device_uuid(runner.uuid());
-    demand->set_units(1);
+    demand->set_device_uuid(device.runner->uuid());
+    demand->set_units(units);
   }
+  for (const auto& [uuid, device] : changed_devices_) *request.add_changed_devices() = device;
+  return request;
+}
+
+// True if it brought work, so that there may be more.
+bool Agent::Session::SynchronizeOnce() {
+  const wire::SynchronizeRequest request = MakeRequest();
   const auto response = options_.link->Synchronize(request);
   if (!response.ok()) {
     LogWarn("agent", "control cannot be reached, trying again: {}", MessageOf(response.status()));
@@ -260,9 +286,14 @@ bool Agent::Session::SynchronizeOnce() {
     return false;
   }
   back_off_ = kBackOffFirst;
+  changed_devices_.clear();
   if (response->epoch_expired()) {
     LoseEpoch();
     return false;
+  }
+  for (const std::string& uuid : response->released_device_uuids()) {
+    LogInfo("agent", "control puts device {} back into service", uuid);
+    if (options_.release_device) options_.release_device(uuid);
   }
   for (int64_t unit_id : response->revoked_unit_ids()) {
     const auto found = units_.find(unit_id);
@@ -274,7 +305,8 @@ bool Agent::Session::SynchronizeOnce() {
     for (const wire::Assignment& assignment : response->assignments()) adopted = Adopt(assignment) || adopted;
   }
   if (adopted || response->revoked_unit_ids_size() > 0) PumpSoon();
-  starved_ = !adopted;
+  // Only who has asked can have been told that there is nothing.
+  starved_ = !adopted && request.demands_size() > 0;
   return adopted;
 }
 
@@ -302,6 +334,7 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   }
   UnitWork* adopted = unit->get();
   units_[assignment.unit_id()] = *std::move(unit);
+  device->unit_trials = std::max(1, assignment.trials_size());
   device->runner->Add(adopted);
   return true;
 }
@@ -348,7 +381,7 @@ void Agent::Session::GiveBack(Device& device) {
     if (!FlushUnit(*unit, true)) return;  // the retry comes back
   }
   if (std::exchange(device.rests, true)) return;
-  options_.executor->PostAfter(kPoll, [weak = weak_from_this(), &device] {
+  options_.executor->PostAfter(kRest, [weak = weak_from_this(), &device] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     device.rests = false;
@@ -454,6 +487,16 @@ void Agent::Session::CheckEnded() {
   for (const auto& callback : callbacks) callback();
 }
 
+void Agent::Session::DeviceChanged(const tunefarm::v1::Device& device) {
+  for (tunefarm::v1::Device& known : known_devices_) {
+    if (known.uuid() != device.uuid()) continue;
+    known = device;
+    changed_devices_[device.uuid()] = device;
+    Synchronize();
+    return;
+  }
+}
+
 Agent::Agent(const AgentOptions& options) : session_(std::make_shared<Session>(options)) {}
 
 Agent::~Agent() {
@@ -462,6 +505,10 @@ Agent::~Agent() {
 
 void Agent::Start() {
   session_->executor()->Post([session = session_] { session->Start(); });
+}
+
+void Agent::DeviceChanged(const tunefarm::v1::Device& device) {
+  session_->executor()->Post([session = session_, device] { session->DeviceChanged(device); });
 }
 
 void Agent::Drain(std::function<void()> done) {

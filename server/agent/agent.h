@@ -6,6 +6,7 @@
 // agent, and the link is not used by another agent at the same time.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "server/base/executor.h"
 #include "server/base/random.h"
 #include "server/exec/evaluator.h"
+#include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/device.pb.h"
 
 namespace tunefarm {
@@ -26,6 +28,12 @@ struct AgentOptions {
   EntropySource* entropy = nullptr;
   std::string host;                           // for people
   std::vector<tunefarm::v1::Device> devices;  // those that are not READY get no work
+  // What else control is told of this agent: version, labels, isolation.
+  tunefarm::agent::v1::RegisterRequest about = {};
+  // Control wants a device of ours back in service; may be empty.
+  std::function<void(const std::string& device_uuid)> release_device = nullptr;
+  // How often control is asked when nothing happens.
+  Duration poll = std::chrono::seconds(1);
 };
 
 class Agent {
@@ -38,6 +46,9 @@ class Agent {
 
   // Registers and asks for work. Once.
   void Start();
+
+  // A device of ours is in another state: control is told. Devices that are not ours are ignored.
+  void DeviceChanged(const tunefarm::v1::Device& device);
 
   // Claims nothing more, kills compiles, finishes the trials that run, reports them, then calls `done`, once. Units
   // that are not finished stay claimed until control returns them. While control cannot be reached, `done` waits; Stop

@@ -1,5 +1,5 @@
 // AgentLink: the only way in which control (jobs, studies, store) and agent (claim, compile, run, report) talk.
-// In-process within one daemon; gRPC between machines later.
+// In-process within one daemon; RemoteLink between machines.
 //
 // Threads: all methods may be called from any thread; they block until control has answered, which is a few
 // milliseconds in process. Errors: Unavailable when control cannot be reached or cannot write (repeat the call); others
@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "server/base/clock.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {
@@ -31,6 +32,9 @@ class AgentLink {
   // `wake` is called, on any thread, when a Synchronize may bring something new (work, a cancel). It must not block. An
   // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
+
+  // How long control takes to answer, lately; zero in process. Whoever keeps a device busy asks so much ahead.
+  virtual Duration round_trip() const { return Duration::zero(); }
 };
 
 }  // namespace tunefarm

@@ -29,6 +29,7 @@ struct CompileGate {
   int compiles_in_flight = 0;
   int hosts_measuring = 0;  // CPU devices that measure or wait to
   int devices_at_work = 0;  // have units: they share the compile workers
+  double round_trip_ms = 0;  // to control; 0 in process
 };
 
 class DeviceRunner {
@@ -71,6 +72,8 @@ class DeviceRunner {
   int unfinished() const;
   // How many trials it wants in hand so that neither compilers nor device wait.
   int look_ahead() const;
+  // The same, and what the device runs while a question to control and its answer are on their way.
+  int trials_wanted() const { return look_ahead() + run_ahead_.RunsDuring(2 * gate_->round_trip_ms); }
   bool idle() const { return runs_.empty() && compiling_ == 0; }
   // Its trials are so short that what is done for each of them should be done for several at once.
   bool hurries() const { return run_ahead_.hurries(); }

@@ -25,9 +25,15 @@ class RunAhead {
     return mean_ms_ == 0 ? 1 : static_cast<int>(std::clamp(kAheadMs / mean_ms_, 1.0, static_cast<double>(kRunsMax)));
   }
 
+  // How many runs the device ends in so many milliseconds, as far as is known.
+  int RunsDuring(double ms) const {
+    return mean_ms_ == 0 ? 0 : static_cast<int>(std::clamp(ms / mean_ms_, 0.0, static_cast<double>(kRunsDuringMax)));
+  }
+
   bool hurries() const { return Bound() > 1; }
 
   static constexpr int kRunsMax = 32;
+  static constexpr int kRunsDuringMax = 256;
 
  private:
   // Longer than a commit to the disk and what lies around it.

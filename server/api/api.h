@@ -20,6 +20,7 @@
 #include "server/recordings/recordings.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
+#include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 #include "tunefarm/v1/lookup_service.pb.h"
 #include "tunefarm/v1/recording_service.pb.h"
@@ -96,6 +97,14 @@ class Api {
   absl::StatusOr<v1::ReleaseDeviceResponse> ReleaseDevice(const CallContext&, const v1::ReleaseDeviceRequest&);
   absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
                                                                   const v1::ListDeviceClassesRequest&);
+
+  // --- FarmService (api_farm.cc) ---
+  absl::StatusOr<v1::ListAgentsResponse> ListAgents(const CallContext&, const v1::ListAgentsRequest&);
+  // The next three: PermissionDenied (ADMIN_ONLY) off the admin socket; NotFound (AGENT_NOT_FOUND, DEVICE_NOT_FOUND).
+  absl::StatusOr<v1::DrainAgentResponse> DrainAgent(const CallContext&, const v1::DrainAgentRequest&);
+  absl::StatusOr<v1::UndrainAgentResponse> UndrainAgent(const CallContext&, const v1::UndrainAgentRequest&);
+  absl::StatusOr<v1::QuarantineDeviceResponse> QuarantineDevice(const CallContext&,
+                                                                const v1::QuarantineDeviceRequest&);
 
   // --- CatalogService: misses ---
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);

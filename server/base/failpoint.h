@@ -46,6 +46,8 @@ inline constexpr std::string_view kFailpoints[] = {
     "agent.claim.received",  // units are claimed and not taken up
     "agent.report.before",   // results are known and not sent
     "agent.report.after",    // they are stored, and the agent does not know
+    "agent.spool.before",    // a report that control did not take is not on disk yet
+    "agent.spool.after",     // it is
     "exec.spawn.before",     // a worker is about to be started
     "exec.spawn.after",      // it runs, and nobody has its pid
     "exec.result",           // a worker has answered

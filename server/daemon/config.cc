@@ -20,6 +20,10 @@
 namespace tunefarm {
 namespace {
 
+constexpr size_t kControlAddressesMax = 16;
+constexpr size_t kLabelsMax = 64;
+constexpr size_t kLabelBytesMax = 256;
+
 using Target =
     std::variant<std::string DaemonConfig::*, bool DaemonConfig::*, int DaemonConfig::*, int64_t DaemonConfig::*>;
 
@@ -31,12 +35,30 @@ struct Setting {
   const char* help;
   int64_t min = 0;  // of numbers
   int64_t max = 0;
+  bool is_list = false;  // of strings, joined by commas; in the file it may be a list
 };
 
 const std::vector<Setting>& Settings() {
   static const auto& settings = *new std::vector<Setting>{
       {"data_dir", "--data-dir", &DaemonConfig::data_directory,
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
+      {"role", "--role", &DaemonConfig::role,
+       "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: the "
+       "devices of this machine, for the control daemons named by control."},
+      {"control", "--control", &DaemonConfig::control,
+       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to the "
+       "next when that is away.",
+       0, 0, true},
+      {"agent_name", "--agent-name", &DaemonConfig::agent_name,
+       "Name of this machine's agent in tunefarm agents (default: the host's name)."},
+      {"labels", "--labels", &DaemonConfig::labels,
+       "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.",
+       0, 0, true},
+      {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,
+       "Of a control daemon: an agent that is not heard for so long loses its work to others.", 5, 3600},
+      {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,
+       "Of an agent: results kept on disk while no control daemon answers; with more it stops running.", 1 << 20,
+       int64_t{1} << 40},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
@@ -136,8 +158,23 @@ absl::Status SetFromText(const Setting& setting, const std::string& text, Daemon
   return SetNumber(setting, value, config);
 }
 
+// A list of strings as the one text that flags and variables have.
+absl::StatusOr<std::string> JoinedList(const Setting& setting, const toml::array& list) {
+  std::string joined;
+  for (const toml::node& node : list) {
+    const std::optional<std::string> value = node.value_exact<std::string>();
+    if (!value) return InvalidArgument("{} must be a string or a list of strings", setting.key);
+    joined += (joined.empty() ? "" : ",") + *value;
+  }
+  return joined;
+}
+
 absl::Status SetFromToml(const Setting& setting, const toml::node& node, DaemonConfig* config) {
   if (const auto* string = std::get_if<std::string DaemonConfig::*>(&setting.target)) {
+    if (setting.is_list && node.is_array()) {
+      ASSIGN_OR_RETURN(config->**string, JoinedList(setting, *node.as_array()));
+      return absl::OkStatus();
+    }
     const std::optional<std::string> value = node.value_exact<std::string>();
     if (!value) return InvalidArgument("{} must be a string", setting.key);
     config->** string = *value;
@@ -221,6 +258,43 @@ absl::Status CheckListen(std::string_view key, const std::string& listen) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRole(const DaemonConfig& config) {
+  if (config.role != "all" && config.role != "control" && config.role != "agent") {
+    return InvalidArgument("role '{}' is none of all, control and agent", config.role);
+  }
+  if (config.role == "agent" && config.control.empty()) {
+    return InvalidArgument("an agent must be told where control is: --control HOST:PORT");
+  }
+  if (config.role != "agent" && !config.control.empty()) {
+    return InvalidArgument("control = '{}' is for agents: add --role agent, or leave it out", config.control);
+  }
+  const std::vector<std::string> addresses = ParseAddresses(config.control);
+  if (addresses.size() > kControlAddressesMax) {
+    return InvalidArgument("{} addresses of control are given, at most {} are taken", addresses.size(),
+                           kControlAddressesMax);
+  }
+  for (const std::string& address : addresses) {
+    const size_t colon = address.rfind(':');
+    const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+    const bool is_unix = address.rfind("unix:/", 0) == 0;
+    if (!is_unix && (colon == 0 || port.empty() || port.size() > 5 ||
+                     port.find_first_not_of("0123456789") != std::string::npos || std::stoi(port) > 65'535)) {
+      return InvalidArgument("control address '{}' has no host or no port; write farm-1:7070", address);
+    }
+  }
+  if (config.agent_name.size() > kLabelBytesMax) {
+    return InvalidArgument("agent_name has {} bytes, at most {} are allowed", config.agent_name.size(), kLabelBytesMax);
+  }
+  const std::vector<std::pair<std::string, std::string>> labels = ParseLabels(config.labels);
+  if (labels.size() > kLabelsMax) return InvalidArgument("{} labels are given, at most {}", labels.size(), kLabelsMax);
+  for (const auto& [name, value] : labels) {
+    if (name.empty() || value.empty() || name.size() > kLabelBytesMax || value.size() > kLabelBytesMax) {
+      return InvalidArgument("labels '{}' is no list of NAME=VALUE; write rack=3,room=b", config.labels);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Adds the table's flags. Each callback writes into `flags` at once and records the key.
 void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
   app->add_option("--config", flags->config_file,
@@ -245,6 +319,25 @@ void Copy(const Setting& setting, const DaemonConfig& from, DaemonConfig* to) {
 }
 
 }  // namespace
+
+std::vector<std::string> ParseAddresses(const std::string& addresses) {
+  std::vector<std::string> list;
+  for (size_t begin = 0; begin < addresses.size();) {
+    const size_t end = std::min(addresses.find(',', begin), addresses.size());
+    if (end > begin) list.push_back(addresses.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return list;
+}
+
+std::vector<std::pair<std::string, std::string>> ParseLabels(const std::string& labels) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& label : ParseAddresses(labels)) {
+    const size_t equals = label.find('=');
+    pairs.emplace_back(label.substr(0, equals), equals == std::string::npos ? "" : label.substr(equals + 1));
+  }
+  return pairs;
+}
 
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
                                                const EnvironmentGetter& environment) {
@@ -290,6 +383,7 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
   RETURN_IF_ERROR(CheckListen("listen", config.listen));
   RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
+  RETURN_IF_ERROR(CheckRole(config));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
   return config;

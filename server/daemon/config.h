@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,12 @@ namespace tunefarm {
 struct DaemonConfig {
   std::string data_directory;      // absolute
   std::string worker_path;         // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
+  std::string role = "all";        // "all", "control": no devices of its own, "agent": nothing but devices
+  std::string control;             // of an agent: "HOST:PORT,..." of control daemons
+  std::string agent_name;          // for people; default: the host's name
+  std::string labels;              // "rack=3,room=b": what jobs may select the agent's devices by
+  int agent_lease_seconds = 30;    // an agent that is not heard for so long loses its work
+  int64_t spool_bytes_max = int64_t{256} << 20;  // of results that wait for control; then the agent stops running
   std::string listen;              // "127.0.0.1:PORT" or "[::1]:PORT"; empty: Unix sockets only
   std::string log_level = "info";  // "info" or "exec=debug,store=info"
   bool log_json = false;
@@ -42,6 +49,11 @@ struct DaemonConfig {
   int log_files = 4;                               // kept in all
   int64_t worker_uid_base = 64'000;                // as root, worker slot n runs under this uid + n
 };
+
+// "a=1,b=2" as pairs; checked before.
+std::vector<std::pair<std::string, std::string>> ParseLabels(const std::string& labels);
+// "a:1,b:2" as a list.
+std::vector<std::string> ParseAddresses(const std::string& addresses);
 
 // The flags, as a table of TOML key, flag and help: one source for parsing, --help and the example file.
 struct DaemonFlags {

@@ -25,8 +25,14 @@ constexpr int kClaimsPerDemandMax = 64;
 }  // namespace
 
 ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison,
-                         DeviceDirectory* devices, Hooks hooks)
-    : store_(store), clock_(clock), kernels_(kernels), poison_(poison), devices_(devices), hooks_(std::move(hooks)) {}
+                         DeviceDirectory* devices, Hooks hooks, Options options)
+    : store_(store),
+      clock_(clock),
+      kernels_(kernels),
+      poison_(poison),
+      devices_(devices),
+      hooks_(std::move(hooks)),
+      options_(std::move(options)) {}
 
 void ControlLink::SetWake(std::function<void()> wake) {
   MutexLock lock(&wake_mutex_);
@@ -34,29 +40,23 @@ void ControlLink::SetWake(std::function<void()> wake) {
 }
 
 void ControlLink::Wake() {
+  std::vector<std::string> hungry;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [agent_id, agent] : agents_) {
+      if (agent.has_lease && agent.hungry) hungry.push_back(agent_id);
+      agent.hungry = false;
+    }
+  }
+  wakes_.Wake(hungry);
   MutexLock lock(&wake_mutex_);
   if (wake_) wake_();
 }
 
-absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return Unavailable("the daemon is stopping");
-  }
-  ASSIGN_OR_RETURN(const int64_t epoch,
-                   store_->RegisterAgent({request.agent_id(), request.host(), "", 0, clock_->WallMs()}));
-  MutexLock lock(&mutex_);
-  epochs_[request.agent_id()] = epoch;
-  // What an earlier epoch held went back to the queue.
-  for (auto it = claims_.begin(); it != claims_.end();) {
-    it = it->second.agent_id == request.agent_id() && it->second.epoch != epoch ? claims_.erase(it) : std::next(it);
-  }
-  unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
-                               [&](const Unmade& unmade) { return unmade.agent_id == request.agent_id(); }),
-                unmade_.end());
-  wire::RegisterResponse response;
-  response.set_epoch(epoch);
-  return response;
+void ControlLink::WakeAll() {
+  wakes_.WakeAll();
+  MutexLock lock(&wake_mutex_);
+  if (wake_) wake_();
 }
 
 ControlLink::Mode ControlLink::ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const {
@@ -79,14 +79,23 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   wire::SynchronizeResponse response;
   std::map<std::string, int> wanted;
   std::set<int64_t> left_jobs;
+  response.set_control(options_.control_id);
+  ASSIGN_OR_RETURN(const bool is_current, Greet(request));
+  if (!is_current) {
+    response.set_epoch_expired(true);
+    return response;
+  }
   {
     MutexLock lock(&mutex_);
+    const auto agent = agents_.find(request.agent_id());
     if (closed_) return Unavailable("the daemon is stopping");
-    const auto agent = epochs_.find(request.agent_id());
-    if (agent == epochs_.end() || agent->second != request.epoch()) {
-      response.set_epoch_expired(true);
-      return response;
-    }
+    if (agent == agents_.end()) return Unavailable("the agent is being taken out; ask again");
+    for (const std::string& uuid : agent->second.released) response.add_released_device_uuids(uuid);
+    agent->second.released.clear();
+    // Before the store is asked: units that come meanwhile wake it.
+    agent->second.hungry = request.demands_size() > 0;
+    const bool gets_work =
+        !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     std::set<int64_t> listed;
     for (const wire::UnitInHand& unit : request.units()) {
       const auto claim = claims_.find(unit.unit_id());
@@ -96,7 +105,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
       if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
     }
     for (const wire::DeviceDemand& demand : request.demands()) {
-      if (claims_held_) break;
+      if (!gets_work) break;
       wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
     }
     for (auto& [unit_id, claim] : claims_) {
@@ -116,9 +125,11 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     if (units <= 0) continue;
     const absl::Status claimed = ClaimFor(request, uuid, units, &response);
     if (absl::IsFailedPrecondition(claimed)) {
+      Lose(request.agent_id());
       response.set_epoch_expired(true);
       return response;
     }
+    // What was handed out before the error is given with the next answer, as it is not listed.
     RETURN_IF_ERROR(claimed);
   }
   return response;
@@ -147,12 +158,7 @@ absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, cons
 
 absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& request, const std::string& device_uuid,
                                               int units, wire::SynchronizeResponse* response) {
-  std::string class_id;
-  for (const tunefarm::v1::Device& device : devices_->List()) {
-    if (device.uuid() == device_uuid && device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED) {
-      class_id = device.device_class().id();
-    }
-  }
+  const std::string class_id = devices_->ClassForWork(device_uuid, request.agent_id());
   if (class_id.empty()) return absl::OkStatus();
   std::vector<ClaimedUnit> claimed_units = TakeUnmade(request.agent_id(), device_uuid);
   // Units of a search whose time is up are dropped here, and the device must not wait for its next question because of
@@ -187,6 +193,11 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     // Stays claimed until the next start; the job's driver has failed on the same data.
     LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
     return false;
+  }
+  const absl::Status may_run = CheckMayRun(request.agent_id(), *claim, spec);
+  if (!may_run.ok()) {
+    GiveUp(*claim, may_run);
+    return true;  // what comes next in the queue is probably like it
   }
   hooks_.claimed(claimed.job_id);
   const absl::Status filtered = FilterPoisoned(&*claim, spec);
@@ -244,16 +255,9 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   }
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_STALE);
-  Claim claim;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = claims_.find(request.unit_id());
-    if (found == claims_.end() || found->second.agent_id != request.agent_id() ||
-        found->second.epoch != request.epoch() || found->second.token != request.token()) {
-      return response;
-    }
-    claim = found->second;
-  }
+  ASSIGN_OR_RETURN(const std::optional<Claim> found_claim, FindClaim(request));
+  if (!found_claim.has_value()) return response;
+  const Claim& claim = *found_claim;
   std::vector<Trial> trials(request.trials().begin(), request.trials().end());
   std::set<int64_t> ordinals;
   for (Trial& trial : trials) {
@@ -353,7 +357,7 @@ void ControlLink::Hold(int64_t job_id) {
     jobs_[job_id].held = true;
     ApplyModes(job_id);
   }
-  Wake();
+  WakeAll();
 }
 
 void ControlLink::Resume(int64_t job_id) {
@@ -362,7 +366,7 @@ void ControlLink::Resume(int64_t job_id) {
     jobs_[job_id].held = false;
     ApplyModes(job_id);
   }
-  Wake();
+  WakeAll();
 }
 
 void ControlLink::Cancel(int64_t job_id) {
@@ -372,7 +376,7 @@ void ControlLink::Cancel(int64_t job_id) {
     ApplyModes(job_id);
   }
   FinishDropped();
-  Wake();
+  WakeAll();
 }
 
 void ControlLink::StopSearch(int64_t job_id) {
@@ -382,7 +386,7 @@ void ControlLink::StopSearch(int64_t job_id) {
     ApplyModes(job_id);
   }
   FinishDropped();
-  Wake();
+  WakeAll();
 }
 
 void ControlLink::StopStudySearch(int64_t job_id, int64_t study_id) {
@@ -392,7 +396,7 @@ void ControlLink::StopStudySearch(int64_t job_id, int64_t study_id) {
     ApplyModes(job_id);
   }
   FinishDropped();
-  Wake();
+  WakeAll();
 }
 
 void ControlLink::HoldClaims(bool held) {
@@ -401,12 +405,12 @@ void ControlLink::HoldClaims(bool held) {
     if (claims_held_ == held) return;
     claims_held_ = held;
   }
-  Wake();
+  WakeAll();
 }
 
 bool ControlLink::HasAgent() const {
   MutexLock lock(&mutex_);
-  return !closed_ && !epochs_.empty();
+  return !closed_ && !agents_.empty();
 }
 
 bool ControlLink::InHand(int64_t job_id) const {
@@ -441,7 +445,10 @@ void ControlLink::Close() {
     MutexLock lock(&mutex_);
     if (closed_) return;
     closed_ = true;
-    for (const auto& [agent_id, epoch] : epochs_) agents.push_back(agent_id);
+    // Those on other machines go on, with this daemon's successor or with another one.
+    for (const auto& [agent_id, agent] : agents_) {
+      if (!agent.has_lease) agents.push_back(agent_id);
+    }
     claims_.clear();
     unmade_.clear();
   }
@@ -449,6 +456,7 @@ void ControlLink::Close() {
     const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
     if (!released.ok()) LogWarn("jobs", "units in hand go back at the next start: {}", MessageOf(released));
   }
+  wakes_.Close();
 }
 
 }  // namespace tunefarm

@@ -5,12 +5,17 @@
 // or never arrived; unless its job was stopped it is handed out again with the same token, so a lost answer loses
 // nothing.
 //
+// Nothing here matters that the store does not hold: an agent that is not known, because this daemon was started anew
+// or because the agent talked to another one last, is looked up in the store and taken over with its epoch and its
+// claims, as long as its lease runs (control_link_agents.cc).
+//
 // Thread-safe. Hooks are called on the caller's thread with no lock held; they must not block.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +24,7 @@
 #include "server/agent/agent_link.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/jobs/agent_wakes.h"
 #include "server/jobs/claim.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
@@ -37,11 +43,21 @@ class ControlLink : public AgentLink {
     std::function<void(int64_t job_id)> claimed;
     // A unit that was taken back, or that the agent gave back, has left the agent.
     std::function<void(int64_t job_id)> gone;
+    // An agent on another machine brings devices; may be empty.
+    std::function<absl::Status(const AgentDevices& agent)> brought = nullptr;
   };
+  struct Options {
+    std::string control_id;         // of this process; never the same twice
+    int64_t agent_lease_ms = 30'000;  // of agents on other machines
+  };
+
+  // The oldest version of the conversation that is understood, and the one spoken here.
+  static constexpr int kProtocolOldest = 1;
+  static constexpr int kProtocol = 1;
 
   // All outlive the link.
   ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison, DeviceDirectory* devices,
-              Hooks hooks);
+              Hooks hooks, Options options);
 
   absl::StatusOr<tunefarm::agent::v1::RegisterResponse> Register(
       const tunefarm::agent::v1::RegisterRequest& request) override;
@@ -55,8 +71,36 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::FetchArtifactRequest& request) override;
   void SetWake(std::function<void()> wake) override;
 
-  // There may be something new for the agent.
+  const std::string& control_id() const { return options_.control_id; }
+
+  // --- agents on other machines ---
+  absl::StatusOr<tunefarm::agent::v1::ReportUnitsResponse> ReportUnits(
+      const tunefarm::agent::v1::ReportUnitsRequest& request);
+  absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(
+      const tunefarm::agent::v1::DeregisterRequest& request);
+  // `done` is called once, at once or when the agent is woken or ExpireWait is called with the ticket that this
+  // answers; 0: it has been called.
+  uint64_t Wait(const tunefarm::agent::v1::WaitRequest& request,
+                std::function<void(tunefarm::agent::v1::WaitResponse)> done);
+  void ExpireWait(const std::string& agent_id, uint64_t ticket);
+  // Takes in what the store says of all agents: those that other control daemons serve, and those that are gone. With
+  // `reap`, agents whose lease has run out lose their epoch first, and their units go back to the queue.
+  absl::Status RefreshAgents(bool reap);
+
+  // What is known of an agent on another machine that this daemon serves, beside what the store says.
+  struct AgentView {
+    int64_t clock_skew_ms = 0;  // its wall clock less ours, when it was heard last
+    Duration silent = Duration::zero();
+    int units = 0;
+  };
+  std::map<std::string, AgentView> Agents() const;
+  // Its device is to be put back into service, where the evaluator took it out.
+  void ReleaseDevice(const std::string& agent_id, const std::string& device_uuid);
+
+  // There may be something new for agents that want work.
   void Wake();
+  // There may be something new for every agent.
+  void WakeAll();
   // Takes the job's units back and keeps their claims; Resume hands them out again.
   void Hold(int64_t job_id);
   void Resume(int64_t job_id);
@@ -79,6 +123,18 @@ class ControlLink : public AgentLink {
 
  private:
   using Mode = ClaimMode;
+  struct AgentState {
+    int64_t epoch = 0;
+    bool has_lease = false;     // it is on another machine
+    bool draining = false;
+    bool hungry = false;        // it wants more than it got
+    MonotonicTime renewed{};    // its lease
+    MonotonicTime heard{};
+    MonotonicTime rests_until{};  // it was offered what it may not run
+    int64_t clock_skew_ms = 0;
+    tunefarm::agent::v1::RegisterRequest about;  // as stored
+    std::set<std::string> released;              // devices; until it has been told
+  };
   struct JobMode {
     bool held = false, cancelled = false, search_stopped = false;
     std::set<int64_t> stopped_studies;  // whose search is over
@@ -88,6 +144,30 @@ class ControlLink : public AgentLink {
     std::string agent_id, device_uuid;
     ClaimedUnit claimed;
   };
+
+  // control_link_agents.cc:
+  static absl::Status CheckRegistration(const tunefarm::agent::v1::RegisterRequest& request);
+  // Makes the agent known, with its claims, if its epoch is the store's current one: false if it is not. `units`: as it
+  // lists them, for the devices they are on.
+  absl::StatusOr<bool> TakeOver(
+      const std::string& agent_id, int64_t epoch,
+      const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+  absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
+                              const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+  // Where a claim of the agent runs, for all that is known of it.
+  absl::StatusOr<std::string> DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed);
+  // Whether the agent's epoch is current; takes it over if need be, renews its lease when it is due.
+  absl::StatusOr<bool> Greet(const tunefarm::agent::v1::SynchronizeRequest& request);
+  void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request);
+  // Its epoch is over: what is remembered of it goes.
+  void Lose(const std::string& agent_id);
+  // Whether the agent's workers may run the job's units: isolation and language. Else why not.
+  absl::Status CheckMayRun(const std::string& agent_id, const Claim& claim, const tunefarm::v1::Job& spec) const;
+  // Back to the queue with a unit that its agent may not run; the agent is given nothing for a while, so that others
+  // come first.
+  void GiveUp(const Claim& claim, const absl::Status& why);
+  // A claim that is reported on and not known here; none: it is not the agent's.
+  absl::StatusOr<std::optional<Claim>> FindClaim(const tunefarm::agent::v1::ReportTrialsRequest& request);
 
   Mode ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -120,12 +200,13 @@ class ControlLink : public AgentLink {
   PoisonIndex* const poison_;
   DeviceDirectory* const devices_;
   const Hooks hooks_;
+  const Options options_;
 
   mutable Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
   bool claims_held_ GUARDED_BY(mutex_) = false;
-  std::map<std::string, int64_t> epochs_ GUARDED_BY(mutex_);  // by agent id
-  std::map<int64_t, Claim> claims_ GUARDED_BY(mutex_);        // by unit id
+  std::map<std::string, AgentState> agents_ GUARDED_BY(mutex_);  // by agent id
+  std::map<int64_t, Claim> claims_ GUARDED_BY(mutex_);           // by unit id
   std::map<int64_t, JobMode> jobs_ GUARDED_BY(mutex_);
   std::vector<Unmade> unmade_ GUARDED_BY(mutex_);  // at most a demand's worth per device
   // A claim is under way from before the store gives units out until they are in claims_. Jobs that end meanwhile are
@@ -133,7 +214,9 @@ class ControlLink : public AgentLink {
   int claiming_ GUARDED_BY(mutex_) = 0;
   std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
 
-  Mutex wake_mutex_;  // held while the function runs, so that SetWake waits for it
+  Mutex taking_over_;  // one agent after another
+  AgentWakes wakes_;   // of agents on other machines
+  Mutex wake_mutex_;  // of the agent in this process; held while the function runs, so that SetWake waits for it
   std::function<void()> wake_ GUARDED_BY(wake_mutex_);
 };
 

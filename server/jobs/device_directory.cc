@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "server/base/edit_distance.h"
@@ -27,26 +29,180 @@ std::string_view LanguageName(const KernelPlan& plan) {
 
 }  // namespace
 
+absl::StatusOr<DeviceDirectory::Known> DeviceDirectory::MakeKnown(const tunefarm::v1::Device& device) {
+  if (device.uuid().empty())
+    return InvalidArgument("a device named '{}' has no uuid", device.device_class().display_name());
+  auto device_class = DeviceClass::FromProto(device.device_class());
+  if (!device_class.ok()) return Annotate(device_class.status(), "device {}", device.uuid());
+  Known entry{device, *std::move(device_class), {}};
+  entry.class_id = entry.device_class.Id();
+  entry.device.set_name("devices/" + device.uuid());
+  entry.device.mutable_device_class()->set_id(entry.class_id);
+  return entry;
+}
+
+void DeviceDirectory::Sort(Devices* devices) {
+  const auto key = [](const Known& known) {
+    return std::make_tuple(known.device_class.kind, std::string_view(known.device.agent()), known.device.ordinal());
+  };
+  std::stable_sort(devices->begin(), devices->end(),
+                   [&](const Known& a, const Known& b) { return key(a) < key(b); });
+}
+
 absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devices) {
   auto known = std::make_shared<Devices>();
   for (const tunefarm::v1::Device& device : devices) {
-    if (device.uuid().empty())
-      return InvalidArgument("a device named '{}' has no uuid", device.device_class().display_name());
-    auto device_class = DeviceClass::FromProto(device.device_class());
-    if (!device_class.ok()) return Annotate(device_class.status(), "device {}", device.uuid());
-    Known entry{device, *std::move(device_class), {}};
-    entry.class_id = entry.device_class.Id();
-    entry.device.set_name("devices/" + device.uuid());
-    entry.device.mutable_device_class()->set_id(entry.class_id);
+    ASSIGN_OR_RETURN(Known entry, MakeKnown(device));
     known->push_back(std::move(entry));
   }
-  std::stable_sort(known->begin(), known->end(), [](const Known& a, const Known& b) {
-    return std::make_pair(a.device_class.kind, a.device.ordinal()) <
-           std::make_pair(b.device_class.kind, b.device.ordinal());
-  });
   MutexLock lock(&mutex_);
+  for (const Known& other : *devices_) {
+    if (!other.device.agent_id().empty()) known->push_back(other);
+  }
+  Sort(known.get());
   devices_ = std::move(known);
   return absl::OkStatus();
+}
+
+absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms) {
+  Devices added;
+  for (const tunefarm::v1::Device& device : agent.devices) {
+    ASSIGN_OR_RETURN(Known entry, MakeKnown(device));
+    entry.device.set_agent_id(agent.agent_id);
+    entry.device.set_agent(agent.display_name);
+    entry.device.set_host(agent.host);
+    entry.device.mutable_labels()->clear();
+    for (const auto& [name, value] : agent.labels) (*entry.device.mutable_labels())[name] = value;
+    if (entry.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE ||
+        entry.device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED) {
+      entry.device.set_state(tunefarm::v1::DEVICE_STATE_READY);
+    }
+    if (entry.device.state_since_ms() == 0) entry.device.set_state_since_ms(now_ms);
+    added.push_back(std::move(entry));
+  }
+  MutexLock lock(&mutex_);
+  auto changed = std::make_shared<Devices>();
+  for (const Known& other : *devices_) {
+    const auto same = std::find_if(added.begin(), added.end(),
+                                   [&](const Known& one) { return one.device.uuid() == other.device.uuid(); });
+    const bool is_own = other.device.agent_id() == agent.agent_id;
+    if (same == added.end()) {
+      if (!is_own) changed->push_back(other);
+      continue;
+    }
+    if (!is_own && other.device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE) {
+      return WithReason(
+          FailedPrecondition("device {} belongs to {} already; end that daemon, or let each have devices of its own",
+                             other.device.uuid(),
+                             other.device.agent_id().empty()
+                                 ? std::string("the control daemon's own machine")
+                                 : fmt::format("agent {} on {}", other.device.agent(), other.device.host())),
+          "DEVICE_TAKEN");
+    }
+    if (!other.held_out.empty()) {
+      same->held_out = other.held_out;
+      same->own_word = same->device;
+      same->device.set_state(tunefarm::v1::DEVICE_STATE_QUARANTINED);
+      same->device.set_state_reason(other.held_out);
+    }
+  }
+  changed->insert(changed->end(), std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
+  Sort(changed.get());
+  devices_ = std::move(changed);
+  return absl::OkStatus();
+}
+
+void DeviceDirectory::RemoveAgent(std::string_view agent_id, int64_t now_ms) {
+  MutexLock lock(&mutex_);
+  auto changed = std::make_shared<Devices>(*devices_);
+  size_t offline = 0;
+  for (Known& known : *changed) {
+    const bool was_offline = known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE;
+    if (!was_offline && !agent_id.empty() && known.device.agent_id() == agent_id) {
+      known.device.set_state(tunefarm::v1::DEVICE_STATE_OFFLINE);
+      known.device.set_state_reason(
+          fmt::format("its agent {} on {} is gone", known.device.agent(), known.device.host()));
+      known.device.set_state_since_ms(now_ms);
+    }
+    offline += known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE ? 1 : 0;
+  }
+  while (offline > kOfflineMax) {
+    const auto oldest = std::min_element(changed->begin(), changed->end(), [](const Known& a, const Known& b) {
+      const auto key = [](const Known& known) {
+        return std::make_pair(known.device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE,
+                              known.device.state_since_ms());
+      };
+      return key(a) < key(b);
+    });
+    changed->erase(oldest);
+    --offline;
+  }
+  devices_ = std::move(changed);
+}
+
+std::vector<std::string> DeviceDirectory::Agents() const {
+  std::vector<std::string> agents;
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.agent_id().empty() || known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE) continue;
+    agents.push_back(known.device.agent_id());
+  }
+  std::sort(agents.begin(), agents.end());
+  agents.erase(std::unique(agents.begin(), agents.end()), agents.end());
+  return agents;
+}
+
+bool DeviceDirectory::UpdateOfAgent(std::string_view agent_id, const tunefarm::v1::Device& device) {
+  MutexLock lock(&mutex_);
+  auto changed = std::make_shared<Devices>(*devices_);
+  const auto found = std::find_if(changed->begin(), changed->end(),
+                                  [&](const Known& known) { return known.device.uuid() == device.uuid(); });
+  if (found == changed->end() || found->device.agent_id() != agent_id) return false;
+  tunefarm::v1::Device* const to = found->held_out.empty() ? &found->device : &found->own_word;
+  to->set_state(device.state() == tunefarm::v1::DEVICE_STATE_QUARANTINED ? tunefarm::v1::DEVICE_STATE_QUARANTINED
+                                                                         : tunefarm::v1::DEVICE_STATE_READY);
+  to->set_state_reason(device.state_reason().substr(0, 1024));
+  to->set_state_since_ms(device.state_since_ms());
+  found->device.set_baseline_ns(device.baseline_ns());
+  found->device.set_foreign_processes(device.foreign_processes());
+  found->device.set_memory_free_bytes(device.memory_free_bytes());
+  devices_ = std::move(changed);
+  return true;
+}
+
+std::string DeviceDirectory::OwnerOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.device.agent_id();
+  }
+  return {};
+}
+
+std::string DeviceDirectory::ClassForWork(std::string_view uuid, std::string_view agent_id) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() != uuid || !known.ready()) continue;
+    if (known.device.agent_id().empty() || known.device.agent_id() == agent_id) return known.class_id;
+  }
+  return {};
+}
+
+bool DeviceDirectory::SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms) {
+  MutexLock lock(&mutex_);
+  auto changed = std::make_shared<Devices>(*devices_);
+  const auto found = std::find_if(changed->begin(), changed->end(),
+                                  [uuid](const Known& known) { return known.device.uuid() == uuid; });
+  if (found == changed->end()) return false;
+  if (reason.empty() == found->held_out.empty() && reason.empty()) return true;
+  if (found->held_out.empty()) found->own_word = found->device;
+  found->held_out = std::string(reason);
+  if (found->device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE) {
+    found->device.set_state(reason.empty() ? found->own_word.state() : tunefarm::v1::DEVICE_STATE_QUARANTINED);
+    found->device.set_state_reason(reason.empty() ? found->own_word.state_reason() : std::string(reason));
+    found->device.set_state_since_ms(now_ms);
+  }
+  devices_ = std::move(changed);
+  return true;
 }
 
 std::shared_ptr<const DeviceDirectory::Devices> DeviceDirectory::Current() const {
@@ -61,7 +217,7 @@ bool DeviceDirectory::Update(std::string_view uuid, Change change) {
   const auto found = std::find_if(changed->begin(), changed->end(),
                                   [uuid](const Known& known) { return known.device.uuid() == uuid; });
   if (found == changed->end()) return false;
-  change(&found->device);
+  change(found->held_out.empty() ? &found->device : &found->own_word);
   devices_ = std::move(changed);
   return true;
 }

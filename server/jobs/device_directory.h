@@ -1,4 +1,4 @@
-// The machine's devices, and what a device selector means.
+// The devices of this machine and of the agents on others, and what a device selector means.
 //
 // Thread-safe.
 #pragma once
@@ -31,10 +31,38 @@ struct SelectedDevice {
   std::map<std::string, double> peak_flops_by_unit = {};  // as Kernel.flops_unit names them
 };
 
+// An agent on another machine, with its devices.
+struct AgentDevices {
+  std::string agent_id, display_name, host;
+  std::map<std::string, std::string> labels;
+  std::vector<tunefarm::v1::Device> devices;
+};
+
 class DeviceDirectory {
  public:
-  // InvalidArgument for a device without uuid or with a class that cannot be read; nothing is changed then.
+  // Devices whose agents are gone are kept to be shown, so many in all.
+  static constexpr size_t kOfflineMax = 4096;
+
+  // This machine's own. InvalidArgument for a device without uuid or with a class that cannot be read; nothing is changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
+
+  // An agent's devices are there, instead of those it had. What a person took out of service stays so. InvalidArgument
+  // as Set; FailedPrecondition (DEVICE_TAKEN) if one of them belongs to this machine, or to another agent that is not
+  // offline. Nothing is changed then.
+  absl::Status SetAgent(const AgentDevices& agent, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
+  // Its devices are OFFLINE.
+  void RemoveAgent(std::string_view agent_id, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
+  // Agents whose devices are not OFFLINE.
+  std::vector<std::string> Agents() const;
+  // What an agent says of one of its devices: state, health, memory. False: it is not one of its.
+  bool UpdateOfAgent(std::string_view agent_id, const tunefarm::v1::Device& device) LOCKS_EXCLUDED(mutex_);
+  // Whose it is: an agent id, or empty for this machine's own and unknown ones.
+  std::string OwnerOf(std::string_view uuid) const;
+  // Whether the agent may run work on it now; the class id if so, else empty.
+  std::string ClassForWork(std::string_view uuid, std::string_view agent_id) const;
+
+  // A person takes a device out of service for a reason, until it is released with an empty one. False: unknown.
+  bool SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms);
 
   // A device goes out of service for a reason, in one sentence, or comes back with an empty one. False: unknown.
   bool SetQuarantine(std::string_view uuid, std::string_view reason, int64_t now_ms);
@@ -66,10 +94,17 @@ class DeviceDirectory {
     tunefarm::v1::Device device;
     DeviceClass device_class;
     std::string class_id;
-    bool ready() const { return device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED; }
+    std::string held_out = {};         // why a person took it out of service
+    tunefarm::v1::Device own_word = {};  // state and reason as its agent says, while it is held out
+    bool ready() const {
+      return device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED &&
+             device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE;
+    }
   };
   using Devices = std::vector<Known>;
 
+  static absl::StatusOr<Known> MakeKnown(const tunefarm::v1::Device& device);
+  static void Sort(Devices* devices);
   std::shared_ptr<const Devices> Current() const LOCKS_EXCLUDED(mutex_);
   // Whoever holds the list before keeps it as it was. False: unknown.
   template <typename Change>

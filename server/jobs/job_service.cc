@@ -20,6 +20,7 @@
 #include "server/jobs/device_directory.h"
 #include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
+#include "server/jobs/farm_agents.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/lookups.h"
@@ -70,12 +71,8 @@ struct JobService::Impl {
         watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
                                              given.catalog_watchers_max)),
         bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock(), node != nullptr),
-        link(given.store, given.control->clock(), &kernels, &poison, &devices,
-             {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
-                tally.Add(trials);
-                driver->Reported(study_id, unit_id, std::move(trials), done);
-              },
-              [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
+        link(given.store, given.control->clock(), &kernels, &poison, &devices, LinkHooks(),
+             {NewUuid(given.entropy), given.agent_lease_ms}),
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
                                                              events.get(), &bests, &link, node.get()})) {
     if (node == nullptr) return;
@@ -142,6 +139,33 @@ struct JobService::Impl {
   static constexpr int kAdoptedAtOnce = 16;
   static constexpr int kWatchedAtOnce = 16;
 
+  ControlLink::Hooks LinkHooks() {
+    ControlLink::Hooks hooks;
+    hooks.reported = [this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
+      tally.Add(trials);
+      driver->Reported(study_id, unit_id, std::move(trials), done);
+    };
+    hooks.claimed = [this](int64_t job_id) { driver->Claimed(job_id); };
+    hooks.gone = [this](int64_t job_id) { driver->Gone(job_id); };
+    hooks.brought = [this](const AgentDevices& agent) { return Record(agent.devices); };
+    return hooks;
+  }
+
+  // Devices that are there, in the store and the catalog.
+  absl::Status Record(const std::vector<tunefarm::v1::Device>& there) {
+    for (const tunefarm::v1::Device& device : there) {
+      ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
+      const std::string class_id = device_class.Id();
+      tunefarm::v1::DeviceClass properties = device.device_class();
+      properties.set_id(class_id);
+      RETURN_IF_ERROR(
+          options.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), now_ms()},
+                                   {class_id, device_class.display_name, properties.SerializeAsString()}));
+      catalog.AddClass(class_id, device_class);
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
     const auto row = options.store->GetJob(job_id);
@@ -186,6 +210,7 @@ struct JobService::Impl {
   BestChanges bests;
   ControlLink link;
   std::shared_ptr<Driver> driver;
+  FarmAgents farm{options.store, &link, &devices, options.control, options.agent_lease_ms};
   std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
   // The control executor's.
   std::map<int64_t, uint64_t> told_;  // a digest of what watchers were told last, by job
@@ -200,15 +225,7 @@ void JobService::AllowPython() { impl_->runs_python = true; }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
-  for (const tunefarm::v1::Device& device : impl_->devices.List()) {
-    ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
-    const std::string class_id = device.device_class().id();
-    RETURN_IF_ERROR(impl_->options.store->PutDevice(
-        {device.uuid(), class_id, device.SerializeAsString(), impl_->now_ms()},
-        {class_id, device_class.display_name, device.device_class().SerializeAsString()}));
-    impl_->catalog.AddClass(class_id, device_class);
-  }
-  return absl::OkStatus();
+  return impl_->Record(impl_->devices.List());
 }
 
 absl::Status JobService::Start() {
@@ -217,7 +234,9 @@ absl::Status JobService::Start() {
                    impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
   impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
+  RETURN_IF_ERROR(impl_->farm.Load());
   RETURN_IF_ERROR(impl_->driver->Recover());
+  impl_->farm.Start();
   if (impl_->node_watch != nullptr) {
     impl_->node_watch->Start();
     return absl::OkStatus();  // other daemons' workers may reach what this one's do not
@@ -244,6 +263,7 @@ absl::Status JobService::PauseWhatCannotRun() {
 
 void JobService::Stop() {
   if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
+  impl_->farm.Stop();
   impl_->driver->Stop();
   if (impl_->node != nullptr) impl_->node->Leave();
   impl_->link.Close();
@@ -252,6 +272,7 @@ void JobService::Stop() {
 }
 
 AgentLink* JobService::agent_link() { return &impl_->link; }
+ControlLink* JobService::control_link() { return &impl_->link; }
 
 // ---- Kernels ----
 
@@ -467,6 +488,28 @@ absl::StatusOr<tunefarm::v1::Device> JobService::GetDevice(std::string_view name
                     "DEVICE_NOT_FOUND");
 }
 
+std::string JobService::AgentOfDevice(const std::string& uuid) const { return impl_->devices.OwnerOf(uuid); }
+
+absl::StatusOr<tunefarm::v1::Device> JobService::HoldOutDevice(std::string_view name, const std::string& reason) {
+  ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
+  impl_->devices.SetHeldOut(device.uuid(), reason, impl_->now_ms());
+  return GetDevice(name);
+}
+
+absl::Status JobService::ReleaseDevice(std::string_view name) {
+  ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
+  impl_->devices.SetHeldOut(device.uuid(), "", impl_->now_ms());
+  if (!device.agent_id().empty()) impl_->link.ReleaseDevice(device.agent_id(), device.uuid());
+  impl_->link.WakeAll();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<tunefarm::v1::Agent>> JobService::ListAgents() { return impl_->farm.List(); }
+
+absl::StatusOr<tunefarm::v1::Agent> JobService::DrainAgent(std::string_view name, bool draining) {
+  return impl_->farm.Drain(name, draining);
+}
+
 void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string& reason) {
   if (impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) impl_->link.Wake();
 }
@@ -585,7 +628,7 @@ absl::Status JobService::CheckAlive(Duration timeout) {
     return Unavailable("the driver has taken no task for {} ms",
                        std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
   }
-  if (!impl_->link.HasAgent()) return Unavailable("no agent has registered");
+  if (impl_->options.has_own_agent && !impl_->link.HasAgent()) return Unavailable("no agent has registered");
   return absl::OkStatus();
 }
 

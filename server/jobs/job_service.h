@@ -33,6 +33,7 @@
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
+#include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
@@ -41,6 +42,8 @@
 #include "tunefarm/v1/tuning_service.pb.h"
 
 namespace tunefarm {
+
+class ControlLink;
 
 struct JobServiceOptions {
   Store* store = nullptr;            // outlives the service
@@ -54,6 +57,9 @@ struct JobServiceOptions {
   NodeOptions node;                  // with an id: one of several daemons on the store
   Executor* lease = nullptr;         // keeps the node's lease; as `watchers` where it is null
   std::string local_copy;            // of a node: a file for a copy of the catalog; empty: none is kept
+  // Of agents on other machines; they are looked after every third of it. 0: there are none.
+  int64_t agent_lease_ms = 0;
+  bool has_own_agent = true;  // this daemon cannot work without one
 };
 
 template <typename T>
@@ -116,6 +122,8 @@ class JobService {
   // The control half of AgentLink, in process. Lives as long as the service; one agent at a time sets the wake
   // function.
   AgentLink* agent_link();
+  // The same for agents on other machines.
+  ControlLink* control_link();
 
   // --- kernels ---
   // Answers without source contents.
@@ -158,9 +166,19 @@ class JobService {
   // "devices/{uuid}". NotFound (DEVICE_NOT_FOUND).
   absl::StatusOr<tunefarm::v1::Device> GetDevice(std::string_view name) const;
   // As DeviceDirectory; a device that comes back is offered work.
+  // Whose device it is; empty: this machine's own.
+  std::string AgentOfDevice(const std::string& uuid) const;
+  // A person takes a device out of service, whoever's it is, until it is released. NotFound (DEVICE_NOT_FOUND).
+  absl::StatusOr<tunefarm::v1::Device> HoldOutDevice(std::string_view name, const std::string& reason);
+  // Takes back HoldOutDevice, and tells an agent on another machine that its device is to serve again.
+  absl::Status ReleaseDevice(std::string_view name);
   void SetDeviceQuarantine(const std::string& uuid, const std::string& reason);
   void SetDeviceWaiting(const std::string& uuid, const std::string& reason);
   void SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes);
+
+  // --- agents: as FarmAgents ---
+  absl::StatusOr<std::vector<tunefarm::v1::Agent>> ListAgents();
+  absl::StatusOr<tunefarm::v1::Agent> DrainAgent(std::string_view name, bool draining);
 
   // --- look-ups ---
   absl::StatusOr<tunefarm::v1::LookupConfigResponse> Lookup(const tunefarm::v1::LookupConfigRequest& request);

@@ -15,12 +15,14 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/status.h"
 #include "server/rpc/upload_reactor.h"
 #include "server/rpc/watch_reactor.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
+#include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
 #include "tunefarm/v1/recording_service.grpc.pb.h"
@@ -185,6 +187,18 @@ class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
   Dispatcher* const dispatcher_;
 };
 
+class FarmServiceAdapter : public v1::FarmService::CallbackService {
+ public:
+  explicit FarmServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(ListAgents, Fast)
+  TUNEFARM_CALL(DrainAgent, Slow)
+  TUNEFARM_CALL(UndrainAgent, Slow)
+  TUNEFARM_CALL(QuarantineDevice, Fast)
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
 class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
  public:
   explicit RecordingServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
@@ -238,8 +252,11 @@ struct RpcServer::Impl {
         lookup(&dispatcher),
         catalog(&dispatcher),
         devices(&dispatcher),
+        farm(&dispatcher),
         recordings(&dispatcher),
-        server_service(&dispatcher) {}
+        server_service(&dispatcher) {
+    if (options.agents != nullptr) agents = std::make_unique<AgentServiceAdapter>(options.agents, clock);
+  }
 
   Dispatcher dispatcher;
   KernelServiceAdapter kernels;
@@ -247,8 +264,10 @@ struct RpcServer::Impl {
   LookupServiceAdapter lookup;
   CatalogServiceAdapter catalog;
   DeviceServiceAdapter devices;
+  FarmServiceAdapter farm;
   RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
+  std::unique_ptr<AgentServiceAdapter> agents;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
   bool is_shut_down = false;
@@ -278,8 +297,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->lookup);
   builder.RegisterService(&impl->catalog);
   builder.RegisterService(&impl->devices);
+  builder.RegisterService(&impl->farm);
   builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);
+  if (impl->agents) builder.RegisterService(impl->agents->service());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
   impl->server = builder.BuildAndStart();

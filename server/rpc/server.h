@@ -15,6 +15,8 @@
 
 namespace tunefarm {
 
+class ControlLink;
+
 struct RpcServerOptions {
   // "unix:/path" or "127.0.0.1:7070". At least one.
   std::vector<std::string> addresses;
@@ -22,6 +24,8 @@ struct RpcServerOptions {
   bool is_admin = false;
   // How long a file may take from one message to the next while it is uploaded.
   Duration upload_idle_max = std::chrono::seconds(60);
+  // Serves agents of other machines, too; null: none. Outlives the server.
+  ControlLink* agents = nullptr;
 };
 
 class RpcServer {

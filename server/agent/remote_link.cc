@@ -1,0 +1,503 @@
+#include "server/agent/remote_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+
+namespace {
+
+constexpr Duration kCallDeadline = std::chrono::seconds(20);
+constexpr Duration kWaitMax = std::chrono::seconds(10);
+// The answer may still be on its way when the wait itself is over.
+constexpr Duration kWaitSlack = std::chrono::seconds(5);
+constexpr int kReportsPerCallMax = 64;
+constexpr uint64_t kBytesPerCallMax = 1 << 20;
+// Results on their way: beyond, they go through the disk.
+constexpr uint64_t kPendingBytesMax = 8 << 20;
+constexpr size_t kKernelsMax = 32;
+// A call that failed for control's own reasons is repeated after it.
+constexpr Duration kRepeatDelay = std::chrono::milliseconds(200);
+
+bool BringsSomething(const wire::SynchronizeResponse& response) {
+  return response.assignments_size() > 0 || response.revoked_unit_ids_size() > 0 || response.epoch_expired() ||
+         response.released_device_uuids_size() > 0;
+}
+
+}  // namespace
+
+RemoteLink::RemoteLink(const RemoteLinkOptions& options)
+    : controls_(options.controls),
+      calls_(options.calls),
+      reports_(options.reports),
+      waits_(options.waits),
+      spool_(options.spool) {
+  MutexLock spool_lock(&spool_mutex_);
+  MutexLock lock(&mutex_);
+  spool_is_empty_ = spool_->empty();
+  spool_is_full_ = spool_->full();
+  spool_bytes_ = spool_->bytes();
+}
+
+RemoteLink::~RemoteLink() = default;
+
+void RemoteLink::SetWake(std::function<void()> wake) {
+  MutexLock lock(&wake_mutex_);
+  wake_ = std::move(wake);
+}
+
+void RemoteLink::WakeAgent() {
+  MutexLock lock(&wake_mutex_);
+  if (wake_) wake_();
+}
+
+Duration RemoteLink::round_trip() const {
+  MutexLock lock(&mutex_);
+  return round_trip_;
+}
+
+void RemoteLink::Cancel() {
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+  }
+  controls_->Cancel();
+}
+
+RemoteLink::Counts RemoteLink::counts() const {
+  MutexLock lock(&mutex_);
+  return {sent_, spooled_, static_cast<int64_t>(spool_bytes_), connected_, controls_->address()};
+}
+
+// ---- Register ----
+
+absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::RegisterRequest& request) {
+  wire::RegisterRequest own = request;
+  MutexLock spool_lock(&spool_mutex_);
+  while (!spool_->empty()) {
+    if (!SendSpooled()) return Unavailable("control does not take the results of before yet");
+  }
+  if (!spool_->identity().empty() && spool_->identity() != request.agent_id()) {
+    own.set_replaces_agent_id(spool_->identity());
+  }
+  own.set_now_ms(calls_->clock()->WallMs());
+  ASSIGN_OR_RETURN(wire::RegisterResponse response,
+                   controls_->Do([&](ControlChannel& channel) { return channel.Register(own, kCallDeadline); }));
+  const absl::Status kept = spool_->SetIdentity(request.agent_id());
+  if (!kept.ok()) LogWarn("agent", "the next start cannot tell whose work it takes up: {}", MessageOf(kept));
+  {
+    MutexLock lock(&mutex_);
+    agent_id_ = request.agent_id();
+    epoch_ = response.epoch();
+    control_ = response.control();
+    connected_ = true;
+    ++registration_;
+    answer_.reset();
+    next_.reset();
+    changed_devices_.clear();  // all its devices were part of the registration
+    wait_control_.clear();
+  }
+  LogInfo("agent", "registered with control at {}", controls_->address());
+  StartWait();
+  return response;
+}
+
+// ---- Synchronize ----
+
+absl::StatusOr<wire::SynchronizeResponse> RemoteLink::Synchronize(const SynchronizeRequest& request) {
+  MutexLock lock(&mutex_);
+  for (const auto& device : request.changed_devices()) changed_devices_[device.uuid()] = device;
+  if (answer_.has_value()) {
+    wire::SynchronizeResponse answer = *std::move(answer_);
+    answer_.reset();
+    return answer;  // the next request lists what this one brings
+  }
+  next_ = request;
+  if (!under_way_) StartSynchronize();
+  return wire::SynchronizeResponse();
+}
+
+void RemoteLink::StartSynchronize() {
+  if (cancelled_ || !next_.has_value()) return;
+  under_way_ = true;
+  calls_->Post([this] {
+    SynchronizeRequest request;
+    {
+      MutexLock lock(&mutex_);
+      if (cancelled_ || !next_.has_value()) {
+        under_way_ = false;
+        return;
+      }
+      request = *std::move(next_);
+      next_.reset();
+      // What has been reported and not taken is in hand as far as control is concerned.
+      std::map<int64_t, bool> listed;
+      for (const auto& unit : request.units()) listed[unit.unit_id()] = true;
+      for (const auto& [unit_id, unsent] : unsent_) {
+        if (listed.count(unit_id) > 0) continue;
+        wire::UnitInHand* unit = request.add_units();
+        unit->set_unit_id(unit_id);
+        unit->set_token(unsent.token);
+        unit->set_device_uuid(unsent.device_uuid);
+      }
+      request.clear_changed_devices();
+      for (const auto& [uuid, device] : changed_devices_) *request.add_changed_devices() = device;
+      request.set_control(control_);
+      request.set_now_ms(calls_->clock()->WallMs());
+    }
+    SynchronizeNow(std::move(request));
+  });
+}
+
+void RemoteLink::SynchronizeNow(SynchronizeRequest request) {
+  const MonotonicTime begin = calls_->clock()->Now();
+  auto response =
+      controls_->Do([&](ControlChannel& channel) { return channel.Synchronize(request, kCallDeadline); });
+  const Duration took = calls_->clock()->Now() - begin;
+  if (response.ok()) FetchKernelsOf(*response);
+  bool wakes = false;
+  bool came_back = false;
+  {
+    MutexLock lock(&mutex_);
+    under_way_ = false;
+    if (request.epoch() != epoch_ || request.agent_id() != agent_id_) return StartSynchronize();
+    came_back = response.ok() && !connected_;
+    connected_ = response.ok();
+    if (!response.ok()) {
+      // Asked again with what the agent says meanwhile, or the same.
+      if (!next_.has_value()) next_ = std::move(request);
+      under_way_ = true;
+      const Duration delay = std::max(kRepeatDelay, controls_->WaitBeforeNext());
+      calls_->PostAfter(delay, [this] {
+        MutexLock again(&mutex_);
+        under_way_ = false;
+        StartSynchronize();
+      });
+    } else {
+      round_trip_ = round_trip_ == Duration::zero() ? took : (round_trip_ * 7 + took) / 8;
+      control_ = response->control();
+      for (const auto& device : request.changed_devices()) {
+        const auto told = changed_devices_.find(device.uuid());
+        if (told != changed_devices_.end() && told->second.SerializeAsString() == device.SerializeAsString()) {
+          changed_devices_.erase(told);
+        }
+      }
+      wakes = BringsSomething(*response);
+      if (wakes) {
+        next_.reset();  // it does not list what has come now; the agent asks again
+        answer_ = *std::move(response);
+      } else {
+        StartSynchronize();
+      }
+    }
+  }
+  if (came_back) SendSoon();
+  if (wakes) WakeAgent();
+}
+
+// ---- Kernels ----
+
+absl::StatusOr<std::string> RemoteLink::FetchKernelNow(const std::string& kernel_id) {
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [id, kernel] : kernels_) {
+      if (id == kernel_id) return kernel;
+    }
+  }
+  wire::FetchKernelRequest request;
+  request.set_kernel_id(kernel_id);
+  ASSIGN_OR_RETURN(wire::FetchKernelResponse response,
+                   controls_->Do([&](ControlChannel& channel) { return channel.FetchKernel(request, kCallDeadline); }));
+  MutexLock lock(&mutex_);
+  kernels_.emplace_back(kernel_id, response.kernel());
+  if (kernels_.size() > kKernelsMax) kernels_.pop_front();
+  return response.kernel();
+}
+
+void RemoteLink::FetchKernelsOf(const wire::SynchronizeResponse& response) {
+  for (const wire::Assignment& assignment : response.assignments()) {
+    // One that could not be fetched now is asked for by the agent, which knows how to wait.
+    FetchKernelNow(assignment.kernel_id()).status().IgnoreError();
+  }
+}
+
+absl::StatusOr<wire::FetchKernelResponse> RemoteLink::FetchKernel(const wire::FetchKernelRequest& request) {
+  absl::StatusOr<std::string> kernel = FetchKernelNow(request.kernel_id());
+  if (!kernel.ok() && IsAway(kernel.status())) return Unavailable("{}", MessageOf(kernel.status()));
+  RETURN_IF_ERROR(kernel.status());
+  wire::FetchKernelResponse response;
+  response.set_kernel(*std::move(kernel));
+  return response;
+}
+
+absl::StatusOr<wire::FetchArtifactResponse> RemoteLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
+  return controls_->Do([&](ControlChannel& channel) { return channel.FetchArtifact(request, kCallDeadline); });
+}
+
+// ---- Reports ----
+
+absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const ReportTrialsRequest& request) {
+  {
+    MutexLock lock(&mutex_);
+    const bool away = !connected_ || !spool_is_empty_;
+    if (away && spool_is_full_) {
+      return Unavailable("control is away and the spool of results is full: nothing more is run until it is back");
+    }
+    if (pending_bytes_ > kPendingBytesMax) return Unavailable("control takes results slower than they come");
+    pending_.push_back(request);
+    pending_bytes_ += request.ByteSizeLong();
+    Unsent& unsent = unsent_[request.unit_id()];
+    unsent.token = request.token();
+    if (request.trials_size() > 0) unsent.device_uuid = request.trials(0).device_uuid();
+    ++unsent.reports;
+  }
+  SendSoon();
+  wire::ReportTrialsResponse response;
+  response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
+  return response;
+}
+
+void RemoteLink::SendSoon(Duration delay) {
+  {
+    MutexLock lock(&mutex_);
+    if (cancelled_ || (delay == Duration::zero() && send_posted_)) return;
+    if (delay == Duration::zero()) send_posted_ = true;
+  }
+  const auto send = [this] {
+    {
+      MutexLock lock(&mutex_);
+      send_posted_ = false;
+    }
+    if (controls_->WaitBeforeNext() > Duration::zero()) {
+      Spool();
+      return SendSoon(controls_->WaitBeforeNext());
+    }
+    if (SendSome()) SendSoon();
+  };
+  if (delay == Duration::zero()) {
+    reports_->Post(send);
+  } else {
+    reports_->PostAfter(delay, send);
+  }
+}
+
+bool RemoteLink::SendSome() {
+  bool sent = false;
+  bool more = false;
+  {
+    MutexLock spool_lock(&spool_mutex_);
+    sent = spool_->empty() ? SendPending() : SendSpooled();
+    MutexLock lock(&mutex_);
+    if (cancelled_) return false;
+    more = !spool_->empty() || !pending_.empty();
+  }
+  if (!more) {
+    std::vector<std::function<void()>> done;
+    {
+      MutexLock lock(&mutex_);
+      done = std::exchange(when_sent_, {});
+    }
+    for (const auto& callback : done) callback();
+    return false;
+  }
+  if (sent) return true;
+  Spool();
+  SendSoon(std::max(kRepeatDelay, controls_->WaitBeforeNext()));
+  return false;
+}
+
+void RemoteLink::Spool() {
+  MutexLock spool_lock(&spool_mutex_);
+  while (true) {
+    std::string bytes;
+    {
+      MutexLock lock(&mutex_);
+      if (pending_.empty()) break;
+      bytes = pending_.front().SerializeAsString();
+    }
+    const absl::Status appended = spool_->Append(bytes);
+    MutexLock lock(&mutex_);
+    if (!appended.ok()) {
+      spool_is_full_ = true;  // also for a disk that takes nothing: the same has to be done about it
+      LogWarn("agent", "{} results cannot be spooled: {}", pending_.size(), MessageOf(appended));
+      break;
+    }
+    pending_bytes_ -= pending_.front().ByteSizeLong();
+    pending_.pop_front();
+    ++spooled_;
+  }
+  MutexLock lock(&mutex_);
+  spool_is_empty_ = spool_->empty();
+  spool_bytes_ = spool_->bytes();
+}
+
+bool RemoteLink::SendSpooled() {
+  absl::StatusOr<std::vector<std::string>> front = spool_->Front(kReportsPerCallMax, kBytesPerCallMax);
+  bool sent = true;
+  if (!front.ok()) {
+    LogError("agent", "{}", MessageOf(front.status()));
+    MutexLock lock(&mutex_);
+    unsent_.clear();
+  } else {
+    wire::ReportUnitsRequest request;
+    for (const std::string& bytes : *front) {
+      if (!request.add_reports()->ParseFromString(bytes)) LogError("agent", "a spooled report cannot be read");
+    }
+    const absl::StatusOr<size_t> ended = Send(request);
+    sent = ended.ok() && *ended > 0;
+    if (ended.ok()) {
+      const absl::Status popped = spool_->Pop(*ended);
+      if (!popped.ok()) LogWarn("agent", "what was sent stays in the spool: {}", MessageOf(popped));
+      for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)));
+    }
+  }
+  MutexLock lock(&mutex_);
+  spool_is_empty_ = spool_->empty();
+  spool_is_full_ = spool_->full();
+  spool_bytes_ = spool_->bytes();
+  return sent;
+}
+
+bool RemoteLink::SendPending() {
+  wire::ReportUnitsRequest request;
+  {
+    MutexLock lock(&mutex_);
+    uint64_t bytes = 0;
+    for (const ReportTrialsRequest& report : pending_) {
+      bytes += report.ByteSizeLong();
+      if (request.reports_size() == kReportsPerCallMax || (request.reports_size() > 0 && bytes > kBytesPerCallMax)) {
+        break;
+      }
+      *request.add_reports() = report;
+    }
+  }
+  if (request.reports_size() == 0) return true;
+  const absl::StatusOr<size_t> ended = Send(request);
+  if (!ended.ok()) return false;
+  {
+    MutexLock lock(&mutex_);
+    for (size_t i = 0; i < *ended; ++i) {
+      pending_bytes_ -= pending_.front().ByteSizeLong();
+      pending_.pop_front();
+    }
+  }
+  for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)));
+  return *ended > 0;
+}
+
+absl::StatusOr<size_t> RemoteLink::Send(const wire::ReportUnitsRequest& request) {
+  auto response =
+      controls_->Do([&](ControlChannel& channel) { return channel.ReportUnits(request, kCallDeadline); });
+  if (!response.ok()) {
+    // Only what says that these very results are wrong ends them.
+    if (!absl::IsInvalidArgument(response.status())) return response.status();
+    // Refused as a whole: one at a time, so that only the bad one goes.
+    if (request.reports_size() > 1) {
+      wire::ReportUnitsRequest first;
+      *first.add_reports() = request.reports(0);
+      return Send(first);
+    }
+    LogError("agent", "control refuses the results of unit {}, which are dropped: {}", request.reports(0).unit_id(),
+             MessageOf(response.status()));
+    return size_t{1};
+  }
+  for (int i = 0; i < std::min(response->results_size(), request.reports_size()); ++i) {
+    const wire::ReportResult& result = response->results(i);
+    if (result.verdict() == wire::REPORT_VERDICT_STALE) {
+      LogInfo("agent", "unit {} has another owner: {} results are dropped", request.reports(i).unit_id(),
+              request.reports(i).trials_size());
+    } else if (result.verdict() != wire::REPORT_VERDICT_ACCEPTED) {
+      LogError("agent", "control refuses the results of unit {}, which are dropped: {}", request.reports(i).unit_id(),
+               result.error());
+    }
+  }
+  if (!response->stopped_because().empty()) {
+    LogWarn("agent", "control cannot take results now: {}", response->stopped_because());
+  }
+  return static_cast<size_t>(std::min(response->results_size(), request.reports_size()));
+}
+
+void RemoteLink::Ended(const ReportTrialsRequest& report) {
+  MutexLock lock(&mutex_);
+  ++sent_;
+  const auto found = unsent_.find(report.unit_id());
+  if (found == unsent_.end() || found->second.token != report.token()) return;
+  if (--found->second.reports <= 0) unsent_.erase(found);
+}
+
+void RemoteLink::Finish(Duration patience) {
+  const auto sent = std::make_shared<Notification>();  // shared: it may come after this call has given up
+  wire::DeregisterRequest request;
+  {
+    MutexLock lock(&mutex_);
+    when_sent_.push_back([sent] { sent->Notify(); });
+    request.set_agent_id(agent_id_);
+    request.set_epoch(epoch_);
+  }
+  SendSoon();
+  if (!sent->WaitFor(patience)) {
+    LogWarn("agent", "control has not taken all results; the next start sends them");
+    return;
+  }
+  if (request.epoch() == 0) return;
+  const auto ended =
+      controls_->Do([&](ControlChannel& channel) { return channel.Deregister(request, std::chrono::seconds(5)); });
+  if (!ended.ok()) {
+    LogWarn("agent", "units in hand go back when the lease has run out: {}", MessageOf(ended.status()));
+    return;
+  }
+  MutexLock spool_lock(&spool_mutex_);
+  const absl::Status cleared = spool_->SetIdentity("");
+  if (!cleared.ok()) LogWarn("agent", "{}", MessageOf(cleared));
+}
+
+// ---- Wait ----
+
+void RemoteLink::StartWait() {
+  uint64_t registration = 0;
+  {
+    MutexLock lock(&mutex_);
+    registration = registration_;
+  }
+  waits_->Post([this, registration] { WaitOnce(registration); });
+}
+
+void RemoteLink::WaitOnce(uint64_t registration) {
+  wire::WaitRequest request;
+  {
+    MutexLock lock(&mutex_);
+    if (cancelled_ || registration != registration_) return;
+    request.set_agent_id(agent_id_);
+    request.set_epoch(epoch_);
+    request.set_control(wait_control_);
+    request.set_seen(wait_seen_);
+    request.set_wait_ms(static_cast<int32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(kWaitMax).count()));
+  }
+  const auto response =
+      controls_->Do([&](ControlChannel& channel) { return channel.Wait(request, kWaitMax + kWaitSlack); });
+  Duration delay = Duration::zero();
+  if (response.ok()) {
+    MutexLock lock(&mutex_);
+    wait_control_ = response->control();
+    wait_seen_ = response->seen();
+  } else {
+    delay = std::max(kRepeatDelay, controls_->WaitBeforeNext());
+  }
+  const auto again = [this, registration] { WaitOnce(registration); };
+  if (delay == Duration::zero()) {
+    waits_->Post(again);
+  } else {
+    waits_->PostAfter(delay, again);
+  }
+  // Another refusal than being away: the epoch may be over, which a Synchronize finds out.
+  if (response.ok() ? response->woken() : !IsAway(response.status())) WakeAgent();
+}
+
+}  // namespace tunefarm

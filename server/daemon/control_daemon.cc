@@ -1,0 +1,274 @@
+#include "server/daemon/control_daemon.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "server/base/log.h"
+#include "server/base/random.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/base/thread.h"
+#include "server/daemon/data_directory.h"
+#include "server/daemon/local_devices.h"
+#include "server/daemon/process_stats.h"
+#include "server/version.h"
+
+namespace tunefarm {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+ControlDaemon::ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment)
+    : config_(config), environment_(environment) {}
+
+absl::StatusOr<std::unique_ptr<Daemon>> ControlDaemon::Start(const DaemonConfig& config,
+                                                      const EnvironmentGetter& environment) {
+  std::unique_ptr<ControlDaemon> daemon(new ControlDaemon(config, environment));
+  RETURN_IF_ERROR(daemon->Open());
+  return daemon;
+}
+
+absl::Status ControlDaemon::ProbeAndRegister() {
+  if (config_.role == "control") {
+    // Its agents say what they reach; which of them may run a job is decided when they ask for work.
+    sandbox_level_ = "";
+    jobs_->AllowPython();
+    jobs_->SetIsolation({"L1", config_.required_isolation});
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(LocalDevices local, FindLocalDevices(config_, [this] {
+                     return store_->GetOrPutSetting("host_device_uuid", "CPU-" + NewUuid(EntropySource::Real()));
+                   }));
+  notes_ = std::move(local.notes);
+  sandbox_level_ = local.sandbox_level;
+  devices_ = std::move(local.devices);
+  runs_python_ = local.runs_python;
+  if (runs_python_) jobs_->AllowPython();
+  jobs_->SetIsolation({sandbox_level_, config_.required_isolation});
+  return jobs_->SetDevices(devices_);
+}
+
+absl::Status ControlDaemon::Listen() {
+  ServerHooks hooks;
+  hooks.info = [this] { return Info(); };
+  hooks.backup = [this](const std::string& file_name) { return Backup(file_name); };
+  hooks.release_device = [this](const std::string& uuid) {
+    jobs_->ReleaseDevice("devices/" + uuid).IgnoreError();
+    if (jobs_->AgentOfDevice(uuid).empty()) device_watch_->Release(uuid);
+  };
+  hooks.shutdown = [this](bool immediately) {
+    if (immediately) stop_immediately_.store(true);
+    // Taken by the main thread, as any other request to end. A second signal means "at once", so a repeated call sends
+    // none.
+    if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
+  };
+  const auto check_space = [this] {
+    if (!jobs_->is_suspended()) return absl::OkStatus();
+    return WithReason(ResourceExhausted("space is low (tunefarm status): nothing is imported"), "LOW_SPACE");
+  };
+  recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), check_space,
+                                             LimitsOfDatabase(config_.max_database_bytes));
+  api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real());
+  // Before anybody can ask where it listens.
+  RETURN_IF_ERROR(Monitor());
+  RpcServerOptions admin;
+  admin.addresses = {"unix:" + directory_.sockets.admin};
+  admin.is_admin = true;
+  RpcServerOptions client;
+  client.addresses = {"unix:" + directory_.sockets.client};
+  client.agents = jobs_->control_link();
+  if (!config_.listen.empty()) client.addresses.push_back(config_.listen);
+  for (const RpcServerOptions& options : {client, admin}) {
+    ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(api_.get(), Clock::Real(), options));
+    for (const std::string& address : server->addresses()) addresses_.push_back(address);
+    servers_.push_back(std::move(server));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ControlDaemon::Monitor() {
+  if (config_.http_listen.empty()) return absl::OkStatus();
+  MonitoringSources sources;
+  sources.jobs = jobs_.get();
+  sources.store = store_.get();
+  sources.fill = [this](MetricsSnapshot* snapshot) {
+    snapshot->database_bytes_max = config_.max_database_bytes;
+    snapshot->retention = &upkeep_->retention();
+    snapshot->evaluator = evaluator_stats_.load();
+    for (const v1::Device& device : jobs_->ListDevices()) {
+      ++snapshot->devices[v1::DeviceState_Name(device.state()).substr(std::string_view("DEVICE_STATE_").size())];
+    }
+    snapshot->free_disk_bytes = FreeDiskBytes(config_.data_directory).value_or(0);
+    snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
+    snapshot->is_suspended = jobs_->is_suspended();
+    snapshot->open_calls = api_->open_calls();
+    snapshot->resident_bytes = ResidentBytes();
+    snapshot->open_files = OpenFiles();
+    snapshot->workers = CountChildren();
+    snapshot->started_at_ms = started_at_ms_;
+  };
+  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, std::move(sources)));
+  return absl::OkStatus();
+}
+
+absl::Status ControlDaemon::Open() {
+  Clock* const clock = Clock::Real();
+  started_at_ms_ = clock->WallMs();
+  active_last_ = clock->Now();
+  ASSIGN_OR_RETURN(directory_, OpenDataDirectory(config_.data_directory, environment_));
+  ASSIGN_OR_RETURN(store_, OpenSqliteStore({config_.data_directory + "/tunefarm.db",
+                                            config_.data_directory + "/backups", config_.max_database_bytes}));
+  control_ = std::make_unique<ThreadExecutor>("control", clock);
+  agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
+  watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
+  JobServiceOptions service;
+  service.store = store_.get();
+  service.control = control_.get();
+  service.watchers = watch_executor_.get();
+  service.entropy = EntropySource::Real();
+  service.active_jobs_max = config_.max_active_jobs;
+  service.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
+  service.has_own_agent = config_.role == "all";
+  jobs_ = std::make_unique<JobService>(service);
+  RETURN_IF_ERROR(ProbeAndRegister());
+  RETURN_IF_ERROR(jobs_->Start());
+  device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
+  upkeep_ = std::make_unique<Upkeep>(config_, store_.get(), jobs_.get(), clock);
+  // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
+  RETURN_IF_ERROR(Listen());
+  if (config_.role == "all") StartAgent();
+  return absl::OkStatus();
+}
+
+void ControlDaemon::StartAgent() {
+  ProcessEvaluatorOptions options = EvaluatorOptions(config_, sandbox_level_);
+  device_watch_->Connect(&options);
+  evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
+  device_watch_->SetEvaluator(evaluator_.get());
+  evaluator_stats_ = &evaluator_->stats();
+  AgentOptions agent;
+  agent.link = jobs_->agent_link();
+  agent.evaluator = evaluator_.get();
+  agent.executor = agent_executor_.get();
+  agent.entropy = EntropySource::Real();
+  agent.host = HostName();
+  agent.devices = devices_;
+  agent.about.set_version(TUNEFARM_VERSION);
+  agent.about.set_display_name(config_.agent_name.empty() ? agent.host : config_.agent_name);
+  agent.about.set_sandbox_level(sandbox_level_);
+  agent.about.set_runs_python(runs_python_);
+  for (const auto& [name, value] : ParseLabels(config_.labels)) (*agent.about.mutable_labels())[name] = value;
+  agent_ = std::make_unique<Agent>(agent);
+  agent_->Start();
+}
+
+ControlDaemon::~ControlDaemon() {
+  // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports
+  // to.
+  for (const auto& server : servers_) server->SetNotServing();
+  http_.reset();
+  upkeep_.reset();
+  if (jobs_) jobs_->Stop();
+  for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
+  servers_.clear();
+  if (jobs_) {
+    const absl::Status written = jobs_->WriteMisses();
+    if (!written.ok()) LogWarn("daemon", "the latest misses are forgotten: {}", MessageOf(written));
+  }
+  agent_.reset();
+  if (agent_executor_) {
+    // The agent's end is a task of its executor: until that has run, it may still call the evaluator.
+    Notification stopped;
+    agent_executor_->Post([&stopped] { stopped.Notify(); });
+    stopped.WaitForNotification();
+  }
+  if (device_watch_) device_watch_->SetEvaluator(nullptr);
+  evaluator_.reset();
+  agent_executor_.reset();
+  control_.reset();
+  watch_executor_.reset();
+  device_watch_.reset();
+  api_.reset();
+  recordings_.reset();
+  jobs_.reset();
+  store_.reset();
+}
+
+void ControlDaemon::Drain(std::function<void()> done) {
+  api_->RefuseCalls();
+  for (const auto& server : servers_) server->SetNotServing();
+  if (agent_) {
+    agent_->Drain(std::move(done));
+  } else {
+    control_->Post(std::move(done));
+  }
+}
+
+bool ControlDaemon::IsIdleTooLong() {
+  if (config_.idle_exit_seconds <= 0) return false;
+  const MonotonicTime now = Clock::Real()->Now();
+  // The database is asked only when everything else speaks for leaving.
+  if (api_->open_calls() > 0) active_last_ = now;
+  if (now - std::max(active_last_, api_->last_call_ended()) <= std::chrono::seconds(config_.idle_exit_seconds))
+    return false;
+  const absl::StatusOr<JobServiceStats> stats = jobs_->Stats();
+  if (!stats.ok() || stats->active_jobs > 0) active_last_ = now;
+  const MonotonicTime last = std::max(active_last_, api_->last_call_ended());
+  return now - last > std::chrono::seconds(config_.idle_exit_seconds);
+}
+
+v1::GetServerInfoResponse ControlDaemon::Info() {
+  v1::GetServerInfoResponse info;
+  info.set_version(TUNEFARM_VERSION);
+  info.set_revision(TUNEFARM_REVISION);
+  info.set_pid(getpid());
+  info.set_role(config_.role);
+  info.set_started_at_ms(started_at_ms_);
+  info.set_data_directory(config_.data_directory);
+  for (const std::string& address : addresses_) info.add_addresses(address);
+  info.set_idle_exit_seconds(config_.idle_exit_seconds);
+  info.set_workers(CountChildren());
+  info.set_resident_bytes(ResidentBytes());
+  info.set_open_files(OpenFiles());
+  info.set_sandbox_level(sandbox_level_);
+  info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
+  info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
+  if (http_) info.set_http_address(http_->address());
+  for (const std::string& note : notes_) info.add_toolchains(note);
+  if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
+    info.set_binary_cache_bytes(stats->cache_bytes);
+    info.set_binary_cache_bytes_max(stats->cache_bytes_max);
+  }
+  return info;
+}
+
+absl::StatusOr<v1::CreateBackupResponse> ControlDaemon::Backup(const std::string& file_name) {
+  std::string name = file_name;
+  if (name.empty()) {
+    const std::time_t now = Clock::Real()->WallMs() / 1000;
+    std::tm utc = {};
+    gmtime_r(&now, &utc);
+    char text[64];
+    std::strftime(text, sizeof(text), "tunefarm-%Y%m%dT%H%M%SZ.db", &utc);
+    name = text;
+  }
+  if (name.size() > 200 || name.find('/') != std::string::npos || name[0] == '.') {
+    return InvalidArgument("backup name '{}' must be a plain file name", name);
+  }
+  v1::CreateBackupResponse response;
+  response.set_path(config_.data_directory + "/backups/" + name);
+  RETURN_IF_ERROR(store_->Backup(response.path()));
+  std::error_code error;
+  response.set_size_bytes(static_cast<int64_t>(fs::file_size(response.path(), error)));
+  return response;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,86 @@
+// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent with
+// the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
+// acknowledged is lost.
+//
+// Threads: Start, and all methods but the callbacks it hands out, from the main thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/agent/agent.h"
+#include "server/api/api.h"
+#include "server/base/executor.h"
+#include "server/base/xdg.h"
+#include "server/daemon/config.h"
+#include "server/daemon/daemon.h"
+#include "server/daemon/data_directory.h"
+#include "server/daemon/device_watch.h"
+#include "server/daemon/monitoring.h"
+#include "server/daemon/upkeep.h"
+#include "server/exec/process_evaluator.h"
+#include "server/jobs/job_service.h"
+#include "server/rpc/server.h"
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+class ControlDaemon : public Daemon {
+ public:
+  // Locks the data directory, opens the store, probes the devices, takes unfinished jobs up, listens. One clear
+  // sentence for every refusal: another daemon, a read-only or network directory, a newer database, an address in use.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonConfig& config,
+                                                       const EnvironmentGetter& environment);
+  ~ControlDaemon() override;
+
+  void Drain(std::function<void()> done) override;
+  // No jobs, no calls, for as long as the configuration allows.
+  bool IsIdleTooLong() override;
+  bool stop_immediately() const override { return stop_immediately_.load(); }
+
+ private:
+  ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment);
+  absl::Status Open();
+  absl::Status ProbeAndRegister();
+  absl::Status Listen();
+  void StartAgent();
+  absl::Status Monitor();
+  v1::GetServerInfoResponse Info();
+  absl::StatusOr<v1::CreateBackupResponse> Backup(const std::string& file_name);
+
+  // Constant after Open.
+  const DaemonConfig config_;
+  const EnvironmentGetter environment_;
+  int64_t started_at_ms_ = 0;
+  std::vector<std::string> notes_;  // of the probe: toolchains and what is missing
+  std::string sandbox_level_;
+  bool runs_python_ = false;
+  std::vector<v1::Device> devices_;
+  std::vector<std::string> addresses_;
+
+  std::atomic<bool> stop_immediately_{false};
+  std::atomic<bool> stop_requested_{false};
+  MonotonicTime active_last_;
+
+  // In the order of making; the destructor takes them down from the last to the first, see there.
+  DataDirectory directory_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<ThreadExecutor> control_;
+  std::unique_ptr<ThreadExecutor> agent_executor_;
+  std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
+  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<DeviceWatch> device_watch_;
+  std::unique_ptr<ProcessEvaluator> evaluator_;
+  std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<Recordings> recordings_;
+  std::unique_ptr<Api> api_;
+  std::vector<std::unique_ptr<RpcServer>> servers_;
+  std::unique_ptr<Upkeep> upkeep_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,62 @@
+#include "server/daemon/data_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+// The runtime directory may lie in a folder that anyone can write: it must be ours, and only ours.
+absl::Status MakePrivateDirectory(const std::string& path) {
+  RETURN_IF_ERROR(MakeDirectories(path, 0700));
+  struct stat info = {};
+  if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "looking at {}", path);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+    return FailedPrecondition("{} does not belong to this user; remove it or set XDG_RUNTIME_DIR", path);
+  }
+  return absl::OkStatus();
+}
+
+bool HasLockHeld(const absl::Status& status) { return ReasonOf(status) == "LOCK_HELD"; }
+
+}  // namespace
+
+absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const EnvironmentGetter& environment) {
+  DataDirectory opened;
+  RETURN_IF_ERROR(Annotate(MakeDirectories(data, 0700), "data directory"));
+  if (access(data.c_str(), W_OK) != 0) {
+    return ErrnoStatus(errno, "the data directory {} cannot be written; choose another with --data-dir", data);
+  }
+  ASSIGN_OR_RETURN(const bool is_network, IsNetworkFileSystem(data));
+  if (is_network) {
+    return FailedPrecondition(
+        "the data directory {} is on a network file system, where SQLite would lose data; choose a local "
+        "disk with --data-dir",
+        data);
+  }
+  absl::StatusOr<FileLock> lock = FileLock::TryLock(data + "/tunefarmd.lock");
+  if (!lock.ok()) {
+    if (!HasLockHeld(lock.status())) return lock.status();
+    return WithReason(FailedPrecondition("another daemon serves {} already ({})", data, MessageOf(lock.status())),
+                      "DATA_DIRECTORY_IN_USE");
+  }
+  opened.lock = *std::move(lock);
+  ASSIGN_OR_RETURN(opened.sockets, SocketPathsFor(data, environment));
+  RETURN_IF_ERROR(MakePrivateDirectory(opened.sockets.directory));
+  RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
+  // Workers drop to other users and must be able to pass through to their own scratch directories.
+  // What a worker left behind and cannot be removed stays: each worker gets a fresh directory of its own anyway.
+  if (const absl::Status removed = RemoveTree(data + "/scratch"); !removed.ok()) {
+    LogWarn("daemon", "the scratch directory could not be emptied: {}", MessageOf(removed));
+  }
+  RETURN_IF_ERROR(MakeDirectories(data + "/scratch", 0711));
+  return opened;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,21 @@
+// The data directory of a daemon: made, checked, locked, and with what every role keeps in it.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/base/file.h"
+#include "server/base/socket_paths.h"
+#include "server/base/xdg.h"
+
+namespace tunefarm {
+
+struct DataDirectory {
+  FileLock lock;  // as long as the daemon lives
+  SocketPaths sockets;
+};
+
+// One clear sentence for every refusal: another daemon (DATA_DIRECTORY_IN_USE), a read-only or network directory.
+absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& path, const EnvironmentGetter& environment);
+
+}  // namespace tunefarm

@@ -1,0 +1,15 @@
+// What this process uses, from /proc. Any thread; 0 where it cannot be read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tunefarm {
+
+int64_t ResidentBytes();
+int OpenFiles();
+// Direct children: the workers' stubs.
+int CountChildren();
+std::string HostName();
+
+}  // namespace tunefarm

@@ -1,0 +1,450 @@
+// The agents of a ControlLink: how they register, are taken over, keep their leases, and go.
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/jobs/control_link.h"
+#include "server/jobs/isolation.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+
+namespace {
+
+constexpr int kDevicesPerAgentMax = 256;
+constexpr int kLabelsPerAgentMax = 64;
+constexpr size_t kTextBytesMax = 256;
+constexpr int kReportsPerCallMax = 64;
+// Of an agent that was offered what it may not run.
+constexpr Duration kRest = std::chrono::seconds(10);
+
+AgentDevices DevicesOf(const wire::RegisterRequest& about) {
+  return {about.agent_id(),
+          about.display_name(),
+          about.host(),
+          {about.labels().begin(), about.labels().end()},
+          {about.devices().begin(), about.devices().end()}};
+}
+
+absl::Status Invalid(std::string_view what, std::string_view value) {
+  return WithReason(InvalidArgument("{} '{}' is empty or longer than {} bytes", what, value.substr(0, kTextBytesMax),
+                                    kTextBytesMax),
+                    "AGENT_INVALID");
+}
+
+}  // namespace
+
+absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request) {
+  if (request.protocol() < kProtocolOldest) {
+    return WithReason(
+        FailedPrecondition("agent {} speaks version {} of the conversation, and {} is the oldest that is understood "
+                           "here: update it to the version of this daemon",
+                           request.display_name(), request.protocol(), kProtocolOldest),
+        "AGENT_TOO_OLD");
+  }
+  if (request.agent_id().empty() || request.agent_id().size() > 64) return Invalid("agent_id", request.agent_id());
+  if (request.host().size() > kTextBytesMax) return Invalid("host", request.host());
+  if (request.display_name().empty() || request.display_name().size() > kTextBytesMax) {
+    return Invalid("the agent's name", request.display_name());
+  }
+  for (const auto& [name, value] : request.labels()) {
+    if (name.empty() || name.size() > kTextBytesMax || value.size() > kTextBytesMax) return Invalid("the label", name);
+  }
+  if (request.devices_size() > kDevicesPerAgentMax || request.labels_size() > kLabelsPerAgentMax) {
+    return WithReason(InvalidArgument("agent {} has {} devices and {} labels; at most {} and {} are taken",
+                                      request.display_name(), request.devices_size(), request.labels_size(),
+                                      kDevicesPerAgentMax, kLabelsPerAgentMax),
+                      "AGENT_INVALID");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return Unavailable("the daemon is stopping");
+  }
+  AgentState agent;
+  agent.about = request;
+  agent.has_lease = request.protocol() > 0;
+  if (agent.has_lease) {
+    RETURN_IF_ERROR(CheckRegistration(request));
+    if (!request.replaces_agent_id().empty()) {
+      const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs());
+      if (!released.ok() && !absl::IsNotFound(released)) return released;
+      Lose(request.replaces_agent_id());
+    }
+    // Its devices may have been another's that is gone by now.
+    RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
+    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
+    if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(request)));
+  }
+  AgentRegistration row;
+  row.agent_id = request.agent_id();
+  row.host = request.host();
+  row.detail = request.SerializeAsString();
+  row.lease_ms = agent.has_lease ? options_.agent_lease_ms : 0;
+  row.now_ms = clock_->WallMs();
+  ASSIGN_OR_RETURN(agent.epoch, store_->RegisterAgent(row));
+  agent.renewed = agent.heard = clock_->Now();
+  agent.clock_skew_ms = request.now_ms() == 0 ? 0 : request.now_ms() - clock_->WallMs();
+  wire::RegisterResponse response;
+  response.set_epoch(agent.epoch);
+  response.set_control(options_.control_id);
+  response.set_lease_ms(row.lease_ms);
+  Lose(request.agent_id());  // what an earlier epoch held went back to the queue
+  if (agent.has_lease) {
+    // Lose has marked them as gone.
+    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
+    LogInfo("jobs", "agent {} on {} registers with {} devices", request.display_name(), request.host(),
+            request.devices_size());
+  }
+  {
+    MutexLock lock(&mutex_);
+    agents_[request.agent_id()] = std::move(agent);
+  }
+  Wake();  // what it replaces may have left work
+  return response;
+}
+
+void ControlLink::Lose(const std::string& agent_id) {
+  std::set<int64_t> jobs;
+  bool had_lease = false;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(agent_id);
+    if (found != agents_.end()) {
+      had_lease = found->second.has_lease;
+      agents_.erase(found);
+    }
+    for (auto it = claims_.begin(); it != claims_.end();) {
+      if (it->second.agent_id != agent_id) {
+        ++it;
+        continue;
+      }
+      jobs.insert(it->second.job_id);
+      it = claims_.erase(it);
+    }
+    unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
+                                 [&](const Unmade& unmade) { return unmade.agent_id == agent_id; }),
+                  unmade_.end());
+  }
+  devices_->RemoveAgent(agent_id, clock_->WallMs());
+  if (had_lease) wakes_.Forget(agent_id);
+  for (int64_t job_id : jobs) hooks_.gone(job_id);
+}
+
+absl::StatusOr<std::string> ControlLink::DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed) {
+  if (agent.about.devices_size() == 1) return agent.about.devices(0).uuid();
+  ASSIGN_OR_RETURN(const JobRow job, store_->GetJob(claimed.job_id));
+  for (const StudyRow& study : job.studies) {
+    if (study.study_id != claimed.unit.study_id) continue;
+    for (const auto& device : agent.about.devices()) {
+      if (device.uuid() == study.device_uuid) return device.uuid();
+    }
+    for (const auto& device : agent.about.devices()) {
+      if (devices_->ClassForWork(device.uuid(), agent.about.agent_id()) == study.class_id) return device.uuid();
+    }
+  }
+  return NotFound("agent {} has no device for unit {}", agent.about.display_name(), claimed.unit.unit_id);
+}
+
+absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::string& agent_id,
+                                         const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
+  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(agent_id, agent.epoch));
+  std::map<int64_t, std::string> device_of;
+  for (const wire::UnitInHand& unit : units) device_of[unit.unit_id()] = unit.device_uuid();
+  std::vector<Claim> claims;
+  for (const ClaimedUnit& claimed : held) {
+    std::string device = device_of[claimed.unit.unit_id];
+    if (device.empty() || devices_->OwnerOf(device) != agent_id) {
+      absl::StatusOr<std::string> found = DeviceOfClaim(agent, claimed);
+      if (absl::IsUnavailable(found.status())) return found.status();
+      if (!found.ok()) {
+        LogWarn("jobs", "a claim waits for the end of its agent: {}", MessageOf(found.status()));
+        continue;
+      }
+      device = *std::move(found);
+    }
+    absl::StatusOr<Claim> claim = MakeClaim(agent_id, agent.epoch, device, claimed, kernels_, *devices_);
+    if (absl::IsUnavailable(claim.status())) return claim.status();
+    if (!claim.ok()) {
+      LogError("jobs", "unit {} cannot be taken over: {}", claimed.unit.unit_id, MessageOf(claim.status()));
+      continue;
+    }
+    claims.push_back(*std::move(claim));
+  }
+  MutexLock lock(&mutex_);
+  for (auto it = claims_.begin(); it != claims_.end();) {
+    it = it->second.agent_id == agent_id ? claims_.erase(it) : std::next(it);
+  }
+  for (Claim& claim : claims) {
+    claim.mode = claim.assignment.trials().empty() ? Mode::kDropped
+                                                   : ModeOf(claim.job_id, claim.study_id, claim.kind);
+    claim.delivered = device_of.count(claim.unit_id) > 0 && !device_of[claim.unit_id].empty();
+    claims_[claim.unit_id] = std::move(claim);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t epoch,
+                                           const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
+  MutexLock one_at_a_time(&taking_over_);
+  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(agent_id));
+  if (!row.has_value() || row->epoch != epoch) {
+    Lose(agent_id);
+    return false;
+  }
+  AgentState agent;
+  if (!agent.about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
+  agent.epoch = epoch;
+  agent.has_lease = row->lease_left_ms.has_value();
+  agent.draining = row->draining;
+  agent.heard = clock_->Now();
+  agent.renewed = clock_->Now() - std::chrono::milliseconds(options_.agent_lease_ms);  // renew it now
+  if (agent.has_lease) {
+    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(agent.about), clock_->WallMs()));
+    if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(agent.about)));
+  }
+  RETURN_IF_ERROR(TakeOverClaims(agent, agent_id, units));
+  LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent.about.display_name(), row->host,
+          units.size());
+  MutexLock lock(&mutex_);
+  if (closed_) return Unavailable("the daemon is stopping");
+  agents_[agent_id] = std::move(agent);
+  return true;
+}
+
+absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request) {
+  const std::string& agent_id = request.agent_id();
+  const bool from_elsewhere = !request.control().empty() && request.control() != options_.control_id;
+  bool is_known = false;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return Unavailable("the daemon is stopping");
+    const auto found = agents_.find(agent_id);
+    is_known = found != agents_.end() && found->second.epoch == request.epoch();
+    if (found != agents_.end() && found->second.epoch > request.epoch()) return false;
+  }
+  if (!is_known || from_elsewhere) {
+    ASSIGN_OR_RETURN(const bool taken, TakeOver(agent_id, request.epoch(), request.units()));
+    if (!taken) return false;
+  }
+  NoteChangedDevices(request);
+  std::optional<std::string> detail;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(agent_id);
+    if (found == agents_.end()) return false;
+    AgentState& agent = found->second;
+    agent.heard = clock_->Now();
+    if (request.now_ms() != 0) agent.clock_skew_ms = request.now_ms() - clock_->WallMs();
+    if (!agent.has_lease) return true;
+    const Duration third = std::chrono::milliseconds(options_.agent_lease_ms) / 3;
+    if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return true;
+    if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
+  }
+  const absl::StatusOr<AgentRow> row =
+      store_->RenewAgent(agent_id, request.epoch(), options_.agent_lease_ms, detail);
+  if (absl::IsFailedPrecondition(row.status())) {
+    Lose(agent_id);
+    return false;
+  }
+  RETURN_IF_ERROR(row.status());
+  MutexLock lock(&mutex_);
+  const auto found = agents_.find(agent_id);
+  if (found == agents_.end()) return false;
+  found->second.renewed = clock_->Now();
+  found->second.draining = row->draining;
+  return true;
+}
+
+void ControlLink::NoteChangedDevices(const wire::SynchronizeRequest& request) {
+  for (const tunefarm::v1::Device& changed : request.changed_devices()) {
+    if (!devices_->UpdateOfAgent(request.agent_id(), changed)) continue;
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(request.agent_id());
+    if (found == agents_.end()) return;
+    for (tunefarm::v1::Device& known : *found->second.about.mutable_devices()) {
+      if (known.uuid() == changed.uuid()) known = changed;
+    }
+  }
+}
+
+absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTrialsRequest& request) {
+  bool is_known = false;
+  for (int i = 0; i < 2; ++i) {
+    {
+      MutexLock lock(&mutex_);
+      if (closed_) return Unavailable("the daemon is stopping");
+      const auto found = claims_.find(request.unit_id());
+      if (found != claims_.end() && found->second.agent_id == request.agent_id() &&
+          found->second.epoch == request.epoch() && found->second.token == request.token()) {
+        return found->second;
+      }
+      const auto agent = agents_.find(request.agent_id());
+      is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
+      // In this process nothing can be claimed behind our back.
+      if (is_known && !agent->second.has_lease) return std::nullopt;
+    }
+    if (i > 0) return std::nullopt;
+    google::protobuf::RepeatedPtrField<wire::UnitInHand> units;
+    if (request.trials_size() > 0) {
+      wire::UnitInHand* unit = units.Add();
+      unit->set_unit_id(request.unit_id());
+      unit->set_device_uuid(request.trials(0).device_uuid());
+    }
+    if (is_known) {
+      // Claimed through another control daemon, or taken away.
+      ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(request.agent_id(), request.epoch()));
+      if (std::none_of(held.begin(), held.end(), [&](const ClaimedUnit& claimed) {
+            return claimed.unit.unit_id == request.unit_id() && claimed.unit.token == request.token();
+          })) {
+        return std::nullopt;
+      }
+    }
+    ASSIGN_OR_RETURN(const bool taken, TakeOver(request.agent_id(), request.epoch(), units));
+    if (!taken) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+absl::Status ControlLink::CheckMayRun(const std::string& agent_id, const Claim& claim,
+                                      const tunefarm::v1::Job& spec) const {
+  MutexLock lock(&mutex_);
+  const auto found = agents_.find(agent_id);
+  // What this process's own workers reach was checked when the job was submitted, or taken up.
+  if (found == agents_.end() || !found->second.has_lease) return absl::OkStatus();
+  const wire::RegisterRequest& about = found->second.about;
+  RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
+  if (claim.plan->language() == tunefarm::v1::LANGUAGE_PYTHON && !about.runs_python()) {
+    return FailedPrecondition("agent {} runs no kernels in Python", about.display_name());
+  }
+  return absl::OkStatus();
+}
+
+void ControlLink::GiveUp(const Claim& claim, const absl::Status& why) {
+  LogWarn("jobs", "unit {} goes to another agent than {}: {}", claim.unit_id, claim.agent_id, MessageOf(why));
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(claim.agent_id);
+    if (found != agents_.end()) found->second.rests_until = clock_->Now() + kRest;
+  }
+  const absl::StatusOr<ReportVerdict> returned = StoreTrials(claim, {}, After::kReturned);
+  if (!returned.ok()) LogWarn("jobs", "it waits for the end of its agent: {}", MessageOf(returned.status()));
+}
+
+absl::StatusOr<wire::ReportUnitsResponse> ControlLink::ReportUnits(const wire::ReportUnitsRequest& request) {
+  if (request.reports_size() > kReportsPerCallMax) {
+    return InvalidArgument("{} reports in one call, at most {} are taken", request.reports_size(), kReportsPerCallMax);
+  }
+  wire::ReportUnitsResponse response;
+  for (const wire::ReportTrialsRequest& report : request.reports()) {
+    const absl::StatusOr<wire::ReportTrialsResponse> stored = ReportTrials(report);
+    if (absl::IsUnavailable(stored.status()) || absl::IsDataLoss(stored.status()) ||
+        absl::IsInternal(stored.status())) {
+      response.set_stopped_because(std::string(MessageOf(stored.status())));
+      break;
+    }
+    wire::ReportResult* result = response.add_results();
+    if (stored.ok()) {
+      result->set_verdict(stored->verdict());
+    } else {
+      result->set_error(std::string(MessageOf(stored.status())));
+    }
+  }
+  return response;
+}
+
+absl::StatusOr<wire::DeregisterResponse> ControlLink::Deregister(const wire::DeregisterRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(request.agent_id()));
+  if (!row.has_value() || row->epoch != request.epoch()) return wire::DeregisterResponse();  // it has ended already
+  const absl::Status released = store_->ReleaseAgent(request.agent_id(), clock_->WallMs());
+  if (!released.ok() && !absl::IsNotFound(released)) return released;
+  LogInfo("jobs", "agent on {} has ended in order", row->host);
+  Lose(request.agent_id());
+  Wake();  // others may take its units
+  return wire::DeregisterResponse();
+}
+
+uint64_t ControlLink::Wait(const wire::WaitRequest& request, std::function<void(wire::WaitResponse)> done) {
+  // Another control's count says nothing here: answered at once, with ours.
+  const int64_t seen = request.control() == options_.control_id ? request.seen() : -1;
+  return wakes_.Await(request.agent_id(), seen,
+                      [done = std::move(done), id = options_.control_id](int64_t now_seen, bool woken) {
+                        wire::WaitResponse response;
+                        response.set_control(id);
+                        response.set_seen(now_seen);
+                        response.set_woken(woken);
+                        done(std::move(response));
+                      });
+}
+
+void ControlLink::ExpireWait(const std::string& agent_id, uint64_t ticket) { wakes_.Expire(agent_id, ticket); }
+
+absl::Status ControlLink::RefreshAgents(bool reap) {
+  if (reap) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> reaped, store_->ReapAgents(clock_->WallMs()));
+    for (const std::string& agent_id : reaped) {
+      LogWarn("jobs", "agent {} has not been heard for a whole lease; its units are queued again", agent_id);
+      Lose(agent_id);
+    }
+    if (!reaped.empty()) Wake();
+  }
+  ASSIGN_OR_RETURN(const std::vector<AgentRow> rows, store_->ListAgents());
+  std::set<std::string> live;
+  const std::vector<std::string> known = devices_->Agents();
+  for (const AgentRow& row : rows) {
+    live.insert(row.agent_id);
+    {
+      MutexLock lock(&mutex_);
+      const auto found = agents_.find(row.agent_id);
+      if (found != agents_.end()) found->second.draining = row.draining;
+    }
+    if (!row.lease_left_ms.has_value() || std::binary_search(known.begin(), known.end(), row.agent_id)) continue;
+    wire::RegisterRequest about;
+    if (!about.ParseFromString(row.detail)) continue;
+    const absl::Status set = devices_->SetAgent(DevicesOf(about), clock_->WallMs());
+    if (!set.ok()) {
+      LogWarn("jobs", "devices of agent {} are not shown: {}", about.display_name(), MessageOf(set));
+      continue;
+    }
+    if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(about)));
+  }
+  for (const std::string& agent_id : known) {
+    if (live.count(agent_id) == 0) Lose(agent_id);
+  }
+  return absl::OkStatus();
+}
+
+std::map<std::string, ControlLink::AgentView> ControlLink::Agents() const {
+  MutexLock lock(&mutex_);
+  std::map<std::string, AgentView> views;
+  for (const auto& [agent_id, agent] : agents_) {
+    AgentView& view = views[agent_id];
+    view.clock_skew_ms = agent.clock_skew_ms;
+    view.silent = clock_->Now() - agent.heard;
+  }
+  for (const auto& [unit_id, claim] : claims_) {
+    const auto view = views.find(claim.agent_id);
+    if (view != views.end()) ++view->second.units;
+  }
+  return views;
+}
+
+void ControlLink::ReleaseDevice(const std::string& agent_id, const std::string& device_uuid) {
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(agent_id);
+    if (found == agents_.end()) return;
+    found->second.released.insert(device_uuid);
+  }
+  wakes_.Wake(agent_id);
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,122 @@
+#include "server/rpc/agent_service.h"
+
+#include <fmt/core.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "server/base/executor.h"
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/rpc/status.h"
+#include "tunefarm/agent/v1/agent.grpc.pb.h"
+
+namespace tunefarm {
+namespace {
+
+namespace wire = tunefarm::agent::v1;
+
+constexpr int kLanes = 8;
+constexpr int kWaitMsMax = 10'000;
+// Of work that waits for a thread: an agent that is told to come back does so.
+constexpr Duration kQueueTimeMax = std::chrono::seconds(20);
+
+// Who may speak for an agent.
+grpc::Status Authorise(const grpc::CallbackServerContext&) { return grpc::Status::OK; }
+
+}  // namespace
+
+class AgentServiceAdapter::Service : public wire::AgentService::CallbackService {
+ public:
+  Service(ControlLink* link, Clock* clock) : link_(link), clock_(clock), timers_("rpc-agent-wait", clock) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      lanes_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-agent-{}", i), clock);
+    }
+  }
+
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* call, const wire::RegisterRequest* request,
+                                     wire::RegisterResponse* response) override {
+    return InLane(call, request, response, &ControlLink::Register);
+  }
+  grpc::ServerUnaryReactor* Synchronize(grpc::CallbackServerContext* call, const wire::SynchronizeRequest* request,
+                                        wire::SynchronizeResponse* response) override {
+    return InLane(call, request, response, &ControlLink::Synchronize);
+  }
+  grpc::ServerUnaryReactor* ReportUnits(grpc::CallbackServerContext* call, const wire::ReportUnitsRequest* request,
+                                        wire::ReportUnitsResponse* response) override {
+    return InLane(call, request, response, &ControlLink::ReportUnits);
+  }
+  grpc::ServerUnaryReactor* FetchKernel(grpc::CallbackServerContext* call, const wire::FetchKernelRequest* request,
+                                        wire::FetchKernelResponse* response) override {
+    return InLane(call, request, response, &ControlLink::FetchKernel);
+  }
+  grpc::ServerUnaryReactor* FetchArtifact(grpc::CallbackServerContext* call, const wire::FetchArtifactRequest* request,
+                                          wire::FetchArtifactResponse* response) override {
+    return InLane(call, request, response, &ControlLink::FetchArtifact);
+  }
+  grpc::ServerUnaryReactor* Deregister(grpc::CallbackServerContext* call, const wire::DeregisterRequest* request,
+                                       wire::DeregisterResponse* response) override {
+    return InLane(call, request, response, &ControlLink::Deregister);
+  }
+
+  grpc::ServerUnaryReactor* Wait(grpc::CallbackServerContext* call, const wire::WaitRequest* request,
+                                 wire::WaitResponse* response) override {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    if (const grpc::Status allowed = Authorise(*call); !allowed.ok()) {
+      reactor->Finish(allowed);
+      return reactor;
+    }
+    const std::string agent_id = request->agent_id();
+    const int wait_ms = std::clamp(request->wait_ms(), 0, kWaitMsMax);
+    const uint64_t ticket = link_->Wait(*request, [reactor, response](wire::WaitResponse answer) {
+      *response = std::move(answer);
+      reactor->Finish(grpc::Status::OK);
+    });
+    // A timer that comes too late finds another ticket, and does nothing.
+    if (ticket != 0) {
+      timers_.PostAfter(std::chrono::milliseconds(wait_ms),
+                        [link = link_, agent_id, ticket] { link->ExpireWait(agent_id, ticket); });
+    }
+    return reactor;
+  }
+
+ private:
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* InLane(grpc::CallbackServerContext* call, const Request* request, Response* response,
+                                   absl::StatusOr<Response> (ControlLink::*method)(const Request&)) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    if (const grpc::Status allowed = Authorise(*call); !allowed.ok()) {
+      reactor->Finish(allowed);
+      return reactor;
+    }
+    const MonotonicTime deadline = clock_->Now() + kQueueTimeMax;
+    lanes_[next_.fetch_add(1) % lanes_.size()]->Post([=, this] {
+      if (call->IsCancelled() || clock_->Now() > deadline) {
+        reactor->Finish(ToGrpc(Unavailable("control has more to do than it can; try again later")));
+        return;
+      }
+      absl::StatusOr<Response> answer = (link_->*method)(*request);
+      if (answer.ok()) *response = *std::move(answer);
+      reactor->Finish(ToGrpc(answer.status()));
+    });
+    return reactor;
+  }
+
+  ControlLink* const link_;
+  Clock* const clock_;
+  ThreadExecutor timers_;
+  std::array<std::unique_ptr<ThreadExecutor>, kLanes> lanes_;
+  std::atomic<unsigned> next_{0};
+};
+
+AgentServiceAdapter::AgentServiceAdapter(ControlLink* link, Clock* clock)
+    : service_(std::make_unique<Service>(link, clock)) {}
+AgentServiceAdapter::~AgentServiceAdapter() = default;
+
+grpc::Service* AgentServiceAdapter::service() { return service_.get(); }
+
+}  // namespace tunefarm
