@@ -87,8 +87,8 @@ void AuditLog::Record(AuditEntry entry) {
   if (!entry.outcome.ok()) {
     refusals_.fetch_add(1);
     if (peers_.size() >= kPeersMax) peers_.clear();
-    Peer& peer =
-        peers_.try_emplace(HostOf(entry.peer), Peer{TokenBucket(kRefusalsPerSecond, kRefusalsAtOnce, now)}).first->second;
+    Peer& peer = peers_.try_emplace(HostOf(entry.peer), Peer{TokenBucket(kRefusalsPerSecond, kRefusalsAtOnce, now)})
+                     .first->second;
     if (peer.bucket.Take(now) != Duration::zero()) {
       ++peer.left_out;
       left_out_.fetch_add(1);

@@ -1,8 +1,9 @@
 // AuditLog: what was refused and what was changed, by whom, as lines of JSON in files of bounded size.
 //
-// Threads: Record from any thread; it never waits for the disk: lines are written by a thread of its own, and those that
-// find a full queue are counted instead. Refusals are written 20 at once and 2 a second for each peer; those left out
-// are counted in the next line of the peer. Failing to write is logged and counted, and tried again with the next line.
+// Threads: Record from any thread; it never waits for the disk: lines are written by a thread of its own, and those
+// that find a full queue are counted instead. Refusals are written 20 at once and 2 a second for each peer; those left
+// out are counted in the next line of the peer. Failing to write is logged and counted, and tried again with the next
+// line.
 #pragma once
 
 #include <atomic>
@@ -41,9 +42,9 @@ struct AuditOptions {
 
 struct AuditStats {
   uint64_t written = 0;
-  uint64_t refusals = 0;   // told, written or not
-  uint64_t left_out = 0;   // refusals beyond a peer's rate
-  uint64_t lost = 0;       // could not be written, or found the queue full
+  uint64_t refusals = 0;  // told, written or not
+  uint64_t left_out = 0;  // refusals beyond a peer's rate
+  uint64_t lost = 0;      // could not be written, or found the queue full
 };
 
 class AuditLog {

@@ -30,7 +30,8 @@ AuditEntry EntryOf(const Principal& principal, std::string_view peer, std::strin
 absl::StatusOr<Principal> Gate::Identify(const Caller& caller) const {
   if (!caller.authorization.empty()) {
     if (caller.authorization.compare(0, kBearer.size(), kBearer) != 0) {
-      return WithReason(Unauthenticated("the authorization is no bearer token; send 'Bearer tft_...'"), "TOKEN_INVALID");
+      return WithReason(Unauthenticated("the authorization is no bearer token; send 'Bearer tft_...'"),
+                        "TOKEN_INVALID");
     }
     if (caller.is_readable) {
       return WithReason(Unauthenticated("a token was sent as plain text, where others may have read it; revoke it, and "

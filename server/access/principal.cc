@@ -83,9 +83,9 @@ absl::StatusOr<Rights> ParseRoles(std::string_view roles, char separator) {
 
 absl::Status CheckPrincipalName(std::string_view name) {
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 && c < 0x80; };
-  const bool is_name =
-      !name.empty() && name.size() <= kNameBytesMax && is_word(static_cast<unsigned char>(name[0])) &&
-      std::all_of(name.begin(), name.end(), [&](unsigned char c) { return is_word(c) || c == '.' || c == '_' || c == '-'; });
+  const bool is_name = !name.empty() && name.size() <= kNameBytesMax && is_word(static_cast<unsigned char>(name[0])) &&
+                       std::all_of(name.begin(), name.end(),
+                                   [&](unsigned char c) { return is_word(c) || c == '.' || c == '_' || c == '-'; });
   if (is_name) return absl::OkStatus();
   return WithReason(InvalidArgument("the name '{}' must be 1 to {} letters, digits, '.', '_' and '-', and begin with a "
                                     "letter or digit",

@@ -50,12 +50,11 @@ absl::Status RateLimits::Take(const Principal& principal, CallRate rate) {
   }
   if (wait == Duration::zero()) return absl::OkStatus();
   const int64_t wait_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count() + 1;
-  return WithMetadata(
-      WithReason(ResourceExhausted("{} makes more than {} {} per second ({}); try again in {} ms", principal.Text(),
-                                   limit, is_lookup ? "look-ups" : "calls",
-                                   is_lookup ? "lookups_per_second" : "calls_per_second", wait_ms),
-                 "RATE_LIMIT"),
-      "retry_after_ms", std::to_string(wait_ms));
+  return WithMetadata(WithReason(ResourceExhausted("{} makes more than {} {} per second ({}); try again in {} ms",
+                                                   principal.Text(), limit, is_lookup ? "look-ups" : "calls",
+                                                   is_lookup ? "lookups_per_second" : "calls_per_second", wait_ms),
+                                 "RATE_LIMIT"),
+                      "retry_after_ms", std::to_string(wait_ms));
 }
 
 }  // namespace tunefarm

@@ -27,9 +27,10 @@ LAYERS = {
     "agent": ["base", "space", "measure", "device", "definition", "exec", "agent"],
     "catalog": ["base", "space", "measure", "device", "definition", "store", "catalog"],
     "jobs": ["base", "space", "measure", "search", "device", "definition", "cost", "store", "catalog", "agent", "jobs"],
-    "api": ["base", "space", "device", "definition", "store", "recordings", "catalog", "jobs", "api",
+    "access": ["base", "store", "access"],
+    "api": ["base", "access", "space", "device", "definition", "store", "recordings", "catalog", "jobs", "api",
             "version.h"],
-    "rpc": ["base", "api", "jobs", "rpc"],
+    "rpc": ["base", "access", "api", "jobs", "rpc"],
     "http": ["base", "store", "exec/evaluator_stats.h", "jobs", "http", "version.h"],
     "daemon": None,  # the composition root sees everything
     "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frame_limits.h",
