@@ -16,6 +16,8 @@ void AddMisses(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddDb(CLI::App* app, Session* session);
+void AddToken(CLI::App* app, Session* session);
+void AddCerts(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
 // cmd_recordings.cc, as is the next: t4 and cache below `import`.
 void AddImportRecorded(CLI::App* import, Session* session);

@@ -18,6 +18,7 @@
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/base/unique_fd.h"
+#include "server/dial/dial.h"
 #include "tunefarm/v1/error.pb.h"
 
 extern char** environ;
@@ -148,7 +149,8 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       catalog_(v1::CatalogService::NewStub(channel)),
       devices_(v1::DeviceService::NewStub(channel)),
       recordings_(v1::RecordingService::NewStub(channel)),
-      server_(v1::ServerService::NewStub(channel)) {}
+      server_(v1::ServerService::NewStub(channel)),
+      access_(v1::AccessService::NewStub(channel)) {}
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOptions& options,
                                                              const EnvironmentGetter& environment) {
@@ -175,8 +177,14 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) return nobody;
+  DialOptions dial = options.dial;
+  dial.address = address;
+  ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, Dial(dial, arguments));
+  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) {
+    RETURN_IF_ERROR(ExplainTls(dial));
+    return nobody;
+  }
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

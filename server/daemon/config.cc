@@ -38,7 +38,20 @@ const std::vector<Setting>& Settings() {
       {"data_dir", "--data-dir", &DaemonConfig::data_directory,
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
       {"listen", "--listen", &DaemonConfig::listen,
-       "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
+       "Also listen on this address, such as 127.0.0.1:7070 or, with TLS, 0.0.0.0:7070."},
+      {"tls_certificate", "--tls-certificate", &DaemonConfig::tls_certificate,
+       "Serve TLS with this certificate (PEM, its chain after it). A file that is replaced is read again."},
+      {"tls_key", "--tls-key", &DaemonConfig::tls_key, "The certificate's private key (PEM)."},
+      {"tls_client_ca", "--tls-client-ca", &DaemonConfig::tls_client_ca,
+       "Certificates that clients' and agents' must be signed by (PEM); without it clients need tokens."},
+      {"insecure_plaintext", "--insecure,!--no-insecure", &DaemonConfig::insecure_plaintext,
+       "Serve plain text where others can read it: whoever reaches the address may run kernels, or be an agent."},
+      {"calls_per_second", "--calls-per-second", &DaemonConfig::calls_per_second,
+       "Calls of each certificate or token, but for look-ups; more are refused. 0: no limit.", 0, 1'000'000},
+      {"lookups_per_second", "--lookups-per-second", &DaemonConfig::lookups_per_second,
+       "Look-ups of each certificate or token; more are refused. 0: no limit.", 0, 100'000'000},
+      {"max_jobs_per_principal", "--max-jobs-per-principal", &DaemonConfig::max_jobs_per_principal,
+       "Jobs of each certificate or token that have not ended; more are refused. 0: no limit.", 0, 1'000'000},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
        "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: not at all)."},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
@@ -203,20 +216,39 @@ absl::Status CheckInterpreter(const std::string& path) {
 }
 
 // `key`: the setting that holds it.
-absl::Status CheckListen(std::string_view key, const std::string& listen) {
+absl::Status CheckListen(std::string_view key, const std::string& listen, bool may_be_remote) {
   if (listen.empty()) return absl::OkStatus();
   const size_t colon = listen.rfind(':');
-  const std::string host = colon == std::string::npos ? listen : listen.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos ||
       std::stoi(port) > 65'535) {
     return InvalidArgument("{} address '{}' has no port from 0 to 65535; write 127.0.0.1:7070", key, listen);
   }
-  if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
+  if (!may_be_remote && !IsLoopback(listen)) {
     return WithReason(
-        InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only",
-                        key, listen),
+        InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only{}",
+                        key, listen,
+                        key == "listen"
+                            ? "; set tls_certificate and tls_key (tunefarm certs makes them), or --insecure "
+                              "where nobody else can reach the network"
+                            : ""),
         "PLAINTEXT_REFUSED");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTls(const DaemonConfig& config) {
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return InvalidArgument("{} is set without {}: TLS needs both",
+                           config.tls_key.empty() ? "tls_certificate" : "tls_key",
+                           config.tls_key.empty() ? "tls_key" : "tls_certificate");
+  }
+  if (!config.tls_client_ca.empty() && config.tls_certificate.empty()) {
+    return InvalidArgument(
+        "tls_client_ca is set without tls_certificate and tls_key: certificates are shown in TLS only");
+  }
+  if (config.insecure_plaintext && !config.tls_certificate.empty()) {
+    return InvalidArgument("insecure_plaintext and tls_certificate are both set: choose one of them");
   }
   return absl::OkStatus();
 }
@@ -288,11 +320,17 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
       Copy(setting, flags.values, &config);
   }
   ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
-  RETURN_IF_ERROR(CheckListen("listen", config.listen));
-  RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
+  RETURN_IF_ERROR(CheckListen("listen", config.listen, !config.tls_certificate.empty() || config.insecure_plaintext));
+  RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen, false));
+  RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
   return config;
+}
+
+bool IsLoopback(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
 }
 
 std::string ExampleDaemonConfig() {

@@ -14,10 +14,17 @@
 namespace tunefarm {
 
 struct DaemonConfig {
-  std::string data_directory;      // absolute
-  std::string worker_path;         // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
-  std::string listen;              // "127.0.0.1:PORT" or "[::1]:PORT"; empty: Unix sockets only
-  std::string log_level = "info";  // "info" or "exec=debug,store=info"
+  std::string data_directory;         // absolute
+  std::string worker_path;            // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
+  std::string listen;                 // "127.0.0.1:PORT" or "[::1]:PORT"; empty: Unix sockets only
+  std::string tls_certificate;        // PEM; with tls_key: `listen` serves TLS, on any address
+  std::string tls_key;                // PEM
+  std::string tls_client_ca;          // PEM; certificates of clients and agents; empty: tokens only
+  bool insecure_plaintext = false;    // serve plain text on addresses that are not loopback
+  int calls_per_second = 100;         // of each certificate or token; 0: no limit
+  int lookups_per_second = 10'000;    // the same
+  int max_jobs_per_principal = 1000;  // active at once, of each certificate or token; 0: no limit
+  std::string log_level = "info";     // "info" or "exec=debug,store=info"
   bool log_json = false;
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search
@@ -54,6 +61,9 @@ struct DaemonFlags {
 // was asked for; InvalidArgument for a usage error.
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
                                                const EnvironmentGetter& environment);
+
+// Of "host:port": whether only this machine can reach it.
+bool IsLoopback(const std::string& address);
 
 // A configuration file with every key, its default and its meaning, commented out.
 std::string ExampleDaemonConfig();

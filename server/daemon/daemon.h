@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/access/gate.h"
 #include "server/agent/agent.h"
 #include "server/api/api.h"
 #include "server/base/executor.h"
@@ -53,6 +54,7 @@ class Daemon {
   absl::Status OpenDirectories();
   absl::Status ProbeAndRegister();
   absl::Status Listen();
+  absl::Status OpenGate();
   ProcessEvaluatorOptions EvaluatorOptions() const;
   absl::Status Monitor();
   v1::GetServerInfoResponse Info();
@@ -84,6 +86,11 @@ class Daemon {
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Recordings> recordings_;
+  std::unique_ptr<TokenBook> tokens_;
+  std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none
+  std::unique_ptr<RateLimits> rates_;
+  std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Gate> gate_;
   std::unique_ptr<Api> api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
   std::unique_ptr<Upkeep> upkeep_;

@@ -13,6 +13,7 @@ import sys
 PURE = ["base"]
 LAYERS = {
     "base": ["base"],
+    "dial": ["base", "dial"],
     "space": ["base", "space"],
     "measure": ["base", "measure"],
     "search": ["base", "space", "search"],
@@ -51,7 +52,7 @@ BANNED = [
      ["server/store/", "server/recordings/", "server/daemon/", "client/", "tests/"]),
     ("cuda.h or nvrtc.h outside worker/", re.compile(r'#include [<"](cuda|nvrtc|cublas\w*|nvml)\.h'), ["server/worker/", "tests/gpu/"]),
     ("grpcpp outside rpc/, the agent's remote link and client/", re.compile(r"#include <grpc"),
-     ["server/rpc/", "client/", "tests/", "server/daemon/"]),
+     ["server/rpc/", "server/dial/", "client/", "tests/", "server/daemon/"]),
     ("httplib.h or prometheus outside http/", re.compile(r'#include [<"](httplib\.h|prometheus/)'), ["server/http/"]),
     ("spdlog outside base/log.cc", re.compile(r"#include [<\"]spdlog"), ["server/base/log.cc"]),
     ("<ranges> or <format> or <source_location>", re.compile(r"#include <(ranges|format|source_location)>"), []),
