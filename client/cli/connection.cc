@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kIdleExitSeconds = 600;
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
+constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 constexpr int kMessageBytesMax = 16 << 20;
 
 // Whether somebody accepts connections on the socket.
@@ -123,6 +124,22 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
                      log_path);
 }
 
+// False: there is nobody. An error: there is somebody, and what is wrong. gRPC goes on trying for as long as it may;
+// what is wrong with TLS does not get right by that.
+absl::StatusOr<bool> Connect(grpc::Channel* channel, const DialOptions& dial) {
+  const gpr_timespec give_up = Connection::Deadline(kConnectTimeout);
+  bool has_looked = false;
+  while (true) {
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !has_looked) {
+      has_looked = true;
+      RETURN_IF_ERROR(ExplainTls(dial));
+    }
+    if (!channel->WaitForStateChange(state, give_up)) return false;
+  }
+}
+
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -181,10 +198,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   dial.address = address;
   ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, Dial(dial, arguments));
-  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) {
-    RETURN_IF_ERROR(ExplainTls(dial));
-    return nobody;
-  }
+  ASSIGN_OR_RETURN(const bool is_connected, Connect(channel.get(), dial));
+  if (!is_connected) return nobody;
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

@@ -265,6 +265,11 @@ absl::Status Daemon::Monitor() {
     snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
     snapshot->is_suspended = jobs_->is_suspended();
     snapshot->open_calls = api_->open_calls();
+    const AuditStats audit = audit_->stats();
+    snapshot->calls_refused = static_cast<int64_t>(audit.refusals);
+    snapshot->audit_written = static_cast<int64_t>(audit.written);
+    snapshot->audit_left_out = static_cast<int64_t>(audit.left_out);
+    snapshot->audit_lost = static_cast<int64_t>(audit.lost);
     snapshot->resident_bytes = ResidentBytes();
     snapshot->open_files = CountEntries("/proc/self/fd");
     snapshot->workers = CountChildren();

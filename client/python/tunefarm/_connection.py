@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
@@ -192,6 +193,24 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
     else:
         channel = grpc.insecure_channel(address, options=options)
     return grpc.intercept_channel(channel, _TokenSender(secret)) if secret else channel
+
+
+def why_nobody(address: str, tls_ca: Any) -> UnavailableError:
+    """nobody_at, or what one more attempt says is wrong with the daemon's certificate."""
+    ca = os.fspath(tls_ca) if tls_ca else os.environ.get("TUNEFARM_TLS_CA", "")
+    host, _, port = address.rpartition(":")
+    if ca and not address.startswith("unix:"):
+        try:
+            context = ssl.create_default_context(cafile=ca)
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain:
+                context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
+        except ssl.SSLCertVerificationError as error:
+            return UnavailableError(f"the certificate of the daemon at {address} is refused: {error.verify_message}")
+        except ssl.SSLError:
+            return UnavailableError(f"{address} does not speak TLS; leave tls_ca out, or give the daemon a certificate")
+        except (OSError, ValueError):
+            pass
+    return nobody_at(address)
 
 
 def nobody_at(address: str) -> UnavailableError:
