@@ -23,14 +23,14 @@ struct RpcServerOptions {
   std::vector<std::string> addresses;
   // What calls on these addresses may do (without TLS): everything, or what the client socket may.
   bool is_admin = false;
+  // How long a file may take from one message to the next while it is uploaded.
+  Duration upload_idle_max = std::chrono::seconds(60);
   // Serve TLS: whoever calls shows a certificate or a token. Else the listener is the identity.
-  std::optional<TlsFiles> tls;
+  std::optional<TlsFiles> tls = std::nullopt;
   // Plain text that others on the way can read; agents may use it too.
   bool is_insecure = false;
   // Who may do what; outlives the server. Null: the listener's identity decides, and nothing is written down.
   const Gate* gate = nullptr;
-  // How long a file may take from one message to the next while it is uploaded.
-  Duration upload_idle_max = std::chrono::seconds(60);
 };
 
 class RpcServer {
