@@ -6,8 +6,10 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import grpc
 
@@ -225,6 +227,35 @@ class SecurityTest(unittest.TestCase):
             self.assertEqual(self.remote(farm, "devices", token=again).returncode, 0)
             self.assert_refused(self.remote(farm, "devices", token=token), "not one of this farm's")
             self.assert_unharmed(farm)
+
+    def test_the_python_client(self):
+        sys.path.insert(0, str(BIN.parent / "python"))
+        import tunefarm  # pylint: disable=import-outside-toplevel
+        with self.farm().start() as farm:
+            address, ca = self.address(farm), self.ca / "ca.pem"
+            look = {"tls_certificate": self.ca / "look.pem", "tls_key": self.ca / "look.key"}
+            with tunefarm.Client(address, tls_ca=ca, **look) as client:
+                self.assertTrue(client.devices())
+                with self.assertRaises(tunefarm.PermissionDeniedError) as refused:
+                    client.submit("matmul_host", dims={"M": 64, "N": 64, "K": 64})
+                self.assertEqual(refused.exception.reason, "RIGHT_MISSING")
+            token = self.token(farm, "ci", "submit,kernels")
+            with tunefarm.Client(address, tls_ca=ca, token=token) as client:
+                job = client.submit("matmul_host", dims={"M": 64, "N": 64, "K": 64}, max_trials=2, policy="fast")
+                client.wait(job)
+            farm.cli("token", "revoke", "ci")
+            with mock.patch.dict(os.environ, TUNEFARM_TLS_CA=str(ca), TUNEFARM_TOKEN=token):
+                with tunefarm.Client(address) as client, self.assertRaises(tunefarm.PermissionDeniedError) as refused:
+                    client.devices()
+                self.assertEqual(refused.exception.reason, "TOKEN_REVOKED")
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "certificate of the daemon"):
+                tunefarm.Client(address, tls_ca=self.other / "ca.pem", timeout=2, **look)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "plain text"):
+                tunefarm.Client("192.0.2.1:7070", token=token)
+            with tunefarm.Client(f"unix:{farm.directory}/run/client.sock", token=self.token(farm, "me", "lookup")) as client:
+                self.assertTrue(client.devices())
+                with self.assertRaises(tunefarm.PermissionDeniedError):
+                    client.submit("matmul_host", dims={"M": 64})
 
     # Plain text.
 
