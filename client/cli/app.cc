@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "client/cli/commands.h"
@@ -56,7 +57,9 @@ std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<s
   std::string path = "tunefarm";
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word == "--server" || word == "--data-dir" || word == "--output" || word == "-o") {
+    static constexpr std::string_view kWithValue[] = {"--server",          "--data-dir", "--output", "-o",
+                                                      "--tls-certificate", "--tls-key",  "--tls-ca", "--token-file"};
+    if (std::find(std::begin(kWithValue), std::end(kWithValue), word) != std::end(kWithValue)) {
       ++i;
       continue;
     }
@@ -119,6 +122,16 @@ void AddGlobalOptions(CLI::App* app, Session* session) {
   app->add_option("--data-dir", session->connect.data_directory,
                   "Data directory of the private daemon (TUNEFARM_DATA_DIR).")
       ->type_name("DIRECTORY");
+  app->add_option("--tls-ca", session->connect.dial.ca,
+                  "CA of the daemon's certificate: talk TLS to it (TUNEFARM_TLS_CA).")
+      ->type_name("FILE");
+  app->add_option("--tls-certificate", session->connect.dial.certificate,
+                  "Your certificate, if you have one (TUNEFARM_CLIENT_CERTIFICATE).")
+      ->type_name("FILE");
+  app->add_option("--tls-key", session->connect.dial.key, "Its private key (TUNEFARM_CLIENT_KEY).")->type_name("FILE");
+  app->add_option("--token-file", session->connect.dial.token_file,
+                  "File with your token, if you have one (TUNEFARM_TOKEN_FILE, TUNEFARM_TOKEN).")
+      ->type_name("FILE");
   app->add_option("-o,--output", session->output, "Form of the result: table (default), json or csv.")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"table", "json", "csv"}));
@@ -190,6 +203,8 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddDevices(&app, session);
   AddAgents(&app, session);
   AddDb(&app, session);
+  AddToken(&app, session);
+  AddCerts(&app, session);
   AddImport(&app, session);
   AddRecordings(&app, session);
   AddExport(&app, session);

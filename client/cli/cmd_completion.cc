@@ -88,6 +88,7 @@ std::vector<std::string> ValuesOf(const std::string& option, Session* session) {
   if (option == "--output" || option == "-o") return {"table", "json", "csv"};
   if (option == "--policy") return {"fast", "default", "rigorous"};
   if (option == "--device") return {"cuda", "host"};
+  if (option == "--role") return {"lookup", "submit", "kernels", "agent", "admin"};
   if (option == "--keys") return {"moe", "gemm", "guide"};
   std::vector<std::string> names;
   if (option == "--kernel") AddKernelNames(*session, &names);

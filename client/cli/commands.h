@@ -17,6 +17,8 @@ void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);
 void AddAgents(CLI::App* app, Session* session);  // cmd_agents.cc: agents, drain, quarantine
 void AddDb(CLI::App* app, Session* session);
+void AddToken(CLI::App* app, Session* session);
+void AddCerts(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
 // cmd_recordings.cc, as is the next: t4 and cache below `import`.
 void AddImportRecorded(CLI::App* import, Session* session);

@@ -18,6 +18,7 @@
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/base/unique_fd.h"
+#include "server/dial/dial.h"
 #include "tunefarm/v1/error.pb.h"
 
 extern char** environ;
@@ -27,6 +28,7 @@ namespace {
 
 constexpr int kIdleExitSeconds = 600;
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
+constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 constexpr int kMessageBytesMax = 16 << 20;
 
 // Whether somebody accepts connections on the socket.
@@ -122,6 +124,22 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
                      log_path);
 }
 
+// False: there is nobody. An error: there is somebody, and what is wrong. gRPC goes on trying for as long as it may;
+// what is wrong with TLS does not get right by that.
+absl::StatusOr<bool> Connect(grpc::Channel* channel, const DialOptions& dial) {
+  const gpr_timespec give_up = Connection::Deadline(kConnectTimeout);
+  bool has_looked = false;
+  while (true) {
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !has_looked) {
+      has_looked = true;
+      RETURN_IF_ERROR(ExplainTls(dial));
+    }
+    if (!channel->WaitForStateChange(state, give_up)) return false;
+  }
+}
+
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -149,7 +167,8 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       devices_(v1::DeviceService::NewStub(channel)),
       farm_(v1::FarmService::NewStub(channel)),
       recordings_(v1::RecordingService::NewStub(channel)),
-      server_(v1::ServerService::NewStub(channel)) {}
+      server_(v1::ServerService::NewStub(channel)),
+      access_(v1::AccessService::NewStub(channel)) {}
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOptions& options,
                                                              const EnvironmentGetter& environment) {
@@ -176,8 +195,12 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-  if (!channel->WaitForConnected(Deadline(std::chrono::seconds(5)))) return nobody;
+  DialOptions dial = options.dial;
+  dial.address = address;
+  ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, Dial(dial, arguments));
+  ASSIGN_OR_RETURN(const bool is_connected, Connect(channel.get(), dial));
+  if (!is_connected) return nobody;
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/base/xdg.h"
+#include "server/dial/dial_options.h"
+#include "tunefarm/v1/access_service.grpc.pb.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/farm_service.grpc.pb.h"
@@ -27,6 +29,7 @@ namespace tunefarm::cli {
 struct ConnectOptions {
   std::string server;  // --server or TUNEFARM_SERVER: "unix:/path" or "host:port"; empty: the data directory's daemon
   std::string data_directory;   // --data-dir or TUNEFARM_DATA_DIR; empty: the default one
+  DialOptions dial;             // --tls-ca, --tls-certificate, --tls-key, --token-file; see WithEnvironment
   bool start_if_absent = true;  // start the private daemon; never with `server`
 };
 
@@ -47,6 +50,7 @@ class Connection {
   v1::FarmService::StubInterface* farm() { return farm_.get(); }
   v1::RecordingService::StubInterface* recordings() { return recordings_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
+  v1::AccessService::StubInterface* access() { return access_.get(); }
   const std::string& address() const { return address_; }
   bool started_daemon() const { return started_daemon_; }
 
@@ -79,6 +83,7 @@ class Connection {
   std::unique_ptr<v1::FarmService::StubInterface> farm_;
   std::unique_ptr<v1::RecordingService::StubInterface> recordings_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;
+  std::unique_ptr<v1::AccessService::StubInterface> access_;
 };
 
 }  // namespace tunefarm::cli

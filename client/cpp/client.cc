@@ -7,6 +7,7 @@
 #include "client/cpp/job_watch.h"
 #include "server/base/socket_paths.h"
 #include "server/base/xdg.h"
+#include "server/dial/dial.h"
 
 namespace tunefarm::client {
 namespace {
@@ -22,6 +23,19 @@ Result<std::string> AddressOf(const ClientOptions& options) {
   const absl::StatusOr<SocketPaths> sockets = SocketPathsFor(*directory, environment);
   if (!sockets.ok()) return FromAbsl(sockets.status());
   return "unix:" + sockets->client;
+}
+
+Result<std::shared_ptr<grpc::Channel>> Connect(const ClientOptions& options, const std::string& address) {
+  DialOptions dial;
+  dial.address = address;
+  dial.ca = options.tls_ca;
+  dial.certificate = options.tls_certificate;
+  dial.key = options.tls_key;
+  dial.token = options.token;
+  dial.token_file = options.token_file;
+  auto channel = Dial(WithEnvironment(std::move(dial), RealEnvironment()), ChannelArgumentsOf(options));
+  if (!channel.ok()) return FromAbsl(channel.status());
+  return *std::move(channel);
 }
 
 Status CheckOptions(const ClientOptions& options) {
@@ -51,6 +65,7 @@ Result<Client> Client::Open(const ClientOptions& options) {
   if (!defaults.ok()) return defaults.status();
   std::optional<snapshot::SnapshotFile> snapshot;
   std::string address;
+  std::shared_ptr<grpc::Channel> channel;
   if (!options.snapshot.empty()) {
     auto opened = snapshot::SnapshotFile::Open(options.snapshot);
     if (!opened.ok()) return FromAbsl(opened.status());
@@ -59,8 +74,12 @@ Result<Client> Client::Open(const ClientOptions& options) {
     Result<std::string> found = AddressOf(options);
     if (!found.ok()) return found.status();
     address = *std::move(found);
+    Result<std::shared_ptr<grpc::Channel>> dialled = Connect(options, address);
+    if (!dialled.ok()) return dialled.status();
+    channel = *std::move(dialled);
   }
-  return Client(std::make_shared<Impl>(options, std::move(address), *std::move(defaults), std::move(snapshot)));
+  return Client(std::make_shared<Impl>(options, std::move(address), std::move(channel), *std::move(defaults),
+                                       std::move(snapshot)));
 }
 
 Result<Question> Client::Prepare(const QuestionSpec& spec) const {

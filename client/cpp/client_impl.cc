@@ -58,8 +58,8 @@ std::string SpecText(const QuestionSpec& spec) {
 
 }  // namespace
 
-Client::Impl::Impl(ClientOptions options, std::string address, std::vector<OwnDefault> defaults,
-                   std::optional<snapshot::SnapshotFile> snapshot)
+Client::Impl::Impl(ClientOptions options, std::string address, std::shared_ptr<grpc::Channel> channel,
+                   std::vector<OwnDefault> defaults, std::optional<snapshot::SnapshotFile> snapshot)
     : options_(std::move(options)),
       address_(std::move(address)),
       defaults_(std::move(defaults)),
@@ -67,7 +67,7 @@ Client::Impl::Impl(ClientOptions options, std::string address, std::vector<OwnDe
   if (is_offline()) return;
   budget_.bests_max = options_.cached_bests_max;
   budget_.bytes_max = options_.cached_bytes_max;
-  ConnectTo(address_);
+  Use(channel);
   calls_ = std::make_unique<OpenCalls>();
   executor_ = std::make_unique<ThreadExecutor>("tunefarm", Clock::Real());
   AskerOptions asker;
@@ -79,18 +79,21 @@ Client::Impl::Impl(ClientOptions options, std::string address, std::vector<OwnDe
 
 Client::Impl::~Impl() { Close(); }
 
-void Client::Impl::ConnectTo(const std::string& address) {
+grpc::ChannelArguments ChannelArgumentsOf(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
   // A daemon that is back is found at once; gRPC's own pauses grow to minutes.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(options_.reconnect_min.count()));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(options.reconnect_min.count()));
   // In spite of its name the time that one attempt may take, of which a busy machine needs some.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(options_.reconnect_max.count()));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(options.reconnect_max.count()));
   // A connection of its own: by default channels of a process share one, and each other's pauses.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return arguments;
+}
+
+void Client::Impl::Use(const std::shared_ptr<grpc::Channel>& channel) {
   kernels_ = v1::KernelService::NewStub(channel);
   devices_ = v1::DeviceService::NewStub(channel);
   lookup_ = v1::LookupService::NewStub(channel);

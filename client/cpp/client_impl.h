@@ -30,11 +30,14 @@
 
 namespace tunefarm::client {
 
+// How the client's channel behaves.
+grpc::ChannelArguments ChannelArgumentsOf(const ClientOptions& options);
+
 class Client::Impl {
  public:
-  // With a snapshot there is no daemon, and `address` is empty.
-  Impl(ClientOptions options, std::string address, std::vector<OwnDefault> defaults,
-       std::optional<snapshot::SnapshotFile> snapshot);
+  // With a snapshot there is no daemon, `address` is empty and `channel` null.
+  Impl(ClientOptions options, std::string address, std::shared_ptr<grpc::Channel> channel,
+       std::vector<OwnDefault> defaults, std::optional<snapshot::SnapshotFile> snapshot);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -89,7 +92,7 @@ class Client::Impl {
     std::shared_ptr<KernelFeed> feed;  // null until the name of a kernel that was named by id is known
   };
 
-  void ConnectTo(const std::string& address);
+  void Use(const std::shared_ptr<grpc::Channel>& channel);
   DaemonPort PortOf(const std::shared_ptr<QuestionImpl>& question);
   // Executor.
   void Attach(const std::shared_ptr<QuestionImpl>& question);

@@ -1,5 +1,6 @@
 #include "server/api/api.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/status.h"
@@ -8,11 +9,6 @@
 
 namespace tunefarm {
 namespace {
-
-absl::Status RequireAdmin(const CallContext& context, std::string_view what) {
-  if (context.is_admin) return absl::OkStatus();
-  return WithReason(PermissionDenied("{} is allowed on the admin socket only", what), "ADMIN_ONLY");
-}
 
 // A page of a list that is in memory and short: the token is the index of the next item.
 template <typename Item, typename Response, typename Add>
@@ -41,11 +37,13 @@ void MoveInto(Listing<T> listing, Repeated* repeated, std::string* next_page_tok
 
 }  // namespace
 
-Api::Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock)
+Api::Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock, ApiAccess access)
     : jobs_(jobs),
       recordings_(recordings),
       hooks_(std::move(hooks)),
       clock_(clock),
+      tokens_(access.tokens),
+      quota_(jobs, access.jobs_per_principal_max, clock),
       last_call_ended_ns_(clock->Now().time_since_epoch().count()) {}
 
 Api::OpenCall::~OpenCall() {
@@ -84,13 +82,21 @@ absl::StatusOr<v1::CountSpaceResponse> Api::CountSpace(const CallContext&, const
   return jobs_->CountSpace(request);
 }
 
-absl::StatusOr<v1::CreateJobResponse> Api::CreateJob(const CallContext&, const v1::CreateJobRequest& request) {
+absl::StatusOr<v1::CreateJobResponse> Api::CreateJob(const CallContext& context, const v1::CreateJobRequest& request) {
   RETURN_IF_ERROR(CheckNotEnding());
   std::optional<v1::Kernel> definition;
-  if (request.has_kernel_definition()) definition = request.kernel_definition();
+  if (request.has_kernel_definition()) {
+    // A definition is code that is compiled and run.
+    RETURN_IF_ERROR(CheckRight(context.principal, Right::kKernels, "CreateJob with a kernel definition"));
+    definition = request.kernel_definition();
+  }
+  const bool is_shared = context.principal.kind == PrincipalKind::kSocket;
+  if (!is_shared && !request.validate_only()) RETURN_IF_ERROR(quota_.Check(context.principal));
   v1::CreateJobResponse response;
   ASSIGN_OR_RETURN(*response.mutable_job(),
-                   jobs_->Submit(request.job(), definition, request.request_id(), request.validate_only()));
+                   jobs_->Submit(request.job(), definition, request.request_id(), request.validate_only(),
+                                 is_shared ? "" : context.principal.name));
+  if (!is_shared && !request.validate_only()) quota_.Submitted(context.principal);
   return response;
 }
 
@@ -175,34 +181,30 @@ absl::StatusOr<std::unique_ptr<CatalogStream>> Api::WatchBestConfigs(const CallC
   return jobs_->WatchBests(request, std::move(wake), std::move(end));
 }
 
-absl::StatusOr<v1::PinBestConfigResponse> Api::PinBestConfig(const CallContext& context,
+absl::StatusOr<v1::PinBestConfigResponse> Api::PinBestConfig(const CallContext&,
                                                              const v1::PinBestConfigRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "pinning a best config"));
   v1::PinBestConfigResponse response;
   ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->PinBest(request));
   return response;
 }
 
-absl::StatusOr<v1::UnpinBestConfigResponse> Api::UnpinBestConfig(const CallContext& context,
+absl::StatusOr<v1::UnpinBestConfigResponse> Api::UnpinBestConfig(const CallContext&,
                                                                  const v1::UnpinBestConfigRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "unpinning a best config"));
   v1::UnpinBestConfigResponse response;
   ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->UnpinBest(request));
   return response;
 }
 
-absl::StatusOr<v1::RetireBestConfigResponse> Api::RetireBestConfig(const CallContext& context,
+absl::StatusOr<v1::RetireBestConfigResponse> Api::RetireBestConfig(const CallContext&,
                                                                    const v1::RetireBestConfigRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "retiring a best config"));
   v1::RetireBestConfigResponse response;
   ASSIGN_OR_RETURN(const int64_t revision, jobs_->RetireBest(request));
   response.set_revision(revision);
   return response;
 }
 
-absl::StatusOr<v1::AnnotateBestConfigResponse> Api::AnnotateBestConfig(const CallContext& context,
+absl::StatusOr<v1::AnnotateBestConfigResponse> Api::AnnotateBestConfig(const CallContext&,
                                                                        const v1::AnnotateBestConfigRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "the note of a best config"));
   v1::AnnotateBestConfigResponse response;
   ASSIGN_OR_RETURN(*response.mutable_best(), jobs_->AnnotateBest(request));
   return response;
@@ -219,9 +221,8 @@ absl::StatusOr<v1::ListDevicesResponse> Api::ListDevices(const CallContext&, con
       [](const v1::Device& device, v1::ListDevicesResponse* response) { *response->add_devices() = device; });
 }
 
-absl::StatusOr<v1::ReleaseDeviceResponse> Api::ReleaseDevice(const CallContext& context,
+absl::StatusOr<v1::ReleaseDeviceResponse> Api::ReleaseDevice(const CallContext&,
                                                              const v1::ReleaseDeviceRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "the release of a device"));
   v1::ReleaseDeviceResponse response;
   ASSIGN_OR_RETURN(*response.mutable_device(), jobs_->GetDevice(request.name()));
   if (hooks_.release_device) hooks_.release_device(response.device().uuid());
@@ -279,9 +280,7 @@ absl::StatusOr<v1::ListMissesResponse> Api::ListMisses(const CallContext&, const
   return jobs_->ListMisses(request);
 }
 
-absl::StatusOr<v1::DeleteMissesResponse> Api::DeleteMisses(const CallContext& context,
-                                                           const v1::DeleteMissesRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "forgetting misses"));
+absl::StatusOr<v1::DeleteMissesResponse> Api::DeleteMisses(const CallContext&, const v1::DeleteMissesRequest& request) {
   return jobs_->DeleteMisses(request);
 }
 
@@ -322,16 +321,66 @@ absl::StatusOr<v1::GetServerInfoResponse> Api::GetServerInfo(const CallContext&,
   return response;
 }
 
-absl::StatusOr<v1::CreateBackupResponse> Api::CreateBackup(const CallContext& context,
-                                                           const v1::CreateBackupRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "a backup"));
+absl::StatusOr<v1::CreateBackupResponse> Api::CreateBackup(const CallContext&, const v1::CreateBackupRequest& request) {
   return hooks_.backup(request.file_name());
 }
 
-absl::StatusOr<v1::ShutdownResponse> Api::Shutdown(const CallContext& context, const v1::ShutdownRequest& request) {
-  RETURN_IF_ERROR(RequireAdmin(context, "a shutdown"));
+absl::StatusOr<v1::ShutdownResponse> Api::Shutdown(const CallContext&, const v1::ShutdownRequest& request) {
   hooks_.shutdown(request.immediately());
   return v1::ShutdownResponse();
+}
+
+namespace {
+
+v1::Token ToProto(const TokenRow& row) {
+  v1::Token token;
+  token.set_name(row.name);
+  for (size_t begin = 0; begin <= row.roles.size();) {
+    const size_t end = std::min(row.roles.find(',', begin), row.roles.size());
+    token.add_roles(row.roles.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  token.set_created_at_ms(row.created_at_ms);
+  token.set_expires_at_ms(row.expires_at_ms);
+  token.set_last_used_at_ms(row.last_used_at_ms);
+  token.set_revoked_at_ms(row.revoked_at_ms);
+  return token;
+}
+
+absl::Status NoTokens() { return WithReason(Unimplemented("this daemon keeps no tokens"), "NO_TOKENS"); }
+
+}  // namespace
+
+absl::StatusOr<v1::CreateTokenResponse> Api::CreateToken(const CallContext&, const v1::CreateTokenRequest& request) {
+  if (tokens_ == nullptr) return NoTokens();
+  std::string roles;
+  for (const std::string& role : request.roles()) roles += (roles.empty() ? "" : ",") + role;
+  if (request.roles().empty()) {
+    return WithReason(
+        InvalidArgument("the token {} has no role; give it lookup, or submit, or submit,kernels", request.name()),
+        "ROLE_UNKNOWN");
+  }
+  ASSIGN_OR_RETURN(const NewToken made, tokens_->Create(request.name(), roles, request.life_ms()));
+  v1::CreateTokenResponse response;
+  response.set_secret(made.token);
+  *response.mutable_token() = ToProto(made.row);
+  return response;
+}
+
+absl::StatusOr<v1::ListTokensResponse> Api::ListTokens(const CallContext&, const v1::ListTokensRequest&) {
+  if (tokens_ == nullptr) return NoTokens();
+  ASSIGN_OR_RETURN(const std::vector<TokenRow> rows, tokens_->List());
+  v1::ListTokensResponse response;
+  for (const TokenRow& row : rows) *response.add_tokens() = ToProto(row);
+  return response;
+}
+
+absl::StatusOr<v1::RevokeTokenResponse> Api::RevokeToken(const CallContext&, const v1::RevokeTokenRequest& request) {
+  if (tokens_ == nullptr) return NoTokens();
+  ASSIGN_OR_RETURN(const TokenRow row, tokens_->Revoke(request.name()));
+  v1::RevokeTokenResponse response;
+  *response.mutable_token() = ToProto(row);
+  return response;
 }
 
 }  // namespace tunefarm

@@ -1,5 +1,6 @@
 // Api: every public call, without transport: StatusOr<Response> Method(const CallContext&, const Request&). The gRPC
-// adapter (and later others) only translate. Rights are checked here.
+// adapter (and later others) only translate. Rights are checked before, in one place and by one table (access/gate.h,
+// access/call_rules.h); what depends on a call's content is checked here.
 //
 // Threads: all methods may be called from any thread. Look-ups, gets and lists return in microseconds to milliseconds;
 // CreateKernel, CountSpace and CreateJob may build a space and take seconds; writes block until durable.
@@ -15,9 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access/principal.h"
+#include "server/access/token_book.h"
+#include "server/api/job_quota.h"
 #include "server/base/clock.h"
 #include "server/jobs/job_service.h"
 #include "server/recordings/recordings.h"
+#include "tunefarm/v1/access_service.pb.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/farm_service.pb.h"
@@ -29,9 +34,16 @@
 
 namespace tunefarm {
 
-// Who calls. The socket is the identity: what arrives on the admin socket may do everything.
+// Who calls. The adapter has it from the Gate (server/access), which has checked the right that the call needs.
 struct CallContext {
-  bool is_admin = false;
+  Principal principal;
+  std::string peer;  // for the audit log
+};
+
+// What the API needs of server/access.
+struct ApiAccess {
+  TokenBook* tokens = nullptr;     // outlives the Api; null: tokens can be neither made nor seen
+  int jobs_per_principal_max = 0;  // active at once, of each certificate or token; 0: no limit
 };
 
 // What of the daemon itself the API can ask for; the composition root fills it in. All functions are set, callable from
@@ -47,7 +59,7 @@ struct ServerHooks {
 class Api {
  public:
   // All of them outlive the Api.
-  Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock);
+  Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock, ApiAccess access = {});
 
   // --- KernelService ---
   absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const CallContext&, const v1::CreateKernelRequest&);
@@ -56,6 +68,8 @@ class Api {
   absl::StatusOr<v1::CountSpaceResponse> CountSpace(const CallContext&, const v1::CountSpaceRequest&);
 
   // --- TuningService ---
+  // With a definition in the request: PermissionDenied (RIGHT_MISSING) without the right to submit kernels.
+  // ResourceExhausted (JOB_QUOTA) where the principal has too many active jobs.
   absl::StatusOr<v1::CreateJobResponse> CreateJob(const CallContext&, const v1::CreateJobRequest&);
   absl::StatusOr<v1::GetJobResponse> GetJob(const CallContext&, const v1::GetJobRequest&);
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const CallContext&, const v1::ListJobsRequest&);
@@ -82,7 +96,6 @@ class Api {
                                                                   const v1::WatchBestConfigsRequest&,
                                                                   std::function<void()> wake,
                                                                   std::function<void(absl::Status)> end);
-  // The next four: PermissionDenied (ADMIN_ONLY) off the admin socket.
   absl::StatusOr<v1::PinBestConfigResponse> PinBestConfig(const CallContext&, const v1::PinBestConfigRequest&);
   absl::StatusOr<v1::UnpinBestConfigResponse> UnpinBestConfig(const CallContext&, const v1::UnpinBestConfigRequest&);
   absl::StatusOr<v1::RetireBestConfigResponse> RetireBestConfig(const CallContext&, const v1::RetireBestConfigRequest&);
@@ -93,7 +106,7 @@ class Api {
 
   // --- DeviceService ---
   absl::StatusOr<v1::ListDevicesResponse> ListDevices(const CallContext&, const v1::ListDevicesRequest&);
-  // PermissionDenied (ADMIN_ONLY) off the admin socket; NotFound (DEVICE_NOT_FOUND). A device in service stays so.
+  // NotFound (DEVICE_NOT_FOUND). A device in service stays so.
   absl::StatusOr<v1::ReleaseDeviceResponse> ReleaseDevice(const CallContext&, const v1::ReleaseDeviceRequest&);
   absl::StatusOr<v1::ListDeviceClassesResponse> ListDeviceClasses(const CallContext&,
                                                                   const v1::ListDeviceClassesRequest&);
@@ -108,7 +121,6 @@ class Api {
 
   // --- CatalogService: misses ---
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);
-  // PermissionDenied (ADMIN_ONLY) off the admin socket.
   absl::StatusOr<v1::DeleteMissesResponse> DeleteMisses(const CallContext&, const v1::DeleteMissesRequest&);
 
   // --- RecordingService ---
@@ -122,9 +134,13 @@ class Api {
 
   // --- ServerService ---
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallContext&, const v1::GetServerInfoRequest&);
-  // The next two: PermissionDenied (reason ADMIN_ONLY) off the admin socket.
   absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const CallContext&, const v1::CreateBackupRequest&);
   absl::StatusOr<v1::ShutdownResponse> Shutdown(const CallContext&, const v1::ShutdownRequest&);
+
+  // --- AccessService: as TokenBook ---
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const CallContext&, const v1::CreateTokenRequest&);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens(const CallContext&, const v1::ListTokensRequest&);
+  absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const CallContext&, const v1::RevokeTokenRequest&);
 
   // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that
   // asking whether the daemon is idle does not keep it busy.
@@ -151,6 +167,8 @@ class Api {
   Recordings* const recordings_;
   const ServerHooks hooks_;
   Clock* const clock_;
+  TokenBook* const tokens_;
+  JobQuota quota_;
   absl::Status CheckNotEnding() const;
 
   std::atomic<bool> is_ending_{false};

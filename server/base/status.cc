@@ -9,6 +9,7 @@ namespace tunefarm {
 namespace {
 
 constexpr char kReasonUrl[] = "tunefarm/reason";
+constexpr std::string_view kMetadataUrl = "tunefarm/metadata/";  // and the name
 
 absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -121,6 +122,21 @@ absl::Status WithReason(absl::Status status, std::string_view reason) {
 std::string ReasonOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kReasonUrl);
   return payload.has_value() ? std::string(*payload) : std::string();
+}
+
+absl::Status WithMetadata(absl::Status status, std::string_view name, std::string_view value) {
+  if (!status.ok()) status.SetPayload(ToAbsl(fmt::format("{}{}", kMetadataUrl, name)), absl::Cord(ToAbsl(value)));
+  return status;
+}
+
+std::map<std::string, std::string> MetadataOf(const absl::Status& status) {
+  std::map<std::string, std::string> metadata;
+  status.ForEachPayload([&metadata](absl::string_view url, const absl::Cord& payload) {
+    const std::string_view name(url.data(), url.size());
+    if (name.substr(0, kMetadataUrl.size()) != kMetadataUrl) return;
+    metadata[std::string(name.substr(kMetadataUrl.size()))] = std::string(payload);
+  });
+  return metadata;
 }
 
 }  // namespace tunefarm

@@ -56,8 +56,15 @@ absl::Status AgentDaemon::Open() {
   }
   ASSIGN_OR_RETURN(spool_, ReportSpool::Open(config_.data_directory + "/reports.spool",
                                              static_cast<uint64_t>(config_.spool_bytes_max)));
+  DialOptions dial;
+  dial.ca = config_.tls_ca;
+  dial.certificate = config_.tls_certificate;
+  dial.key = config_.tls_key;
   controls_ = std::make_unique<ControlList>(
-      [credentials = ControlCredentials()](const std::string& address) { return DialControl(address, credentials); },
+      [dial](const std::string& address) mutable {
+        dial.address = address;
+        return DialControl(dial);
+      },
       ParseAddresses(config_.control), clock, EntropySource::Real());
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   calls_ = std::make_unique<ThreadExecutor>("link-calls", clock);

@@ -15,6 +15,7 @@
 #include "server/base/socket_paths.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/dial/dial_options.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -43,24 +44,41 @@ const std::vector<Setting>& Settings() {
       {"data_dir", "--data-dir", &DaemonConfig::data_directory,
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
       {"role", "--role", &DaemonConfig::role,
-       "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: the "
+       "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: "
+       "the "
        "devices of this machine, for the control daemons named by control."},
       {"control", "--control", &DaemonConfig::control,
-       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to the "
+       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to "
+       "the "
        "next when that is away.",
        0, 0, true},
       {"agent_name", "--agent-name", &DaemonConfig::agent_name,
        "Name of this machine's agent in tunefarm agents (default: the host's name)."},
       {"labels", "--labels", &DaemonConfig::labels,
-       "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.",
-       0, 0, true},
+       "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.", 0, 0, true},
       {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,
        "Of a control daemon: an agent that is not heard for so long loses its work to others.", 5, 3600},
       {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,
        "Of an agent: results kept on disk while no control daemon answers; with more it stops running.", 1 << 20,
        int64_t{1} << 40},
       {"listen", "--listen", &DaemonConfig::listen,
-       "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
+       "Also listen on this address, such as 127.0.0.1:7070 or, with TLS, 0.0.0.0:7070."},
+      {"tls_certificate", "--tls-certificate", &DaemonConfig::tls_certificate,
+       "Serve TLS with this certificate (PEM, its chain after it). A file that is replaced is read again."},
+      {"tls_key", "--tls-key", &DaemonConfig::tls_key, "The certificate's private key (PEM)."},
+      {"tls_ca", "--tls-ca", &DaemonConfig::tls_ca,
+       "Of an agent: control's certificate must be signed by one of these (PEM). Without it control must be on this "
+       "machine, or both must allow plain text (--insecure)."},
+      {"tls_client_ca", "--tls-client-ca", &DaemonConfig::tls_client_ca,
+       "Certificates that clients' and agents' must be signed by (PEM); without it clients need tokens."},
+      {"insecure_plaintext", "--insecure,!--no-insecure", &DaemonConfig::insecure_plaintext,
+       "Serve plain text where others can read it: whoever reaches the address may run kernels, or be an agent."},
+      {"calls_per_second", "--calls-per-second", &DaemonConfig::calls_per_second,
+       "Calls of each certificate or token, but for look-ups; more are refused. 0: no limit.", 0, 1'000'000},
+      {"lookups_per_second", "--lookups-per-second", &DaemonConfig::lookups_per_second,
+       "Look-ups of each certificate or token; more are refused. 0: no limit.", 0, 100'000'000},
+      {"max_jobs_per_principal", "--max-jobs-per-principal", &DaemonConfig::max_jobs_per_principal,
+       "Jobs of each certificate or token that have not ended; more are refused. 0: no limit.", 0, 1'000'000},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
        "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: not at all)."},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
@@ -240,19 +258,22 @@ absl::Status CheckInterpreter(const std::string& path) {
 }
 
 // `key`: the setting that holds it.
-absl::Status CheckListen(std::string_view key, const std::string& listen) {
+absl::Status CheckListen(std::string_view key, const std::string& listen, bool may_be_remote) {
   if (listen.empty()) return absl::OkStatus();
   const size_t colon = listen.rfind(':');
-  const std::string host = colon == std::string::npos ? listen : listen.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos ||
       std::stoi(port) > 65'535) {
     return InvalidArgument("{} address '{}' has no port from 0 to 65535; write 127.0.0.1:7070", key, listen);
   }
-  if (host != "127.0.0.1" && host != "localhost" && host != "[::1]") {
+  if (!may_be_remote && !IsLoopback(listen)) {
     return WithReason(
-        InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only",
-                        key, listen),
+        InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only{}",
+                        key, listen,
+                        key == "listen"
+                            ? "; set tls_certificate and tls_key (tunefarm certs makes them), or --insecure "
+                              "where nobody else can reach the network"
+                            : ""),
         "PLAINTEXT_REFUSED");
   }
   return absl::OkStatus();
@@ -291,6 +312,36 @@ absl::Status CheckRole(const DaemonConfig& config) {
     if (name.empty() || value.empty() || name.size() > kLabelBytesMax || value.size() > kLabelBytesMax) {
       return InvalidArgument("labels '{}' is no list of NAME=VALUE; write rack=3,room=b", config.labels);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTls(const DaemonConfig& config) {
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return InvalidArgument("{} is set without {}: TLS needs both",
+                           config.tls_key.empty() ? "tls_certificate" : "tls_key",
+                           config.tls_key.empty() ? "tls_key" : "tls_certificate");
+  }
+  if (config.role == "agent") {
+    if (!config.tls_certificate.empty() && config.tls_ca.empty()) {
+      return InvalidArgument("tls_certificate is set without tls_ca: an agent shows its certificate in TLS only");
+    }
+    for (const std::string& address : ParseAddresses(config.control)) {
+      if (!config.tls_ca.empty() || config.insecure_plaintext || StaysHere(address)) continue;
+      return InvalidArgument(
+          "control address '{}' is another machine, and there is no tls_ca: kernels and results would travel as plain "
+          "text; make certificates with tunefarm certs, or allow it with --insecure",
+          address);
+    }
+    return absl::OkStatus();
+  }
+  if (!config.tls_ca.empty()) return InvalidArgument("tls_ca is for agents; who may call is said with tls_client_ca");
+  if (!config.tls_client_ca.empty() && config.tls_certificate.empty()) {
+    return InvalidArgument(
+        "tls_client_ca is set without tls_certificate and tls_key: certificates are shown in TLS only");
+  }
+  if (config.insecure_plaintext && !config.tls_certificate.empty()) {
+    return InvalidArgument("insecure_plaintext and tls_certificate are both set: choose one of them");
   }
   return absl::OkStatus();
 }
@@ -381,12 +432,18 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
       Copy(setting, flags.values, &config);
   }
   ASSIGN_OR_RETURN(config.data_directory, ChosenDataDirectory(config.data_directory, environment));
-  RETURN_IF_ERROR(CheckListen("listen", config.listen));
-  RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
+  RETURN_IF_ERROR(CheckListen("listen", config.listen, !config.tls_certificate.empty() || config.insecure_plaintext));
+  RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen, false));
   RETURN_IF_ERROR(CheckRole(config));
+  RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
   return config;
+}
+
+bool IsLoopback(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
 }
 
 std::string ExampleDaemonConfig() {

@@ -30,7 +30,7 @@ ControlDaemon::ControlDaemon(const DaemonConfig& config, const EnvironmentGetter
     : config_(config), environment_(environment) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> ControlDaemon::Start(const DaemonConfig& config,
-                                                      const EnvironmentGetter& environment) {
+                                                             const EnvironmentGetter& environment) {
   std::unique_ptr<ControlDaemon> daemon(new ControlDaemon(config, environment));
   RETURN_IF_ERROR(daemon->Open());
   return daemon;
@@ -56,7 +56,49 @@ absl::Status ControlDaemon::ProbeAndRegister() {
   return jobs_->SetDevices(devices_);
 }
 
+absl::Status ControlDaemon::OpenGate() {
+  Clock* const clock = Clock::Real();
+  tokens_ = std::make_unique<TokenBook>(store_->tokens(), EntropySource::Real(), clock);
+  if (!config_.tls_client_ca.empty()) {
+    ASSIGN_OR_RETURN(certificates_, CertificateCheck::Open(config_.tls_client_ca, clock));
+  }
+  rates_ = std::make_unique<RateLimits>(config_.calls_per_second, config_.lookups_per_second, clock);
+  AuditOptions audit;
+  audit.path = config_.data_directory + "/audit.log";
+  audit.bytes_max = config_.log_file_max_bytes;
+  audit.files_max = config_.log_files;
+  audit.clock = clock;
+  ASSIGN_OR_RETURN(audit_, AuditLog::Open(audit));
+  gate_ = std::make_unique<Gate>(GateOptions{tokens_.get(), certificates_.get(), rates_.get(), audit_.get()});
+  return absl::OkStatus();
+}
+
+std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
+  RpcServerOptions admin;
+  admin.addresses = {"unix:" + directory_.sockets.admin};
+  admin.is_admin = true;
+  RpcServerOptions client;
+  client.addresses = {"unix:" + directory_.sockets.client};
+  std::vector<RpcServerOptions> all = {client};
+  if (!config_.listen.empty()) {
+    RpcServerOptions network;
+    network.addresses = {config_.listen};
+    network.agents = jobs_->control_link();
+    if (!config_.tls_certificate.empty()) {
+      network.tls = TlsFiles{config_.tls_certificate, config_.tls_key, !config_.tls_client_ca.empty()};
+    } else {
+      network.is_insecure = config_.insecure_plaintext;
+    }
+    if (network.is_insecure) LogWarn("daemon", "plain text on {}: whoever reaches it may run kernels", config_.listen);
+    all.push_back(network);
+  }
+  all.push_back(admin);
+  for (RpcServerOptions& options : all) options.gate = gate_.get();
+  return all;
+}
+
 absl::Status ControlDaemon::Listen() {
+  RETURN_IF_ERROR(OpenGate());
   ServerHooks hooks;
   hooks.info = [this] { return Info(); };
   hooks.backup = [this](const std::string& file_name) { return Backup(file_name); };
@@ -76,17 +118,11 @@ absl::Status ControlDaemon::Listen() {
   };
   recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), check_space,
                                              LimitsOfDatabase(config_.max_database_bytes));
-  api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real());
+  api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real(),
+                               ApiAccess{tokens_.get(), config_.max_jobs_per_principal});
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
-  RpcServerOptions admin;
-  admin.addresses = {"unix:" + directory_.sockets.admin};
-  admin.is_admin = true;
-  RpcServerOptions client;
-  client.addresses = {"unix:" + directory_.sockets.client};
-  client.agents = jobs_->control_link();
-  if (!config_.listen.empty()) client.addresses.push_back(config_.listen);
-  for (const RpcServerOptions& options : {client, admin}) {
+  for (const RpcServerOptions& options : Listeners()) {
     ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(api_.get(), Clock::Real(), options));
     for (const std::string& address : server->addresses()) addresses_.push_back(address);
     servers_.push_back(std::move(server));
@@ -197,6 +233,11 @@ ControlDaemon::~ControlDaemon() {
   watch_executor_.reset();
   device_watch_.reset();
   api_.reset();
+  gate_.reset();
+  audit_.reset();
+  rates_.reset();
+  certificates_.reset();
+  tokens_.reset();
   recordings_.reset();
   jobs_.reset();
   store_.reset();

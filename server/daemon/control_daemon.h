@@ -1,5 +1,5 @@
-// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent with
-// the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
+// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent
+// with the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
 // acknowledged is lost.
 //
 // Threads: Start, and all methods but the callbacks it hands out, from the main thread.
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/access/gate.h"
 #include "server/agent/agent.h"
 #include "server/api/api.h"
 #include "server/base/executor.h"
@@ -45,6 +46,8 @@ class ControlDaemon : public Daemon {
   ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment);
   absl::Status Open();
   absl::Status ProbeAndRegister();
+  absl::Status OpenGate();
+  std::vector<RpcServerOptions> Listeners() const;
   absl::Status Listen();
   void StartAgent();
   absl::Status Monitor();
@@ -77,6 +80,11 @@ class ControlDaemon : public Daemon {
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<Recordings> recordings_;
+  std::unique_ptr<TokenBook> tokens_;
+  std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none
+  std::unique_ptr<RateLimits> rates_;
+  std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Gate> gate_;
   std::unique_ptr<Api> api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
   std::unique_ptr<Upkeep> upkeep_;

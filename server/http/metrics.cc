@@ -76,6 +76,13 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
   page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.jobs.watchers);
   page->Gauge("tunefarm_catalog_watch_streams", "Clients that watch the catalog.", s.jobs.catalog_watchers);
   page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);
+  page->Counter("tunefarm_calls_refused_total", "Calls and handshakes refused for who made them, or how often.",
+                static_cast<double>(s.calls_refused));
+  page->Counter("tunefarm_audit_lines_total", "Lines of the audit log.", static_cast<double>(s.audit_written));
+  page->Counter("tunefarm_audit_left_out_total", "Refusals beyond what is written of one peer.",
+                static_cast<double>(s.audit_left_out));
+  page->Counter("tunefarm_audit_lost_total", "Lines of the audit log that could not be written.",
+                static_cast<double>(s.audit_lost));
   page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.",
                 static_cast<double>(s.jobs.trials.lookups));
   for (int i = tunefarm::v1::Match_MIN + 1; i <= tunefarm::v1::Match_MAX; ++i) {

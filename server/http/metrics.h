@@ -24,6 +24,7 @@ struct MetricsSnapshot {
   int64_t free_disk_bytes = 0, free_disk_bytes_min = 0;
   bool is_suspended = false;
   int open_calls = 0;
+  int64_t calls_refused = 0, audit_written = 0, audit_left_out = 0, audit_lost = 0;
   int64_t resident_bytes = 0;
   int open_files = 0;
   int workers = 0;

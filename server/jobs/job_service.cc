@@ -329,7 +329,8 @@ absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
 // ---- Jobs ----
 
 absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kernel>& definition,
-                                       const std::string& request_id, bool validate_only) {
+                                       const std::string& request_id, bool validate_only,
+                                       const std::string& submitted_by) {
   if (request_id.size() > 64) {
     return WithReason(InvalidArgument("the request_id has {} bytes, at most 64 are allowed", request_id.size()),
                       "JOB_INVALID");
@@ -337,6 +338,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
   RETURN_IF_ERROR(impl_->CheckLanguage(*submission.plan));
+  submission.spec.set_submitted_by(submitted_by);
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
     return WithReason(
         ResourceExhausted("{} jobs are active, no more are taken until one ends", impl_->driver->active_jobs()),

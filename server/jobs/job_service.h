@@ -135,10 +135,11 @@ class JobService {
 
   // --- jobs ---
   // Checks everything up front, then stores it in one transaction. With a definition, job.kernel must be empty.
-  // validate_only answers with the job as it would be, without a name.
+  // validate_only answers with the job as it would be, without a name. submitted_by: see Job.
   absl::StatusOr<tunefarm::v1::Job> Submit(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
-                                           const std::string& request_id, bool validate_only);
+                                           const std::string& request_id, bool validate_only,
+                                           const std::string& submitted_by = "");
   absl::StatusOr<tunefarm::v1::Job> GetJob(std::string_view name);
   // Newest first, without studies.
   absl::StatusOr<Listing<tunefarm::v1::Job>> ListJobs(const std::vector<tunefarm::v1::JobState>& states, int page_size,

@@ -12,6 +12,7 @@
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
+#include "server/rpc/entrance.h"
 #include "server/rpc/status.h"
 #include "tunefarm/agent/v1/agent.grpc.pb.h"
 
@@ -25,14 +26,12 @@ constexpr int kWaitMsMax = 10'000;
 // Of work that waits for a thread: an agent that is told to come back does so.
 constexpr Duration kQueueTimeMax = std::chrono::seconds(20);
 
-// Who may speak for an agent.
-grpc::Status Authorise(const grpc::CallbackServerContext&) { return grpc::Status::OK; }
-
 }  // namespace
 
 class AgentServiceAdapter::Service : public wire::AgentService::CallbackService {
  public:
-  Service(ControlLink* link, Clock* clock) : link_(link), clock_(clock), timers_("rpc-agent-wait", clock) {
+  Service(ControlLink* link, const Entrance* entrance, Clock* clock)
+      : link_(link), entrance_(entrance), clock_(clock), timers_("rpc-agent-wait", clock) {
     for (size_t i = 0; i < lanes_.size(); ++i) {
       lanes_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-agent-{}", i), clock);
     }
@@ -40,34 +39,35 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* call, const wire::RegisterRequest* request,
                                      wire::RegisterResponse* response) override {
-    return InLane(call, request, response, &ControlLink::Register);
+    return InLane(call, "tunefarm.agent.v1.AgentService/Register", request, response, &ControlLink::Register);
   }
   grpc::ServerUnaryReactor* Synchronize(grpc::CallbackServerContext* call, const wire::SynchronizeRequest* request,
                                         wire::SynchronizeResponse* response) override {
-    return InLane(call, request, response, &ControlLink::Synchronize);
+    return InLane(call, "tunefarm.agent.v1.AgentService/Synchronize", request, response, &ControlLink::Synchronize);
   }
   grpc::ServerUnaryReactor* ReportUnits(grpc::CallbackServerContext* call, const wire::ReportUnitsRequest* request,
                                         wire::ReportUnitsResponse* response) override {
-    return InLane(call, request, response, &ControlLink::ReportUnits);
+    return InLane(call, "tunefarm.agent.v1.AgentService/ReportUnits", request, response, &ControlLink::ReportUnits);
   }
   grpc::ServerUnaryReactor* FetchKernel(grpc::CallbackServerContext* call, const wire::FetchKernelRequest* request,
                                         wire::FetchKernelResponse* response) override {
-    return InLane(call, request, response, &ControlLink::FetchKernel);
+    return InLane(call, "tunefarm.agent.v1.AgentService/FetchKernel", request, response, &ControlLink::FetchKernel);
   }
   grpc::ServerUnaryReactor* FetchArtifact(grpc::CallbackServerContext* call, const wire::FetchArtifactRequest* request,
                                           wire::FetchArtifactResponse* response) override {
-    return InLane(call, request, response, &ControlLink::FetchArtifact);
+    return InLane(call, "tunefarm.agent.v1.AgentService/FetchArtifact", request, response, &ControlLink::FetchArtifact);
   }
   grpc::ServerUnaryReactor* Deregister(grpc::CallbackServerContext* call, const wire::DeregisterRequest* request,
                                        wire::DeregisterResponse* response) override {
-    return InLane(call, request, response, &ControlLink::Deregister);
+    return InLane(call, "tunefarm.agent.v1.AgentService/Deregister", request, response, &ControlLink::Deregister);
   }
 
   grpc::ServerUnaryReactor* Wait(grpc::CallbackServerContext* call, const wire::WaitRequest* request,
                                  wire::WaitResponse* response) override {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    if (const grpc::Status allowed = Authorise(*call); !allowed.ok()) {
-      reactor->Finish(allowed);
+    const auto context = entrance_->Authorize(*call, "tunefarm.agent.v1.AgentService/Wait");
+    if (!context.ok()) {
+      reactor->Finish(ToGrpc(context.status()));
       return reactor;
     }
     const std::string agent_id = request->agent_id();
@@ -86,20 +86,23 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
 
  private:
   template <typename Request, typename Response>
-  grpc::ServerUnaryReactor* InLane(grpc::CallbackServerContext* call, const Request* request, Response* response,
+  grpc::ServerUnaryReactor* InLane(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                   Response* response,
                                    absl::StatusOr<Response> (ControlLink::*method)(const Request&)) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    if (const grpc::Status allowed = Authorise(*call); !allowed.ok()) {
-      reactor->Finish(allowed);
+    absl::StatusOr<CallContext> context = entrance_->Authorize(*call, name);
+    if (!context.ok()) {
+      reactor->Finish(ToGrpc(context.status()));
       return reactor;
     }
     const MonotonicTime deadline = clock_->Now() + kQueueTimeMax;
-    lanes_[next_.fetch_add(1) % lanes_.size()]->Post([=, this] {
+    lanes_[next_.fetch_add(1) % lanes_.size()]->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(Unavailable("control has more to do than it can; try again later")));
         return;
       }
       absl::StatusOr<Response> answer = (link_->*method)(*request);
+      entrance_->Record(context, name, request, answer.ok() ? &*answer : nullptr, answer.status());
       if (answer.ok()) *response = *std::move(answer);
       reactor->Finish(ToGrpc(answer.status()));
     });
@@ -107,14 +110,15 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
   }
 
   ControlLink* const link_;
+  const Entrance* const entrance_;
   Clock* const clock_;
   ThreadExecutor timers_;
   std::array<std::unique_ptr<ThreadExecutor>, kLanes> lanes_;
   std::atomic<unsigned> next_{0};
 };
 
-AgentServiceAdapter::AgentServiceAdapter(ControlLink* link, Clock* clock)
-    : service_(std::make_unique<Service>(link, clock)) {}
+AgentServiceAdapter::AgentServiceAdapter(ControlLink* link, const Entrance* entrance, Clock* clock)
+    : service_(std::make_unique<Service>(link, entrance, clock)) {}
 AgentServiceAdapter::~AgentServiceAdapter() = default;
 
 grpc::Service* AgentServiceAdapter::service() { return service_.get(); }

@@ -15,10 +15,12 @@ class Service;
 
 namespace tunefarm {
 
+class Entrance;
+
 class AgentServiceAdapter {
  public:
-  // Both outlive it.
-  AgentServiceAdapter(ControlLink* link, Clock* clock);
+  // All outlive it.
+  AgentServiceAdapter(ControlLink* link, const Entrance* entrance, Clock* clock);
   ~AgentServiceAdapter();
 
   // To be registered with one server.

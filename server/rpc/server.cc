@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <string_view>
 
 #include "server/base/executor.h"
 #include "server/base/log.h"
@@ -17,9 +18,11 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
+#include "server/rpc/entrance.h"
 #include "server/rpc/status.h"
 #include "server/rpc/upload_reactor.h"
 #include "server/rpc/watch_reactor.h"
+#include "tunefarm/v1/access_service.grpc.pb.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/farm_service.grpc.pb.h"
@@ -34,10 +37,17 @@ namespace {
 
 // Kernel sources travel in one message; 16 MiB covers their limit of 8 MiB with room.
 constexpr int kMessageBytesMax = 16 << 20;
+constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does not even read
 // A call without a deadline, or with a longer one, is answered as if it had this one. Of an upload it is the silence
 // that is bounded (RpcServerOptions::upload_idle_max), not its length.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kSlowLanes = 4;
+
+absl::Status CheckMessageSize(size_t bytes) {
+  if (bytes <= kMessageBytesMax) return absl::OkStatus();
+  return WithReason(ResourceExhausted("the message has {} bytes, at most {} are taken", bytes, kMessageBytesMax),
+                    "MESSAGE_TOO_LARGE");
+}
 
 // Runs Api methods for the generated services.
 class Dispatcher {
@@ -45,7 +55,7 @@ class Dispatcher {
   Dispatcher(Api* api, Clock* clock, const RpcServerOptions& options)
       : api_(api),
         clock_(clock),
-        context_{options.is_admin},
+        entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)),
         upload_idle_max_(options.upload_idle_max),
         imports_("rpc-import", clock) {
     for (size_t i = 0; i < slow_.size(); ++i) {
@@ -54,44 +64,75 @@ class Dispatcher {
   }
 
   Api* api() { return api_; }
-  const CallContext& context() const { return context_; }
+  const Entrance& entrance() const { return entrance_; }
   // For uploaded files: those that wait for another keep nobody else waiting.
   Executor* imports() { return &imports_; }
   Duration upload_idle_max() const { return upload_idle_max_; }
 
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
   template <typename Request, typename Response>
-  grpc::ServerUnaryReactor* Fast(grpc::CallbackServerContext* call, const Request* request, Response* response,
+  grpc::ServerUnaryReactor* Fast(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                 Response* response,
                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&),
                                  bool counts = true) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    reactor->Finish(Invoke(request, response, method, counts));
+    const absl::StatusOr<CallContext> context = Enter(*call, name, *request);
+    reactor->Finish(context.ok() ? Invoke(*context, name, request, response, method, counts)
+                                 : ToGrpc(context.status()));
     return reactor;
   }
 
   // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
   template <typename Request, typename Response>
-  grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, const Request* request, Response* response,
+  grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                 Response* response,
                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    absl::StatusOr<CallContext> context = Enter(*call, name, *request);
+    if (!context.ok()) {
+      reactor->Finish(ToGrpc(context.status()));
+      return reactor;
+    }
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
-    slow_[next_.fetch_add(1) % slow_.size()]->Post([=, this] {
+    slow_[next_.fetch_add(1) % slow_.size()]->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
         return;
       }
-      reactor->Finish(Invoke(request, response, method, true));
+      reactor->Finish(Invoke(context, name, request, response, method, true));
     });
     return reactor;
   }
 
  private:
+  static Listener ListenerOf(const RpcServerOptions& options) {
+    Listener listener;
+    if (!options.tls) {
+      listener.identity = options.is_admin ? AdminSocket() : options.is_insecure ? InsecureListener() : ClientSocket();
+    }
+    listener.is_readable = options.is_insecure;
+    return listener;
+  }
+
+  template <typename Request>
+  absl::StatusOr<CallContext> Enter(const grpc::CallbackServerContext& call, std::string_view name,
+                                    const Request& request) const {
+    ASSIGN_OR_RETURN(CallContext context, entrance_.Authorize(call, name));
+    // Somewhat larger ones are let in, so that the refusal has a reason and stands in the log; gRPC itself refuses the
+    // rest.
+    const absl::Status size = CheckMessageSize(request.ByteSizeLong());
+    if (size.ok()) return context;
+    entrance_.Record(context, name, nullptr, nullptr, size);
+    return size;
+  }
+
   template <typename Request, typename Response>
-  grpc::Status Invoke(const Request* request, Response* response,
+  grpc::Status Invoke(const CallContext& context, std::string_view name, const Request* request, Response* response,
                       absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&), bool counts) {
     std::optional<Api::OpenCall> open;
     if (counts) open.emplace(api_);
-    absl::StatusOr<Response> result = (api_->*method)(context_, *request);
+    absl::StatusOr<Response> result = (api_->*method)(context, *request);
+    entrance_.Record(context, name, request, result.ok() ? &*result : nullptr, result.status());
     if (!result.ok()) return ToGrpc(result.status());
     *response = *std::move(result);
     return grpc::Status::OK;
@@ -99,7 +140,8 @@ class Dispatcher {
 
   Api* const api_;
   Clock* const clock_;
-  const CallContext context_;
+  const Gate open_gate_{GateOptions{}};
+  const Entrance entrance_;
   const Duration upload_idle_max_;
   ThreadExecutor imports_;
   std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
@@ -107,19 +149,19 @@ class Dispatcher {
 };
 
 // The generated signatures are alike, so one line per call says all there is to say.
-#define TUNEFARM_CALL(NAME, LANE)                                                                     \
+#define TUNEFARM_CALL(SERVICE, NAME, LANE)                                                            \
   grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request, \
                                  v1::NAME##Response* response) override {                             \
-    return dispatcher_->LANE(call, request, response, &Api::NAME);                                    \
+    return dispatcher_->LANE(call, "tunefarm.v1." #SERVICE "/" #NAME, request, response, &Api::NAME); \
   }
 
 class KernelServiceAdapter : public v1::KernelService::CallbackService {
  public:
   explicit KernelServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(CreateKernel, Slow)
-  TUNEFARM_CALL(GetKernel, Fast)
-  TUNEFARM_CALL(ListKernels, Fast)
-  TUNEFARM_CALL(CountSpace, Slow)
+  TUNEFARM_CALL(KernelService, CreateKernel, Slow)
+  TUNEFARM_CALL(KernelService, GetKernel, Fast)
+  TUNEFARM_CALL(KernelService, ListKernels, Fast)
+  TUNEFARM_CALL(KernelService, CountSpace, Slow)
 
  private:
   Dispatcher* const dispatcher_;
@@ -128,18 +170,20 @@ class KernelServiceAdapter : public v1::KernelService::CallbackService {
 class TuningServiceAdapter : public v1::TuningService::CallbackService {
  public:
   explicit TuningServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(CreateJob, Slow)
-  TUNEFARM_CALL(GetJob, Fast)
-  TUNEFARM_CALL(ListJobs, Fast)
-  TUNEFARM_CALL(CancelJob, Slow)
-  TUNEFARM_CALL(PauseJob, Slow)
-  TUNEFARM_CALL(ResumeJob, Slow)
-  TUNEFARM_CALL(DeleteJob, Slow)
-  TUNEFARM_CALL(ListTrials, Fast)
-  TUNEFARM_CALL(GetTrial, Fast)
-  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext*,
+  TUNEFARM_CALL(TuningService, CreateJob, Slow)
+  TUNEFARM_CALL(TuningService, GetJob, Fast)
+  TUNEFARM_CALL(TuningService, ListJobs, Fast)
+  TUNEFARM_CALL(TuningService, CancelJob, Slow)
+  TUNEFARM_CALL(TuningService, PauseJob, Slow)
+  TUNEFARM_CALL(TuningService, ResumeJob, Slow)
+  TUNEFARM_CALL(TuningService, DeleteJob, Slow)
+  TUNEFARM_CALL(TuningService, ListTrials, Fast)
+  TUNEFARM_CALL(TuningService, GetTrial, Fast)
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* call,
                                                            const v1::WatchJobRequest* request) override {
-    return new WatchReactor(dispatcher_->api(), dispatcher_->context(), *request);
+    const auto context = dispatcher_->entrance().Authorize(*call, "tunefarm.v1.TuningService/WatchJob");
+    if (!context.ok()) return new RefusedStream<v1::WatchJobResponse>(ToGrpc(context.status()));
+    return new WatchReactor(dispatcher_->api(), *context, *request);
   }
 
  private:
@@ -149,9 +193,9 @@ class TuningServiceAdapter : public v1::TuningService::CallbackService {
 class LookupServiceAdapter : public v1::LookupService::CallbackService {
  public:
   explicit LookupServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(LookupConfig, Fast)
-  TUNEFARM_CALL(BatchLookupConfigs, Slow)
-  TUNEFARM_CALL(ListBestConfigs, Fast)
+  TUNEFARM_CALL(LookupService, LookupConfig, Fast)
+  TUNEFARM_CALL(LookupService, BatchLookupConfigs, Slow)
+  TUNEFARM_CALL(LookupService, ListBestConfigs, Fast)
 
  private:
   Dispatcher* const dispatcher_;
@@ -160,17 +204,19 @@ class LookupServiceAdapter : public v1::LookupService::CallbackService {
 class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
  public:
   explicit CatalogServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(PinBestConfig, Slow)
-  TUNEFARM_CALL(UnpinBestConfig, Slow)
-  TUNEFARM_CALL(RetireBestConfig, Slow)
-  TUNEFARM_CALL(AnnotateBestConfig, Slow)
-  TUNEFARM_CALL(ListBestConfigChanges, Fast)
+  TUNEFARM_CALL(CatalogService, PinBestConfig, Slow)
+  TUNEFARM_CALL(CatalogService, UnpinBestConfig, Slow)
+  TUNEFARM_CALL(CatalogService, RetireBestConfig, Slow)
+  TUNEFARM_CALL(CatalogService, AnnotateBestConfig, Slow)
+  TUNEFARM_CALL(CatalogService, ListBestConfigChanges, Fast)
   grpc::ServerWriteReactor<v1::WatchBestConfigsResponse>* WatchBestConfigs(
-      grpc::CallbackServerContext*, const v1::WatchBestConfigsRequest* request) override {
-    return new CatalogWatchReactor(dispatcher_->api(), dispatcher_->context(), *request);
+      grpc::CallbackServerContext* call, const v1::WatchBestConfigsRequest* request) override {
+    const auto context = dispatcher_->entrance().Authorize(*call, "tunefarm.v1.CatalogService/WatchBestConfigs");
+    if (!context.ok()) return new RefusedStream<v1::WatchBestConfigsResponse>(ToGrpc(context.status()));
+    return new CatalogWatchReactor(dispatcher_->api(), *context, *request);
   }
-  TUNEFARM_CALL(ListMisses, Fast)
-  TUNEFARM_CALL(DeleteMisses, Slow)
+  TUNEFARM_CALL(CatalogService, ListMisses, Fast)
+  TUNEFARM_CALL(CatalogService, DeleteMisses, Slow)
 
  private:
   Dispatcher* const dispatcher_;
@@ -179,9 +225,9 @@ class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
 class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
  public:
   explicit DeviceServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(ListDevices, Fast)
-  TUNEFARM_CALL(ListDeviceClasses, Fast)
-  TUNEFARM_CALL(ReleaseDevice, Fast)
+  TUNEFARM_CALL(DeviceService, ListDevices, Fast)
+  TUNEFARM_CALL(DeviceService, ListDeviceClasses, Fast)
+  TUNEFARM_CALL(DeviceService, ReleaseDevice, Fast)
 
  private:
   Dispatcher* const dispatcher_;
@@ -202,13 +248,13 @@ class FarmServiceAdapter : public v1::FarmService::CallbackService {
 class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
  public:
   explicit RecordingServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(GetRecording, Fast)
-  TUNEFARM_CALL(ListRecordings, Fast)
-  TUNEFARM_CALL(ListRecordedResults, Fast)
-  TUNEFARM_CALL(DeleteRecording, Slow)
+  TUNEFARM_CALL(RecordingService, GetRecording, Fast)
+  TUNEFARM_CALL(RecordingService, ListRecordings, Fast)
+  TUNEFARM_CALL(RecordingService, ListRecordedResults, Fast)
+  TUNEFARM_CALL(RecordingService, DeleteRecording, Slow)
   grpc::ServerReadReactor<v1::CreateRecordingRequest>* CreateRecording(grpc::CallbackServerContext* call,
                                                                        v1::CreateRecordingResponse* response) override {
-    return new UploadReactor(dispatcher_->api(), dispatcher_->context(), dispatcher_->imports(),
+    return new UploadReactor(dispatcher_->api(), &dispatcher_->entrance(), dispatcher_->imports(),
                              dispatcher_->upload_idle_max(), call, response);
   }
 
@@ -219,12 +265,24 @@ class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
 class ServerServiceAdapter : public v1::ServerService::CallbackService {
  public:
   explicit ServerServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(CreateBackup, Slow)
-  TUNEFARM_CALL(Shutdown, Fast)
+  TUNEFARM_CALL(ServerService, CreateBackup, Slow)
+  TUNEFARM_CALL(ServerService, Shutdown, Fast)
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest* request,
                                           v1::GetServerInfoResponse* response) override {
-    return dispatcher_->Fast(call, request, response, &Api::GetServerInfo, /*counts=*/false);
+    return dispatcher_->Fast(call, "tunefarm.v1.ServerService/GetServerInfo", request, response, &Api::GetServerInfo,
+                             /*counts=*/false);
   }
+
+ private:
+  Dispatcher* const dispatcher_;
+};
+
+class AccessServiceAdapter : public v1::AccessService::CallbackService {
+ public:
+  explicit AccessServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  TUNEFARM_CALL(AccessService, CreateToken, Slow)
+  TUNEFARM_CALL(AccessService, ListTokens, Slow)
+  TUNEFARM_CALL(AccessService, RevokeToken, Slow)
 
  private:
   Dispatcher* const dispatcher_;
@@ -254,8 +312,11 @@ struct RpcServer::Impl {
         devices(&dispatcher),
         farm(&dispatcher),
         recordings(&dispatcher),
-        server_service(&dispatcher) {
-    if (options.agents != nullptr) agents = std::make_unique<AgentServiceAdapter>(options.agents, clock);
+        server_service(&dispatcher),
+        access(&dispatcher) {
+    if (options.agents != nullptr) {
+      agents = std::make_unique<AgentServiceAdapter>(options.agents, &dispatcher.entrance(), clock);
+    }
   }
 
   Dispatcher dispatcher;
@@ -267,7 +328,9 @@ struct RpcServer::Impl {
   FarmServiceAdapter farm;
   RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
+  AccessServiceAdapter access;
   std::unique_ptr<AgentServiceAdapter> agents;
+  std::optional<HandshakeLog> handshakes;  // with TLS
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
   bool is_shut_down = false;
@@ -278,8 +341,13 @@ RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clock, const RpcServerOptions& options) {
   EnableServerExtensions();
   auto impl = std::make_unique<Impl>(api, clock, options);
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (options.tls) {
+    ASSIGN_OR_RETURN(credentials, MakeServerCredentials(*options.tls));
+    impl->handshakes.emplace(&impl->dispatcher.entrance().gate());
+  }
   grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
+  builder.SetMaxReceiveMessageSize(kReceivedBytesMax);
   builder.SetMaxSendMessageSize(kMessageBytesMax);
   // Two daemons must never share a port by accident.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -290,7 +358,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
     if (const std::string path = UnixPath(options.addresses[i]); !path.empty()) {
       if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "replacing the socket {}", path);
     }
-    builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+    builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
   }
   builder.RegisterService(&impl->kernels);
   builder.RegisterService(&impl->tuning);
@@ -300,6 +368,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->farm);
   builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);
+  builder.RegisterService(&impl->access);
   if (impl->agents) builder.RegisterService(impl->agents->service());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);

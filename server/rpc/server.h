@@ -6,12 +6,15 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/access/gate.h"
 #include "server/api/api.h"
 #include "server/base/clock.h"
+#include "server/rpc/tls.h"
 
 namespace tunefarm {
 
@@ -20,12 +23,18 @@ class ControlLink;
 struct RpcServerOptions {
   // "unix:/path" or "127.0.0.1:7070". At least one.
   std::vector<std::string> addresses;
-  // What calls on these addresses may do.
+  // What calls on these addresses may do (without TLS): everything, or what the client socket may.
   bool is_admin = false;
   // How long a file may take from one message to the next while it is uploaded.
   Duration upload_idle_max = std::chrono::seconds(60);
   // Serves agents of other machines, too; null: none. Outlives the server.
   ControlLink* agents = nullptr;
+  // Serve TLS: whoever calls shows a certificate or a token. Else the listener is the identity.
+  std::optional<TlsFiles> tls = std::nullopt;
+  // Plain text that others on the way can read; agents may use it too.
+  bool is_insecure = false;
+  // Who may do what; outlives the server. Null: the listener's identity decides, and nothing is written down.
+  const Gate* gate = nullptr;
 };
 
 class RpcServer {

@@ -5,10 +5,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <string_view>
 
 #include "server/api/api.h"
 #include "server/base/clock.h"
 #include "server/base/executor.h"
+#include "server/rpc/entrance.h"
 #include "server/rpc/status.h"
 #include "tunefarm/v1/recording_service.pb.h"
 
@@ -16,12 +18,18 @@ namespace tunefarm {
 
 class UploadReactor : public grpc::ServerReadReactor<v1::CreateRecordingRequest> {
  public:
-  // The file is read on `lane`, behind those that came before; Api and lane outlive the call. `idle_max`: between two
-  // messages.
-  UploadReactor(Api* api, const CallContext& context, Executor* lane, Duration idle_max,
+  // The file is read on `lane`, behind those that came before; Api, entrance and lane outlive the call. `idle_max`:
+  // between two messages.
+  UploadReactor(Api* api, const Entrance* entrance, Executor* lane, Duration idle_max,
                 grpc::CallbackServerContext* call, v1::CreateRecordingResponse* response)
-      : lane_(lane), idle_max_(idle_max), call_(call), response_(response), open_call_(api) {
-    absl::StatusOr<std::unique_ptr<RecordingUpload>> upload = api->CreateRecording(context);
+      : entrance_(entrance), lane_(lane), idle_max_(idle_max), call_(call), response_(response), open_call_(api) {
+    absl::StatusOr<CallContext> context = entrance->Authorize(*call, kCall);
+    if (!context.ok()) {
+      Finish(ToGrpc(context.status()));
+      return;
+    }
+    context_ = *std::move(context);
+    absl::StatusOr<std::unique_ptr<RecordingUpload>> upload = api->CreateRecording(context_);
     if (!upload.ok()) {
       Finish(ToGrpc(upload.status()));
       return;
@@ -66,11 +74,16 @@ class UploadReactor : public grpc::ServerReadReactor<v1::CreateRecordingRequest>
     if (call_->IsCancelled()) return ToGrpc(Cancelled("the client cancelled the upload"));
     // That the client is gone may be known a moment after the end of its messages is.
     absl::StatusOr<v1::CreateRecordingResponse> created = upload_->Finish([this] { return call_->IsCancelled(); });
+    entrance_->Record(context_, kCall, nullptr, created.ok() ? &*created : nullptr, created.status());
     if (!created.ok()) return ToGrpc(created.status());
     *response_ = *std::move(created);
     return grpc::Status::OK;
   }
 
+  static constexpr std::string_view kCall = "tunefarm.v1.RecordingService/CreateRecording";
+
+  const Entrance* const entrance_;
+  CallContext context_;
   Executor* const lane_;
   const Duration idle_max_;
   grpc::CallbackServerContext* const call_;

@@ -26,6 +26,7 @@ namespace tunefarm {
 
 class Clock;
 class RecordingStore;
+class TokenStore;
 
 struct KernelRow {
   std::string kernel_id;       // hex
@@ -429,6 +430,8 @@ class Store {
 
   // --- recorded results of other tools (recording_store.h): never measurements; as old as the store ---
   virtual RecordingStore& recordings() = 0;
+  // Null: this store keeps none.
+  virtual TokenStore* tokens() { return nullptr; }
 
   // --- keep ---
   virtual absl::StatusOr<StoreStatus> Status() = 0;

@@ -5,7 +5,9 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import unittest
+from unittest import mock
 
 from farm import BIN, HANG_SECONDS, Farm, wait_until
 
@@ -43,6 +45,26 @@ class Probe:
 
 
 class ClientCpp(unittest.TestCase):
+    def test_over_tls_with_a_certificate_or_a_token(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (["init", folder], ["issue", folder, "--name", "control", "--host", "127.0.0.1"],
+                            ["issue", folder, "--name", "look", "--role", "lookup"]):
+                subprocess.run([BIN / "tunefarm", "certs", *command], check=True, capture_output=True)
+            with Farm("--listen", "127.0.0.1:0", "--tls-certificate", f"{folder}/control.pem", "--tls-key",
+                      f"{folder}/control.key", "--tls-client-ca", f"{folder}/ca.pem") as farm:
+                farm.start()
+                tune(farm, 64)
+                address = next(a for a in farm.info()["addresses"] if not a.startswith("unix:"))
+                token = farm.cli("token", "create", "ci", "--role", "lookup").stdout.strip()
+                tls = {"TUNEFARM_TLS_CA": f"{folder}/ca.pem"}
+                certificate = {"TUNEFARM_CLIENT_CERTIFICATE": f"{folder}/look.pem", "TUNEFARM_CLIENT_KEY": f"{folder}/look.key"}
+                for who in (certificate, {"TUNEFARM_TOKEN": token}):
+                    with mock.patch.dict(os.environ, {**tls, **who}), Probe(address) as probe:
+                        probe.wait_for(newest(farm))
+                        self.assertEqual(probe.ask("find", 64)["match"], "EXACT")
+                with mock.patch.dict(os.environ, tls), Probe(address) as probe:
+                    self.assertNotEqual(probe.ask("lookup", 96, 60000).get("match"), "NEAREST_SHAPE")
+
     def test_answers_go_on_whatever_becomes_of_the_daemon(self):
         with Farm() as farm:
             farm.start()

@@ -13,6 +13,7 @@ import sys
 PURE = ["base"]
 LAYERS = {
     "base": ["base"],
+    "dial": ["base", "dial"],
     "space": ["base", "space"],
     "measure": ["base", "measure"],
     "search": ["base", "space", "search"],
@@ -27,9 +28,10 @@ LAYERS = {
     "agent": ["base", "space", "measure", "device", "definition", "exec", "agent"],
     "catalog": ["base", "space", "measure", "device", "definition", "store", "catalog"],
     "jobs": ["base", "space", "measure", "search", "device", "definition", "cost", "store", "catalog", "agent", "jobs"],
-    "api": ["base", "space", "device", "definition", "store", "recordings", "catalog", "jobs", "api",
+    "access": ["base", "store", "access"],
+    "api": ["base", "access", "space", "device", "definition", "store", "recordings", "catalog", "jobs", "api",
             "version.h"],
-    "rpc": ["base", "api", "jobs", "rpc"],
+    "rpc": ["base", "access", "api", "jobs", "rpc"],
     "http": ["base", "store", "exec/evaluator_stats.h", "jobs", "http", "version.h"],
     "daemon": None,  # the composition root sees everything
     "worker": ["base", "space", "measure", "device", "definition", "exec/channel.h", "exec/frame_limits.h",
@@ -50,7 +52,7 @@ BANNED = [
      ["server/store/", "server/recordings/", "server/daemon/", "client/", "tests/"]),
     ("cuda.h or nvrtc.h outside worker/", re.compile(r'#include [<"](cuda|nvrtc|cublas\w*|nvml)\.h'), ["server/worker/", "tests/gpu/"]),
     ("grpcpp outside rpc/, the agent's remote link and client/", re.compile(r"#include <grpc"),
-     ["server/rpc/", "server/agent/remote/", "client/", "tests/", "server/daemon/"]),
+     ["server/rpc/", "server/agent/remote/", "server/dial/", "client/", "tests/", "server/daemon/"]),
     ("httplib.h or prometheus outside http/", re.compile(r'#include [<"](httplib\.h|prometheus/)'), ["server/http/"]),
     ("spdlog outside base/log.cc", re.compile(r"#include [<\"]spdlog"), ["server/base/log.cc"]),
     ("<ranges> or <format> or <source_location>", re.compile(r"#include <(ranges|format|source_location)>"), []),

@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 from pathlib import Path
-from typing import List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
-from tunefarm.errors import FailedPreconditionError, UnavailableError
+import grpc
+
+from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 
 _SOCKET_PATH_MAX = 107
 _START_SECONDS = 90  # more than the program itself waits
@@ -119,6 +122,95 @@ def find_server(server: Optional[str], data_directory: Optional[str], start: boo
     if address.startswith("unix:") and not accepts(address[len("unix:"):]):
         raise nobody_at(address)
     return address
+
+
+class _TokenSender(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+                   grpc.StreamUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
+    """Sends the token with every call, over whatever channel: gRPC's own way would not over a Unix socket."""
+
+    def __init__(self, token: str) -> None:
+        self._header = ("authorization", "Bearer " + token)
+
+    def _send(self, continuation: Any, details: Any, request: Any) -> Any:
+        metadata = list(details.metadata or ()) + [self._header]
+        return continuation(_CallDetails(details.method, details.timeout, metadata, details.credentials,
+                                         details.wait_for_ready, getattr(details, "compression", None)), request)
+
+    intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = intercept_stream_stream = _send
+
+
+class _CallDetails(NamedTuple):
+    method: Any
+    timeout: Any
+    metadata: Any
+    credentials: Any
+    wait_for_ready: Any
+    compression: Any
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
+
+
+def _stays_here(address: str) -> bool:
+    host = address.rpartition(":")[0]
+    return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, tls_certificate: Any, tls_key: Any,
+                 token: Optional[str], token_file: Any) -> grpc.Channel:
+    """A channel with TLS and whatever proves who calls; the same rules as those of the command line."""
+    def given(value: Any, name: str) -> str:
+        return os.fspath(value) if value else os.environ.get(name, "")
+
+    is_unix = address.startswith("unix:")
+    ca = "" if is_unix else given(tls_ca, "TUNEFARM_TLS_CA")
+    certificate, key = os.fspath(tls_certificate or ""), os.fspath(tls_key or "")
+    if not certificate and not key:
+        certificate, key = given(None, "TUNEFARM_CLIENT_CERTIFICATE"), given(None, "TUNEFARM_CLIENT_KEY")
+    if bool(certificate) != bool(key):
+        raise InvalidArgumentError("a certificate and its key belong together: give both (tls_certificate, tls_key)")
+    if certificate and not ca and not is_unix:
+        raise InvalidArgumentError("a certificate is shown in TLS only: also give the CA of the daemon's (tls_ca)")
+    path = os.fspath(token_file or "")
+    secret = token or ("" if path else os.environ.get("TUNEFARM_TOKEN", ""))
+    if not secret:
+        path = path or os.environ.get("TUNEFARM_TOKEN_FILE", "")
+        secret = _read(path, "the token's file").decode("ascii", "replace").strip() if path else ""
+    if secret and not (secret.startswith("tft_") and secret.replace("_", "").isalnum() and secret.isascii()):
+        raise InvalidArgumentError("what is given as a token is none: one begins with 'tft_'")
+    if secret and not ca and not _stays_here(address):
+        raise InvalidArgumentError(f"a token is not sent to {address} as plain text: give the CA of the daemon's "
+                                   "certificate (tls_ca)")
+    if ca:
+        credentials = grpc.ssl_channel_credentials(
+            _read(ca, "the CA"), _read(key, "the key") if key else None,
+            _read(certificate, "the certificate") if certificate else None)
+        channel = grpc.secure_channel(address, credentials, options=options)
+    else:
+        channel = grpc.insecure_channel(address, options=options)
+    return grpc.intercept_channel(channel, _TokenSender(secret)) if secret else channel
+
+
+def why_nobody(address: str, tls_ca: Any) -> UnavailableError:
+    """nobody_at, or what one more attempt says is wrong with the daemon's certificate."""
+    ca = os.fspath(tls_ca) if tls_ca else os.environ.get("TUNEFARM_TLS_CA", "")
+    host, _, port = address.rpartition(":")
+    if ca and not address.startswith("unix:"):
+        try:
+            context = ssl.create_default_context(cafile=ca)
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain:
+                context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
+        except ssl.SSLCertVerificationError as error:
+            return UnavailableError(f"the certificate of the daemon at {address} is refused: {error.verify_message}")
+        except ssl.SSLError:
+            return UnavailableError(f"{address} does not speak TLS; leave tls_ca out, or give the daemon a certificate")
+        except (OSError, ValueError):
+            pass
+    return nobody_at(address)
 
 
 def nobody_at(address: str) -> UnavailableError:

@@ -39,20 +39,27 @@ class Client:
     child needs one of its own. `timeout` is each call's deadline in seconds unless the call names another; a call never
     blocks longer. Calls that change nothing, and submit (whose request_id makes it safe), are repeated for
     `retry_seconds` while the daemon is not there; all others are sent once. Usable in a `with` statement.
+
+    `tls_ca` (a file) makes it talk TLS; `tls_certificate` and `tls_key`, or `token` or `token_file`, say who calls. What
+    is not given comes from TUNEFARM_TLS_CA, TUNEFARM_CLIENT_CERTIFICATE, TUNEFARM_CLIENT_KEY, TUNEFARM_TOKEN and
+    TUNEFARM_TOKEN_FILE.
     """
 
     def __init__(self, server: Optional[str] = None, *, data_directory: Optional[KernelLike] = None, start: bool = True,
-                 timeout: float = 60.0, retry_seconds: float = 5.0) -> None:
+                 timeout: float = 60.0, retry_seconds: float = 5.0, tls_ca: Optional[KernelLike] = None,
+                 tls_certificate: Optional[KernelLike] = None, tls_key: Optional[KernelLike] = None,
+                 token: Optional[str] = None, token_file: Optional[KernelLike] = None) -> None:
         self._timeout = _calls.checked_timeout(timeout)
         self._retry_seconds = retry_seconds
         self._closed = False
         self.address = _connection.find_server(server, os.fspath(data_directory) if data_directory else None, start)
-        channel = grpc.insecure_channel(self.address, options=_calls.OPTIONS)
+        channel = _connection.open_channel(self.address, _calls.OPTIONS, tls_ca=tls_ca, tls_certificate=tls_certificate,
+                                           tls_key=tls_key, token=token, token_file=token_file)
         try:
             grpc.channel_ready_future(channel).result(timeout=min(_CONNECT_SECONDS, self._timeout))
         except grpc.FutureTimeoutError:
             channel.close()
-            raise _connection.nobody_at(self.address) from None
+            raise _connection.why_nobody(self.address, tls_ca) from None
         self._channel = channel
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)

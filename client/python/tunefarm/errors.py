@@ -41,7 +41,7 @@ class FailedPreconditionError(TunefarmError):
 
 
 class PermissionDeniedError(TunefarmError):
-    """Only the admin socket may do that."""
+    """Who calls has not the right to do that, or is not known: see the reason."""
 
 
 class ResourceExhaustedError(TunefarmError):

@@ -8,6 +8,7 @@
 
 #include "server/base/mutex.h"
 #include "server/base/status.h"
+#include "server/dial/dial.h"
 #include "tunefarm/agent/v1/agent.grpc.pb.h"
 #include "tunefarm/v1/error.pb.h"
 
@@ -29,7 +30,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class GrpcChannel : public ControlChannel {
  public:
-  GrpcChannel(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  explicit GrpcChannel(const DialOptions& options) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -41,7 +42,12 @@ class GrpcChannel : public ControlChannel {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
     arguments.SetMaxSendMessageSize(kMessageBytesMax);
-    stub_ = wire::AgentService::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
+    const auto channel = Dial(options, arguments);
+    if (channel.ok()) {
+      stub_ = wire::AgentService::NewStub(*channel);
+    } else {
+      not_dialled_ = Unavailable("{}", MessageOf(channel.status()));
+    }
   }
 
   absl::StatusOr<wire::RegisterResponse> Register(const wire::RegisterRequest& request, Duration deadline) override {
@@ -82,6 +88,7 @@ class GrpcChannel : public ControlChannel {
   absl::StatusOr<Response> Call(grpc::Status (wire::AgentService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                                  Response*),
                                 const Request& request, Duration deadline) {
+    if (!stub_) return not_dialled_;
     grpc::ClientContext context;
     context.set_deadline(
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(deadline.count(), GPR_TIMESPAN)));
@@ -101,6 +108,7 @@ class GrpcChannel : public ControlChannel {
   }
 
   std::unique_ptr<wire::AgentService::Stub> stub_;
+  absl::Status not_dialled_;  // why there is none
   Mutex mutex_;
   bool cancelled_ GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ GUARDED_BY(mutex_);
@@ -108,11 +116,8 @@ class GrpcChannel : public ControlChannel {
 
 }  // namespace
 
-std::shared_ptr<ControlChannel> DialControl(const std::string& address,
-                                            std::shared_ptr<grpc::ChannelCredentials> credentials) {
-  return std::make_shared<GrpcChannel>(address, credentials);
+std::shared_ptr<ControlChannel> DialControl(const DialOptions& options) {
+  return std::make_shared<GrpcChannel>(options);
 }
-
-std::shared_ptr<grpc::ChannelCredentials> ControlCredentials() { return grpc::InsecureChannelCredentials(); }
 
 }  // namespace tunefarm

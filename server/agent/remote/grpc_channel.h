@@ -5,20 +5,16 @@
 // short: ControlList decides how often to try.
 #pragma once
 
-#include <grpcpp/security/credentials.h>
-
 #include <memory>
 #include <string>
 
 #include "server/agent/control_channel.h"
+#include "server/dial/dial_options.h"
 
 namespace tunefarm {
 
-// One channel to the address ("host:port" or "unix:/path").
-std::shared_ptr<ControlChannel> DialControl(const std::string& address,
-                                            std::shared_ptr<grpc::ChannelCredentials> credentials);
-
-// What agents show and demand of control daemons.
-std::shared_ptr<grpc::ChannelCredentials> ControlCredentials();
+// One channel. What keeps it from being made (a file that is gone) is Unavailable to every call; a list of controls
+// then goes on to the next, and comes back with a new one.
+std::shared_ptr<ControlChannel> DialControl(const DialOptions& options);
 
 }  // namespace tunefarm

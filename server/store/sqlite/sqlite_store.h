@@ -8,6 +8,7 @@
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/reader_pool.h"
 #include "server/store/sqlite/recordings.h"
+#include "server/store/sqlite/tokens.h"
 #include "server/store/sqlite/writer.h"
 #include "server/store/store.h"
 
@@ -94,6 +95,7 @@ class SqliteStore : public Store {
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
 
   RecordingStore& recordings() override { return recordings_; }
+  TokenStore* tokens() override { return &tokens_; }
 
   absl::StatusOr<StoreStatus> Status() override;
   absl::StatusOr<QueueCounts> CountQueue() override;
@@ -114,6 +116,7 @@ class SqliteStore : public Store {
   const std::unique_ptr<Writer> writer_;
   std::unique_ptr<ReaderPool> readers_;
   SqliteRecordingStore recordings_;
+  SqliteTokenStore tokens_;
 };
 
 // The marker that is set while the store is open: still set at the next start means that the process died. Names that

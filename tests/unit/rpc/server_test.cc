@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include "server/access/call_rules.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {
@@ -83,6 +84,32 @@ TEST_F(RpcServerTest, AdminCallsAreForTheAdminSocket) {
   EXPECT_EQ(backup.path(), "/data/backups/x.db");
   EXPECT_TRUE(admin->Shutdown(&contexts[3], {}, &shutdown).ok());
   EXPECT_EQ(shutdowns_.load(), 1);
+}
+
+TEST_F(RpcServerTest, EveryCallOfEveryServicePassesTheGate) {
+  int calls = 0;
+  for (const CallRule& rule : AllCallRules()) {
+    if (rule.call.rfind("tunefarm.v1.", 0) != 0) continue;
+    ++calls;
+    grpc::GenericStub stub(Channel("admin.sock"));
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "nobody");
+    const grpc::Slice empty("");
+    const grpc::ByteBuffer request(&empty, 1);
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    const auto call = stub.PrepareUnaryCall(&context, "/" + std::string(rule.call), request, &queue);
+    call->StartCall();
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << rule.call << ": " << status.error_message();
+    EXPECT_EQ(ReasonIn(status), "TOKEN_INVALID") << rule.call;
+  }
+  EXPECT_GE(calls, 39);
+  EXPECT_EQ(shutdowns_.load(), 0);
 }
 
 TEST_F(RpcServerTest, MissesAreSeenByAllAndForgottenByTheAdminAlone) {

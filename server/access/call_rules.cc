@@ -1,0 +1,89 @@
+#include "server/access/call_rules.h"
+
+#include <string>
+#include <unordered_map>
+
+namespace tunefarm {
+namespace {
+
+constexpr bool kChange = true;
+constexpr bool kRead = false;
+
+}  // namespace
+
+const std::vector<CallRule>& AllCallRules() {
+  using enum Right;
+  using enum CallRate;
+  static const auto& rules = *new std::vector<CallRule>{
+      {"tunefarm.v1.KernelService/CreateKernel", kKernels, kCalls, kChange},
+      {"tunefarm.v1.KernelService/GetKernel", kLookup, kCalls, kRead},
+      {"tunefarm.v1.KernelService/ListKernels", kLookup, kCalls, kRead},
+      {"tunefarm.v1.KernelService/CountSpace", kLookup, kCalls, kRead},
+      // With a definition in it, the right to submit kernels too (Api::CreateJob).
+      {"tunefarm.v1.TuningService/CreateJob", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.TuningService/GetJob", kLookup, kCalls, kRead},
+      {"tunefarm.v1.TuningService/ListJobs", kLookup, kCalls, kRead},
+      {"tunefarm.v1.TuningService/CancelJob", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.TuningService/PauseJob", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.TuningService/ResumeJob", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.TuningService/DeleteJob", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.TuningService/WatchJob", kLookup, kCalls, kRead},
+      {"tunefarm.v1.TuningService/ListTrials", kLookup, kCalls, kRead},
+      {"tunefarm.v1.TuningService/GetTrial", kLookup, kCalls, kRead},
+      {"tunefarm.v1.LookupService/LookupConfig", kLookup, kLookups, kRead},
+      {"tunefarm.v1.LookupService/BatchLookupConfigs", kLookup, kLookups, kRead},
+      {"tunefarm.v1.LookupService/ListBestConfigs", kLookup, kLookups, kRead},
+      {"tunefarm.v1.CatalogService/WatchBestConfigs", kLookup, kCalls, kRead},
+      {"tunefarm.v1.CatalogService/PinBestConfig", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.CatalogService/UnpinBestConfig", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.CatalogService/RetireBestConfig", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.CatalogService/AnnotateBestConfig", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.CatalogService/ListBestConfigChanges", kLookup, kCalls, kRead},
+      {"tunefarm.v1.CatalogService/ListMisses", kLookup, kCalls, kRead},
+      {"tunefarm.v1.CatalogService/DeleteMisses", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.DeviceService/ListDevices", kLookup, kCalls, kRead},
+      {"tunefarm.v1.DeviceService/ReleaseDevice", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.DeviceService/ListDeviceClasses", kLookup, kCalls, kRead},
+      {"tunefarm.v1.FarmService/ListAgents", kLookup, kCalls, kRead},
+      {"tunefarm.v1.FarmService/DrainAgent", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.FarmService/UndrainAgent", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.FarmService/QuarantineDevice", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.RecordingService/CreateRecording", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.RecordingService/GetRecording", kLookup, kCalls, kRead},
+      {"tunefarm.v1.RecordingService/ListRecordings", kLookup, kCalls, kRead},
+      {"tunefarm.v1.RecordingService/ListRecordedResults", kLookup, kCalls, kRead},
+      {"tunefarm.v1.RecordingService/DeleteRecording", kSubmit, kCalls, kChange},
+      {"tunefarm.v1.ServerService/GetServerInfo", kLookup, kCalls, kRead},
+      {"tunefarm.v1.ServerService/CreateBackup", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.ServerService/Shutdown", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.AccessService/CreateToken", kAdmin, kCalls, kChange},
+      {"tunefarm.v1.AccessService/ListTokens", kAdmin, kCalls, kRead},
+      {"tunefarm.v1.AccessService/RevokeToken", kAdmin, kCalls, kChange},
+      {"tunefarm.agent.v1.AgentService/Register", kAgent, kUnlimited, kChange},
+      {"tunefarm.agent.v1.AgentService/Synchronize", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/Wait", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/ReportUnits", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/FetchKernel", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/FetchArtifact", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/Deregister", kAgent, kUnlimited, kChange},
+  };
+  return rules;
+}
+
+const CallRule* RuleOf(std::string_view call) {
+  static const auto& by_name = *[] {
+    auto* const map = new std::unordered_map<std::string_view, const CallRule*>;
+    for (const CallRule& rule : AllCallRules()) map->emplace(rule.call, &rule);
+    return map;
+  }();
+  const auto rule = by_name.find(call);
+  return rule == by_name.end() ? nullptr : rule->second;
+}
+
+std::optional<Right> RightOf(std::string_view service, std::string_view method) {
+  const CallRule* const rule = RuleOf(std::string(service) + "/" + std::string(method));
+  if (rule == nullptr) return std::nullopt;
+  return rule->right;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,78 @@
+// Principal: who calls, and what that may do. A socket, a certificate or a token is an identity; its roles are sets of
+// rights.
+//
+// Plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tunefarm {
+
+enum class Right : uint8_t {
+  kLookup,   // look-ups, lists, watches, reads
+  kSubmit,   // jobs of kernels that are stored; recordings
+  kKernels,  // definitions of kernels: code that the farm compiles and runs
+  kAgent,    // AgentService
+  kAdmin,    // everything
+};
+std::string_view RightName(Right right);
+
+// A set of rights.
+class Rights {
+ public:
+  constexpr Rights() = default;
+  constexpr Rights With(Right right) const { return Rights(bits_ | Bit(right)); }
+  constexpr Rights With(Rights other) const { return Rights(bits_ | other.bits_); }
+  // Admin has every right.
+  constexpr bool Has(Right right) const { return (bits_ & (Bit(right) | Bit(Right::kAdmin))) != 0; }
+  friend constexpr bool operator==(Rights, Rights) = default;
+
+ private:
+  explicit constexpr Rights(uint8_t bits) : bits_(bits) {}
+  static constexpr uint8_t Bit(Right right) { return static_cast<uint8_t>(1U << static_cast<unsigned>(right)); }
+  uint8_t bits_ = 0;
+};
+
+// Roles in one text, such as "submit,kernels": lookup; submit (and lookup); kernels (and lookup); agent (and lookup);
+// admin. InvalidArgument (ROLE_UNKNOWN) that names the word, the role that may have been meant, and all there are; also
+// for none and for one given twice.
+absl::StatusOr<Rights> ParseRoles(std::string_view roles, char separator = ',');
+
+// 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or digit: names of principals. InvalidArgument
+// (PRINCIPAL_NAME_INVALID).
+absl::Status CheckPrincipalName(std::string_view name);
+
+enum class PrincipalKind { kSocket, kCertificate, kToken };
+std::string_view PrincipalKindName(PrincipalKind kind);
+
+struct Principal {
+  std::string name;  // "admin.sock", "submit+kernels/alice", "ci"
+  PrincipalKind kind = PrincipalKind::kSocket;
+  Rights rights;
+
+  bool Has(Right right) const { return rights.Has(right); }
+  // "the certificate submit/alice".
+  std::string Text() const;
+};
+
+// The socket is the identity of who can open it. The client socket's is also that of plain text on loopback.
+Principal AdminSocket();
+Principal ClientSocket();
+// Of plain text that the configuration allows in spite of everything (insecure_plaintext): agents too.
+Principal InsecureListener();
+
+// Of a certificate's URI "tunefarm://<role[+role]>/<name>", such as tunefarm://submit+kernels/alice. Unauthenticated
+// (CERTIFICATE_IDENTITY) with the URI and the form that is expected.
+absl::StatusOr<Principal> PrincipalOfUri(std::string_view uri);
+std::string UriOf(std::string_view roles, std::string_view name);  // roles "submit,kernels"
+
+// OK, or PermissionDenied: ADMIN_ONLY where the right of an administrator is needed, else RIGHT_MISSING. `what`: "to
+// cancel a job", or the call's name.
+absl::Status CheckRight(const Principal& principal, Right right, std::string_view what);
+
+}  // namespace tunefarm

@@ -1,0 +1,53 @@
+#include "server/api/job_quota.h"
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr Duration kCountAgainAfter = std::chrono::seconds(1);
+constexpr Duration kCountsOldAfter = std::chrono::minutes(1);
+
+}  // namespace
+
+absl::Status JobQuota::CountAnew() {
+  active_.clear();
+  std::string page;
+  do {
+    ASSIGN_OR_RETURN(const Listing<v1::Job> jobs, jobs_->ListJobs({v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING,
+                                                                   v1::JOB_STATE_PAUSED, v1::JOB_STATE_CANCELLING},
+                                                                  1000, page));
+    for (const v1::Job& job : jobs.items) {
+      if (!job.submitted_by().empty()) ++active_[job.submitted_by()];
+    }
+    page = jobs.next_page_token;
+  } while (!page.empty());
+  counted_at_ = clock_->Now();
+  return absl::OkStatus();
+}
+
+absl::Status JobQuota::Check(const Principal& principal) {
+  if (jobs_max_ <= 0) return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  const MonotonicTime now = clock_->Now();
+  if (!counted_at_ || now - *counted_at_ >= kCountsOldAfter ||
+      (active_[principal.name] >= jobs_max_ && now - *counted_at_ >= kCountAgainAfter)) {
+    RETURN_IF_ERROR(CountAnew());
+  }
+  const auto count = active_.find(principal.name);
+  if (count == active_.end() || count->second < jobs_max_) return absl::OkStatus();
+  return WithMetadata(WithReason(ResourceExhausted("{} has {} active jobs, as many as it may (max_jobs_per_principal); "
+                                                   "try again when one has ended",
+                                                   principal.Text(), count->second),
+                                 "JOB_QUOTA"),
+                      "retry_after_ms", "1000");
+}
+
+void JobQuota::Submitted(const Principal& principal) {
+  if (jobs_max_ <= 0) return;
+  MutexLock lock(&mutex_);
+  ++active_[principal.name];
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,77 @@
+#include "server/dial/dial_options.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr uint64_t kTokenFileBytesMax = 4096;
+
+}  // namespace
+
+bool StaysHere(const std::string& address) {
+  if (address.rfind("unix:", 0) == 0) return true;
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
+}
+
+DialOptions WithEnvironment(DialOptions options, const EnvironmentGetter& environment) {
+  const auto fill = [&](std::string* value, const char* name) {
+    if (value->empty()) *value = environment(name).value_or("");
+  };
+  fill(&options.ca, "TUNEFARM_TLS_CA");
+  if (options.certificate.empty() && options.key.empty()) {
+    fill(&options.certificate, "TUNEFARM_CLIENT_CERTIFICATE");
+    fill(&options.key, "TUNEFARM_CLIENT_KEY");
+  }
+  if (options.token.empty() && options.token_file.empty()) {
+    fill(&options.token, "TUNEFARM_TOKEN");
+    if (options.token.empty()) fill(&options.token_file, "TUNEFARM_TOKEN_FILE");
+  }
+  return options;
+}
+
+absl::StatusOr<DialOptions> Checked(DialOptions options) {
+  if (options.certificate.empty() != options.key.empty()) {
+    return InvalidArgument("a certificate and its key belong together: give both (--tls-certificate, --tls-key)");
+  }
+  const bool is_unix = options.address.rfind("unix:", 0) == 0;
+  if (is_unix) {
+    // TLS is of no use there; the environment may speak of another daemon.
+    options.ca.clear();
+    options.certificate.clear();
+    options.key.clear();
+  }
+  if (!options.certificate.empty() && options.ca.empty()) {
+    return InvalidArgument(
+        "a certificate is shown in TLS only: also give the CA of the daemon's certificate (--tls-ca)");
+  }
+  if (!options.token_file.empty() && options.token.empty()) {
+    ASSIGN_OR_RETURN(options.token, ReadFile(options.token_file, kTokenFileBytesMax));
+    while (!options.token.empty() && std::isspace(static_cast<unsigned char>(options.token.back())) != 0) {
+      options.token.pop_back();
+    }
+  }
+  if (options.token.empty()) return options;
+  const bool is_clean = std::all_of(options.token.begin(), options.token.end(),
+                                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  if (options.token.rfind("tft_", 0) != 0 || !is_clean) {
+    return InvalidArgument("{} holds no token: one begins with 'tft_'",
+                           options.token_file.empty() ? "TUNEFARM_TOKEN" : options.token_file);
+  }
+  if (options.ca.empty() && !StaysHere(options.address)) {
+    return WithReason(
+        InvalidArgument("a token is not sent to {} as plain text: give the CA of the daemon's certificate "
+                        "(--tls-ca)",
+                        options.address),
+        "TOKEN_IN_PLAINTEXT");
+  }
+  return options;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,54 @@
+// Entrance: what every call of the adapter goes through first: from gRPC's view of the caller to the Gate's, and back
+// with who it is. One line in each call:
+//   ASSIGN_OR_RETURN(const CallContext context, entrance->Authorize(*call, "tunefarm.v1.TuningService/CreateJob"));
+//
+// Threads: all methods from any thread.
+#pragma once
+
+#include <google/protobuf/message.h>
+#include <grpcpp/grpcpp.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/access/gate.h"
+#include "server/api/api.h"
+
+namespace tunefarm {
+
+// What is the same for all calls of one listener.
+struct Listener {
+  std::optional<Principal> identity;  // of whoever can reach it; none: with TLS
+  bool is_readable = false;           // plain text on a network
+};
+
+class Entrance {
+ public:
+  // The gate outlives it.
+  Entrance(const Gate* gate, Listener listener) : gate_(gate), listener_(std::move(listener)) {}
+
+  // `call`: the service's full name and the method's. As Gate::Admit.
+  absl::StatusOr<CallContext> Authorize(const grpc::ServerContextBase& context, std::string_view call) const;
+
+  // After the call. As Gate::Record; both messages may be null.
+  void Record(const CallContext& context, std::string_view call, const google::protobuf::Message* request,
+              const google::protobuf::Message* response, const absl::Status& outcome) const;
+
+  const Gate& gate() const { return *gate_; }
+
+ private:
+  const Gate* const gate_;
+  const Listener listener_;
+};
+
+// A stream that ends at once, with a refusal. Owns itself.
+template <typename Response>
+class RefusedStream : public grpc::ServerWriteReactor<Response> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { this->Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,187 @@
+// Certificates that the command line makes, and what the daemon thinks of them.
+#include "client/cli/certificate_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/cli/life_option.h"
+#include "server/access/certificate_check.h"
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/dial/dial_options.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
+
+class CertificateFilesTest : public testing::Test {
+ protected:
+  CertificateFilesTest() { EXPECT_TRUE(MakeAuthority(Ca(), 3650 * kDayMs, clock_.WallMs()).ok()); }
+  std::string Ca() const { return directory_.File("ca"); }
+  absl::StatusOr<CertificateFiles> Issue(const std::string& name, const std::string& roles,
+                                         const std::vector<std::string>& hosts = {}, int64_t life_ms = 90 * kDayMs,
+                                         const std::string& folder = "") {
+    return IssueCertificate({folder.empty() ? Ca() : folder, name, roles, hosts, life_ms, clock_.WallMs()});
+  }
+  static std::string Text(const std::string& path) { return ReadFile(path, 1 << 20).value(); }
+  std::unique_ptr<CertificateCheck> Check() { return CertificateCheck::Open(Ca() + "/ca.pem", &clock_).value(); }
+  absl::StatusOr<Principal> Judged(CertificateCheck* check, const absl::StatusOr<CertificateFiles>& files) {
+    EXPECT_TRUE(files.ok()) << files.status().ToString();
+    return check->Check(Text(files->certificate), "");
+  }
+
+  TemporaryDirectory directory_;
+  FakeClock clock_;
+};
+
+TEST_F(CertificateFilesTest, TheIdentityIsInTheUri) {
+  const auto check = Check();
+  const Principal alice = Judged(check.get(), Issue("alice", "submit,kernels")).value();
+  EXPECT_EQ(alice.name, "submit+kernels/alice");
+  EXPECT_TRUE(alice.Has(Right::kKernels));
+  EXPECT_FALSE(alice.Has(Right::kAdmin));
+  const CertificateView view = ViewCertificates(Ca() + "/alice.pem", clock_.WallMs()).value()[0];
+  EXPECT_THAT(view.identities, ElementsAre("tunefarm://submit+kernels/alice"));
+  EXPECT_FALSE(view.is_ca);
+  EXPECT_FALSE(view.is_over);
+  EXPECT_TRUE(ViewCertificates(Ca() + "/ca.pem", clock_.WallMs()).value()[0].is_ca);
+  EXPECT_TRUE(CheckKeyPair(Ca() + "/alice.pem", Ca() + "/alice.key").ok());
+  EXPECT_FALSE(CheckKeyPair(Ca() + "/alice.pem", Ca() + "/ca.key").ok());
+}
+
+TEST_F(CertificateFilesTest, WhatIsOverOrNotYetValidIsRefusedAlsoWhenItWasKnown) {
+  const auto check = Check();
+  const auto files = Issue("bob", "submit", {}, kDayMs);
+  EXPECT_TRUE(Judged(check.get(), files).ok());
+  clock_.Advance(std::chrono::hours(25));
+  const auto late = Judged(check.get(), files);
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(ReasonOf(late.status()), "CERTIFICATE_EXPIRED");
+  EXPECT_THAT(std::string(MessageOf(late.status())), HasSubstr("Jan  2"));
+  const auto future = IssueCertificate({Ca(), "tomorrow", "submit", {}, kDayMs, clock_.WallMs() + 2 * kDayMs});
+  EXPECT_EQ(ReasonOf(Judged(check.get(), future).status()), "CERTIFICATE_NOT_YET_VALID");
+}
+
+TEST_F(CertificateFilesTest, AnotherFarmsCertificatesAreRefused) {
+  const std::string other = directory_.File("other");
+  ASSERT_TRUE(MakeAuthority(other, 3650 * kDayMs, clock_.WallMs()).ok());
+  const auto check = Check();
+  const auto foreign = Issue("root", "admin", {}, kDayMs, other);
+  EXPECT_EQ(ReasonOf(Judged(check.get(), foreign).status()), "CERTIFICATE_UNTRUSTED");
+  // Also when it sends its CA along.
+  const auto with_ca = check->Check(Text(foreign->certificate), Text(foreign->certificate) + Text(other + "/ca.pem"));
+  EXPECT_EQ(ReasonOf(with_ca.status()), "CERTIFICATE_UNTRUSTED");
+  // A leaf signs nothing, whatever it says.
+  const auto leaf = Issue("admin", "admin");
+  ASSERT_TRUE(leaf.ok());
+  ASSERT_TRUE(MakeDirectories(directory_.File("leaf")).ok());
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("leaf/ca.pem"), Text(leaf->certificate)));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("leaf/ca.key"), Text(leaf->key)));
+  const auto by_leaf = Issue("x", "admin", {}, kDayMs, directory_.File("leaf"));
+  if (by_leaf.ok()) {
+    EXPECT_EQ(ReasonOf(check->Check(Text(by_leaf->certificate), Text(leaf->certificate)).status()),
+              "CERTIFICATE_UNTRUSTED");
+  }
+  // The CA itself is no client, and a daemon's certificate is none either.
+  EXPECT_FALSE(check->Check(Text(Ca() + "/ca.pem"), "").ok());
+  EXPECT_EQ(ReasonOf(Judged(check.get(), Issue("control", "", {"farm1"})).status()), "CERTIFICATE_UNTRUSTED");
+  EXPECT_EQ(ReasonOf(check->Check("no certificate", "").status()), "CERTIFICATE_UNTRUSTED");
+}
+
+TEST_F(CertificateFilesTest, ACaThatIsReplacedIsReadAgainAndABrokenOneIsNot) {
+  const std::string other = directory_.File("other");
+  ASSERT_TRUE(MakeAuthority(other, 3650 * kDayMs, clock_.WallMs()).ok());
+  const auto check = Check();
+  const auto own = Issue("a", "lookup");
+  const auto foreign = Issue("b", "lookup", {}, kDayMs, other);
+  EXPECT_TRUE(Judged(check.get(), own).ok());
+  TUNEFARM_CHECK_OK(WriteFileAtomically(Ca() + "/ca.pem", "half"));
+  clock_.Advance(std::chrono::seconds(2));
+  EXPECT_TRUE(Judged(check.get(), own).ok());
+  TUNEFARM_CHECK_OK(WriteFileAtomically(Ca() + "/ca.pem", Text(other + "/ca.pem")));
+  clock_.Advance(std::chrono::seconds(2));
+  EXPECT_TRUE(Judged(check.get(), foreign).ok());
+  EXPECT_FALSE(Judged(check.get(), own).ok());
+}
+
+TEST_F(CertificateFilesTest, NothingIsOverwrittenAndNonsenseIsRefused) {
+  EXPECT_EQ(MakeAuthority(Ca(), kDayMs, clock_.WallMs()).status().code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(Issue("a", "lookup").ok());
+  const std::string before = Text(Ca() + "/a.pem");
+  EXPECT_EQ(Issue("a", "admin").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Text(Ca() + "/a.pem"), before);
+  EXPECT_EQ(Issue("b", "lookup", {}, kDayMs, directory_.File("none")).status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& host : {std::string("a,b"), std::string("a b"), std::string(""), std::string("a:1"),
+                                  std::string("x\nURI:tunefarm://admin/x"), std::string(300, 'a')}) {
+    EXPECT_EQ(Issue("c", "lookup", {host}).status().code(), absl::StatusCode::kInvalidArgument) << host;
+  }
+  for (const std::string& name : {std::string("../x"), std::string("ca"), std::string(), std::string("a/b")}) {
+    EXPECT_EQ(Issue(name, "lookup").status().code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_TRUE(Issue("d", "agent", {"gpu7.example", "10.0.0.7", "::1"}).ok());
+  EXPECT_THAT(ViewCertificates(Ca() + "/d.pem", 0).value()[0].hosts,
+              ElementsAre("gpu7.example", "10.0.0.7", "0:0:0:0:0:0:0:1"));
+}
+
+TEST(LifeOptionTest, DaysHoursMinutesSeconds) {
+  EXPECT_EQ(ParseLife("90d").value(), 90 * kDayMs);
+  EXPECT_EQ(ParseLife("12h").value(), kDayMs / 2);
+  EXPECT_EQ(ParseLife("1m").value(), 60'000);
+  EXPECT_EQ(ParseLife("1s").value(), 1000);
+  for (const char* const text : {"", "d", "0d", "-1d", "1", "1 d", "1w", "1.5d", "99999999999999999d", "36501d"}) {
+    EXPECT_EQ(ParseLife(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(DialOptionsTest, WhatDoesNotGoTogetherIsRefused) {
+  DialOptions options;
+  options.address = "farm1:7070";
+  options.certificate = "a.pem";
+  EXPECT_THAT(std::string(MessageOf(Checked(options).status())), HasSubstr("give both"));
+  options.key = "a.key";
+  EXPECT_THAT(std::string(MessageOf(Checked(options).status())), HasSubstr("--tls-ca"));
+  options.ca = "ca.pem";
+  EXPECT_TRUE(Checked(options).ok());
+  DialOptions token;
+  token.address = "farm1:7070";
+  token.token = "tft_1";
+  EXPECT_EQ(ReasonOf(Checked(token).status()), "TOKEN_IN_PLAINTEXT");
+  for (const char* const here : {"unix:/x", "127.0.0.1:7070", "localhost:1", "[::1]:1"}) {
+    token.address = here;
+    EXPECT_TRUE(Checked(token).ok()) << here;
+  }
+  token.token = "tft_1\nevil: x";
+  EXPECT_FALSE(Checked(token).ok());
+  // Files that the environment names for another daemon are of no use on a socket.
+  options.address = "unix:/x";
+  EXPECT_TRUE(Checked(options).value().ca.empty());
+}
+
+TEST(DialOptionsTest, TheEnvironmentFillsWhatIsNotGiven) {
+  const EnvironmentGetter environment = [](const char* name) -> std::optional<std::string> {
+    return std::string(name);
+  };
+  const DialOptions all = WithEnvironment({}, environment);
+  EXPECT_EQ(all.ca, "TUNEFARM_TLS_CA");
+  EXPECT_EQ(all.certificate, "TUNEFARM_CLIENT_CERTIFICATE");
+  EXPECT_EQ(all.key, "TUNEFARM_CLIENT_KEY");
+  EXPECT_EQ(all.token, "TUNEFARM_TOKEN");
+  EXPECT_EQ(all.token_file, "");
+  DialOptions given;
+  given.key = "own.key";
+  given.token_file = "own.token";
+  const DialOptions kept = WithEnvironment(given, environment);
+  EXPECT_EQ(kept.certificate, "");
+  EXPECT_EQ(kept.key, "own.key");
+  EXPECT_EQ(kept.token, "");
+  EXPECT_EQ(kept.token_file, "own.token");
+}
+
+}  // namespace
+}  // namespace tunefarm::cli
