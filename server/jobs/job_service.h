@@ -27,6 +27,7 @@
 #include "server/base/random.h"
 #include "server/jobs/catalog_watch.h"
 #include "server/jobs/isolation.h"
+#include "server/jobs/node.h"
 #include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
@@ -56,6 +57,9 @@ struct JobServiceOptions {
   // Of agents on other machines; they are looked after every third of it. 0: there are none.
   int64_t agent_lease_ms = 0;
   bool has_own_agent = true;  // this daemon cannot work without one
+  NodeOptions node;                  // with an id: one of several daemons on the store
+  Executor* lease = nullptr;         // keeps the node's lease; as `watchers` where it is null
+  std::string local_copy;            // of a node: a file for a copy of the catalog; empty: none is kept
 };
 
 template <typename T>
