@@ -236,12 +236,13 @@ absl::Status JobService::Start() {
   RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->farm.Load());
   RETURN_IF_ERROR(impl_->driver->Recover());
-  impl_->farm.Start();
   if (impl_->node_watch != nullptr) {
-    impl_->node_watch->Start();
-    return absl::OkStatus();  // other daemons' workers may reach what this one's do not
+    impl_->node_watch->Start();  // other daemons' workers may reach what this one's do not
+  } else {
+    RETURN_IF_ERROR(PauseWhatCannotRun());
   }
-  return PauseWhatCannotRun();
+  impl_->farm.Start();
+  return absl::OkStatus();
 }
 
 absl::Status JobService::PauseWhatCannotRun() {
@@ -262,8 +263,8 @@ absl::Status JobService::PauseWhatCannotRun() {
 }
 
 void JobService::Stop() {
-  if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
   impl_->farm.Stop();
+  if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
   impl_->driver->Stop();
   if (impl_->node != nullptr) impl_->node->Leave();
   impl_->link.Close();

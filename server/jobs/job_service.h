@@ -54,12 +54,12 @@ struct JobServiceOptions {
   int jobs_with_events_max = 256;    // ended jobs whose events are still kept
   Executor* watchers = nullptr;      // tells watchers of the catalog; as `control`, which it is where it is null
   int catalog_watchers_max = 1000;   // more are refused: ResourceExhausted, TOO_MANY_WATCHERS
-  NodeOptions node;                  // with an id: one of several daemons on the store
-  Executor* lease = nullptr;         // keeps the node's lease; as `watchers` where it is null
-  std::string local_copy;            // of a node: a file for a copy of the catalog; empty: none is kept
   // Of agents on other machines; they are looked after every third of it. 0: there are none.
   int64_t agent_lease_ms = 0;
   bool has_own_agent = true;  // this daemon cannot work without one
+  NodeOptions node;           // with an id: one of several daemons on the store
+  Executor* lease = nullptr;  // keeps the node's lease; as `watchers` where it is null
+  std::string local_copy;     // of a node: a file for a copy of the catalog; empty: none is kept
 };
 
 template <typename T>

@@ -22,6 +22,7 @@ COMPILE_BOUND = ["submit", "--quiet", "matmul_host", "--dim", "M=32,48", "--dim"
 # Passed outside of a job; each has a test of its own.
 MIGRATION_POINTS = ["store.migrate.before", "store.migrate.after"]
 BACKUP_POINTS = ["store.backup.copied", "store.backup.linked"]
+SPOOL_POINTS = ["agent.spool.before", "agent.spool.after"]  # tests/e2e/farm_test.py
 # Passed once or twice in a job of this size; the others many times.
 RARE_POINTS = ["jobs.submit.stored", "jobs.promote.after", "jobs.end.before", "exec.spawn.before", "exec.spawn.after"]
 
@@ -95,7 +96,7 @@ class Sigkill(unittest.TestCase):
         begin = time.monotonic()
         with KilledFarm() as farm:
             for _ in range(ROUNDS):
-                points = [name for name in failpoints() if name not in MIGRATION_POINTS + BACKUP_POINTS]
+                points = [name for name in failpoints() if name not in MIGRATION_POINTS + BACKUP_POINTS + SPOOL_POINTS]
                 random.shuffle(points)
                 for name in points:
                     hit = random.randint(1, 2 if name in RARE_POINTS else 12)
