@@ -185,7 +185,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   if (study.search_is_over()) deps_.link->StopStudySearch(job.row.job_id, study_id);
   if (step->empty) return true;
   absl::Status committed;
-  if (step->promotion.has_value()) committed = Promote(job, study, &*step);
+  if (step->promotion.has_value()) committed = Promote(job, study, &*step, incumbent.get());
   if (committed.ok()) {
     step->drive.now_ms = deps_.executor->clock()->WallMs();
     step->drive.driver_epoch = job.epoch;
@@ -195,7 +195,10 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     const auto result = deps_.store->Drive(step->drive);
     PassFailpoint("jobs.step.after");
     committed = result.status();
-    if (result.ok()) study.Committed(*step, *result);
+    if (result.ok()) {
+      study.Committed(*step, *result);
+      job.mismatches = 0;
+    }
   }
   if (!committed.ok()) {
     // What the strategy was asked may or may not be recorded: it is made again from what is.
@@ -217,7 +220,18 @@ void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& stat
     return;
   }
   job.broken.insert(study_id);  // for every error: the job's end may have to wait too, and then steps go on
-  if (status.code() == absl::StatusCode::kUnavailable) {
+  if (ReasonOf(status) == "BEST_CHANGED") {
+    LogInfo("jobs", "{} is compared again: {}", JobName(job_id), MessageOf(status));
+    Post([job_id](Driver* self) {
+      MutexLock lock(&self->mutex_);
+      self->Step(job_id);
+    });
+    return;
+  }
+  // The store may have been put back to what it was: what it has now is what counts.
+  const bool is_mismatch = deps_.node != nullptr && status.code() == absl::StatusCode::kFailedPrecondition &&
+                           ++job.mismatches <= kMismatchesMax;
+  if (status.code() == absl::StatusCode::kUnavailable || is_mismatch) {
     LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
     RetryLater(job);
     return;
@@ -270,7 +284,7 @@ tunefarm::v1::BestConfig Driver::BestOf(const Active& job, const Study& study,
   return best;
 }
 
-absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
+absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent) {
   const StudyContext& context = study.context();
   const StudyStep::Promotion& promotion = *step->promotion;
   const tunefarm::v1::BestConfig best = BestOf(job, study, promotion);
@@ -288,6 +302,8 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
   row.study_id = context.row.study_id;
   row.ordinal = promotion.winner.ordinal();
   row.promoted_at_ms = best.promoted_at_ms();
+  // Another daemon may be promoting for the same problem: who comes second is measured against who came first.
+  if (deps_.node != nullptr) row.compared_with = incumbent == nullptr ? 0 : incumbent->revision();
   ASSIGN_OR_RETURN(const PromotionVerdict verdict, deps_.bests->Promote(row));
   RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
   if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);

@@ -1,9 +1,12 @@
 #include "server/jobs/job_service.h"
 
+#include <fmt/core.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -22,6 +25,7 @@
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/kernel_registry.h"
+#include "server/jobs/local_copy.h"
 #include "server/jobs/lookups.h"
 #include "server/jobs/misses.h"
 #include "server/jobs/node_watch.h"
@@ -61,9 +65,9 @@ struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
         node(given.node.id.empty() ? nullptr : std::make_unique<Node>(given.store, given.control->clock(), given.node)),
-        misses(given.store),
+        misses(given.store, given.node.id.empty() ? nullptr : &catalog),
         kernels(given.store),
-        poison(given.store),
+        poison(given.store, given.node.id.empty() ? nullptr : given.control->clock()),
         events(std::make_shared<EventHub>(
             given.control, given.events_per_job_max, given.jobs_with_events_max,
             [this](int64_t job_id) { return Find(job_id); }, SaltOf(given.node))),
@@ -85,15 +89,91 @@ struct JobService::Impl {
     node_watch = std::make_shared<NodeWatch>(
         node.get(), given.control, lease,
         NodeWatch::Questions{[this] { return driver->Follow(); }, [this] { return Refresh(); },
-                             [this] { return driver->is_busy(); }, nullptr});
+                             [this] { return driver->is_busy(); }, [this] { SaveCopy(); }});
   }
 
   // Once a second, in a farm.
   absl::Status Refresh() {
+    if (!is_loaded) RETURN_IF_ERROR(Load());
+    if (devices_unrecorded.exchange(false)) {
+      const absl::Status recorded = RecordDevices();
+      if (!recorded.ok()) devices_unrecorded = true;
+      RETURN_IF_ERROR(recorded);
+    }
+    RETURN_IF_ERROR(FollowClasses());
+    RETURN_IF_ERROR(kernels.FollowNames(kNamesAtOnce));
     RETURN_IF_ERROR(driver->AdoptOrphans(kAdoptedAtOnce));
     RETURN_IF_ERROR(driver->FollowSearches());
-    RETURN_IF_ERROR(bests.Follow());
+    const absl::Status followed = bests.Follow();
+    if (ReasonOf(followed) == "CATALOG_REPLACED") {
+      LogWarn("jobs", "{}: it is read again", MessageOf(followed));
+      is_loaded = false;
+      RETURN_IF_ERROR(Load());
+    } else {
+      RETURN_IF_ERROR(followed);
+    }
     return FollowWatched();
+  }
+
+  absl::Status Load() {
+    RETURN_IF_ERROR(catalog.Load(options.store));
+    ASSIGN_OR_RETURN(catalog_id, options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(options.entropy)));
+    watch->Open(catalog_id);
+    RETURN_IF_ERROR(misses.Load(catalog));
+    is_loaded = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadCopy() {
+    ASSIGN_OR_RETURN(const tunefarm::jobs::v1::LocalCopy copy, ReadLocalCopy(options.local_copy));
+    RETURN_IF_ERROR(RestoreLocalCopy(copy, &catalog, &kernels));
+    watch->Open(copy.catalog_id());
+    node_watch->SetAge(std::chrono::milliseconds(std::max<int64_t>(0, now_ms() - copy.agreed_at_ms())));
+    LogWarn("jobs", "the database is away: look-ups are answered from a copy of the catalog, revision {}",
+            copy.revision());
+    return absl::OkStatus();
+  }
+
+  // Every few seconds, on the executor of the lease.
+  void SaveCopy() {
+    if (options.local_copy.empty() || !is_loaded) return;
+    std::string now = fmt::format("{} {}", catalog.revision(), catalog.Classes().size());
+    for (const auto& plan : kernels.Named()) now += plan->kernel_id();
+    if (now == saved) return;
+    tunefarm::jobs::v1::LocalCopy copy = MakeLocalCopy(catalog, &kernels);
+    copy.set_catalog_id(catalog_id);
+    copy.set_agreed_at_ms(now_ms() - node_watch->AgeMs());
+    const absl::Status written = WriteLocalCopy(options.local_copy, copy);
+    if (!written.ok()) LogWarn("jobs", "the local copy of the catalog is not kept: {}", MessageOf(written));
+    saved = std::move(now);  // or tried
+  }
+
+  absl::Status RecordDevices() {
+    for (const tunefarm::v1::Device& device : devices.List()) {
+      ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
+      const std::string class_id = device.device_class().id();
+      catalog.AddClass(class_id, device_class);
+      RETURN_IF_ERROR(
+          options.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), now_ms()},
+                                   {class_id, device_class.display_name, device.device_class().SerializeAsString()}));
+    }
+    return absl::OkStatus();
+  }
+
+  // Classes of devices of other daemons' agents.
+  absl::Status FollowClasses() {
+    ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> rows, options.store->ListDeviceClasses());
+    const auto known = catalog.Classes();
+    if (rows.size() <= known.size()) return absl::OkStatus();
+    for (const DeviceClassRow& row : rows) {
+      tunefarm::v1::DeviceClass proto;
+      const bool is_known =
+          std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.first == row.class_id; });
+      if (is_known || !proto.ParseFromString(row.properties)) continue;
+      ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(proto));
+      catalog.AddClass(row.class_id, device_class);
+    }
+    return absl::OkStatus();
   }
 
   // Tells those who watch jobs that others drive.
@@ -141,6 +221,7 @@ struct JobService::Impl {
   // Few, so that what a dead node leaves is spread over those that live.
   static constexpr int kAdoptedAtOnce = 16;
   static constexpr int kWatchedAtOnce = 16;
+  static constexpr int kNamesAtOnce = 32;
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -190,6 +271,10 @@ struct JobService::Impl {
   // The control executor's.
   std::map<int64_t, uint64_t> told_;  // a digest of what watchers were told last, by job
   int64_t watched_after_ = 0;
+  std::atomic<bool> is_loaded{false};           // from the store, not from a copy
+  std::atomic<bool> devices_unrecorded{false};  // the store was away
+  std::string catalog_id;                       // constant once loaded
+  std::string saved;                            // what the local copy was made of; the lease's executor
 };
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -200,29 +285,29 @@ void JobService::AllowPython() { impl_->runs_python = true; }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
-  for (const tunefarm::v1::Device& device : impl_->devices.List()) {
-    ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
-    const std::string class_id = device.device_class().id();
-    RETURN_IF_ERROR(impl_->options.store->PutDevice(
-        {device.uuid(), class_id, device.SerializeAsString(), impl_->now_ms()},
-        {class_id, device_class.display_name, device.device_class().SerializeAsString()}));
-    impl_->catalog.AddClass(class_id, device_class);
-  }
+  const absl::Status recorded = impl_->RecordDevices();
+  if (impl_->node == nullptr || !absl::IsUnavailable(recorded)) return recorded;
+  impl_->devices_unrecorded = true;
   return absl::OkStatus();
 }
 
 absl::Status JobService::Start() {
-  RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
-  ASSIGN_OR_RETURN(std::string catalog_id,
-                   impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
-  impl_->watch->Open(std::move(catalog_id));
-  RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
-  RETURN_IF_ERROR(impl_->driver->Recover());
-  if (impl_->node_watch != nullptr) {
-    impl_->node_watch->Start();
-    return absl::OkStatus();  // other daemons' workers may reach what this one's do not
+  const absl::Status loaded = impl_->Load();
+  if (impl_->node == nullptr) {
+    RETURN_IF_ERROR(loaded);
+    RETURN_IF_ERROR(impl_->driver->Recover());
+    return PauseWhatCannotRun();
   }
-  return PauseWhatCannotRun();
+  if (!loaded.ok()) {
+    if (!absl::IsUnavailable(loaded) || impl_->options.local_copy.empty()) return loaded;
+    const absl::Status copied = impl_->LoadCopy();
+    if (!copied.ok()) {
+      LogWarn("jobs", "there is no copy of the catalog to begin with: {}", MessageOf(copied));
+      return loaded;
+    }
+  }
+  impl_->node_watch->Start();
+  return absl::OkStatus();  // other daemons' workers may reach what this one's do not
 }
 
 absl::Status JobService::PauseWhatCannotRun() {
@@ -314,6 +399,9 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
                       "JOB_INVALID");
   }
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
+  if (impl_->node != nullptr && !job.kernel().empty() && job.kernel().rfind("kernels/", 0) != 0) {
+    RETURN_IF_ERROR(impl_->kernels.FollowName(job.kernel()));
+  }
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
   RETURN_IF_ERROR(impl_->CheckLanguage(*submission.plan));
   if (impl_->driver->active_jobs() >= impl_->options.active_jobs_max) {
@@ -484,6 +572,7 @@ absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
     const tunefarm::v1::LookupConfigRequest& request) {
   auto response = LookupConfig(impl_->lookup_context(), request);
   if (response.ok()) {
+    if (impl_->node_watch != nullptr) response->set_catalog_age_ms(impl_->node_watch->AgeMs());
     const int match = response->match();
     impl_->tally.AddLookups({&match, 1});
   } else {
@@ -496,6 +585,7 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup
     const tunefarm::v1::BatchLookupConfigsRequest& request) {
   auto response = LookupConfigs(impl_->lookup_context(), request);
   if (response.ok()) {
+    if (impl_->node_watch != nullptr) response->set_catalog_age_ms(impl_->node_watch->AgeMs());
     impl_->tally.AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
   }
   return response;
@@ -554,9 +644,24 @@ absl::StatusOr<tunefarm::v1::DeleteMissesResponse> JobService::DeleteMisses(
 absl::Status JobService::WriteMisses() { return impl_->misses.Write(); }
 
 absl::StatusOr<JobServiceStats> JobService::Stats() {
-  ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
-  return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
-                         impl_->catalog.revision()};
+  JobServiceStats stats;
+  stats.catalog_revision = impl_->catalog.revision();
+  if (impl_->node_watch != nullptr) {
+    stats.catalog_age_ms = impl_->node_watch->AgeMs();
+    const absl::Status away = impl_->node_watch->LastStatus();
+    if (!away.ok()) stats.database_away = std::string(MessageOf(away));
+  }
+  const absl::StatusOr<StoreStatus> status = impl_->options.store->Status();
+  if (!status.ok() && impl_->node_watch != nullptr) {
+    stats.database_away = std::string(MessageOf(status.status()));
+    return stats;
+  }
+  RETURN_IF_ERROR(status.status());
+  stats.active_jobs = status->active_jobs;
+  stats.stored_trials = status->stored_trials;
+  stats.schema_version = status->schema_version;
+  stats.database_bytes = status->database_bytes;
+  return stats;
 }
 
 absl::StatusOr<JobServiceCounts> JobService::Counts() {
