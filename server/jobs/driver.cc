@@ -343,6 +343,7 @@ void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
 
 void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   Active* job = FindActive(job_id);
+  const bool is_published = job != nullptr || deps_.node == nullptr;
   if (job != nullptr) {
     job->row.state = to;
     job->row.error = error;
@@ -355,7 +356,7 @@ void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   }
   epochs_.erase(job_id);
   MakeRoom(job_id);
-  deps_.events->End(job_id);
+  deps_.events->End(job_id, !is_published);
   deps_.link->Forget(job_id);
   deps_.link->Wake();
   LogInfo("jobs", "{} {}{}{}", JobName(job_id), NameOf(to), error.empty() ? "" : ": ", error);

@@ -231,6 +231,7 @@ void Simulation::Kill(size_t index) {
       watched.node = -1;
     }
   }
+  node.bests = nullptr;
   node.control = nullptr;
   node.lease = nullptr;
   node.service = nullptr;
@@ -302,6 +303,43 @@ void Simulation::Order() {
       break;
     default:
       service->Resume(name).IgnoreError();
+  }
+}
+
+// Somebody decides about the best of one of the problems.
+void Simulation::Edit() {
+  JobService* const service = AnyService();
+  if (service == nullptr) return;
+  const auto bests = service->ListBest("", 100, "");
+  if (!bests.ok() || bests->items.empty()) return;
+  const auto& best = bests->items[static_cast<size_t>(dice_.Below(static_cast<int>(bests->items.size())))];
+  tunefarm::v1::AnnotateBestConfigRequest request;
+  request.mutable_key()->set_program_digest(best.program_digest());
+  request.mutable_key()->set_problem_key(best.problem().key());
+  request.mutable_key()->set_device_class_id(best.device_class_id());
+  request.set_note(fmt::format("note {}", ++outcome_.edits));
+  service->AnnotateBest(request).IgnoreError();
+}
+
+// A watcher of a catalog is told of changes in their order, and never of one twice.
+void Simulation::ReadCatalog(Node* node) {
+  if (!Runs(*node)) return;
+  if (node->bests == nullptr) {
+    auto stream = node->service->WatchBests(
+        {}, [] {}, [](absl::Status) {});
+    if (!stream.ok()) return;
+    node->bests = *std::move(stream);
+    node->told.clear();
+    node->told_revision = 0;
+  }
+  while (const auto part = node->bests->Next()) {
+    for (const auto& best : part->bests()) {
+      const std::string key = best.program_digest() + best.problem().key() + best.device_class_id();
+      EXPECT_GT(best.revision(), node->told_revision) << "a change comes after a later one";
+      EXPECT_GT(best.revision(), node->told[key]) << "a change is told twice";
+      node->told[key] = best.revision();
+    }
+    if (part->revision() > 0) node->told_revision = part->revision();
   }
 }
 
@@ -436,6 +474,9 @@ Simulation::Outcome Simulation::Run() {
       }
     }
     if (!calm_ && dice_.OneIn(25)) Disturb();
+    if (!calm_ && dice_.OneIn(80)) Order();
+    if (dice_.OneIn(150)) Edit();
+    if (dice_.OneIn(15)) ReadCatalog(&nodes_[static_cast<size_t>(dice_.Below(options_.nodes))]);
     if (dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
     if (!watched_.empty() && dice_.OneIn(10)) {
       KeepWatching(&watched_[static_cast<size_t>(dice_.Below(static_cast<int>(watched_.size())))]);
@@ -472,8 +513,15 @@ void Simulation::Check() {
   const auto queue = store_->CountQueue();
   ASSERT_TRUE(queue.ok());
   EXPECT_EQ(queue->ready_units, 0) << "units of ended jobs are left";
-  for (const Node& node : nodes_) {
+  for (Node& node : nodes_) {
     ASSERT_NE(node.service, nullptr);
+    ReadCatalog(&node);
+    const auto bests = store_->LoadBests();
+    ASSERT_TRUE(bests.ok());
+    for (const BestRow& row : *bests) {
+      EXPECT_EQ(node.told[row.program_digest + row.problem_key + row.class_id], row.revision)
+          << "a watcher was not told of a change";
+    }
     EXPECT_EQ(node.service->Stats()->catalog_revision, *store_->CatalogRevision()) << "a node's catalog is behind";
   }
 }

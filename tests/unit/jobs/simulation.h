@@ -85,7 +85,7 @@ class Simulation : public AgentWorld {
   struct Outcome {
     int64_t steps = 0;
     Duration took{};
-    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, agents_lost = 0;
+    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, edits = 0, agents_lost = 0;
     std::string digest;  // of all that is stored of jobs
   };
 
@@ -105,10 +105,13 @@ class Simulation : public AgentWorld {
   struct Node {
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
-    std::unique_ptr<JobService> service;  // null: it is down
-    MonotonicTime thaws{};                // stands still until then
-    MonotonicTime comes_back{};           // of one that is down
-    MonotonicTime store_back{};           // its database fails until then
+    std::unique_ptr<JobService> service;   // null: it is down
+    MonotonicTime thaws{};                 // stands still until then
+    MonotonicTime comes_back{};            // of one that is down
+    MonotonicTime store_back{};            // its database fails until then
+    std::unique_ptr<CatalogStream> bests;  // somebody watches its catalog
+    std::map<std::string, int64_t> told;   // revisions of bests, by key
+    int64_t told_revision = 0;
   };
   struct Watched {
     std::string name;
@@ -127,7 +130,9 @@ class Simulation : public AgentWorld {
   void TrySubmit();
   void Disturb();
   void Order();
+  void Edit();
   void KeepWatching(Watched* watched);
+  void ReadCatalog(Node* node);
   bool RunSomething();
   void Advance();
   void LoseAgent();
