@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/base/edit_distance.h"
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/resource_names.h"
@@ -114,9 +115,14 @@ absl::Status KernelRegistry::FollowName(const std::string& name) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(row.status());
-  ASSIGN_OR_RETURN(std::shared_ptr<const KernelPlan> plan, Compile(*row));
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = Compile(*row);
+  if (!plan.ok()) {
+    // Perhaps of a newer program than this one.
+    LogWarn("jobs", "the newest kernel {} cannot be used here: {}", name, MessageOf(plan.status()));
+    return absl::OkStatus();
+  }
   MutexLock lock(&mutex_);
-  if (generation == generation_) Keep(&by_name_, name, std::move(plan));
+  if (generation == generation_) Keep(&by_name_, name, *std::move(plan));
   return absl::OkStatus();
 }
 
