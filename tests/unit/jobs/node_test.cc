@@ -12,6 +12,8 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/jobs/best_changes.h"
+#include "server/jobs/catalog_watch.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"
 
@@ -280,6 +282,77 @@ TEST_F(NodeTest, OrdersThroughAnotherReachTheDriverAndItsAgents) {
     ASSERT_TRUE(RunUntil([&] { return Ended(name, 0) && Ended(name, 1); }, std::chrono::seconds(20)));
     EXPECT_EQ(StateOf(name, asked), tunefarm::v1::JOB_STATE_CANCELLED);
   }
+}
+
+// Found by the simulation: the node that stood still told of the job as it remembered it.
+TEST_F(NodeTest, WhoStoodStillAnswersFromTheStore) {
+  BootBoth();
+  agent_works_ = false;
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(1));
+  const std::string before = DriverOf(1);
+  const int driver = before[1] - '0';
+  nodes_[driver].stands_still = true;
+  ASSERT_TRUE(RunUntil([&] { return DriverOf(1) != before; }, std::chrono::seconds(20)));
+  ASSERT_TRUE(service(1 - driver).Cancel(name).ok());
+  ASSERT_TRUE(RunUntil([&] { return Ended(name, 1 - driver); }));
+  EXPECT_EQ(StateOf(name, driver), tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+// Found by the simulation: only the end was told, and not what it was.
+TEST_F(NodeTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) {
+  BootBoth();
+  agent_works_ = false;
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(1));
+  ASSERT_TRUE(service(0).Pause(name).ok());
+  const int driver = DriverOf(1)[1] - '0';
+  service(driver).Stop();
+  Kill(driver);
+  RunFor(std::chrono::seconds(3));
+  JobService& other = service(1 - driver);
+  tunefarm::v1::JobState told = tunefarm::v1::JOB_STATE_UNSPECIFIED;
+  bool has_ended = false;
+  const auto watch = other.Watch(
+      name, 0, [&](const tunefarm::v1::JobEvent& event) { told = event.has_job() ? event.job().state() : told; },
+      [&](absl::Status status) { has_ended = status.ok(); });
+  ASSERT_TRUE(watch.ok());
+  RunFor(std::chrono::seconds(1));
+  EXPECT_EQ(told, tunefarm::v1::JOB_STATE_PAUSED);
+  ASSERT_TRUE(other.Cancel(name).ok());
+  ASSERT_TRUE(RunUntil([&] { return has_ended; }));
+  EXPECT_EQ(told, tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+// Found by the simulation: the slower config took the other's place.
+TEST_F(NodeTest, OfTwoFinalsAtOnceTheLaterIsComparedWithTheEarlier) {
+  ManualExecutor executor(&clock_);
+  MissTable misses;
+  Catalog catalogs[2];
+  for (Catalog& catalog : catalogs) ASSERT_TRUE(catalog.Load(store_.get()).ok());
+  const auto watch = std::make_shared<CatalogWatch>(&executor, &catalogs[0], 1);
+  BestChanges first(store_.get(), &catalogs[0], &misses, watch.get(), &clock_, true);
+  BestChanges second(store_.get(), &catalogs[1], &misses, watch.get(), &clock_, true);
+  BestRow row;
+  row.kernel_name = "scale";
+  row.kernel_id = "k";
+  row.program_digest = "p";
+  row.problem_key = "N=1";
+  row.class_id = "class";
+  row.config = "A=1";
+  row.median_ns = 10;
+  row.job_id = row.study_id = 1;
+  row.compared_with = 0;
+  ASSERT_TRUE(first.Promote(row).ok());
+  row.config = "A=2";
+  row.median_ns = 20;
+  row.job_id = row.study_id = 2;
+  const auto late = second.Promote(row);
+  EXPECT_EQ(ReasonOf(late.status()), "BEST_CHANGED") << late.status();
+  const auto best = catalogs[1].Find("p", "N=1", "class");
+  ASSERT_NE(best, nullptr) << "it knows now what to compare with";
+  row.compared_with = best->revision();
+  EXPECT_TRUE(second.Promote(row).ok());
 }
 
 TEST_F(NodeTest, TheCatalogOfEachHasWhatEitherChanged) {

@@ -56,6 +56,9 @@ TEST(SimulationTest, FinalsOnTwoNodesPromoteTheFasterConfig) { RunSeed(398); }
 // A job that waited, PAUSED, was cancelled through another node, and its watcher was told only that it had ended.
 TEST(SimulationTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) { RunSeed(1141); }
 
+// A node that had stood still told a watcher of a job as it remembered it, and that the job had ended.
+TEST(SimulationTest, ANodeThatStoodStillTellsWhatTheStoreSays) { RunSeed(1496); }
+
 TEST(SimulationTest, OneSeedIsOneRun) {
   const Simulation::Outcome first = RunSeed(7), second = RunSeed(7);
   EXPECT_EQ(first.steps, second.steps);
