@@ -55,6 +55,10 @@ absl::StatusOr<ExitCode> Status(Session* session) {
   text +=
       fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
                   info.schema_version(), FormatCount(info.stored_trials()));
+  if (!info.database_away().empty()) {
+    text += fmt::format("           AWAY: {}; look-ups are answered as of {} ago\n", info.database_away(),
+                        FormatDuration(static_cast<double>(info.catalog_age_ms()) * 1e6));
+  }
   text += info.binary_cache_bytes_max() == 0
               ? std::string("cache      no compiled binaries on disk\n")
               : fmt::format("cache      {} of at most {} of compiled binaries\n",

@@ -318,6 +318,8 @@ absl::StatusOr<v1::GetServerInfoResponse> Api::GetServerInfo(const CallContext&,
   response.set_stored_trials(stats.stored_trials);
   response.set_schema_version(stats.schema_version);
   response.set_database_bytes(stats.database_bytes);
+  response.set_database_away(stats.database_away);
+  response.set_catalog_age_ms(stats.catalog_age_ms);
   return response;
 }
 

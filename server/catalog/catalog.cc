@@ -91,9 +91,29 @@ std::shared_ptr<const Catalog::Snapshot> Catalog::Current() const {
 
 int64_t Catalog::revision() const { return Current()->revision; }
 
+std::vector<std::shared_ptr<const CatalogEntry>> Catalog::Entries() const {
+  std::vector<std::shared_ptr<const CatalogEntry>> entries;
+  Current()->by_key.ForEach([&](const auto& entry) { entries.push_back(entry); });
+  return entries;
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<const DeviceClass>>> Catalog::Classes() const {
+  const auto now = Current();
+  return {now->classes.begin(), now->classes.end()};
+}
+
 absl::Status Catalog::Load(Store* store) {
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, store->ListDeviceClasses());
-  for (const DeviceClassRow& row : classes) {
+  CatalogContents contents;
+  ASSIGN_OR_RETURN(contents.classes, store->ListDeviceClasses());
+  // First, since others may be changing the rest: what came later is found by its revision.
+  ASSIGN_OR_RETURN(contents.revision, store->CatalogRevision());
+  ASSIGN_OR_RETURN(contents.bests, store->LoadBests());
+  ASSIGN_OR_RETURN(contents.removals, store->LoadBestRemovals());
+  return Load(contents);
+}
+
+absl::Status Catalog::Load(const CatalogContents& contents) {
+  for (const DeviceClassRow& row : contents.classes) {
     tunefarm::v1::DeviceClass proto;
     if (!proto.ParseFromString(row.properties)) {
       return DataLoss("the stored properties of device class {} cannot be read", row.class_id);
@@ -101,13 +121,10 @@ absl::Status Catalog::Load(Store* store) {
     ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(proto));
     AddClass(row.class_id, device_class);
   }
-  ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store->LoadBests());
-  ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store->LoadBestRemovals());
-  ASSIGN_OR_RETURN(const int64_t revision, store->CatalogRevision());
   // One snapshot of all: row by row each would copy what the ones before it built.
   std::vector<EntryMap::Item> by_key, by_problem;
   std::map<std::string, std::shared_ptr<KernelShapes>> kernels;
-  for (const BestRow& row : bests) {
+  for (const BestRow& row : contents.bests) {
     ASSIGN_OR_RETURN(const auto entry, MakeEntry(row));
     auto& kernel = kernels[row.kernel_name];
     if (kernel == nullptr) kernel = std::make_shared<KernelShapes>();
@@ -118,11 +135,11 @@ absl::Status Catalog::Load(Store* store) {
   MutexLock lock(&change_mutex_);
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->classes = Current()->classes;
-  snapshot->revision = revision;
+  snapshot->revision = contents.revision;
   snapshot->kernels.insert(kernels.begin(), kernels.end());
   snapshot->by_key = EntryMap(std::move(by_key));
   snapshot->by_problem = EntryMap(std::move(by_problem));
-  snapshot->changes = std::make_shared<ChangeLog>(revision, removals);
+  snapshot->changes = std::make_shared<ChangeLog>(contents.revision, contents.removals);
   Publish(std::move(snapshot));
   return absl::OkStatus();
 }

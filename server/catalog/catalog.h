@@ -40,6 +40,14 @@ struct CatalogChanges {
   int64_t revision = 0;
 };
 
+// All that a catalog is made of.
+struct CatalogContents {
+  std::vector<DeviceClassRow> classes;
+  std::vector<BestRow> bests;
+  std::vector<BestRemovalRow> removals;  // by revision
+  int64_t revision = 0;
+};
+
 class Catalog {
  public:
   Catalog();
@@ -47,8 +55,11 @@ class Catalog {
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  // Reads all bests and device classes. Once, before the first question. The store's errors.
+  // Reads all bests and device classes, before the first question or in the place of what a copy said. The store's
+  // errors.
   absl::Status Load(Store* store);
+  // The same from elsewhere. DataLoss for what cannot be read.
+  absl::Status Load(const CatalogContents& contents);
 
   // Files a changed best (with its revision), in place of the one under the same program, problem and class, whatever
   // kernel name it was filed under. A row that is no newer than what is there changes nothing. Changes come in the
@@ -89,6 +100,9 @@ class Catalog {
   CatalogChanges ChangesSince(int64_t revision, std::string_view kernel_name) const;
 
   int64_t revision() const;
+  // All of them, in no order that means anything; and the classes by id.
+  std::vector<std::shared_ptr<const CatalogEntry>> Entries() const;
+  std::vector<std::pair<std::string, std::shared_ptr<const DeviceClass>>> Classes() const;
 
  private:
   struct KernelShapes;

@@ -59,7 +59,12 @@ absl::Status BestChanges::Follow() {
 absl::Status BestChanges::CatchUp() {
   ASSIGN_OR_RETURN(const int64_t revision, store_->CatalogRevision());
   const int64_t known = std::max(followed_, catalog_->revision());
-  if (revision <= known) return absl::OkStatus();
+  if (revision < known) {
+    followed_ = 0;
+    return WithReason(FailedPrecondition("the catalog in the store is at revision {}, behind {}", revision, known),
+                      "CATALOG_REPLACED");
+  }
+  if (revision == known) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store_->LoadBestsSince(known));
   ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store_->LoadBestRemovals());
   // What came after the revision was read may be here in part only, and is left for the next time; what it replaced is
@@ -118,6 +123,7 @@ absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   if (was_filed) return PromotionVerdict::kFiledBefore;
   const absl::StatusOr<BestRow> filed = store_->PromoteBest(row);
   if (ReasonOf(filed.status()) == "BEST_PINNED") return PromotionVerdict::kKeptPinned;
+  if (ReasonOf(filed.status()) == "BEST_CHANGED") RETURN_IF_ERROR(CatchUp());
   RETURN_IF_ERROR(filed.status());
   BestChangeRow change;
   change.best = *filed;

@@ -32,10 +32,12 @@ class BestChanges {
   BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock,
               bool is_shared = false);
 
-  // What was changed since the catalog was loaded, or since the last call. The store's errors.
+  // What was changed since the catalog was loaded, or since the last call. The store's errors; FailedPrecondition
+  // (CATALOG_REPLACED) where the store has been put back to what it was: the catalog is to be loaded again.
   absl::Status Follow() LOCKS_EXCLUDED(mutex_);
 
-  // May be repeated for one study and ordinal. The store's errors.
+  // May be repeated for one study and ordinal. The store's errors; FailedPrecondition (BEST_CHANGED) where another
+  // daemon has changed the best that the row was compared with, which the catalog has then.
   absl::StatusOr<PromotionVerdict> Promote(const BestRow& row);
 
   // The next four: InvalidArgument (BEST_KEY_INVALID, TEXT_TOO_LONG, REVISION_INVALID), NotFound (BEST_NOT_FOUND,

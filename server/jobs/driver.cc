@@ -9,7 +9,6 @@
 #include "server/base/failpoint.h"
 #include "server/base/format.h"
 #include "server/base/log.h"
-#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/job_view.h"
@@ -185,7 +184,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   if (study.search_is_over()) deps_.link->StopStudySearch(job.row.job_id, study_id);
   if (step->empty) return true;
   absl::Status committed;
-  if (step->promotion.has_value()) committed = Promote(job, study, &*step);
+  if (step->promotion.has_value()) committed = Promote(job, study, &*step, incumbent.get());
   if (committed.ok()) {
     step->drive.now_ms = deps_.executor->clock()->WallMs();
     step->drive.driver_epoch = job.epoch;
@@ -195,7 +194,10 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     const auto result = deps_.store->Drive(step->drive);
     PassFailpoint("jobs.step.after");
     committed = result.status();
-    if (result.ok()) study.Committed(*step, *result);
+    if (result.ok()) {
+      study.Committed(*step, *result);
+      job.mismatches = 0;
+    }
   }
   if (!committed.ok()) {
     // What the strategy was asked may or may not be recorded: it is made again from what is.
@@ -217,7 +219,18 @@ void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& stat
     return;
   }
   job.broken.insert(study_id);  // for every error: the job's end may have to wait too, and then steps go on
-  if (status.code() == absl::StatusCode::kUnavailable) {
+  if (ReasonOf(status) == "BEST_CHANGED") {
+    LogInfo("jobs", "{} is compared again: {}", JobName(job_id), MessageOf(status));
+    Post([job_id](Driver* self) {
+      MutexLock lock(&self->mutex_);
+      self->Step(job_id);
+    });
+    return;
+  }
+  // The store may have been put back to what it was: what it has now is what counts.
+  const bool is_mismatch = deps_.node != nullptr && status.code() == absl::StatusCode::kFailedPrecondition &&
+                           ++job.mismatches <= kMismatchesMax;
+  if (status.code() == absl::StatusCode::kUnavailable || is_mismatch) {
     LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
     RetryLater(job);
     return;
@@ -270,7 +283,7 @@ tunefarm::v1::BestConfig Driver::BestOf(const Active& job, const Study& study,
   return best;
 }
 
-absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
+absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent) {
   const StudyContext& context = study.context();
   const StudyStep::Promotion& promotion = *step->promotion;
   const tunefarm::v1::BestConfig best = BestOf(job, study, promotion);
@@ -288,6 +301,8 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
   row.study_id = context.row.study_id;
   row.ordinal = promotion.winner.ordinal();
   row.promoted_at_ms = best.promoted_at_ms();
+  // Another daemon may be promoting for the same problem: who comes second is measured against who came first.
+  if (deps_.node != nullptr) row.compared_with = incumbent == nullptr ? 0 : incumbent->revision();
   ASSIGN_OR_RETURN(const PromotionVerdict verdict, deps_.bests->Promote(row));
   RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
   if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
@@ -327,6 +342,7 @@ void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
 
 void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   Active* job = FindActive(job_id);
+  const bool is_published = job != nullptr || deps_.node == nullptr;
   if (job != nullptr) {
     job->row.state = to;
     job->row.error = error;
@@ -339,7 +355,7 @@ void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   }
   epochs_.erase(job_id);
   MakeRoom(job_id);
-  deps_.events->End(job_id);
+  deps_.events->End(job_id, !is_published);
   deps_.link->Forget(job_id);
   deps_.link->Wake();
   LogInfo("jobs", "{} {}{}{}", JobName(job_id), NameOf(to), error.empty() ? "" : ": ", error);
@@ -413,106 +429,6 @@ absl::Status Driver::Resume(int64_t job_id) {
     return WithReason(ResourceExhausted("{} cannot go on: {}", JobName(job_id), suspended_), "LOW_SPACE");
   }
   return TakeUpPaused(job_id);
-}
-
-// ---- What is shown ----
-
-tunefarm::v1::Progress Driver::ProgressOf(const Active& job) const {
-  tunefarm::v1::Progress progress;
-  for (const auto& [study_id, study] : job.studies) study->AddProgress(&progress);
-  const int64_t done_now = progress.done() - job.done_at_begin;
-  if (job.done_at_begin >= 0 && done_now > 0 && !IsTerminal(job.row.state)) {
-    const auto elapsed =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deps_.executor->clock()->Now() - job.began).count();
-    const int64_t left = SaturatingAdd(std::max<int64_t>(0, progress.total() - progress.done()),
-                                       std::max<int64_t>(0, progress.finals_total() - progress.finals_done()));
-    progress.set_eta_ms(
-        SaturatingInt64(static_cast<double>(elapsed) / static_cast<double>(done_now) * static_cast<double>(left)));
-  }
-  return progress;
-}
-
-void Driver::TellWaiting() {
-  Post([](Driver* self) {
-    MutexLock lock(&self->mutex_);
-    for (const auto& [job_id, job] : self->jobs_) {
-      std::string reason = self->WaitingReason(*job);
-      if (reason == job->told_waiting) continue;
-      job->told_waiting = std::move(reason);
-      self->PublishJob(*job);
-    }
-  });
-}
-
-std::string Driver::WaitingReason(const Active& job) const {
-  if (job.row.state != JobState::kQueued && job.row.state != JobState::kRunning) return {};
-  std::string waiting;
-  for (const auto& [study_id, study] : job.studies) {
-    if (study->state() == StudyState::kEnded) continue;
-    waiting = deps_.devices->WaitingReason(study->context().row.class_id);
-    if (waiting.empty()) return {};
-  }
-  return waiting;
-}
-
-tunefarm::v1::Job Driver::ToProto(const Active& job, bool with_studies) const {
-  tunefarm::v1::Job proto = job.spec;
-  proto.clear_starting_configs();
-  proto.set_name(JobName(job.row.job_id));
-  proto.set_uid(job.row.uid);
-  proto.set_state(::tunefarm::ToProto(job.row.state));
-  *proto.mutable_progress() = ProgressOf(job);
-  proto.set_created_at_ms(job.row.created_at_ms);
-  proto.set_started_at_ms(job.row.started_at_ms);
-  proto.set_ended_at_ms(job.row.ended_at_ms);
-  SetReason(job.row, &proto);
-  if (proto.state_reason().empty()) proto.set_state_reason(WaitingReason(job));
-  proto.set_device_busy_ms(DeviceBusyMsOf(job));
-  if (with_studies) {
-    for (const auto& [study_id, study] : job.studies) *proto.add_studies() = study->ToProto();
-  }
-  return proto;
-}
-
-std::optional<tunefarm::v1::Job> Driver::Find(int64_t job_id) const {
-  MutexLock lock(&mutex_);
-  const auto found = jobs_.find(job_id);
-  if (found == jobs_.end()) return std::nullopt;
-  return ToProto(*found->second, true);
-}
-
-std::optional<tunefarm::v1::Job> Driver::FindSummary(int64_t job_id) const {
-  MutexLock lock(&mutex_);
-  const auto found = jobs_.find(job_id);
-  if (found == jobs_.end()) return std::nullopt;
-  return ToProto(*found->second, false);
-}
-
-int Driver::active_jobs() const {
-  MutexLock lock(&mutex_);
-  return static_cast<int>(jobs_.size() + backlog_.waiting() + parked_.size());
-}
-
-void Driver::PublishJob(const Active& job) {
-  JobEvent event;
-  *event.mutable_job() = ToProto(job, true);
-  *event.mutable_progress() = event.job().progress();
-  deps_.events->Publish(job.row.job_id, std::move(event));
-}
-
-void Driver::PublishStudy(const Active& job, const Study& study) {
-  JobEvent event;
-  *event.mutable_study_changed() = study.ToProto();
-  event.set_study(event.study_changed().name());
-  *event.mutable_progress() = ProgressOf(job);
-  deps_.events->Publish(job.row.job_id, std::move(event));
-}
-
-void Driver::PublishMessage(const Active& job, const std::string& text) {
-  JobEvent event;
-  event.set_message(text);
-  *event.mutable_progress() = ProgressOf(job);
-  deps_.events->Publish(job.row.job_id, std::move(event));
 }
 
 }  // namespace tunefarm

@@ -104,6 +104,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
  private:
   // What could not be read or written is tried again after it.
   static constexpr Duration kStepRetryDelay = std::chrono::seconds(1);
+  // Steps in a row that the store refuses because it has something else than the driver knows, in a farm.
+  static constexpr int kMismatchesMax = 3;
 
   struct Active {
     JobRow row;
@@ -113,6 +115,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
     int64_t beginning = 0;                              // the study that is about to begin; 0: none
     std::string stop_because;  // a bound of the whole job: its searches must end; empty: they need not
+    int mismatches = 0;
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
     MonotonicTime began{};       // of this run's first trial, for the estimate
@@ -174,7 +177,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // False: the job's steps must wait for a retry, or the job has failed.
   bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Files the winner of the step's final, or says in the step's messages why not.
-  absl::Status Promote(Active& job, Study& study, StudyStep* step) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Promote(Active& job, Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::BestConfig BestOf(const Active& job, const Study& study, const StudyStep::Promotion& promotion) const;
   void RetryLater(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failed step: wait and repair, or FAIL.

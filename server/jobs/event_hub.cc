@@ -69,12 +69,16 @@ void EventHub::Publish(int64_t job_id, JobEvent event) {
   Wake(job_id, stream);
 }
 
-void EventHub::End(int64_t job_id) {
+void EventHub::End(int64_t job_id, bool with_snapshot) {
   MutexLock lock(&mutex_);
   Stream& stream = StreamOf(job_id);
   if (stream.ended) return;
   stream.ended = true;
   ended_.push_back(job_id);
+  for (const auto& weak : stream.watchers) {
+    const auto watcher = weak.lock();
+    if (watcher != nullptr && with_snapshot) watcher->snapshot_due = true;
+  }
   Wake(job_id, stream);
   Trim();
 }

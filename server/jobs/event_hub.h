@@ -34,8 +34,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
   // Sets id and time.
   void Publish(int64_t job_id, tunefarm::v1::JobEvent event);
-  // No more events of the job: watchers get what is left, then `end` with OK.
-  void End(int64_t job_id);
+  // No more events of the job: watchers get what is left, then `end` with OK. With a snapshot in between where nothing
+  // that was published says how it ended.
+  void End(int64_t job_id, bool with_snapshot = false);
   // All watchers get `end` with `status`; later ones too.
   void Close(const absl::Status& status);
 

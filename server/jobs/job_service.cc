@@ -1,33 +1,14 @@
 #include "server/jobs/job_service.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "server/base/failpoint.h"
-#include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/catalog/catalog.h"
 #include "server/cost/cost_guide.h"
-#include "server/jobs/batch_lookup.h"
-#include "server/jobs/best_changes.h"
-#include "server/jobs/control_link.h"
-#include "server/jobs/device_directory.h"
-#include "server/jobs/driver.h"
-#include "server/jobs/event_hub.h"
-#include "server/jobs/farm_agents.h"
-#include "server/jobs/job_view.h"
-#include "server/jobs/kernel_registry.h"
-#include "server/jobs/lookups.h"
-#include "server/jobs/misses.h"
-#include "server/jobs/node_watch.h"
-#include "server/jobs/poison_index.h"
-#include "server/jobs/resource_names.h"
+#include "server/jobs/job_service_impl.h"
 #include "server/jobs/submission.h"
 #include "server/jobs/trial_rows.h"
 
@@ -35,187 +16,6 @@ namespace tunefarm {
 
 using tunefarm::v1::Job;
 using tunefarm::v1::Kernel;
-
-namespace {
-
-// The same for the same job, however its maps lie in memory.
-uint64_t DigestOf(const Job& job) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  {
-    google::protobuf::io::CodedOutputStream out(&stream);
-    out.SetSerializationDeterministic(true);
-    job.SerializeToCodedStream(&out);
-  }
-  return Xxh3(bytes);
-}
-
-// The store's NotFound, with the name that the client used.
-absl::Status WithJobName(const absl::Status& status, std::string_view name) {
-  if (!absl::IsNotFound(status)) return status;
-  return WithReason(NotFound("there is no job '{}'; it may have been deleted", name), "JOB_NOT_FOUND");
-}
-
-}  // namespace
-
-struct JobService::Impl {
-  explicit Impl(const JobServiceOptions& given)
-      : options(given),
-        node(given.node.id.empty() ? nullptr : std::make_unique<Node>(given.store, given.control->clock(), given.node)),
-        misses(given.store),
-        kernels(given.store),
-        poison(given.store),
-        events(std::make_shared<EventHub>(
-            given.control, given.events_per_job_max, given.jobs_with_events_max,
-            [this](int64_t job_id) { return Find(job_id); }, SaltOf(given.node))),
-        watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
-                                             given.catalog_watchers_max)),
-        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock(), node != nullptr),
-        link(given.store, given.control->clock(), &kernels, &poison, &devices, LinkHooks(),
-             {NewUuid(given.entropy), given.agent_lease_ms}),
-        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &bests, &link, node.get()})) {
-    if (node == nullptr) return;
-    Executor* const lease = given.lease != nullptr      ? given.lease
-                            : given.watchers != nullptr ? given.watchers
-                                                        : given.control;
-    node_watch = std::make_shared<NodeWatch>(
-        node.get(), given.control, lease,
-        NodeWatch::Questions{[this] { return driver->Follow(); }, [this] { return Refresh(); },
-                             [this] { return driver->is_busy(); }, nullptr});
-  }
-
-  // Once a second, in a farm.
-  absl::Status Refresh() {
-    RETURN_IF_ERROR(driver->AdoptOrphans(kAdoptedAtOnce));
-    RETURN_IF_ERROR(driver->FollowSearches());
-    RETURN_IF_ERROR(bests.Follow());
-    return FollowWatched();
-  }
-
-  // Tells those who watch jobs that others drive.
-  absl::Status FollowWatched() {
-    int asked = 0;
-    std::map<int64_t, uint64_t> told;
-    for (const auto& [job_id, is_watched] : events->OpenJobs()) {
-      if (driver->Drives(job_id)) continue;
-      if (!is_watched) {
-        events->Forget(job_id);
-        continue;
-      }
-      const auto before = told_.find(job_id);
-      if (before != told_.end()) told.insert(*before);
-      // Each its turn.
-      if (job_id <= watched_after_ || asked == kWatchedAtOnce) continue;
-      ++asked;
-      const auto row = options.store->GetJob(job_id);
-      if (absl::IsNotFound(row.status())) {
-        events->End(job_id);
-        continue;
-      }
-      RETURN_IF_ERROR(row.status());
-      ASSIGN_OR_RETURN(Job job, StoredJob(options.store, &kernels, *row));
-      const uint64_t digest = DigestOf(job);
-      if (before == told_.end() || before->second != digest) {
-        tunefarm::v1::JobEvent event;
-        *event.mutable_progress() = job.progress();
-        *event.mutable_job() = std::move(job);
-        events->Publish(job_id, std::move(event));
-        told[job_id] = digest;
-      }
-      if (IsTerminal(row->state)) events->End(job_id);
-      watched_after_ = job_id;
-    }
-    if (asked < kWatchedAtOnce) watched_after_ = 0;
-    told_ = std::move(told);
-    return absl::OkStatus();
-  }
-
-  static int64_t SaltOf(const NodeOptions& node) {
-    return node.id.empty() ? 0 : 1 + static_cast<int64_t>(Xxh3(node.id) % (uint64_t{1} << 32));
-  }
-
-  // Few, so that what a dead node leaves is spread over those that live.
-  static constexpr int kAdoptedAtOnce = 16;
-  static constexpr int kWatchedAtOnce = 16;
-
-  ControlLink::Hooks LinkHooks() {
-    ControlLink::Hooks hooks;
-    hooks.reported = [this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
-      tally.Add(trials);
-      driver->Reported(study_id, unit_id, std::move(trials), done);
-    };
-    hooks.claimed = [this](int64_t job_id) { driver->Claimed(job_id); };
-    hooks.gone = [this](int64_t job_id) { driver->Gone(job_id); };
-    hooks.brought = [this](const AgentDevices& agent) { return Record(agent.devices); };
-    return hooks;
-  }
-
-  // Devices that are there, in the store and the catalog.
-  absl::Status Record(const std::vector<tunefarm::v1::Device>& there) {
-    for (const tunefarm::v1::Device& device : there) {
-      ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
-      const std::string class_id = device_class.Id();
-      tunefarm::v1::DeviceClass properties = device.device_class();
-      properties.set_id(class_id);
-      RETURN_IF_ERROR(
-          options.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), now_ms()},
-                                   {class_id, device_class.display_name, properties.SerializeAsString()}));
-      catalog.AddClass(class_id, device_class);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Job> Find(int64_t job_id) {
-    if (auto active = driver->Find(job_id)) return *std::move(active);
-    const auto row = options.store->GetJob(job_id);
-    if (!row.ok()) return WithJobName(row.status(), JobName(job_id));
-    return StoredJob(options.store, &kernels, *row);
-  }
-
-  LookupContext lookup_context() { return {&kernels, &devices, &catalog, options.control->clock(), misses.table()}; }
-  int64_t now_ms() const { return options.control->clock()->WallMs(); }
-
-  absl::Status CheckLanguage(const KernelPlan& plan) const {
-    if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON || runs_python) return absl::OkStatus();
-    return WithReason(
-        FailedPrecondition(
-            "kernel '{}' is written in Python, which this daemon does not run: name an interpreter in its "
-            "configuration (python_interpreter = \"/usr/bin/python3\") and start it anew; tunefarm "
-            "doctor says why one that is named is not taken",
-            plan.display_name()),
-        "PYTHON_DISABLED");
-  }
-
-  // Of a stored job.
-  absl::Status CheckMayRun(const Job& job) {
-    RETURN_IF_ERROR(CheckIsolation(isolation, job.required_isolation()));
-    if (runs_python) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const std::shared_ptr<const KernelPlan> plan, kernels.Get(job.kernel()));
-    return CheckLanguage(*plan);
-  }
-
-  const JobServiceOptions options;
-  bool runs_python = false;    // constant once jobs are taken
-  Isolation isolation;         // constant once jobs are taken
-  std::unique_ptr<Node> node;  // null: alone on the store
-  DeviceDirectory devices;
-  Catalog catalog;
-  Misses misses;
-  KernelRegistry kernels;
-  PoisonIndex poison;
-  TrialTally tally;
-  std::shared_ptr<EventHub> events;
-  std::shared_ptr<CatalogWatch> watch;
-  BestChanges bests;
-  ControlLink link;
-  std::shared_ptr<Driver> driver;
-  FarmAgents farm{options.store, &link, &devices, options.control, options.agent_lease_ms};
-  std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
-  // The control executor's.
-  std::map<int64_t, uint64_t> told_;  // a digest of what watchers were told last, by job
-  int64_t watched_after_ = 0;
-};
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 JobService::~JobService() = default;
@@ -225,24 +25,37 @@ void JobService::AllowPython() { impl_->runs_python = true; }
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
-  return impl_->Record(impl_->devices.List());
+  const absl::Status recorded = impl_->follower.RecordDevices();
+  if (impl_->node == nullptr || !absl::IsUnavailable(recorded)) return recorded;
+  impl_->follower.RecordDevicesLater();
+  return absl::OkStatus();
 }
 
 absl::Status JobService::Start() {
-  RETURN_IF_ERROR(impl_->catalog.Load(impl_->options.store));
-  ASSIGN_OR_RETURN(std::string catalog_id,
-                   impl_->options.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(impl_->options.entropy)));
-  impl_->watch->Open(std::move(catalog_id));
-  RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
-  RETURN_IF_ERROR(impl_->farm.Load());
-  RETURN_IF_ERROR(impl_->driver->Recover());
-  if (impl_->node_watch != nullptr) {
-    impl_->node_watch->Start();  // other daemons' workers may reach what this one's do not
-  } else {
+  const absl::Status loaded = impl_->follower.Load();
+  if (impl_->node == nullptr) {
+    RETURN_IF_ERROR(loaded);
+    RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
+    RETURN_IF_ERROR(impl_->farm.Load());
+    RETURN_IF_ERROR(impl_->driver->Recover());
     RETURN_IF_ERROR(PauseWhatCannotRun());
+    impl_->farm.Start();
+    return absl::OkStatus();
   }
+  if (!loaded.ok()) {
+    if (!absl::IsUnavailable(loaded)) return loaded;
+    const absl::StatusOr<Duration> age = impl_->follower.LoadCopy();
+    if (!age.ok()) {
+      LogWarn("jobs", "there is no copy of the catalog to begin with: {}", MessageOf(age.status()));
+      return loaded;
+    }
+    impl_->node_watch->SetAge(*age);
+  } else {
+    RETURN_IF_ERROR(impl_->farm.Load());
+  }
+  impl_->node_watch->Start();
   impl_->farm.Start();
-  return absl::OkStatus();
+  return absl::OkStatus();  // other daemons' workers may reach what this one's do not
 }
 
 absl::Status JobService::PauseWhatCannotRun() {
@@ -272,8 +85,9 @@ void JobService::Stop() {
   impl_->watch->Close(Unavailable("the daemon is stopping"));
 }
 
-AgentLink* JobService::agent_link() { return &impl_->link; }
 ControlLink* JobService::control_link() { return &impl_->link; }
+
+AgentLink* JobService::agent_link() { return &impl_->link; }
 
 // ---- Kernels ----
 
@@ -337,6 +151,9 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
                       "JOB_INVALID");
   }
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
+  if (impl_->node != nullptr && !job.kernel().empty() && job.kernel().rfind("kernels/", 0) != 0) {
+    RETURN_IF_ERROR(impl_->kernels.FollowName(job.kernel()));
+  }
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
   RETURN_IF_ERROR(impl_->CheckLanguage(*submission.plan));
   submission.spec.set_submitted_by(submitted_by);
@@ -477,144 +294,6 @@ absl::StatusOr<tunefarm::v1::Trial> JobService::GetTrial(std::string_view name) 
   ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(*row));
   trial.set_name(std::string(name));
   return trial;
-}
-
-// ---- Devices, look-ups, counts ----
-
-std::vector<tunefarm::v1::Device> JobService::ListDevices() const { return impl_->devices.List(); }
-
-absl::StatusOr<tunefarm::v1::Device> JobService::GetDevice(std::string_view name) const {
-  for (tunefarm::v1::Device& device : impl_->devices.List()) {
-    if (device.name() == name) return std::move(device);
-  }
-  return WithReason(NotFound("there is no device '{}'; tunefarm devices lists them", name.substr(0, 256)),
-                    "DEVICE_NOT_FOUND");
-}
-
-std::string JobService::AgentOfDevice(const std::string& uuid) const { return impl_->devices.OwnerOf(uuid); }
-
-absl::StatusOr<tunefarm::v1::Device> JobService::HoldOutDevice(std::string_view name, const std::string& reason) {
-  ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
-  impl_->devices.SetHeldOut(device.uuid(), reason, impl_->now_ms());
-  return GetDevice(name);
-}
-
-absl::Status JobService::ReleaseDevice(std::string_view name) {
-  ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
-  impl_->devices.SetHeldOut(device.uuid(), "", impl_->now_ms());
-  if (!device.agent_id().empty()) impl_->link.ReleaseDevice(device.agent_id(), device.uuid());
-  impl_->link.WakeAll();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<tunefarm::v1::Agent>> JobService::ListAgents() { return impl_->farm.List(); }
-
-absl::StatusOr<tunefarm::v1::Agent> JobService::DrainAgent(std::string_view name, bool draining) {
-  return impl_->farm.Drain(name, draining);
-}
-
-void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string& reason) {
-  if (impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) impl_->link.Wake();
-}
-
-void JobService::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {
-  impl_->devices.SetWaiting(uuid, reason, impl_->now_ms());
-  impl_->driver->TellWaiting();
-}
-
-void JobService::SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes) {
-  impl_->devices.SetHealth(uuid, baseline_ns, foreign_processes);
-}
-
-absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
-    const tunefarm::v1::LookupConfigRequest& request) {
-  auto response = LookupConfig(impl_->lookup_context(), request);
-  if (response.ok()) {
-    const int match = response->match();
-    impl_->tally.AddLookups({&match, 1});
-  } else {
-    impl_->tally.AddBadLookup();
-  }
-  return response;
-}
-
-absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup(
-    const tunefarm::v1::BatchLookupConfigsRequest& request) {
-  auto response = LookupConfigs(impl_->lookup_context(), request);
-  if (response.ok()) {
-    impl_->tally.AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
-  }
-  return response;
-}
-
-absl::StatusOr<Listing<tunefarm::v1::BestConfig>> JobService::ListBest(std::string_view kernel, int page_size,
-                                                                       const std::string& page_token) {
-  ASSIGN_OR_RETURN(const int size, PageSize(page_size));
-  ASSIGN_OR_RETURN(const auto page, impl_->catalog.List(kernel, size, page_token));
-  Listing<tunefarm::v1::BestConfig> listing;
-  for (const auto& best : page.first) listing.items.push_back(*best);
-  listing.next_page_token = page.second;
-  return listing;
-}
-
-// ---- The catalog ----
-
-absl::StatusOr<std::unique_ptr<CatalogStream>> JobService::WatchBests(
-    const tunefarm::v1::WatchBestConfigsRequest& request, std::function<void()> wake,
-    std::function<void(absl::Status)> end) {
-  return impl_->watch->Watch(request, std::move(wake), std::move(end));
-}
-
-absl::StatusOr<tunefarm::v1::BestConfig> JobService::PinBest(const tunefarm::v1::PinBestConfigRequest& request) {
-  return impl_->bests.Pin(request);
-}
-
-absl::StatusOr<tunefarm::v1::BestConfig> JobService::UnpinBest(const tunefarm::v1::UnpinBestConfigRequest& request) {
-  return impl_->bests.Unpin(request);
-}
-
-absl::StatusOr<tunefarm::v1::BestConfig> JobService::AnnotateBest(
-    const tunefarm::v1::AnnotateBestConfigRequest& request) {
-  return impl_->bests.Annotate(request);
-}
-
-absl::StatusOr<int64_t> JobService::RetireBest(const tunefarm::v1::RetireBestConfigRequest& request) {
-  return impl_->bests.Retire(request);
-}
-
-absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> JobService::ListBestChanges(
-    const tunefarm::v1::ListBestConfigChangesRequest& request) {
-  return impl_->bests.List(request);
-}
-
-absl::StatusOr<tunefarm::v1::ListMissesResponse> JobService::ListMisses(
-    const tunefarm::v1::ListMissesRequest& request) {
-  return impl_->misses.List(request);
-}
-
-absl::StatusOr<tunefarm::v1::DeleteMissesResponse> JobService::DeleteMisses(
-    const tunefarm::v1::DeleteMissesRequest& request) {
-  return impl_->misses.Delete(request);
-}
-
-absl::Status JobService::WriteMisses() { return impl_->misses.Write(); }
-
-absl::StatusOr<JobServiceStats> JobService::Stats() {
-  ASSIGN_OR_RETURN(const StoreStatus status, impl_->options.store->Status());
-  return JobServiceStats{status.active_jobs, status.stored_trials, status.schema_version, status.database_bytes,
-                         impl_->catalog.revision()};
-}
-
-absl::StatusOr<JobServiceCounts> JobService::Counts() {
-  JobServiceCounts counts;
-  ASSIGN_OR_RETURN(counts.queue, impl_->options.store->CountQueue());
-  counts.trials = impl_->tally.counts();
-  counts.watchers = impl_->events->watchers();
-  counts.catalog_watchers = impl_->watch->watchers();
-  counts.missed_problems = impl_->misses.table()->size();
-  counts.misses_not_counted = impl_->misses.table()->not_counted();
-  counts.misses_unwritten = impl_->misses.unwritten();
-  return counts;
 }
 
 void JobService::Suspend(const std::string& reason) { impl_->driver->Suspend(reason); }

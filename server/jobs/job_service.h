@@ -74,6 +74,10 @@ struct JobServiceStats {
   int schema_version = 0;
   int64_t database_bytes = 0;
   int64_t catalog_revision = 0;
+  // Of a node of a farm: why the store does not answer (empty: it does), and how long ago it did. While it does not,
+  // what is above is 0 but for the revision.
+  std::string database_away;
+  int64_t catalog_age_ms = 0;
 };
 
 // For the metrics.
@@ -109,11 +113,13 @@ class JobService {
   // only.
   void AllowPython();
 
-  // The machine's devices, recorded in the store; call it before Start and whenever they change.
+  // The machine's devices, recorded in the store; call it before Start and whenever they change. A node of a farm
+  // records them later where the store is away.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
 
   // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it
-  // was. DataLoss when the store holds what this program cannot read.
+  // was. DataLoss when the store holds what this program cannot read. A node of a farm that finds the store away begins
+  // with its local copy of the catalog, if it has one, and does the rest when the store answers.
   absl::Status Start();
 
   // Ends every Watch with Unavailable and stops driving. Jobs stay as they are in the store. May be called again.

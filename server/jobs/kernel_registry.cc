@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/base/edit_distance.h"
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/resource_names.h"
@@ -99,6 +100,59 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::Get(std::strin
   // A newer definition may have been stored since the row was read.
   if (generation == generation_) Keep(&by_name_, std::string(name), plan);
   return plan;
+}
+
+absl::Status KernelRegistry::FollowName(const std::string& name) {
+  uint64_t generation;
+  {
+    MutexLock lock(&mutex_);
+    generation = generation_;
+  }
+  const auto row = store_->FindKernel(name);
+  if (absl::IsNotFound(row.status())) {
+    MutexLock lock(&mutex_);
+    if (const auto gone = by_name_.find(name); gone != by_name_.end()) by_name_.erase(gone);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(row.status());
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = Compile(*row);
+  if (!plan.ok()) {
+    // Perhaps of a newer program than this one.
+    LogWarn("jobs", "the newest kernel {} cannot be used here: {}", name, MessageOf(plan.status()));
+    return absl::OkStatus();
+  }
+  MutexLock lock(&mutex_);
+  if (generation == generation_) Keep(&by_name_, name, *std::move(plan));
+  return absl::OkStatus();
+}
+
+absl::Status KernelRegistry::FollowNames(int names_max) {
+  std::vector<std::string> names;
+  {
+    MutexLock lock(&mutex_);
+    auto next = by_name_.upper_bound(followed_);
+    for (size_t i = 0; i < by_name_.size() && static_cast<int>(names.size()) < names_max; ++i) {
+      if (next == by_name_.end()) next = by_name_.begin();
+      names.push_back(next->first);
+      ++next;
+    }
+    if (!names.empty()) followed_ = names.back();
+  }
+  for (const std::string& name : names) RETURN_IF_ERROR(FollowName(name));
+  return absl::OkStatus();
+}
+
+std::vector<std::shared_ptr<const KernelPlan>> KernelRegistry::Named() {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<const KernelPlan>> plans;
+  for (const auto& [name, slot] : by_name_) plans.push_back(slot.plan);
+  return plans;
+}
+
+void KernelRegistry::Restore(const std::shared_ptr<const KernelPlan>& plan) {
+  MutexLock lock(&mutex_);
+  Keep(&by_id_, plan->kernel_id(), plan);
+  Keep(&by_name_, plan->display_name(), plan);
 }
 
 void KernelRegistry::Stored(const std::shared_ptr<const KernelPlan>& plan) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
@@ -26,6 +27,15 @@ class KernelRegistry {
   // "kernels/{id}" or a display name (the newest). NotFound (KERNEL_NOT_FOUND) with "did you mean".
   absl::StatusOr<std::shared_ptr<const KernelPlan>> Get(std::string_view name);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> GetById(std::string_view kernel_id);
+
+  // Others store kernels too: asks what up to `names_max` of the cached names, each in its turn, stand for now.
+  // Look-ups of cached names never wait for the store. The store's errors.
+  absl::Status FollowNames(int names_max);
+  // The same for one name, or a new one; NotFound as Get.
+  absl::Status FollowName(const std::string& name);
+  // The newest definitions of all cached names, and the way to cache them without a store.
+  std::vector<std::shared_ptr<const KernelPlan>> Named();
+  void Restore(const std::shared_ptr<const KernelPlan>& plan);
 
   // Call after a kernel was stored: names it resolves to may have changed.
   void Stored(const std::shared_ptr<const KernelPlan>& plan);
@@ -54,6 +64,7 @@ class KernelRegistry {
   uint64_t generation_ GUARDED_BY(mutex_) = 0;  // grows with Stored
   Slots by_id_ GUARDED_BY(mutex_);
   Slots by_name_ GUARDED_BY(mutex_);
+  std::string followed_ GUARDED_BY(mutex_);  // the last name that FollowNames asked about
 };
 
 // The kernel without source contents: what most answers carry.

@@ -230,6 +230,16 @@ MissTable::Changes MissTable::TakeChanges() {
   return changes;
 }
 
+void MissTable::Subtract(const Miss& written) {
+  Entries removed;
+  MutexLock lock(&mutex_);
+  const auto found = Find(*written.what);
+  if (found == entries_.end()) return;
+  found->is_stored = false;
+  found->miss.asked -= written.asked;
+  if (found->miss.asked <= 0) Take(found, &removed);
+}
+
 void MissTable::GiveBack(const Changes& changes) {
   MutexLock lock(&mutex_);
   for (const auto& what : changes.gone) {

@@ -99,6 +99,8 @@ class MissTable {
   };
   Changes TakeChanges() LOCKS_EXCLUDED(mutex_);
   void GiveBack(const Changes& changes) LOCKS_EXCLUDED(mutex_);
+  // Of a change that was taken and is written: its questions are no longer this table's to count.
+  void Subtract(const Miss& written) LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Entry {

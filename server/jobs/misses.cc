@@ -83,21 +83,52 @@ Place PlaceIn(std::string_view text) {
 
 }  // namespace
 
-absl::Status Misses::Load(const Catalog& catalog) {
-  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->LoadMisses());
-  table_.Load(rows);
+absl::Status Misses::Fill(Store* store, const Catalog& catalog, MissTable* table) {
+  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store->LoadMisses());
+  table->Load(rows);
   for (const MissRow& row : rows) {
     const auto best = catalog.Find(row.program_digest, row.problem_key, row.class_id);
     if (best == nullptr || best->promoted_at_ms() < row.last_asked_at_ms) continue;
-    // Promoted when nothing could be written down any more.
-    table_.Tuned(row.program_digest, row.problem_key, row.class_id);
+    // Promoted when nothing could be written down any more, or through another daemon.
+    table->Tuned(row.program_digest, row.problem_key, row.class_id);
   }
   return absl::OkStatus();
 }
 
+absl::Status Misses::Load(const Catalog& catalog) {
+  return catalog_ != nullptr ? absl::OkStatus() : Fill(store_, catalog, &table_);
+}
+
 absl::Status Misses::Write() {
   MutexLock lock(&write_mutex_);
-  MissTable::Changes rest = table_.TakeChanges();
+  return catalog_ != nullptr ? AddCounted() : WriteChanges(&table_);
+}
+
+absl::Status Misses::AddCounted() {
+  MissTable::Changes counted = table_.TakeChanges();
+  while (!counted.present.empty()) {
+    MissChanges rows;
+    rows.adds = true;
+    const size_t count = std::min(counted.present.size(), kRowsAtOnceMax);
+    for (size_t i = counted.present.size() - count; i < counted.present.size(); ++i) {
+      rows.present.push_back(RowOf(counted.present[i].miss));
+    }
+    const absl::Status written = store_->WriteMisses(rows);
+    if (!written.ok()) {
+      table_.GiveBack(counted);
+      return written;
+    }
+    // What was asked meanwhile is counted from there on.
+    for (size_t i = counted.present.size() - count; i < counted.present.size(); ++i) {
+      table_.Subtract(counted.present[i].miss);
+    }
+    counted.present.resize(counted.present.size() - count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Misses::WriteChanges(MissTable* table) {
+  MissTable::Changes rest = table->TakeChanges();
   while (!rest.gone.empty() || !rest.present.empty()) {
     MissTable::Changes part;
     const auto move_some = [](auto* from, auto* to) {
@@ -112,8 +143,8 @@ absl::Status Misses::Write() {
     for (const auto& present : part.present) rows.present.push_back(RowOf(present.miss));
     const absl::Status written = store_->WriteMisses(rows);
     if (!written.ok()) {
-      table_.GiveBack(part);
-      table_.GiveBack(rest);
+      table->GiveBack(part);
+      table->GiveBack(rest);
       return written;
     }
   }
@@ -125,13 +156,29 @@ int64_t Misses::unwritten() const {
   return table_.changed();
 }
 
-absl::StatusOr<tunefarm::v1::ListMissesResponse> Misses::List(const tunefarm::v1::ListMissesRequest& request) const {
+absl::StatusOr<tunefarm::v1::ListMissesResponse> Misses::List(const tunefarm::v1::ListMissesRequest& request) {
   ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
   std::string after;
   if (!request.page_token().empty()) {
     ASSIGN_OR_RETURN(after, PositionOfToken(request.page_token()));
   }
-  std::vector<Miss> misses = table_.Snapshot();
+  if (catalog_ == nullptr) return Page(table_, request, after, page_size);
+  MutexLock lock(&write_mutex_);
+  // Where the store is away: what was counted here since the last time.
+  MissTable all;
+  if (!AddCounted().ok() || !Fill(store_, *catalog_, &all).ok()) return Page(table_, request, after, page_size);
+  const tunefarm::v1::ListMissesResponse response = Page(all, request, after, page_size);
+  // What was tuned, and what is too much to keep, goes; if that fails, the next list does it.
+  MissTable::Changes changes = all.TakeChanges();
+  changes.present.clear();
+  all.GiveBack(changes);
+  WriteChanges(&all).IgnoreError();
+  return response;
+}
+
+tunefarm::v1::ListMissesResponse Misses::Page(const MissTable& table, const tunefarm::v1::ListMissesRequest& request,
+                                              const std::string& after, int page_size) {
+  std::vector<Miss> misses = table.Snapshot();
   std::erase_if(misses, [&](const Miss& miss) {
     return (!request.kernel().empty() && miss.what->kernel_name != request.kernel()) ||
            (!request.device_class_id().empty() && miss.what->class_id != request.device_class_id()) ||
@@ -143,12 +190,21 @@ absl::StatusOr<tunefarm::v1::ListMissesResponse> Misses::List(const tunefarm::v1
   tunefarm::v1::ListMissesResponse response;
   for (size_t i = 0; i < size; ++i) *response.add_misses() = ProtoOf(misses[i]);
   if (size < misses.size()) response.set_next_page_token(PageToken(TextOf(PlaceOf(misses[size - 1]))));
-  response.set_not_counted(table_.not_counted());
+  response.set_not_counted(table.not_counted());
   return response;
 }
 
 absl::StatusOr<tunefarm::v1::DeleteMissesResponse> Misses::Delete(const tunefarm::v1::DeleteMissesRequest& request) {
   tunefarm::v1::DeleteMissesResponse response;
+  if (catalog_ != nullptr) {
+    MutexLock lock(&write_mutex_);
+    RETURN_IF_ERROR(AddCounted());
+    MissTable all;
+    RETURN_IF_ERROR(Fill(store_, *catalog_, &all));
+    response.set_deleted(all.Remove(request.kernel(), request.device_class_id()));
+    RETURN_IF_ERROR(WriteChanges(&all));
+    return response;
+  }
   response.set_deleted(table_.Remove(request.kernel(), request.device_class_id()));
   RETURN_IF_ERROR(Write());
   return response;

@@ -18,7 +18,9 @@ namespace tunefarm {
 class Misses {
  public:
   // The store outlives it.
-  explicit Misses(Store* store) : store_(store) {}
+  // `catalog`: other daemons count into the same store. Each then adds what it has counted and keeps nothing of it, and
+  // lists are of what the store has, less what the catalog has exact bests for by now. Null: nobody else does.
+  explicit Misses(Store* store, const Catalog* catalog = nullptr) : store_(store), catalog_(catalog) {}
 
   MissTable* table() { return &table_; }
 
@@ -35,14 +37,23 @@ class Misses {
 
   // Most often asked first; those asked equally often by kernel name, class and problem. A miss whose count grows
   // between two pages may be on neither, but none is on both. InvalidArgument for the page size or token.
-  absl::StatusOr<tunefarm::v1::ListMissesResponse> List(const tunefarm::v1::ListMissesRequest& request) const;
+  absl::StatusOr<tunefarm::v1::ListMissesResponse> List(const tunefarm::v1::ListMissesRequest& request)
+      LOCKS_EXCLUDED(write_mutex_);
 
   // Answers when it is durable. When the store fails they are forgotten all the same, until the next restart.
   absl::StatusOr<tunefarm::v1::DeleteMissesResponse> Delete(const tunefarm::v1::DeleteMissesRequest& request)
       LOCKS_EXCLUDED(write_mutex_);
 
  private:
+  absl::Status WriteChanges(MissTable* table) EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status AddCounted() EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  // What the store has, without what was tuned since.
+  static absl::Status Fill(Store* store, const Catalog& catalog, MissTable* table);
+  static tunefarm::v1::ListMissesResponse Page(const MissTable& table, const tunefarm::v1::ListMissesRequest& request,
+                                               const std::string& after, int page_size);
+
   Store* const store_;
+  const Catalog* const catalog_;
   MissTable table_;
   mutable Mutex write_mutex_;  // one writer at a time: an older count never replaces a newer one
 };

@@ -19,12 +19,18 @@ bool Poisons(tunefarm::v1::Outcome outcome) {
 
 absl::StatusOr<PoisonIndex::Crashes*> PoisonIndex::Load(const PoisonKey& key) {
   const auto program = std::make_pair(key.program_digest, key.class_id);
-  if (const auto found = programs_.find(program); found != programs_.end()) return &found->second;
-  ASSIGN_OR_RETURN(const std::vector<PoisonRow> rows, store_->LoadPoison(key.program_digest, key.class_id));
-  if (programs_.size() >= kProgramsMax) programs_.clear();
-  Crashes& crashes = programs_[program];
-  for (const PoisonRow& row : rows) crashes[{row.toolkit, row.config}].insert(row.problem_key);
-  return &crashes;
+  const MonotonicTime now = clock_ != nullptr ? clock_->Now() : MonotonicTime{};
+  const auto found = programs_.find(program);
+  if (found != programs_.end() && now - found->second.read <= kKept) return &found->second.crashes;
+  const absl::StatusOr<std::vector<PoisonRow>> rows = store_->LoadPoison(key.program_digest, key.class_id);
+  // What was known before is better than nothing.
+  if (!rows.ok() && found != programs_.end()) return &found->second.crashes;
+  RETURN_IF_ERROR(rows.status());
+  if (found == programs_.end() && programs_.size() >= kProgramsMax) programs_.clear();
+  Program& kept = programs_[program];
+  kept.read = now;
+  for (const PoisonRow& row : *rows) kept.crashes[{row.toolkit, row.config}].insert(row.problem_key);
+  return &kept.crashes;
 }
 
 absl::StatusOr<bool> PoisonIndex::IsPoisoned(const PoisonKey& key, const std::string& config) {

@@ -3,6 +3,7 @@
 // Thread-safe. The store outlives it.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -27,7 +29,8 @@ struct PoisonKey {
 
 class PoisonIndex {
  public:
-  explicit PoisonIndex(Store* store) : store_(store) {}
+  // `clock`: others record crashes in the store too, and what was read is read again after kKept; null: nobody does.
+  explicit PoisonIndex(Store* store, Clock* clock = nullptr) : store_(store), clock_(clock) {}
 
   // The store's errors.
   absl::StatusOr<bool> IsPoisoned(const PoisonKey& key, const std::string& config);
@@ -35,14 +38,21 @@ class PoisonIndex {
 
  private:
   static constexpr size_t kProgramsMax = 64;
+  static constexpr Duration kKept = std::chrono::seconds(5);
 
   // (toolkit, config) to the problems it crashed for.
   using Crashes = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
   absl::StatusOr<Crashes*> Load(const PoisonKey& key) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  struct Program {
+    Crashes crashes;
+    MonotonicTime read{};
+  };
+
   Store* const store_;
+  Clock* const clock_;
   Mutex mutex_;
-  std::map<std::pair<std::string, std::string>, Crashes> programs_ GUARDED_BY(mutex_);  // by (program, class)
+  std::map<std::pair<std::string, std::string>, Program> programs_ GUARDED_BY(mutex_);  // by (program, class)
 };
 
 }  // namespace tunefarm

@@ -39,6 +39,9 @@ struct BestRow {
   int64_t promoted_at_ms = 0;
   bool pinned = false;  // this and the note: set by the store
   std::string note;
+  // Of a promotion: the revision of the best that it was compared with (0: there was none), which must still be there;
+  // -1: whatever is there. Not read back.
+  int64_t compared_with = -1;
 };
 
 // What a best is filed under.

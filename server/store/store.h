@@ -384,7 +384,8 @@ class Store {
   // Newest kept of each key's history; older ones go.
   static constexpr int kBestChangesKept = 100;
   // Replaces the best under the row's keys; answers it as it is filed. A best that has the same config keeps its pin
-  // and its note. FailedPrecondition (BEST_PINNED) for another config than a pinned best's.
+  // and its note. FailedPrecondition (BEST_PINNED) for another config than a pinned best's; (BEST_CHANGED) where the
+  // best is another one than it was compared with.
   virtual absl::StatusOr<BestRow> PromoteBest(const BestRow& best) = 0;
   // Answers the change, or the one that would be it with revision 0 where nothing is different afterwards and so
   // nothing was recorded. NotFound: BEST_NOT_FOUND where there is no best to change, REVISION_NOT_FOUND for a

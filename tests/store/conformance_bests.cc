@@ -95,6 +95,20 @@ TEST_P(StoreConformance, APinnedBestIsNotReplacedUntilItIsUnpinned) {
               ElementsAre(Kind::kPromoted, Kind::kUnpinned, Kind::kPromoted, Kind::kPinned, Kind::kPromoted));
 }
 
+TEST_P(StoreConformance, APromotionNamesTheBestThatItWasComparedWith) {
+  BestRow first = Best("tile=1", 1), second = Best("tile=2", 2);
+  first.compared_with = second.compared_with = 0;
+  const auto filed = store_->PromoteBest(first);
+  ASSERT_TRUE(filed.ok()) << filed.status();
+  const auto late = store_->PromoteBest(second);
+  EXPECT_TRUE(absl::IsFailedPrecondition(late.status())) << late.status();
+  EXPECT_EQ(ReasonOf(late.status()), "BEST_CHANGED");
+  EXPECT_EQ(store_->FindBest("p", "m=1", "class")->value().config, "tile=1");
+  EXPECT_EQ(store_->CatalogRevision().value(), filed->revision) << "nothing was changed";
+  second.compared_with = filed->revision;
+  EXPECT_TRUE(store_->PromoteBest(second).ok());
+}
+
 TEST_P(StoreConformance, ANoteStaysWithItsConfig) {
   ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
   ASSERT_TRUE(store_->EditBest(Note("slow on odd shapes")).ok());

@@ -201,6 +201,29 @@ TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {
   EXPECT_EQ(states[1].driver_epoch, 1);
 }
 
+TEST_P(FarmConformance, AJobThatIsBeingCancelledSaysHowMuchOfItIsWithAgents) {
+  const int64_t job = Submit(MakeSubmit("job"));
+  DriveStep step;
+  step.study_id = StudyOf(job);
+  step.now_ms = kNow;
+  step.new_units = {MakeUnit(0, 4), MakeUnit(4, 4)};
+  ASSERT_TRUE(store_->Drive(step).ok());
+  const ClaimRequest agent = RegisterLeased("agent");
+  const std::vector<ClaimedUnit> claimed = store_->ClaimUnits(agent).value();
+  ASSERT_THAT(claimed, SizeIs(1));
+  ASSERT_TRUE(store_->SetJobState(job, {JobState::kRunning}, JobState::kCancelling, "", kNow).ok());
+  EXPECT_EQ(store_->JobStates({job})->at(0).claimed_units, 1);
+  ReportRequest report;
+  report.agent_id = agent.agent_id;
+  report.epoch = agent.epoch;
+  report.unit_id = claimed[0].unit.unit_id;
+  report.token = claimed[0].unit.token;
+  report.unit_done = true;
+  report.now_ms = kNow;
+  ASSERT_EQ(store_->ReportTrials(report).value(), ReportVerdict::kAccepted);
+  EXPECT_EQ(store_->JobStates({job})->at(0).claimed_units, 0);
+}
+
 TEST_P(FarmConformance, ANodeThatLostAJobChangesNothingOfIt) {
   const int64_t job = Submit(MakeSubmit("job"));
   const int64_t study = StudyOf(job);

@@ -52,6 +52,26 @@ TEST_P(StoreConformance, MissesAreReadBackAsTheyWereWritten) {
   EXPECT_EQ(rows[0].last_asked_at_ms, kNow + 7);
 }
 
+TEST_P(StoreConformance, CountsOfSeveralDaemonsAddUpAndTheLaterAnswerStays) {
+  MissRow later = MakeMiss("m=1", 3), earlier = MakeMiss("m=1", 4);
+  later.last_asked_at_ms = kNow + 100;
+  later.match = 5;
+  earlier.first_asked_at_ms = kNow - 100;
+  ASSERT_TRUE(store_->WriteMisses({{}, {later}, true}).ok());
+  ASSERT_TRUE(store_->WriteMisses({{}, {earlier}, true}).ok());
+  const std::vector<MissRow> rows = store_->LoadMisses().value();
+  ASSERT_THAT(rows, SizeIs(1));
+  EXPECT_EQ(rows[0].asked, 7);
+  EXPECT_EQ(rows[0].match, 5);
+  EXPECT_EQ(rows[0].first_asked_at_ms, kNow - 100);
+  EXPECT_EQ(rows[0].last_asked_at_ms, kNow + 100);
+  later.last_asked_at_ms = kNow + 200;
+  later.match = 6;
+  ASSERT_TRUE(store_->WriteMisses({{}, {later}, true}).ok());
+  EXPECT_EQ(store_->LoadMisses()->at(0).asked, 10);
+  EXPECT_EQ(store_->LoadMisses()->at(0).match, 6);
+}
+
 TEST_P(StoreConformance, AMissIsNamedByKernelProblemAndClass) {
   MissRow other_kernel = MakeMiss("m=1");
   other_kernel.kernel_name = "gemm";

@@ -54,6 +54,26 @@ absl::Status PutMiss(Session& session, const MissRow& row) {
       .status();
 }
 
+// The later answer stays, the counts add up.
+absl::Status AddMiss(Session& session, const MissRow& row) {
+  const Digest key = KeyOf(row);
+  return session
+      .Run("INSERT INTO miss AS m (key_sha, " TUNEFARM_PG_MISS_COLUMNS
+           ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (key_sha) DO UPDATE SET "
+           "class_name = CASE WHEN excluded.last_asked_at_ms > m.last_asked_at_ms THEN excluded.class_name ELSE "
+           "m.class_name END, program_digest = CASE WHEN excluded.last_asked_at_ms > m.last_asked_at_ms THEN "
+           "excluded.program_digest ELSE m.program_digest END, problem = CASE WHEN excluded.last_asked_at_ms > "
+           "m.last_asked_at_ms THEN excluded.problem ELSE m.problem END, last_match = CASE WHEN "
+           "excluded.last_asked_at_ms > m.last_asked_at_ms THEN excluded.last_match ELSE m.last_match END, "
+           "last_distance = CASE WHEN excluded.last_asked_at_ms > m.last_asked_at_ms THEN excluded.last_distance ELSE "
+           "m.last_distance END, asked = m.asked + excluded.asked, "
+           "first_asked_at_ms = least(m.first_asked_at_ms, excluded.first_asked_at_ms), "
+           "last_asked_at_ms = greatest(m.last_asked_at_ms, excluded.last_asked_at_ms)",
+           Blob{key.view()}, row.kernel_name, row.problem_key, row.class_id, row.class_name, row.program_digest,
+           Blob{row.problem}, row.asked, row.match, row.distance, row.first_asked_at_ms, row.last_asked_at_ms)
+      .status();
+}
+
 PoisonRow ReadPoison(const Row& row) {
   PoisonRow poison;
   poison.program_digest = row.Bytes(0);
@@ -90,7 +110,9 @@ absl::Status WriteMisses(Session& session, const MissChanges& changes) {
                            changes.gone.size() + changes.present.size(), kMissesAtOnceMax);
   }
   RETURN_IF_ERROR(DeleteMisses(session, changes.gone));
-  for (const MissRow& row : changes.present) RETURN_IF_ERROR(PutMiss(session, row));
+  for (const MissRow& row : changes.present) {
+    RETURN_IF_ERROR(changes.adds ? AddMiss(session, row) : PutMiss(session, row));
+  }
   return absl::OkStatus();
 }
 

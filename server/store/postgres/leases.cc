@@ -95,13 +95,18 @@ absl::StatusOr<std::vector<JobStateRow>> JobStates(Session& session, const std::
   if (job_ids.size() > kJobStatesMax) {
     return InvalidArgument("{} jobs were asked for; at most {} are answered at once", job_ids.size(), kJobStatesMax);
   }
-  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT job_id, state, error, driver, driver_epoch FROM job WHERE "
-                                                  "job_id = ANY($1) ORDER BY job_id",
-                                                  job_ids));
+  ASSIGN_OR_RETURN(const Rows rows,
+                   session.Query("SELECT job_id, state, error, driver, driver_epoch, CASE WHEN state = 4 "
+                                 "THEN (SELECT count(*) FROM work_unit u WHERE u.state = 2 AND "
+                                 "u.study_id IN (SELECT s.study_id FROM study s WHERE s.job_id = "
+                                 "job.job_id)) ELSE 0 END FROM job WHERE job_id = ANY($1) ORDER BY "
+                                 "job_id",
+                                 job_ids));
   std::vector<JobStateRow> states;
   for (int i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
-    states.push_back({row.Int(0), static_cast<JobState>(row.Int(1)), row.Bytes(2), row.Bytes(3), row.Int(4)});
+    states.push_back(
+        {row.Int(0), static_cast<JobState>(row.Int(1)), row.Bytes(2), row.Bytes(3), row.Int(4), row.Int(5)});
   }
   return states;
 }

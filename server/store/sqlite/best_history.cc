@@ -131,6 +131,12 @@ absl::StatusOr<BestRow> PromoteBest(Database& database, const BestRow& best) {
   ASSIGN_OR_RETURN(const std::optional<BestRow> current,
                    FindBest(database, best.program_digest, best.problem_key, best.class_id));
   const bool has_same_config = current.has_value() && current->config == best.config;
+  const int64_t revision = current.has_value() ? current->revision : 0;
+  if (best.compared_with >= 0 && best.compared_with != revision) {
+    return WithReason(FailedPrecondition("the best config for {} on {} has changed: revision {}, no longer {}",
+                                         best.problem_key, best.class_id, revision, best.compared_with),
+                      "BEST_CHANGED");
+  }
   if (current.has_value() && current->pinned && !has_same_config) {
     return WithReason(FailedPrecondition("the best config for {} on {} is pinned", best.problem_key, best.class_id),
                       "BEST_PINNED");

@@ -37,12 +37,19 @@ class Dice {
   PhiloxStream stream_;
 };
 
-class Simulation;
+// What an agent lives in.
+class AgentWorld {
+ public:
+  virtual ~AgentWorld() = default;
+  virtual Dice& dice() = 0;
+  // The link of the node, or of another that runs, whose number it becomes; null: none does.
+  virtual AgentLink* LinkTo(int* node) = 0;
+};
 
 // A machine with one device: it claims, pretends to measure, and reports.
 class SimulatedAgent {
  public:
-  SimulatedAgent(Simulation* farm, std::string id, std::string device)
+  SimulatedAgent(AgentWorld* farm, std::string id, std::string device)
       : farm_(farm), id_(std::move(id)), device_(std::move(device)) {}
 
   // One thing that it does next.
@@ -59,7 +66,7 @@ class SimulatedAgent {
   void Send(const tunefarm::agent::v1::ReportTrialsRequest& request);
   tunefarm::v1::Trial Measure(const Held& held, const tunefarm::agent::v1::TrialSpec& spec);
 
-  Simulation* const farm_;
+  AgentWorld* const farm_;
   const std::string id_, device_;
   int64_t epoch_ = 0;  // 0: not registered
   int node_ = 0;       // it talks to
@@ -67,7 +74,7 @@ class SimulatedAgent {
   std::deque<tunefarm::agent::v1::ReportTrialsRequest> sent_;  // some are sent again
 };
 
-class Simulation {
+class Simulation : public AgentWorld {
  public:
   struct Options {
     uint64_t seed = 0;
@@ -78,20 +85,19 @@ class Simulation {
   struct Outcome {
     int64_t steps = 0;
     Duration took{};
-    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, agents_lost = 0;
+    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, edits = 0, agents_lost = 0;
     std::string digest;  // of all that is stored of jobs
   };
 
   Simulation(const Options& options, const std::string& directory);
-  ~Simulation();
+  ~Simulation() override;
 
   // Until every job has ended, then checks what must hold. Problems are GoogleTest failures that name the seed.
   Outcome Run();
 
-  Dice& dice() { return dice_; }
+  Dice& dice() override { return dice_; }
   FakeClock& clock() { return clock_; }
-  // The link of the node, or of another that runs; null: none does.
-  AgentLink* LinkTo(int* node);
+  AgentLink* LinkTo(int* node) override;
   static double TrueTime(const tunefarm::v1::Config& config, const std::string& problem_key);
   static bool Fails(const tunefarm::v1::Config& config, const std::string& problem_key);
 
@@ -99,10 +105,13 @@ class Simulation {
   struct Node {
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
-    std::unique_ptr<JobService> service;  // null: it is down
-    MonotonicTime thaws{};                // stands still until then
-    MonotonicTime comes_back{};           // of one that is down
-    MonotonicTime store_back{};           // its database fails until then
+    std::unique_ptr<JobService> service;   // null: it is down
+    MonotonicTime thaws{};                 // stands still until then
+    MonotonicTime comes_back{};            // of one that is down
+    MonotonicTime store_back{};            // its database fails until then
+    std::unique_ptr<CatalogStream> bests;  // somebody watches its catalog
+    std::map<std::string, int64_t> told;   // revisions of bests, by key
+    int64_t told_revision = 0;
   };
   struct Watched {
     std::string name;
@@ -121,7 +130,9 @@ class Simulation {
   void TrySubmit();
   void Disturb();
   void Order();
+  void Edit();
   void KeepWatching(Watched* watched);
+  void ReadCatalog(Node* node);
   bool RunSomething();
   void Advance();
   void LoseAgent();

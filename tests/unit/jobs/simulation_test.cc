@@ -38,15 +38,26 @@ TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) {
     all.stops += one.stops;
     all.faults += one.faults;
     all.orders += one.orders;
+    all.edits += one.edits;
     all.agents_lost += one.agents_lost;
   }
   std::printf(
       "%llu seeds, %lld steps, %lld s of fake time; %d nodes killed, %d stopped, %d frozen, %d agents lost, %d "
-      "calls failed, %d orders\n",
+      "calls failed, %d orders, %d edits\n",
       static_cast<unsigned long long>(seeds), static_cast<long long>(all.steps),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(all.took).count()), all.crashes,
-      all.stops, all.freezes, all.agents_lost, all.faults, all.orders);
+      all.stops, all.freezes, all.agents_lost, all.faults, all.orders, all.edits);
 }
+
+// Two nodes ended finals of the same problem in one second, and the slower config took the other's place: a promotion
+// names the best that it was compared with.
+TEST(SimulationTest, FinalsOnTwoNodesPromoteTheFasterConfig) { RunSeed(398); }
+
+// A job that waited, PAUSED, was cancelled through another node, and its watcher was told only that it had ended.
+TEST(SimulationTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) { RunSeed(1141); }
+
+// A node that had stood still told a watcher of a job as it remembered it, and that the job had ended.
+TEST(SimulationTest, ANodeThatStoodStillTellsWhatTheStoreSays) { RunSeed(1496); }
 
 TEST(SimulationTest, OneSeedIsOneRun) {
   const Simulation::Outcome first = RunSeed(7), second = RunSeed(7);
