@@ -15,6 +15,7 @@
 #include "server/base/socket_paths.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -37,6 +38,10 @@ const std::vector<Setting>& Settings() {
   static const auto& settings = *new std::vector<Setting>{
       {"data_dir", "--data-dir", &DaemonConfig::data_directory,
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
+      {"store", "--store", &DaemonConfig::store,
+       "Where jobs and results are kept: postgres://USER@HOST:PORT/DATABASE, an existing database of PostgreSQL 14 or "
+       "newer, which several daemons may share. Keep its password out of the command line: in this file, in "
+       "TUNEFARM_STORE or in ~/.pgpass. Empty: SQLite in the data directory."},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this loopback address, such as 127.0.0.1:7070. Other addresses need TLS and are refused."},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
@@ -44,7 +49,7 @@ const std::vector<Setting>& Settings() {
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
        "Jobs that have not ended; more are refused.", 1, 1'000'000},
       {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,
-       "The database never grows beyond this. From nine tenths of it on the oldest logs and samples are removed, then "
+       "The SQLite database never grows beyond this (a PostgreSQL one is its server's to bound). From nine tenths of it on the oldest logs and samples are removed, then "
        "the oldest jobs without a label; best configs stay.",
        16 << 20, int64_t{1} << 46},
       {"max_cache_bytes", "--max-cache-bytes", &DaemonConfig::max_cache_bytes,
@@ -181,6 +186,12 @@ absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
   return absl::OkStatus();
 }
 
+// The value is not repeated: it may hold a password.
+absl::Status CheckStore(const std::string& store) {
+  if (store.empty()) return absl::OkStatus();
+  return Annotate(DescribePostgresUrl(store).status(), "store");
+}
+
 absl::Status CheckIsolationLevel(const std::string& level) {
   if (level.empty() || level == "L0" || level == "L1") return absl::OkStatus();
   return InvalidArgument("required_isolation '{}' is no level of isolation; write L1, or L0 for whatever can be had",
@@ -292,6 +303,8 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
+  RETURN_IF_ERROR(CheckStore(config.store));
+  if (!config.store.empty()) config.max_database_bytes = 0;
   return config;
 }
 

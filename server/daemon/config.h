@@ -15,6 +15,7 @@ namespace tunefarm {
 
 struct DaemonConfig {
   std::string data_directory;      // absolute
+  std::string store;               // "postgres://..."; empty: SQLite in the data directory
   std::string worker_path;         // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
   std::string listen;              // "127.0.0.1:PORT" or "[::1]:PORT"; empty: Unix sockets only
   std::string log_level = "info";  // "info" or "exec=debug,store=info"
@@ -32,7 +33,7 @@ struct DaemonConfig {
   std::string required_isolation;   // "L1": jobs are refused where workers reach less; empty: whatever can be had
   std::string http_listen;          // loopback address of /metrics and /healthz; empty: off
   int max_active_jobs = 10'000;     // more are refused
-  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond
+  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond; 0 on PostgreSQL: no bound of ours
   int64_t max_cache_bytes = int64_t{4} << 30;        // of compiled binaries on disk; 0: none are kept there
   int64_t min_free_disk_bytes = int64_t{512} << 20;  // below this jobs pause; 0: never
   int keep_logs_days = 0;  // logs and samples of jobs that ended before are removed; 0: by size only

@@ -17,6 +17,7 @@
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/exec/probe.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -166,8 +167,10 @@ absl::Status Daemon::ProbeAndRegister() {
       const bool is_host = device.device_class().kind() == v1::DEVICE_KIND_HOST;
       if (!is_host && !config_.use_gpu) continue;
       if (is_host && device.uuid().empty()) {
-        ASSIGN_OR_RETURN(const std::string uuid,
-                         store_->GetOrPutSetting("host_device_uuid", "CPU-" + NewUuid(EntropySource::Real())));
+        // Other hosts may share the database.
+        const std::string setting = config_.store.empty() ? "host_device_uuid" : "host_device_uuid/" + HostName();
+        ASSIGN_OR_RETURN(const std::string uuid, store_->GetOrPutSetting(std::string_view(setting).substr(0, 128),
+                                                                         "CPU-" + NewUuid(EntropySource::Real())));
         device.set_uuid(uuid);
       }
       device.set_name("devices/" + device.uuid());
@@ -243,13 +246,22 @@ absl::Status Daemon::Monitor() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<Store>> Daemon::OpenStore() const {
+  if (config_.store.empty()) {
+    return OpenSqliteStore({config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups",
+                            config_.max_database_bytes});
+  }
+  PostgresOptions options;
+  options.url = config_.store;
+  return OpenPostgresStore(options);
+}
+
 absl::Status Daemon::Open() {
   Clock* const clock = Clock::Real();
   started_at_ms_ = clock->WallMs();
   active_last_ = clock->Now();
   RETURN_IF_ERROR(OpenDirectories());
-  ASSIGN_OR_RETURN(store_, OpenSqliteStore({config_.data_directory + "/tunefarm.db",
-                                            config_.data_directory + "/backups", config_.max_database_bytes}));
+  ASSIGN_OR_RETURN(store_, OpenStore());
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);

@@ -49,6 +49,7 @@ class Daemon {
 
  private:
   Daemon(const DaemonConfig& config, const EnvironmentGetter& environment);
+  absl::StatusOr<std::unique_ptr<Store>> OpenStore() const;
   absl::Status Open();
   absl::Status OpenDirectories();
   absl::Status ProbeAndRegister();
