@@ -16,6 +16,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
+#include "server/daemon/host_setting.h"
 #include "server/exec/probe.h"
 #include "server/store/postgres_store.h"
 #include "server/version.h"
@@ -54,11 +55,6 @@ int CountChildren() {
     for (const char c : *children) count += c == ' ' ? 1 : 0;
   }
   return count;
-}
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
 std::string WorkerBesideThisProgram() {
@@ -167,9 +163,7 @@ absl::Status Daemon::ProbeAndRegister() {
       const bool is_host = device.device_class().kind() == v1::DEVICE_KIND_HOST;
       if (!is_host && !config_.use_gpu) continue;
       if (is_host && device.uuid().empty()) {
-        // Other hosts may share the database.
-        const std::string setting = config_.store.empty() ? "host_device_uuid" : "host_device_uuid/" + HostName();
-        ASSIGN_OR_RETURN(const std::string uuid, store_->GetOrPutSetting(std::string_view(setting).substr(0, 128),
+        ASSIGN_OR_RETURN(const std::string uuid, store_->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
                                                                          "CPU-" + NewUuid(EntropySource::Real())));
         device.set_uuid(uuid);
       }
@@ -248,11 +242,13 @@ absl::Status Daemon::Monitor() {
 
 absl::StatusOr<std::unique_ptr<Store>> Daemon::OpenStore() const {
   if (config_.store.empty()) {
-    return OpenSqliteStore({config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups",
-                            config_.max_database_bytes});
+    return OpenSqliteStore(
+        {config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups", config_.max_database_bytes});
   }
   PostgresOptions options;
   options.url = config_.store;
+  ASSIGN_OR_RETURN(const std::string name, DescribePostgresUrl(config_.store));
+  LogInfo("daemon", "jobs and results are kept in {}", name);
   return OpenPostgresStore(options);
 }
 

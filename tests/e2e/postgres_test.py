@@ -63,7 +63,7 @@ class OnPostgres(unittest.TestCase):
             copy = ["copy-database", "--data-dir", farm.directory, "--to", store]
             running = tunefarmd(*copy)
             self.assertNotEqual(running.returncode, 0)
-            self.assertIn("another daemon serves", running.stderr)
+            self.assertIn("a daemon serves", running.stderr)
             self.assertEqual(farm.stop(), 0)
             copied = farm.cli("db", "copy", "--to", store)
             self.assertIn("trial_result", copied.stdout)
