@@ -49,7 +49,8 @@ const std::vector<Setting>& Settings() {
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
        "Jobs that have not ended; more are refused.", 1, 1'000'000},
       {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,
-       "The SQLite database never grows beyond this (a PostgreSQL one is its server's to bound). From nine tenths of it on the oldest logs and samples are removed, then "
+       "The SQLite database never grows beyond this (a PostgreSQL one is its server's to bound). From nine tenths of "
+       "it on the oldest logs and samples are removed, then "
        "the oldest jobs without a label; best configs stay.",
        16 << 20, int64_t{1} << 46},
       {"max_cache_bytes", "--max-cache-bytes", &DaemonConfig::max_cache_bytes,

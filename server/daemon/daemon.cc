@@ -248,8 +248,9 @@ absl::StatusOr<std::unique_ptr<Store>> Daemon::OpenStore() const {
   PostgresOptions options;
   options.url = config_.store;
   ASSIGN_OR_RETURN(const std::string name, DescribePostgresUrl(config_.store));
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenPostgresStore(options));
   LogInfo("daemon", "jobs and results are kept in {}", name);
-  return OpenPostgresStore(options);
+  return store;
 }
 
 absl::Status Daemon::Open() {
