@@ -1,8 +1,11 @@
-// status, stop, db {status,backup}: the daemon and its database.
+// status, stop, db {status,backup,copy}: the daemon and its database.
 
 #include <fmt/core.h>
+#include <spawn.h>
+#include <sys/wait.h>
 
 #include <memory>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -10,6 +13,8 @@
 #include "server/base/socket_paths.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+
+extern char** environ;
 
 namespace tunefarm::cli {
 namespace {
@@ -116,6 +121,24 @@ absl::StatusOr<ExitCode> Backup(Session* session, const std::string& file_name) 
   return kExitOk;
 }
 
+// The daemon's program does it, since no daemon may serve the directory meanwhile.
+absl::StatusOr<ExitCode> CopyDatabase(Session* session, const std::string& to) {
+  ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
+  ASSIGN_OR_RETURN(const std::string data, ChosenDataDirectory(session->connect.data_directory, session->environment));
+  std::vector<std::string> arguments = {program, "copy-database", "--data-dir", data};
+  if (!to.empty()) arguments.insert(arguments.end(), {"--to", to});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), environ);
+  if (error != 0) return ErrnoStatus(error, "starting {}", program);
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid) return ErrnoStatus(errno, "waiting for {}", program);
+  if (!WIFEXITED(status)) return Internal("{} was ended by signal {}", program, WTERMSIG(status));
+  return static_cast<ExitCode>(WEXITSTATUS(status));
+}
+
 }  // namespace
 
 void AddStatus(CLI::App* app, Session* session) {
@@ -129,7 +152,7 @@ void AddStatus(CLI::App* app, Session* session) {
 }
 
 void AddDb(CLI::App* app, Session* session) {
-  CLI::App* db = app->add_subcommand("db", "The database: its state, and backups.");
+  CLI::App* db = app->add_subcommand("db", "The database: its state, backups, and the move to PostgreSQL.");
   SetExample(db, "tunefarm db backup before-upgrade.db");
   db->require_subcommand(1);
   CLI::App* status = db->add_subcommand("status", "Schema, size and number of trials.");
@@ -141,6 +164,12 @@ void AddDb(CLI::App* app, Session* session) {
   backup->add_option("NAME", *file_name, "File name in the data directory's backups folder (default: a time stamp).");
   backup->callback(
       [session, file_name] { session->command = [session, file_name] { return Backup(session, *file_name); }; });
+  auto to = std::make_shared<std::string>();
+  CLI::App* copy =
+      db->add_subcommand("copy", "Move everything to an empty PostgreSQL database; stop the daemon first.");
+  SetExample(copy, "tunefarm db copy --to postgres://tunefarm@db.example/tunefarm");
+  copy->add_option("--to", *to, "postgres://USER@HOST:PORT/DATABASE (default: TUNEFARM_STORE).");
+  copy->callback([session, to] { session->command = [session, to] { return CopyDatabase(session, *to); }; });
 }
 
 }  // namespace tunefarm::cli

@@ -41,6 +41,8 @@ bool Accepts(const std::string& path) {
   return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
 }
 
+}  // namespace
+
 absl::StatusOr<std::string> DaemonProgram() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -49,6 +51,8 @@ absl::StatusOr<std::string> DaemonProgram() {
   return Unavailable("the daemon program tunefarmd is not beside {}; install it there or set TUNEFARM_SERVER",
                      self.string());
 }
+
+namespace {
 
 // Starts the daemon in a session of its own, logging into the data directory. Returns a pidfd to see it fail.
 absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path) {

@@ -36,6 +36,9 @@ struct ConnectOptions {
 // Turns a grpc::Status into an absl::Status with our message and reason.
 absl::Status FromGrpc(const grpc::Status& status);
 
+// The program tunefarmd beside this one.
+absl::StatusOr<std::string> DaemonProgram();
+
 class Connection {
  public:
   // Unavailable with one sentence and what to do when no daemon can be reached or started.

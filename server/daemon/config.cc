@@ -16,6 +16,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/dial/dial_options.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -45,12 +46,10 @@ const std::vector<Setting>& Settings() {
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
       {"role", "--role", &DaemonConfig::role,
        "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: "
-       "the "
-       "devices of this machine, for the control daemons named by control."},
+       "the devices of this machine, for the control daemons named by control."},
       {"control", "--control", &DaemonConfig::control,
        "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to "
-       "the "
-       "next when that is away.",
+       "the next when that is away.",
        0, 0, true},
       {"agent_name", "--agent-name", &DaemonConfig::agent_name,
        "Name of this machine's agent in tunefarm agents (default: the host's name)."},
@@ -61,6 +60,10 @@ const std::vector<Setting>& Settings() {
       {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,
        "Of an agent: results kept on disk while no control daemon answers; with more it stops running.", 1 << 20,
        int64_t{1} << 40},
+      {"store", "--store", &DaemonConfig::store,
+       "Where jobs and results are kept: postgres://USER@HOST:PORT/DATABASE, an existing database of PostgreSQL 14 or "
+       "newer, which several daemons may share. Keep its password out of the command line: in this file, in "
+       "TUNEFARM_STORE or in ~/.pgpass. Empty: SQLite in the data directory."},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this address, such as 127.0.0.1:7070 or, with TLS, 0.0.0.0:7070."},
       {"tls_certificate", "--tls-certificate", &DaemonConfig::tls_certificate,
@@ -84,7 +87,8 @@ const std::vector<Setting>& Settings() {
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
        "Jobs that have not ended; more are refused.", 1, 1'000'000},
       {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,
-       "The database never grows beyond this. From nine tenths of it on the oldest logs and samples are removed, then "
+       "The SQLite database never grows beyond this (a PostgreSQL one is its server's to bound). From nine tenths of "
+       "it on the oldest logs and samples are removed, then "
        "the oldest jobs without a label; best configs stay.",
        16 << 20, int64_t{1} << 46},
       {"max_cache_bytes", "--max-cache-bytes", &DaemonConfig::max_cache_bytes,
@@ -234,6 +238,12 @@ absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
     if (!status.ok()) return Annotate(status, "{}:{}:{}", path, at.line, at.column);
   }
   return absl::OkStatus();
+}
+
+// The value is not repeated: it may hold a password.
+absl::Status CheckStore(const std::string& store) {
+  if (store.empty()) return absl::OkStatus();
+  return Annotate(DescribePostgresUrl(store).status(), "store");
 }
 
 absl::Status CheckIsolationLevel(const std::string& level) {
@@ -438,6 +448,8 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));
+  RETURN_IF_ERROR(CheckStore(config.store));
+  if (!config.store.empty()) config.max_database_bytes = 0;
   return config;
 }
 

@@ -33,6 +33,7 @@ struct DaemonConfig {
   int calls_per_second = 100;                    // of each certificate or token; 0: no limit
   int lookups_per_second = 10'000;               // the same
   int max_jobs_per_principal = 1000;             // active at once, of each certificate or token; 0: no limit
+  std::string store;                             // "postgres://..."; empty: SQLite in the data directory
   bool log_json = false;
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search
@@ -47,7 +48,7 @@ struct DaemonConfig {
   std::string required_isolation;   // "L1": jobs are refused where workers reach less; empty: whatever can be had
   std::string http_listen;          // loopback address of /metrics and /healthz; empty: off
   int max_active_jobs = 10'000;     // more are refused
-  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond
+  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond; 0 on PostgreSQL: no bound of ours
   int64_t max_cache_bytes = int64_t{4} << 30;        // of compiled binaries on disk; 0: none are kept there
   int64_t min_free_disk_bytes = int64_t{512} << 20;  // below this jobs pause; 0: never
   int keep_logs_days = 0;  // logs and samples of jobs that ended before are removed; 0: by size only

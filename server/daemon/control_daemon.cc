@@ -15,8 +15,10 @@
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/daemon/data_directory.h"
+#include "server/daemon/host_setting.h"
 #include "server/daemon/local_devices.h"
 #include "server/daemon/process_stats.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -45,7 +47,8 @@ absl::Status ControlDaemon::ProbeAndRegister() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(LocalDevices local, FindLocalDevices(config_, [this] {
-                     return store_->GetOrPutSetting("host_device_uuid", "CPU-" + NewUuid(EntropySource::Real()));
+                     return store_->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
+                                                    "CPU-" + NewUuid(EntropySource::Real()));
                    }));
   notes_ = std::move(local.notes);
   sandbox_level_ = local.sandbox_level;
@@ -155,13 +158,25 @@ absl::Status ControlDaemon::Monitor() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<Store>> ControlDaemon::OpenStore() const {
+  if (config_.store.empty()) {
+    return OpenSqliteStore(
+        {config_.data_directory + "/tunefarm.db", config_.data_directory + "/backups", config_.max_database_bytes});
+  }
+  PostgresOptions options;
+  options.url = config_.store;
+  ASSIGN_OR_RETURN(const std::string name, DescribePostgresUrl(config_.store));
+  ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenPostgresStore(options));
+  LogInfo("daemon", "jobs and results are kept in {}", name);
+  return store;
+}
+
 absl::Status ControlDaemon::Open() {
   Clock* const clock = Clock::Real();
   started_at_ms_ = clock->WallMs();
   active_last_ = clock->Now();
   ASSIGN_OR_RETURN(directory_, OpenDataDirectory(config_.data_directory, environment_));
-  ASSIGN_OR_RETURN(store_, OpenSqliteStore({config_.data_directory + "/tunefarm.db",
-                                            config_.data_directory + "/backups", config_.max_database_bytes}));
+  ASSIGN_OR_RETURN(store_, OpenStore());
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
@@ -173,6 +188,14 @@ absl::Status ControlDaemon::Open() {
   service.active_jobs_max = config_.max_active_jobs;
   service.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   service.has_own_agent = config_.role == "all";
+  if (!config_.store.empty()) {
+    // Others may share the database. The lease has a thread that nothing else holds up.
+    lease_executor_ = std::make_unique<ThreadExecutor>("node-lease", clock);
+    service.node.id = NewUuid(EntropySource::Real());
+    service.node.detail = fmt::format("{} {}", HostName(), config_.listen);
+    service.lease = lease_executor_.get();
+    service.local_copy = config_.data_directory + "/catalog.copy";
+  }
   jobs_ = std::make_unique<JobService>(service);
   RETURN_IF_ERROR(ProbeAndRegister());
   RETURN_IF_ERROR(jobs_->Start());
@@ -231,6 +254,7 @@ ControlDaemon::~ControlDaemon() {
   agent_executor_.reset();
   control_.reset();
   watch_executor_.reset();
+  lease_executor_.reset();
   device_watch_.reset();
   api_.reset();
   gate_.reset();

@@ -44,6 +44,7 @@ class ControlDaemon : public Daemon {
 
  private:
   ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment);
+  absl::StatusOr<std::unique_ptr<Store>> OpenStore() const;
   absl::Status Open();
   absl::Status ProbeAndRegister();
   absl::Status OpenGate();
@@ -74,6 +75,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
   std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
+  std::unique_ptr<ThreadExecutor> lease_executor_;  // null: alone on the store
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<DeviceWatch> device_watch_;
   std::unique_ptr<ProcessEvaluator> evaluator_;

@@ -6,12 +6,14 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
 #include "server/base/status.h"
 #include "server/daemon/config.h"
+#include "server/daemon/copy_database.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/notify.h"
 
@@ -70,6 +72,16 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals) {
 int main(int argc, char** argv) {
   const sigset_t signals = BlockEndSignals();
   const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();
+  if (argc > 1 && std::string_view(argv[1]) == "copy-database") {
+    const auto copied = tunefarm::CopyDatabase({argv + 2, argv + argc}, environment);
+    const bool is_help = copied.status().code() == absl::StatusCode::kCancelled;
+    if (!copied.ok() && !is_help) {
+      const bool is_usage = absl::IsInvalidArgument(copied.status());
+      return Fail(copied.status(), is_usage ? kExitUsage : kExitFailed);
+    }
+    std::fputs(copied.ok() ? copied->c_str() : std::string(tunefarm::MessageOf(copied.status())).c_str(), stdout);
+    return 0;
+  }
   const auto config = tunefarm::ParseDaemonConfig({argv + 1, argv + argc}, environment);
   if (config.status().code() == absl::StatusCode::kCancelled) {
     std::fputs(std::string(tunefarm::MessageOf(config.status())).c_str(), stdout);

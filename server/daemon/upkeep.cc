@@ -52,7 +52,8 @@ SpaceSource DatabaseSource(const DaemonConfig& config, Store* store) {
 
 Upkeep::Upkeep(const DaemonConfig& config, Store* store, JobService* jobs, Clock* clock) : executor_("upkeep", clock) {
   SpaceFloorOptions floor;
-  floor.sources = {DiskSource(config), DatabaseSource(config, store)};
+  floor.sources = {DiskSource(config)};
+  if (config.max_database_bytes > 0) floor.sources.push_back(DatabaseSource(config, store));
   floor.low = [jobs](const std::string& reason) { jobs->Suspend(reason); };
   floor.enough = [jobs] { jobs->Unsuspend(); };
   floor.executor = &executor_;

@@ -112,7 +112,10 @@ void PostgresServer::Start() {
   const Notification never;
   for (int i = 0; i < 3000 && PQping(url.c_str()) != PQPING_OK; ++i) {
     int status = 0;
-    if (waitpid(server_, &status, WNOHANG) == server_ || i == 2999) {
+    if (waitpid(server_, &status, WNOHANG) == server_ && i < 1000) {
+      // After a crash: processes of the one before still hold its memory, but not for long.
+      server_ = Spawn(arguments);
+    } else if (i == 2999) {
       std::fprintf(stderr, "the server does not start:\n%s\n", Log().c_str());
       TUNEFARM_CHECK(false);
     }
@@ -126,8 +129,6 @@ void PostgresServer::Crash() {
   int status = 0;
   TUNEFARM_CHECK(waitpid(server_, &status, 0) == server_);
   server_ = -1;
-  // The next one would be refused while processes of this one hold its memory.
-  unlink(directory_.File("data/postmaster.pid").c_str());
 }
 
 void PostgresServer::Stop() {

@@ -55,7 +55,10 @@ AgentRow ReadAgent(const Row& row) {
   return agent;
 }
 
-Digest KeyOf(std::initializer_list<std::string_view> parts) {
+namespace {
+
+template <typename Parts>
+Digest DigestOf(const Parts& parts) {
   Sha256Stream stream;
   for (const std::string_view part : parts) {
     stream.Update(std::to_string(part.size()) + ":");
@@ -63,6 +66,11 @@ Digest KeyOf(std::initializer_list<std::string_view> parts) {
   }
   return stream.Finish();
 }
+
+}  // namespace
+
+Digest KeyOf(std::initializer_list<std::string_view> parts) { return DigestOf(parts); }
+Digest KeyOf(const std::vector<std::string>& parts) { return DigestOf(parts); }
 
 std::string ListOf(const std::vector<int64_t>& numbers) {
   std::string text = "[";

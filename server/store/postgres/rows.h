@@ -58,6 +58,7 @@ BestRow ReadBest(const Row& row);
 BestChangeRow ReadBestChange(const Row& row);
 
 // Stands for a key whose parts may be longer than an index entry: the SHA-256 of each with its length before it.
+Digest KeyOf(const std::vector<std::string>& parts);
 Digest KeyOf(std::initializer_list<std::string_view> parts);
 inline Digest KeyOf(const BestKey& key) { return KeyOf({key.program_digest, key.problem_key, key.class_id}); }
 inline Digest KeyOf(const BestRow& best) { return KeyOf({best.program_digest, best.problem_key, best.class_id}); }

@@ -253,6 +253,28 @@ absl::StatusOr<Rows> Session::Execute(std::string_view sql, const Parameters& pa
 
 absl::Status Session::Script(const std::string& sql) { return Check(PQexec(connection_, sql.c_str())).status(); }
 
+absl::Status Session::BeginCopy(const std::string& sql) {
+  PGresult* const result = PQexec(connection_, sql.c_str());
+  if (PQresultStatus(result) != PGRES_COPY_IN) return Check(result).status();
+  PQclear(result);
+  return absl::OkStatus();
+}
+
+absl::Status Session::PutCopy(std::string_view bytes) {
+  if (PQputCopyData(connection_, bytes.data(), static_cast<int>(bytes.size())) == 1) return absl::OkStatus();
+  return EndCopy();
+}
+
+absl::Status Session::EndCopy() {
+  PQputCopyEnd(connection_, nullptr);
+  absl::Status status;
+  while (PGresult* const result = PQgetResult(connection_)) {
+    const absl::Status part = Check(result).status();
+    if (status.ok()) status = part;
+  }
+  return status;
+}
+
 absl::Status Session::Begin() { return Script("BEGIN"); }
 absl::Status Session::BeginSnapshot() { return Script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); }
 

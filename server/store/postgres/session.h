@@ -105,6 +105,12 @@ class Session {
   // Any number of statements without parameters, not prepared.
   absl::Status Script(const std::string& sql);
 
+  // COPY … FROM STDIN: begin, bytes in pieces, end. After an error nothing of it is there and the transaction has
+  // failed.
+  absl::Status BeginCopy(const std::string& sql);
+  absl::Status PutCopy(std::string_view bytes);
+  absl::Status EndCopy();
+
   absl::Status Begin();
   absl::Status BeginSnapshot();  // read only, one snapshot
   // The transaction's id, for Outcome; 0 if it has changed nothing.

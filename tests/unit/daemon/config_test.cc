@@ -242,5 +242,17 @@ TEST_F(DaemonConfigTest, HelpAndVersionAreTextToPrint) {
   EXPECT_THAT(std::string(MessageOf(Parse({"--version"}).status())), StartsWith("tunefarmd "));
 }
 
+TEST_F(DaemonConfigTest, TheStoreIsAPostgresUrlAndNeverShown) {
+  EXPECT_EQ(Parse({})->store, "");
+  environment_["TUNEFARM_STORE"] = "postgres://tunefarm:s3cret@db.example/farm?sslmode=verify-full";
+  const auto config = Parse({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store, environment_["TUNEFARM_STORE"]);
+  EXPECT_EQ(config->max_database_bytes, 0) << "its server bounds it";
+  for (const char* bad : {"mysql://u:s3cret@h/d", "/var/lib/s3cret.db", "postgres://u:s3cret@h/d?no_such_option=1"}) {
+    EXPECT_THAT(ErrorOf({"--store", bad}), AllOf(HasSubstr("postgres://USER@HOST"), testing::Not(HasSubstr("s3cret"))));
+  }
+}
+
 }  // namespace
 }  // namespace tunefarm

@@ -1,0 +1,20 @@
+// The name of the setting that keeps the id of a host's own CPU, which must outlive the daemon.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+
+namespace tunefarm {
+
+inline std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+// Of a database that hosts share each has one of its own.
+inline std::string HostDeviceSetting(bool is_shared) {
+  return is_shared ? ("host_device_uuid/" + HostName()).substr(0, 128) : "host_device_uuid";
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,333 @@
+#include "server/store/postgres/copy_sqlite.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+
+#include "server/base/hash.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/postgres/open.h"
+#include "server/store/postgres/rows.h"
+#include "server/store/sqlite/database.h"
+#include "server/store/sqlite/migrator.h"
+#include "server/store/sqlite/transaction.h"
+
+namespace tunefarm {
+namespace postgres {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr int64_t kEpochOfPostgresMs = 946'684'800'000;  // 2000-01-01, in UTC milliseconds since 1970
+
+// A table of the target and where its rows come from. Columns go by their order.
+struct Table {
+  const char* name;
+  const char* columns;        // of the target, without key_sha
+  const char* source;         // a SELECT with the same columns, in order of the ids
+  std::vector<int> key = {};  // columns whose values make key_sha; empty: there is none
+};
+
+const std::vector<Table>& Tables() {
+  static const auto& tables = *new std::vector<Table>{
+      {"setting", "name, value",
+       "SELECT name, value FROM setting WHERE name NOT LIKE 'store.%' AND name <> 'catalog.id' ORDER BY name"},
+      {"kernel", "kernel_seq, kernel_id, program_digest, display_name, definition, created_at_ms",
+       "SELECT kernel_seq, kernel_id, program_digest, display_name, definition, created_at_ms FROM kernel ORDER BY 1"},
+      {"device_class", "class_id, display_name, properties",
+       "SELECT class_id, display_name, properties FROM device_class ORDER BY 1"},
+      {"device", "uuid, class_id, properties, seen_at_ms",
+       "SELECT uuid, class_id, properties, seen_at_ms FROM device ORDER BY 1"},
+      {"agent", "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until",
+       "SELECT agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until_ms FROM agent "
+       "ORDER BY 1"},
+      {"named_lease", "name, holder, detail, epoch, lease_until",
+       "SELECT name, holder, detail, epoch, until_ms FROM lease ORDER BY 1"},
+      {"job",
+       "job_id, uid, kernel_id, state, priority, error, driver, driver_epoch, created_at_ms, started_at_ms, "
+       "ended_at_ms",
+       "SELECT job_id, uid, kernel_id, state, priority, error, driver, driver_epoch, created_at_ms, started_at_ms, "
+       "ended_at_ms FROM job ORDER BY 1"},
+      {"job_spec", "job_id, spec", "SELECT job_id, spec FROM job_spec ORDER BY 1"},
+      {"study",
+       "study_id, job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal, "
+       "last_event, device_busy_ms, toolkit",
+       "SELECT study_id, job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, "
+       "next_ordinal, (SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = study.study_id), "
+       "device_busy_ms, toolkit FROM study ORDER BY 1"},
+      {"study_event", "study_id, sequence, kind, unit_id, at_ms",
+       "SELECT study_id, sequence, kind, unit_id, at_ms FROM study_event ORDER BY 1, 2"},
+      {"study_prior", "study_id, position, source_rank, payload",
+       "SELECT study_id, position, source_rank, payload FROM study_prior ORDER BY 1, 2"},
+      {"work_unit",
+       "unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, agent_id, "
+       "agent_epoch, claimed_at_ms, done_at_ms, payload",
+       "SELECT unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, "
+       "agent_id, "
+       "agent_epoch, claimed_at_ms, done_at_ms, payload FROM work_unit ORDER BY 1"},
+      {"trial_result",
+       "study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, measured_key, "
+       "detail",
+       "SELECT study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, "
+       "measured_key, "
+       "detail FROM trial_result ORDER BY 1, 2"},
+      {"trial_log", "study_id, ordinal, log", "SELECT study_id, ordinal, log FROM trial_log ORDER BY 1, 2"},
+      {"trial_samples", "study_id, ordinal, samples",
+       "SELECT study_id, ordinal, samples FROM trial_samples ORDER BY 1, 2"},
+      {"config_poison",
+       "program_digest, class_id, config, problem_key, toolkit, outcome, crashes",
+       "SELECT program_digest, class_id, config, problem_key, toolkit, outcome, crashes FROM config_poison",
+       {0, 1, 2, 3, 4}},
+      {"best_config",
+       TUNEFARM_PG_BEST_COLUMNS,
+       "SELECT " TUNEFARM_PG_BEST_COLUMNS " FROM best_config ORDER BY revision",
+       {0, 1, 2}},
+      {"best_trial",
+       "job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+       "ended_at_ms, "
+       "detail, log, samples",
+       "SELECT job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+       "ended_at_ms, detail, log, samples, program_digest, problem_key, class_id FROM best_trial",
+       {14, 15, 16}},
+      {"best_change",
+       TUNEFARM_PG_BEST_CHANGE_COLUMNS,
+       "SELECT " TUNEFARM_PG_BEST_CHANGE_COLUMNS " FROM best_change ORDER BY revision",
+       {0, 1, 2}},
+      {"best_removal",
+       "program_digest, problem_key, class_id, kernel_name, revision",
+       "SELECT program_digest, problem_key, class_id, kernel_name, revision FROM best_removal",
+       {0, 1, 2}},
+      {"miss",
+       "kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, last_distance, "
+       "first_asked_at_ms, last_asked_at_ms",
+       "SELECT kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, "
+       "last_distance, first_asked_at_ms, last_asked_at_ms FROM miss",
+       {0, 1, 2}},
+      {"request_dedup", "request_id, body_digest, job_id, created_at_ms",
+       "SELECT request_id, body_digest, job_id, created_at_ms FROM request_dedup"},
+      {"recording",
+       "recording_id, display_name, content_digest, kernel_name, problem, device_name, file_name, result_count, "
+       "valid_count, stored_bytes, imported_at_ms, is_complete",
+       "SELECT recording_id, display_name, content_digest, kernel_name, problem, device_name, file_name, result_count, "
+       "valid_count, stored_bytes, imported_at_ms, is_complete FROM recording WHERE is_complete = 1 ORDER BY 1"},
+      {"recording_detail", "recording_id, detail, parameters",
+       "SELECT recording_id, detail, parameters FROM recording_detail WHERE recording_id IN (SELECT recording_id FROM "
+       "recording WHERE is_complete = 1) ORDER BY 1"},
+      {"recording_part", "recording_id, first_result, result_count, results",
+       "SELECT recording_id, first_result, result_count, results FROM recording_part WHERE recording_id IN (SELECT "
+       "recording_id FROM recording WHERE is_complete = 1) ORDER BY 1, 2"},
+  };
+  return tables;
+}
+
+// Numbers that are never given twice: the table and column, and the table that SQLite counts them for.
+struct Sequence {
+  const char* table;
+  const char* column;
+};
+constexpr Sequence kSequences[] = {{"kernel", "kernel_seq"},
+                                   {"job", "job_id"},
+                                   {"study", "study_id"},
+                                   {"work_unit", "unit_id"},
+                                   {"recording", "recording_id"}};
+
+template <typename Unsigned>
+void Append(std::string* out, Unsigned value) {
+  for (int shift = static_cast<int>(sizeof(value) - 1) * 8; shift >= 0; shift -= 8) {
+    out->push_back(static_cast<char>((value >> shift) & 0xff));
+  }
+}
+
+void AppendField(std::string* out, std::string_view bytes) {
+  Append(out, static_cast<uint32_t>(bytes.size()));
+  out->append(bytes);
+}
+
+// A value in the binary form of a column's type.
+absl::Status AppendValue(std::string* out, const sqlite::Statement& row, int column, std::string_view type) {
+  if (row.IsNull(column)) {
+    Append(out, static_cast<uint32_t>(-1));
+  } else if (type == "text" || type == "bytea") {
+    AppendField(out, row.Bytes(column));
+  } else if (type == "int8") {
+    Append(out, uint32_t{8});
+    Append(out, static_cast<uint64_t>(row.Int(column)));
+  } else if (type == "int4") {
+    Append(out, uint32_t{4});
+    Append(out, static_cast<uint32_t>(row.Int(column)));
+  } else if (type == "int2") {
+    Append(out, uint32_t{2});
+    Append(out, static_cast<uint16_t>(row.Int(column)));
+  } else if (type == "bool") {
+    AppendField(out, row.Int(column) != 0 ? std::string_view("\1", 1) : std::string_view("\0", 1));
+  } else if (type == "float8") {
+    const double value = row.Real(column);
+    uint64_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    Append(out, uint32_t{8});
+    Append(out, bits);
+  } else if (type == "timestamptz") {
+    Append(out, uint32_t{8});
+    Append(out, static_cast<uint64_t>((row.Int(column) - kEpochOfPostgresMs) * 1000));
+  } else {
+    return Internal("no way to copy a column of type {}", type);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Split(const std::string& columns) {
+  std::vector<std::string> names(1);
+  for (const char c : columns) {
+    if (c == ',') {
+      names.emplace_back();
+    } else if (c != ' ') {
+      names.back().push_back(c);
+    }
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> TypesOf(Session* session, const std::string& table,
+                                                 const std::vector<std::string>& columns) {
+  ASSIGN_OR_RETURN(
+      const Rows rows,
+      session->Query("SELECT a.attname::text, t.typname::text FROM pg_attribute a JOIN pg_type t ON t.oid = "
+                     "a.atttypid WHERE a.attrelid = to_regclass($1) AND a.attnum > 0",
+                     table));
+  std::map<std::string, std::string> by_name;
+  for (int i = 0; i < rows.size(); ++i) by_name[rows[i].Bytes(0)] = rows[i].Bytes(1);
+  std::vector<std::string> types;
+  for (const std::string& column : columns) {
+    if (by_name.count(column) == 0) return Internal("table {} has no column {}", table, column);
+    types.push_back(by_name[column]);
+  }
+  return types;
+}
+
+absl::StatusOr<int64_t> CopyTable(sqlite::Database* source, Session* session, const Table& table) {
+  const std::vector<std::string> columns = Split(table.columns);
+  ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(session, table.name, columns));
+  std::string names = table.columns;
+  if (!table.key.empty()) names += ", key_sha";
+  RETURN_IF_ERROR(
+      session->BeginCopy("COPY " + std::string(table.name) + " (" + names + ") FROM STDIN (FORMAT binary)"));
+  std::string chunk("PGCOPY\n\xff\r\n\0", 11);
+  Append(&chunk, uint32_t{0});
+  Append(&chunk, uint32_t{0});
+  int64_t count = 0;
+  sqlite::Statement rows = source->Prepare(table.source);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) break;
+    ++count;
+    Append(&chunk, static_cast<uint16_t>(columns.size() + (table.key.empty() ? 0 : 1)));
+    for (size_t i = 0; i < columns.size(); ++i) {
+      RETURN_IF_ERROR(AppendValue(&chunk, rows, static_cast<int>(i), types[i]));
+    }
+    if (!table.key.empty()) {
+      std::vector<std::string> parts;
+      for (const int column : table.key) parts.push_back(rows.Bytes(column));
+      AppendField(&chunk, KeyOf(parts).view());
+    }
+    if (chunk.size() < kChunkBytes) continue;
+    RETURN_IF_ERROR(session->PutCopy(chunk));
+    chunk.clear();
+  }
+  Append(&chunk, static_cast<uint16_t>(-1));
+  RETURN_IF_ERROR(session->PutCopy(chunk));
+  RETURN_IF_ERROR(session->EndCopy());
+  return count;
+}
+
+absl::Status CopySequences(sqlite::Database* source, Session* session) {
+  for (const Sequence& sequence : kSequences) {
+    sqlite::Statement last = source->Prepare("SELECT seq FROM sqlite_sequence WHERE name = ?");
+    ASSIGN_OR_RETURN(const bool found, last.Bind(sequence.table).Step());
+    const int64_t value = found ? last.Int(0) : 0;
+    RETURN_IF_ERROR(session
+                        ->Query("SELECT setval(pg_get_serial_sequence($1, $2), greatest($3, 1), $3 > 0)",
+                                sequence.table, sequence.column, value)
+                        .status());
+  }
+  ASSIGN_OR_RETURN(const int64_t claim_seq, source->QueryInt("SELECT value FROM sequence WHERE name = 'claim_seq'"));
+  RETURN_IF_ERROR(session->Query("SELECT setval('claim_seq', greatest($1, 1), $1 > 0)", claim_seq).status());
+  ASSIGN_OR_RETURN(const int64_t revision, source->QueryInt("SELECT revision FROM catalog_rev"));
+  return session->Run("UPDATE catalog_rev SET revision = $1", revision).status();
+}
+
+absl::Status CheckEmpty(Session* session) {
+  for (const Table& table : Tables()) {
+    ASSIGN_OR_RETURN(
+        const int64_t rows,
+        session->QueryInt("SELECT count(*) FROM " + std::string(table.name) +
+                          (std::string_view(table.name) == "setting" ? " WHERE name NOT LIKE 'store.%'" : "")));
+    if (rows != 0) {
+      return FailedPrecondition("{} is not empty: its table {} has {} rows; name another database", session->server(),
+                                table.name, rows);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<CopiedTable>> CopyAll(sqlite::Database* source, Session* session,
+                                                 const std::vector<std::pair<std::string, std::string>>& renamed) {
+  // Nobody else may put anything in, and whoever else copies finds it full.
+  RETURN_IF_ERROR(session->Script("LOCK TABLE setting, job, kernel, agent IN ACCESS EXCLUSIVE MODE"));
+  RETURN_IF_ERROR(CheckEmpty(session));
+  std::vector<CopiedTable> copied;
+  for (const Table& table : Tables()) {
+    const absl::StatusOr<int64_t> result = CopyTable(source, session, table);
+    if (!result.ok()) return Annotate(result.status(), "copying the table {}", table.name);
+    const int64_t rows = *result;
+    ASSIGN_OR_RETURN(
+        const int64_t there,
+        session->QueryInt("SELECT count(*) FROM " + std::string(table.name) +
+                          (std::string_view(table.name) == "setting" ? " WHERE name NOT LIKE 'store.%'" : "")));
+    if (rows != there) {
+      return DataLoss("of the {} rows of table {} {} have arrived; nothing was kept", rows, table.name, there);
+    }
+    copied.push_back({table.name, rows});
+  }
+  for (const auto& [from, to] : renamed) {
+    RETURN_IF_ERROR(session->Run("UPDATE setting SET name = $2 WHERE name = $1", from, to).status());
+  }
+  RETURN_IF_ERROR(CopySequences(source, session));
+  return copied;
+}
+
+}  // namespace
+}  // namespace postgres
+
+absl::StatusOr<std::vector<CopiedTable>> CopySqliteToPostgres(
+    const std::string& sqlite_path, const PostgresOptions& target,
+    const std::vector<std::pair<std::string, std::string>>& renamed) {
+  if (access(sqlite_path.c_str(), F_OK) != 0)
+    return NotFound("{} does not exist: there is nothing to copy", sqlite_path);
+  ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> source,
+                   sqlite::Database::Open(sqlite_path, sqlite::Database::Mode::kReadOnly));
+  ASSIGN_OR_RETURN(const int version, sqlite::IdentifySchema(source.get()));
+  const auto latest = static_cast<int>(sqlite::EmbeddedMigrations().size());
+  if (version != latest) {
+    return FailedPrecondition("{} has schema {}, and this program copies schema {}; start its daemon once on it first",
+                              sqlite_path, version, latest);
+  }
+  // Made ready, and checked to be what a store needs.
+  RETURN_IF_ERROR(OpenPostgresStore(target).status());
+  postgres::SessionOptions options = postgres::ToSessionOptions(target);
+  options.statement_timeout_ms = 0;
+  options.idle_in_transaction_ms = 0;
+  ASSIGN_OR_RETURN(const std::unique_ptr<postgres::Session> session, postgres::Session::Open(options));
+  sqlite::Transaction reading(source.get());
+  RETURN_IF_ERROR(reading.Begin(sqlite::Transaction::Kind::kRead));
+  RETURN_IF_ERROR(session->Begin());
+  absl::StatusOr<std::vector<CopiedTable>> copied = postgres::CopyAll(source.get(), session.get(), renamed);
+  if (!copied.ok()) {
+    session->Rollback();
+    return copied;
+  }
+  RETURN_IF_ERROR(session->Commit());
+  return copied;
+}
+
+}  // namespace tunefarm
