@@ -4,7 +4,7 @@ CREATE TABLE agent (
   epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- one per process; reports of an earlier one are stale
   registered_at_ms INTEGER NOT NULL,
   released_at_ms INTEGER  -- set: this epoch has ended
-) STRICT, WITHOUT ROWID;
+, detail BLOB NOT NULL DEFAULT x'' CHECK (length(detail) <= 1048576), draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)), lease_until_ms INTEGER) STRICT, WITHOUT ROWID;
 CREATE TABLE best_change (
   revision INTEGER PRIMARY KEY CHECK (revision >= 1),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
@@ -116,7 +116,7 @@ CREATE TABLE job (
   error TEXT NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
   created_at_ms INTEGER NOT NULL,
   started_at_ms INTEGER,
-  ended_at_ms INTEGER,
+  ended_at_ms INTEGER, driver TEXT NOT NULL DEFAULT '' CHECK (length(driver) <= 256), driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),
   CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
   CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
 ) STRICT;
@@ -132,6 +132,13 @@ CREATE TABLE kernel (
   definition BLOB NOT NULL CHECK (length(definition) <= 67108864),
   created_at_ms INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE lease (
+  name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 256),
+  holder TEXT NOT NULL CHECK (length(holder) <= 256),
+  detail BLOB NOT NULL CHECK (length(detail) <= 65536),
+  epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- grows with every change of the holder, so the row stays
+  until_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE miss (
   kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
@@ -273,6 +280,7 @@ CREATE TABLE work_unit (
   CONSTRAINT work_unit_claimed_has_token CHECK (state <> 2 OR (token >= 1 AND attempt >= 1)),
   CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
 ) STRICT;
+CREATE INDEX agent_live ON agent (agent_id) WHERE released_at_ms IS NULL;
 CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
 CREATE INDEX best_change_by_key ON best_change (program_digest, problem_key, class_id);
 CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
@@ -290,4 +298,5 @@ CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measu
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
 CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);
 CREATE INDEX work_unit_claimed ON work_unit (agent_id) WHERE state = 2;
+CREATE INDEX work_unit_done ON work_unit (study_id, unit_id) WHERE state = 3;
 CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, study_id, claim_seq) WHERE state = 1;

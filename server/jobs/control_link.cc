@@ -43,7 +43,8 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
     MutexLock lock(&mutex_);
     if (closed_) return Unavailable("the daemon is stopping");
   }
-  ASSIGN_OR_RETURN(const int64_t epoch, store_->RegisterAgent(request.agent_id(), request.host(), clock_->WallMs()));
+  ASSIGN_OR_RETURN(const int64_t epoch,
+                   store_->RegisterAgent({request.agent_id(), request.host(), "", 0, clock_->WallMs()}));
   MutexLock lock(&mutex_);
   epochs_[request.agent_id()] = epoch;
   // What an earlier epoch held went back to the queue.

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/store/catalog_rows.h"
+#include "server/store/farm_rows.h"
 #include "server/store/page.h"
 
 namespace tunefarm {
@@ -47,10 +48,6 @@ struct DeviceRow {
   int64_t seen_at_ms = 0;
 };
 
-enum class JobState { kQueued = 1, kRunning, kPaused, kCancelling, kSucceeded, kFailed, kCancelled };
-inline bool IsTerminal(JobState s) {
-  return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
-}
 enum class StudyState { kSearching = 1, kFinals, kEnded };
 enum class UnitState { kReady = 1, kClaimed, kDone, kTold, kPoisoned };
 enum class UnitKind { kSearch = 1, kBaseline, kFinals };
@@ -173,6 +170,7 @@ struct DriveStep {
   int64_t now_ms = 0;
   // What the proposals rest on besides the study's own history; at most 16, in its first step only.
   std::vector<PriorRow> priors;
+  int64_t driver_epoch = 0;  // of the job, as AdoptJobs answered it; 0: one daemon alone, not checked
 };
 struct DriveResult {
   std::vector<int64_t> unit_ids;  // of new_units, in order
@@ -293,7 +291,19 @@ class Store {
 
   // --- claim and report (agents) ---
   // A fresh epoch for a new agent process. What an earlier process of the same id held goes back to the queue.
-  virtual absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) = 0;
+  virtual absl::StatusOr<int64_t> RegisterAgent(const AgentRegistration& agent) = 0;
+  // Its lease runs lease_ms (at least 1) from now, also one that had run out and was not reaped yet; `detail` replaces
+  // what was registered. FailedPrecondition (AGENT_EPOCH) if the epoch has ended.
+  virtual absl::StatusOr<AgentRow> RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                              const std::optional<std::string>& detail) = 0;
+  // None: it never registered, or its epoch has ended.
+  virtual absl::StatusOr<std::optional<AgentRow>> FindAgent(std::string_view agent_id) = 0;
+  // Those whose epoch has not ended, by id.
+  virtual absl::StatusOr<std::vector<AgentRow>> ListAgents() = 0;
+  // ClaimUnits gives a draining agent nothing. NotFound as FindAgent answers none.
+  virtual absl::Status SetAgentDraining(std::string_view agent_id, bool draining) = 0;
+  // What the agent holds, by unit id; nothing for another epoch than its current one.
+  virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) = 0;
   // Hands out READY units of the device's class, of jobs QUEUED or RUNNING, by job priority then claim order; a QUEUED
   // job becomes RUNNING in the same transaction. FailedPrecondition if the epoch is not the agent's current one.
   virtual absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) = 0;
@@ -305,8 +315,20 @@ class Store {
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
   // removed.
   virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
-  // The same for all agents but those named: what a restarted daemon does first. Returns how many units were returned.
+  // The same for all agents without a lease but those named: what a restarted daemon does first. Returns how many units
+  // were returned.
   virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
+  // The same for all agents whose lease has run out; answers their ids.
+  virtual absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) = 0;
+
+  // --- leases ---
+  // Takes a lease that is free or has run out, or renews the holder's own. Answers the row as it is then: the caller
+  // has the lease if it is the holder.
+  virtual absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) = 0;
+  // Ends it if `holder` has it.
+  virtual absl::Status ReleaseLease(std::string_view name, std::string_view holder) = 0;
+  // Those that run and whose names begin so, by name.
+  virtual absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) = 0;
 
   // --- drive ---
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
@@ -315,12 +337,24 @@ class Store {
   virtual absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) = 0;
   // Marks units TOLD, stores new ones READY, logs both in the order given (tells first) and sets state and next ordinal
   // (which never shrinks). FailedPrecondition, with nothing changed, if a told unit is not a DONE one of the study, a
-  // new unit starts at an ordinal already handed out, or the study has ended. Ending a study removes its READY units.
+  // new unit starts at an ordinal already handed out, or the study has ended; with the reason DRIVER_EPOCH if the job
+  // is driven under another epoch than the step's. Ending a study removes its READY units.
   virtual absl::StatusOr<DriveResult> Drive(const DriveStep& step) = 0;
   // FailedPrecondition if the job's state is not one of `from`, or terminal: a job never leaves its end. Ending a job
-  // ends its studies and removes READY units and priors; units in an agent's hands may still be reported.
+  // ends its studies and removes READY units and priors; units in an agent's hands may still be reported. driver_epoch
+  // as in DriveStep.
   virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
-                                   std::string_view error, int64_t now_ms) = 0;
+                                   std::string_view error, int64_t now_ms, int64_t driver_epoch = 0) = 0;
+  // Up to jobs_max jobs that have not ended and that no living node drives become the node's, under a new epoch; the
+  // oldest first. FailedPrecondition (NODE_LEASE) unless the node lives.
+  virtual absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) = 0;
+  // Nobody drives the job any more, if the epoch is its current one.
+  virtual absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) = 0;
+  // Of those that exist, by id. At most 10,000.
+  virtual absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) = 0;
+  // Up to units_max units that are DONE and not TOLD, by unit id, with their trials by ordinal (log and samples left
+  // out). No events.
+  virtual absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) = 0;
 
   // --- remember ---
   // Studies of the program that have handed out trials, whatever their job's kernel id, the newest first; at most
@@ -337,6 +371,8 @@ class Store {
 
   // --- look up ---
   virtual absl::StatusOr<std::vector<BestRow>> LoadBests() = 0;
+  // Of a higher revision, by revision.
+  virtual absl::StatusOr<std::vector<BestRow>> LoadBestsSince(int64_t revision) = 0;
   virtual absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                           std::string_view class_id) = 0;
   // Grows by one with every change of a best; at least 1.
@@ -414,7 +450,7 @@ struct SqliteOptions {
   std::string path;                // the database file; its directory exists
   std::string backup_directory;    // where a copy goes before migrating; made if missing
   int64_t database_bytes_max = 0;  // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
-  Clock* clock = nullptr;          // stamps migrations and backups; outlives the store; null: the real one
+  Clock* clock = nullptr;          // of leases, migrations and backups; outlives the store; null: the real one
 };
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.

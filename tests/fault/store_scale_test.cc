@@ -142,7 +142,7 @@ class StoreScale : public testing::Test {
   ClaimRequest Register() {
     ClaimRequest request;
     request.agent_id = "agent";
-    request.epoch = store_->RegisterAgent("agent", "host", kNow).value();
+    request.epoch = store_->RegisterAgent({"agent", "host", "", 0, kNow}).value();
     request.device_uuid = "gpu-0";
     request.class_id = "class";
     request.now_ms = kNow;

@@ -110,7 +110,7 @@ std::vector<int64_t> StoreConformance::Propose(int64_t study_id, const std::vect
 }
 
 ClaimRequest StoreConformance::Register(const std::string& id, int units_max) {
-  const absl::StatusOr<int64_t> epoch = store_->RegisterAgent(id, "host", kNow);
+  const absl::StatusOr<int64_t> epoch = store_->RegisterAgent({id, "host", "", 0, kNow});
   EXPECT_TRUE(epoch.ok()) << epoch.status();
   return {id, epoch.value_or(-1), "gpu-0", "class", units_max, kNow};
 }

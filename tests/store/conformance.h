@@ -2,9 +2,11 @@
 
 // What every implementation of Store must do. Another implementation links conformance*.cc and instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(StoreFactory{...}));
+//   INSTANTIATE_TEST_SUITE_P(Postgres, FarmConformance, testing::Values(StoreFactory{...}));
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +21,8 @@ struct StoreFactory {
   std::string name;
   // Opens the store that lives in the directory, creating it the first time.
   std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& directory)> open;
+  // Lets the time pass that its leases run by.
+  std::function<void(std::chrono::milliseconds by)> advance;
 };
 inline void PrintTo(const StoreFactory& factory, std::ostream* out) { *out << factory.name; }
 
@@ -57,6 +61,14 @@ class StoreConformance : public testing::TestWithParam<StoreFactory> {
 
   TemporaryDirectory directory_;
   std::unique_ptr<Store> store_;
+};
+
+// What daemons that share a store need of it.
+class FarmConformance : public StoreConformance {
+ protected:
+  // An agent with a lease, as Register.
+  ClaimRequest RegisterLeased(const std::string& id);
+  LeaseRow Take(const std::string& name, const std::string& holder);
 };
 
 }  // namespace tunefarm

@@ -1,17 +1,27 @@
 // The conformance suite on SQLite.
+#include "tests/fakes/fake_clock.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
 namespace {
 
+FakeClock* TheClock() {
+  static FakeClock* const clock = new FakeClock;
+  return clock;
+}
+
 absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory) {
   SqliteOptions options;
   options.path = directory + "/tunefarm.db";
   options.backup_directory = directory + "/backups";
+  options.clock = TheClock();
   return OpenSqliteStore(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sqlite, StoreConformance, testing::Values(StoreFactory{"sqlite", OpenIn}));
+void Advance(std::chrono::milliseconds by) { TheClock()->Advance(by); }
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, StoreConformance, testing::Values(StoreFactory{"sqlite", OpenIn, Advance}));
+INSTANTIATE_TEST_SUITE_P(Sqlite, FarmConformance, testing::Values(StoreFactory{"sqlite", OpenIn, Advance}));
 
 }  // namespace
 }  // namespace tunefarm

@@ -3,9 +3,12 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/operations.h"
+#include "server/store/sqlite/rows.h"
 
 namespace tunefarm::sqlite {
 namespace {
+
+constexpr int64_t kEndedAgentsKeptMs = int64_t{7} * 24 * 3600 * 1000;
 
 // Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go
 // to the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
@@ -37,6 +40,16 @@ absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_i
   return static_cast<int64_t>(held.size());
 }
 
+// The first column of every row.
+absl::StatusOr<std::vector<std::string>> Names(Statement* rows) {
+  std::vector<std::string> names;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows->Step());
+    if (!has_row) return names;
+    names.push_back(rows->Bytes(0));
+  }
+}
+
 absl::StatusOr<int64_t> Release(Database& database, std::string_view agent_id, int64_t now_ms) {
   RETURN_IF_ERROR(database.Prepare("UPDATE agent SET released_at_ms = ? WHERE agent_id = ? AND released_at_ms IS NULL")
                       .Bind(now_ms, agent_id)
@@ -56,18 +69,71 @@ absl::StatusOr<int64_t> NextClaimSequence(Database& database) {
   return value;
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host,
-                                      int64_t now_ms) {
-  RETURN_IF_ERROR(ReturnUnits(database, agent_id).status());
+absl::Status CheckEpoch(Database& database, std::string_view agent_id, int64_t epoch) {
+  Statement current =
+      database.Prepare("SELECT 1 FROM agent WHERE agent_id = ? AND epoch = ? AND released_at_ms IS NULL");
+  ASSIGN_OR_RETURN(const bool is_current, current.Bind(agent_id, epoch).Step());
+  if (is_current) return absl::OkStatus();
+  return WithReason(FailedPrecondition("epoch {} of agent {} has ended; register again", epoch, agent_id),
+                    "AGENT_EPOCH");
+}
+
+absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t now_ms) {
+  RETURN_IF_ERROR(ReturnUnits(database, agent.agent_id).status());
   RETURN_IF_ERROR(database
-                      .Prepare("INSERT INTO agent (agent_id, host, epoch, registered_at_ms) VALUES (?, ?, 1, ?) "
+                      .Prepare("INSERT INTO agent (agent_id, host, epoch, registered_at_ms, detail, lease_until_ms) "
+                               "VALUES (?, ?, 1, ?, ?, ?) "
                                "ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = epoch + 1, "
-                               "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL")
-                      .Bind(agent_id, host, now_ms)
+                               "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = 0, "
+                               "detail = excluded.detail, lease_until_ms = excluded.lease_until_ms")
+                      .Bind(agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail},
+                            ZeroAsNull{agent.lease_ms > 0 ? now_ms + agent.lease_ms : 0})
                       .Run());
   Statement epoch = database.Prepare("SELECT epoch FROM agent WHERE agent_id = ?");
-  RETURN_IF_ERROR(epoch.Bind(agent_id).Step().status());
+  RETURN_IF_ERROR(epoch.Bind(agent.agent_id).Step().status());
   return epoch.Int(0);
+}
+
+absl::StatusOr<AgentRow> RenewAgent(Database& database, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                    const std::optional<std::string>& detail, int64_t now_ms) {
+  if (lease_ms < 1) return InvalidArgument("a lease of {} ms cannot be; it must be at least 1", lease_ms);
+  RETURN_IF_ERROR(CheckEpoch(database, agent_id, epoch));
+  RETURN_IF_ERROR(database.Prepare("UPDATE agent SET lease_until_ms = ? WHERE agent_id = ?")
+                      .Bind(now_ms + lease_ms, agent_id)
+                      .Run());
+  if (detail.has_value()) {
+    RETURN_IF_ERROR(
+        database.Prepare("UPDATE agent SET detail = ? WHERE agent_id = ?").Bind(Blob{*detail}, agent_id).Run());
+  }
+  ASSIGN_OR_RETURN(std::optional<AgentRow> agent, FindAgent(database, agent_id, now_ms));
+  return *std::move(agent);
+}
+
+absl::StatusOr<std::optional<AgentRow>> FindAgent(Database& database, std::string_view agent_id, int64_t now_ms) {
+  Statement row =
+      database.Prepare("SELECT " TUNEFARM_AGENT_COLUMNS " FROM agent WHERE agent_id = ? AND released_at_ms IS NULL");
+  ASSIGN_OR_RETURN(const bool found, row.Bind(agent_id).Step());
+  if (!found) return std::optional<AgentRow>();
+  return std::optional<AgentRow>(ReadAgent(row, now_ms));
+}
+
+absl::StatusOr<std::vector<AgentRow>> ListAgents(Database& database, int64_t now_ms) {
+  std::vector<AgentRow> agents;
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_AGENT_COLUMNS " FROM agent WHERE released_at_ms IS NULL ORDER BY agent_id");
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) return agents;
+    agents.push_back(ReadAgent(rows, now_ms));
+  }
+}
+
+absl::Status SetAgentDraining(Database& database, std::string_view agent_id, bool draining) {
+  RETURN_IF_ERROR(database.Prepare("UPDATE agent SET draining = ? WHERE agent_id = ? AND released_at_ms IS NULL")
+                      .Bind(draining ? 1 : 0, agent_id)
+                      .Run());
+  if (database.Changes() == 1) return absl::OkStatus();
+  return NotFound("agent {} is not registered", agent_id);
 }
 
 absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms) {
@@ -78,15 +144,9 @@ absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t
 }
 
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms) {
-  std::vector<std::string> agents;
-  {
-    Statement live = database.Prepare("SELECT agent_id FROM agent WHERE released_at_ms IS NULL ORDER BY agent_id");
-    while (true) {
-      ASSIGN_OR_RETURN(const bool has_row, live.Step());
-      if (!has_row) break;
-      agents.push_back(live.Bytes(0));
-    }
-  }
+  Statement live = database.Prepare(
+      "SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND lease_until_ms IS NULL ORDER BY agent_id");
+  ASSIGN_OR_RETURN(const std::vector<std::string> agents, Names(&live));
   int64_t returned = 0;
   for (const std::string& agent_id : agents) {
     if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
@@ -94,6 +154,20 @@ absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector
     returned += count;
   }
   return returned;
+}
+
+absl::StatusOr<std::vector<std::string>> ReapAgents(Database& database, int64_t released_at_ms, int64_t now_ms) {
+  Statement expired = database.Prepare(
+      "SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND lease_until_ms <= ? ORDER BY agent_id");
+  expired.Bind(now_ms);
+  ASSIGN_OR_RETURN(std::vector<std::string> agents, Names(&expired));
+  for (const std::string& agent_id : agents) {
+    RETURN_IF_ERROR(Release(database, agent_id, released_at_ms).status());
+  }
+  // A process has a fresh id, so what ended long ago is never asked for again.
+  RETURN_IF_ERROR(
+      database.Prepare("DELETE FROM agent WHERE released_at_ms < ?").Bind(released_at_ms - kEndedAgentsKeptMs).Run());
+  return agents;
 }
 
 }  // namespace tunefarm::sqlite

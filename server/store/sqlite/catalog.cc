@@ -5,9 +5,11 @@
 
 namespace tunefarm::sqlite {
 
-absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database) {
+absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database, int64_t after_revision) {
   std::vector<BestRow> bests;
-  Statement rows = database.Prepare("SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config ORDER BY revision");
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config WHERE revision > ? ORDER BY revision");
+  rows.Bind(after_revision);
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) return bests;

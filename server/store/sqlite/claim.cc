@@ -35,6 +35,18 @@ absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const U
   "CROSS JOIN job j ON j.job_id = s.job_id CROSS JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 " \
   "AND u.class_id = ?1 AND u.device_uuid IN ('', ?2) AND j.state IN (1, 2) AND s.state <> 3 "
 
+// All but the ordinals that are present.
+#define TUNEFARM_CLAIMED_COLUMNS TUNEFARM_UNIT_COLUMNS ", j.job_id, j.kernel_id, s.problem, p.spec"
+ClaimedUnit ReadClaimed(const Statement& row) {
+  ClaimedUnit claimed;
+  claimed.unit = ReadUnit(row);
+  claimed.job_id = row.Int(kUnitColumns);
+  claimed.kernel_id = row.Bytes(kUnitColumns + 1);
+  claimed.problem = row.Bytes(kUnitColumns + 2);
+  claimed.job_spec = row.Bytes(kUnitColumns + 3);
+  return claimed;
+}
+
 // Whose turn it is among the jobs of one class and priority.
 struct Turn {
   int64_t first_study_id = 0, last_study_id = 0;  // of the job
@@ -52,18 +64,12 @@ absl::StatusOr<Turn> ReadTurn(Database& database, std::string_view class_id, int
 absl::StatusOr<std::optional<ClaimedUnit>> FindWithin(Database& database, const ClaimRequest& request, int64_t priority,
                                                       int64_t first_study_id, int64_t last_study_id) {
   Statement ready =
-      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS ", j.job_id, j.kernel_id, s.problem, p.spec " TUNEFARM_CLAIMABLE
+      database.Prepare("SELECT " TUNEFARM_CLAIMED_COLUMNS " " TUNEFARM_CLAIMABLE
                        "AND u.priority = ?3 AND u.study_id BETWEEN ?4 AND ?5 ORDER BY u.study_id, u.claim_seq LIMIT 1");
   ASSIGN_OR_RETURN(const bool has_row,
                    ready.Bind(request.class_id, request.device_uuid, priority, first_study_id, last_study_id).Step());
   if (!has_row) return std::optional<ClaimedUnit>();
-  ClaimedUnit claimed;
-  claimed.unit = ReadUnit(ready);
-  claimed.job_id = ready.Int(kUnitColumns);
-  claimed.kernel_id = ready.Bytes(kUnitColumns + 1);
-  claimed.problem = ready.Bytes(kUnitColumns + 2);
-  claimed.job_spec = ready.Bytes(kUnitColumns + 3);
-  return std::optional<ClaimedUnit>(std::move(claimed));
+  return std::optional<ClaimedUnit>(ReadClaimed(ready));
 }
 
 // Writes down that the unit's job has the turn.
@@ -198,18 +204,36 @@ absl::Status ReturnUnit(Database& database, const ReportRequest& request) {
 }  // namespace
 
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
-  Statement current =
-      database.Prepare("SELECT 1 FROM agent WHERE agent_id = ? AND epoch = ? AND released_at_ms IS NULL");
-  ASSIGN_OR_RETURN(const bool is_current, current.Bind(request.agent_id, request.epoch).Step());
-  if (!is_current) {
-    return FailedPrecondition("epoch {} of agent {} has ended; register again", request.epoch, request.agent_id);
-  }
+  RETURN_IF_ERROR(CheckEpoch(database, request.agent_id, request.epoch));
   std::vector<ClaimedUnit> units;
+  Statement draining = database.Prepare("SELECT draining FROM agent WHERE agent_id = ?");
+  RETURN_IF_ERROR(draining.Bind(request.agent_id).Step().status());
+  if (draining.Int(0) != 0) return units;
   for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
     ASSIGN_OR_RETURN(std::optional<ClaimedUnit> unit, FindReady(database, request));
     if (!unit.has_value()) break;
     RETURN_IF_ERROR(Claim(database, request, &*unit));
     units.push_back(*std::move(unit));
+  }
+  return units;
+}
+
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Database& database, std::string_view agent_id, int64_t epoch) {
+  std::vector<ClaimedUnit> units;
+  Statement held = database.Prepare("SELECT " TUNEFARM_CLAIMED_COLUMNS
+                                    " FROM work_unit u JOIN study s ON s.study_id = u.study_id "
+                                    "JOIN job j ON j.job_id = s.job_id JOIN job_spec p ON p.job_id = j.job_id "
+                                    "JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = u.agent_epoch "
+                                    "WHERE u.agent_id = ? AND u.agent_epoch = ? AND u.state = 2 "
+                                    "AND a.released_at_ms IS NULL ORDER BY u.unit_id");
+  held.Bind(agent_id, epoch);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, held.Step());
+    if (!has_row) break;
+    units.push_back(ReadClaimed(held));
+  }
+  for (ClaimedUnit& claimed : units) {
+    ASSIGN_OR_RETURN(claimed.present_ordinals, PresentOrdinals(database, claimed.unit));
   }
   return units;
 }

@@ -27,13 +27,21 @@ struct DrivenStudy {
   int64_t last_event = 0;
 };
 
-absl::StatusOr<DrivenStudy> LoadDriven(Database& database, int64_t study_id) {
+absl::Status CheckDriver(int64_t job_id, int64_t driver_epoch, int64_t current) {
+  if (driver_epoch == 0 || driver_epoch == current) return absl::OkStatus();
+  return WithReason(
+      FailedPrecondition("job {} is driven under epoch {}, no longer under {}", job_id, current, driver_epoch),
+      "DRIVER_EPOCH");
+}
+
+absl::StatusOr<DrivenStudy> LoadDriven(Database& database, int64_t study_id, int64_t driver_epoch) {
   Statement row = database.Prepare(
       "SELECT s.class_id, s.device_uuid, j.priority, s.next_ordinal, s.state, "
-      "(SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = s.study_id) "
-      "FROM study s JOIN job j ON j.job_id = s.job_id WHERE s.study_id = ?");
+      "(SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = s.study_id), "
+      "j.job_id, j.driver_epoch FROM study s JOIN job j ON j.job_id = s.job_id WHERE s.study_id = ?");
   ASSIGN_OR_RETURN(const bool found, row.Bind(study_id).Step());
   if (!found) return NotFound("study {} does not exist", study_id);
+  RETURN_IF_ERROR(CheckDriver(row.Int(6), driver_epoch, row.Int(7)));
   if (row.Int(4) == static_cast<int>(StudyState::kEnded)) return FailedPrecondition("study {} has ended", study_id);
   return DrivenStudy{row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(5)};
 }
@@ -91,10 +99,11 @@ absl::Status EndStudies(Database& database, int64_t job_id) {
   return database.Prepare("UPDATE study SET state = 3 WHERE job_id = ?").Bind(job_id).Run();
 }
 
-absl::StatusOr<JobState> LoadState(Database& database, int64_t job_id) {
-  Statement row = database.Prepare("SELECT state FROM job WHERE job_id = ?");
+absl::StatusOr<JobState> LoadState(Database& database, int64_t job_id, int64_t driver_epoch) {
+  Statement row = database.Prepare("SELECT state, driver_epoch FROM job WHERE job_id = ?");
   ASSIGN_OR_RETURN(const bool found, row.Bind(job_id).Step());
   if (!found) return NotFound("job {} does not exist", job_id);
+  RETURN_IF_ERROR(CheckDriver(job_id, driver_epoch, row.Int(1)));
   return static_cast<JobState>(row.Int(0));
 }
 
@@ -105,7 +114,7 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
     return InvalidArgument("a step brings {} units; at most {} are stored at once", step.new_units.size(),
                            kUnitsPerStepMax);
   }
-  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step.study_id));
+  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step.study_id, step.driver_epoch));
   if (!step.priors.empty()) {
     if (study.last_event > 0) {
       return FailedPrecondition("study {} has begun: what it starts from cannot change any more", step.study_id);
@@ -138,11 +147,11 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
   return result;
 }
 
-absl::Status RequireJob(Database& database, int64_t job_id) { return LoadState(database, job_id).status(); }
+absl::Status RequireJob(Database& database, int64_t job_id) { return LoadState(database, job_id, 0).status(); }
 
 absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<JobState>& from, JobState to,
-                         std::string_view error, int64_t now_ms) {
-  ASSIGN_OR_RETURN(const JobState state, LoadState(database, job_id));
+                         std::string_view error, int64_t now_ms, int64_t driver_epoch) {
+  ASSIGN_OR_RETURN(const JobState state, LoadState(database, job_id, driver_epoch));
   if (IsTerminal(state)) return FailedPrecondition("job {} is {}: it has ended and stays so", job_id, NameOf(state));
   if (std::find(from.begin(), from.end(), state) == from.end()) {
     return FailedPrecondition("job {} is {}: it cannot become {} now", job_id, NameOf(state), NameOf(to));

@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers, ReaderPool::Open(options.path, kReaders));
   auto writer = std::make_unique<Writer>(std::move(database));
-  auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers));
+  auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers), clock);
   store->CleanUp();
   return store;
 }

@@ -22,19 +22,38 @@ absl::Status PutKernel(Database& database, const KernelRow& kernel);
 absl::Status PutDevice(Database& database, const DeviceRow& device, const DeviceClassRow& device_class);
 
 // --- write: agents.cc, claim.cc ---
-absl::StatusOr<int64_t> RegisterAgent(Database& database, std::string_view agent_id, std::string_view host,
-                                      int64_t now_ms);
+// now_ms of leases is the store's own time, which no step of the clock changes (SqliteStore::NowMs).
+absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t now_ms);
+absl::StatusOr<AgentRow> RenewAgent(Database& database, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                    const std::optional<std::string>& detail, int64_t now_ms);
+absl::Status SetAgentDraining(Database& database, std::string_view agent_id, bool draining);
+absl::StatusOr<std::vector<std::string>> ReapAgents(Database& database, int64_t released_at_ms, int64_t now_ms);
 absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms);
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request);
 absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportRequest& request);
+absl::Status CheckEpoch(Database& database, std::string_view agent_id, int64_t epoch);
 // A place at the end of the queue.
 absl::StatusOr<int64_t> NextClaimSequence(Database& database);
+
+// --- read: agents.cc, claim.cc ---
+absl::StatusOr<std::optional<AgentRow>> FindAgent(Database& database, std::string_view agent_id, int64_t now_ms);
+absl::StatusOr<std::vector<AgentRow>> ListAgents(Database& database, int64_t now_ms);
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Database& database, std::string_view agent_id, int64_t epoch);
+
+// --- leases.cc; now_ms as above ---
+absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& request, int64_t now_ms);
+absl::Status ReleaseLease(Database& database, std::string_view name, std::string_view holder, int64_t now_ms);
+absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string_view prefix, int64_t now_ms);
+absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
+                                                 int64_t now_ms);
+absl::Status YieldJob(Database& database, int64_t job_id, int64_t driver_epoch);
+absl::StatusOr<std::vector<JobStateRow>> JobStates(Database& database, const std::vector<int64_t>& job_ids);
 
 // --- write: drive.cc ---
 absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step);
 absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<JobState>& from, JobState to,
-                         std::string_view error, int64_t now_ms);
+                         std::string_view error, int64_t now_ms, int64_t driver_epoch);
 
 // --- write: retain.cc ---
 // One part of a job's deletion; true: the last one.
@@ -62,7 +81,7 @@ absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view
                                             std::string_view value_if_absent);
 
 // --- read: catalog.cc ---
-absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database);
+absl::StatusOr<std::vector<BestRow>> LoadBests(Database& database, int64_t after_revision);
 absl::StatusOr<std::optional<BestRow>> FindBest(Database& database, std::string_view program_digest,
                                                 std::string_view problem_key, std::string_view class_id);
 absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::string_view program_digest,
@@ -83,6 +102,7 @@ absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database);
 absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id);
 absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page);
 absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence, int events_max);
+absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max);
 absl::StatusOr<StoreStatus> ReadStatus(Database& database);
 
 // --- read: read_trials.cc ---

@@ -54,6 +54,10 @@ absl::Status LoadTrials(Database& database, const UnitRow& unit, std::vector<Tri
   }
 }
 
+void SortByOrdinal(std::vector<TrialRow>* trials) {
+  std::sort(trials->begin(), trials->end(), [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; });
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database) {
@@ -120,9 +124,24 @@ absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, i
     if (told.count(unit.unit_id) == 0 && unit.state == UnitState::kTold) continue;
     RETURN_IF_ERROR(LoadTrials(database, unit, &history.trials));
   }
-  std::sort(history.trials.begin(), history.trials.end(),
-            [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; });
+  SortByOrdinal(&history.trials);
   return history;
+}
+
+absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max) {
+  StudyHistory done;
+  Statement rows =
+      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
+                       " FROM work_unit u WHERE u.study_id = ? AND u.state = 3 ORDER BY u.unit_id LIMIT ?");
+  rows.Bind(study_id, std::max(units_max, 1));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row) break;
+    done.units.push_back(ReadUnit(rows));
+  }
+  for (const UnitRow& unit : done.units) RETURN_IF_ERROR(LoadTrials(database, unit, &done.trials));
+  SortByOrdinal(&done.trials);
+  return done;
 }
 
 absl::StatusOr<StoreStatus> ReadStatus(Database& database) {

@@ -43,6 +43,18 @@ StudyRow ReadStudy(const Statement& row) {
   return study;
 }
 
+AgentRow ReadAgent(const Statement& row, int64_t now_ms) {
+  AgentRow agent;
+  agent.agent_id = row.Bytes(0);
+  agent.host = row.Bytes(1);
+  agent.detail = row.Bytes(2);
+  agent.epoch = row.Int(3);
+  agent.draining = row.Int(4) != 0;
+  agent.registered_at_ms = row.Int(5);
+  if (!row.IsNull(6)) agent.lease_left_ms = row.Int(6) - now_ms;
+  return agent;
+}
+
 UnitRow ReadUnit(const Statement& row) {
   UnitRow unit;
   unit.unit_id = row.Int(0);

@@ -23,6 +23,10 @@ JobRow ReadJob(const Statement& row);
   "device_busy_ms, toolkit"
 StudyRow ReadStudy(const Statement& row);
 
+#define TUNEFARM_AGENT_COLUMNS "agent_id, host, detail, epoch, draining, registered_at_ms, lease_until_ms"
+// now_ms: of leases.
+AgentRow ReadAgent(const Statement& row, int64_t now_ms);
+
 #define TUNEFARM_UNIT_COLUMNS \
   "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt"
 inline constexpr int kUnitColumns = 10;

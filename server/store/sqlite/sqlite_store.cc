@@ -14,13 +14,22 @@ constexpr int kRowsDeletedAtOnceMax = 2000;
 
 }  // namespace
 
-SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers)
-    : writer_(std::move(writer)), readers_(std::move(readers)), recordings_(writer_.get(), readers_.get()) {}
+SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock)
+    : clock_(clock),
+      opened_at_ms_(clock->WallMs()),
+      opened_at_(clock->Now()),
+      writer_(std::move(writer)),
+      readers_(std::move(readers)),
+      recordings_(writer_.get(), readers_.get()) {}
 
 SqliteStore::~SqliteStore() {
   readers_.reset();
   const absl::Status status = writer_->Run([](Database& database) { return SetOpenMarker(database, false); });
   if (!status.ok()) LogWarn("store", "cannot note the clean end, so the next start checks the whole file: {}", status);
+}
+
+int64_t SqliteStore::NowMs() const {
+  return opened_at_ms_ + std::chrono::duration_cast<std::chrono::milliseconds>(clock_->Now() - opened_at_).count();
 }
 
 void SqliteStore::CleanUp() {
@@ -56,8 +65,30 @@ absl::StatusOr<std::vector<DeviceClassRow>> SqliteStore::ListDeviceClasses() {
   return readers_->Read([&](Database& database) { return sqlite::ListDeviceClasses(database); });
 }
 
-absl::StatusOr<int64_t> SqliteStore::RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) {
-  return writer_->Call([&](Database& database) { return sqlite::RegisterAgent(database, agent_id, host, now_ms); });
+absl::StatusOr<int64_t> SqliteStore::RegisterAgent(const AgentRegistration& agent) {
+  return writer_->Call([&](Database& database) { return sqlite::RegisterAgent(database, agent, NowMs()); });
+}
+
+absl::StatusOr<AgentRow> SqliteStore::RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                                 const std::optional<std::string>& detail) {
+  return writer_->Call(
+      [&](Database& database) { return sqlite::RenewAgent(database, agent_id, epoch, lease_ms, detail, NowMs()); });
+}
+
+absl::StatusOr<std::optional<AgentRow>> SqliteStore::FindAgent(std::string_view agent_id) {
+  return readers_->Read([&](Database& database) { return sqlite::FindAgent(database, agent_id, NowMs()); });
+}
+
+absl::StatusOr<std::vector<AgentRow>> SqliteStore::ListAgents() {
+  return readers_->Read([&](Database& database) { return sqlite::ListAgents(database, NowMs()); });
+}
+
+absl::Status SqliteStore::SetAgentDraining(std::string_view agent_id, bool draining) {
+  return writer_->Run([&](Database& database) { return sqlite::SetAgentDraining(database, agent_id, draining); });
+}
+
+absl::StatusOr<std::vector<ClaimedUnit>> SqliteStore::ClaimsOf(std::string_view agent_id, int64_t epoch) {
+  return readers_->Read([&](Database& database) { return sqlite::ClaimsOf(database, agent_id, epoch); });
 }
 
 absl::StatusOr<std::vector<ClaimedUnit>> SqliteStore::ClaimUnits(const ClaimRequest& request) {
@@ -76,6 +107,22 @@ absl::StatusOr<int64_t> SqliteStore::ReleaseOtherAgents(const std::vector<std::s
   return writer_->Call([&](Database& database) { return sqlite::ReleaseOtherAgents(database, keep, now_ms); });
 }
 
+absl::StatusOr<std::vector<std::string>> SqliteStore::ReapAgents(int64_t now_ms) {
+  return writer_->Call([&](Database& database) { return sqlite::ReapAgents(database, now_ms, NowMs()); });
+}
+
+absl::StatusOr<LeaseRow> SqliteStore::TakeLease(const LeaseRequest& request) {
+  return writer_->Call([&](Database& database) { return sqlite::TakeLease(database, request, NowMs()); });
+}
+
+absl::Status SqliteStore::ReleaseLease(std::string_view name, std::string_view holder) {
+  return writer_->Run([&](Database& database) { return sqlite::ReleaseLease(database, name, holder, NowMs()); });
+}
+
+absl::StatusOr<std::vector<LeaseRow>> SqliteStore::ListLeases(std::string_view prefix) {
+  return readers_->Read([&](Database& database) { return sqlite::ListLeases(database, prefix, NowMs()); });
+}
+
 absl::StatusOr<std::vector<JobRow>> SqliteStore::ActiveJobs() {
   return readers_->Read([](Database& database) { return sqlite::ActiveJobs(database); });
 }
@@ -90,9 +137,25 @@ absl::StatusOr<DriveResult> SqliteStore::Drive(const DriveStep& step) {
 }
 
 absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
-                                      std::string_view error, int64_t now_ms) {
+                                      std::string_view error, int64_t now_ms, int64_t driver_epoch) {
   return writer_->Run(
-      [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms); });
+      [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms, driver_epoch); });
+}
+
+absl::StatusOr<std::vector<DrivenJob>> SqliteStore::AdoptJobs(std::string_view node, int jobs_max) {
+  return writer_->Call([&](Database& database) { return sqlite::AdoptJobs(database, node, jobs_max, NowMs()); });
+}
+
+absl::Status SqliteStore::YieldJob(int64_t job_id, int64_t driver_epoch) {
+  return writer_->Run([&](Database& database) { return sqlite::YieldJob(database, job_id, driver_epoch); });
+}
+
+absl::StatusOr<std::vector<JobStateRow>> SqliteStore::JobStates(const std::vector<int64_t>& job_ids) {
+  return readers_->Read([&](Database& database) { return sqlite::JobStates(database, job_ids); });
+}
+
+absl::StatusOr<StudyHistory> SqliteStore::LoadDone(int64_t study_id, int units_max) {
+  return readers_->Read([&](Database& database) { return sqlite::LoadDone(database, study_id, units_max); });
 }
 
 absl::StatusOr<std::vector<KnownStudyRow>> SqliteStore::StudiesOfProgram(std::string_view program_digest, int limit) {
@@ -112,8 +175,10 @@ absl::StatusOr<std::vector<std::optional<MeasuredRow>>> SqliteStore::FindMeasure
   return readers_->Read([&](Database& database) { return sqlite::FindMeasured(database, measured_keys); });
 }
 
-absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBests() {
-  return readers_->Read([](Database& database) { return sqlite::LoadBests(database); });
+absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBests() { return LoadBestsSince(0); }
+
+absl::StatusOr<std::vector<BestRow>> SqliteStore::LoadBestsSince(int64_t revision) {
+  return readers_->Read([&](Database& database) { return sqlite::LoadBests(database, revision); });
 }
 
 absl::StatusOr<std::optional<BestRow>> SqliteStore::FindBest(std::string_view program_digest,

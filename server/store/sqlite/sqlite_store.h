@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/clock.h"
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/reader_pool.h"
 #include "server/store/sqlite/recordings.h"
@@ -15,7 +16,8 @@ namespace tunefarm::sqlite {
 // Store on one SQLite file: writes go through the writer thread, reads through the pool. Thread-safe.
 class SqliteStore : public Store {
  public:
-  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers);
+  // `clock` outlives the store.
+  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock);
   // Notes the clean end in the file. Nobody may be in a method any more.
   ~SqliteStore() override;
 
@@ -30,17 +32,32 @@ class SqliteStore : public Store {
   absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override;
   absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override;
 
-  absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) override;
+  absl::StatusOr<int64_t> RegisterAgent(const AgentRegistration& agent) override;
+  absl::StatusOr<AgentRow> RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                      const std::optional<std::string>& detail) override;
+  absl::StatusOr<std::optional<AgentRow>> FindAgent(std::string_view agent_id) override;
+  absl::StatusOr<std::vector<AgentRow>> ListAgents() override;
+  absl::Status SetAgentDraining(std::string_view agent_id, bool draining) override;
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override;
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
   absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
+  absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override;
+
+  absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override;
+  absl::Status ReleaseLease(std::string_view name, std::string_view holder) override;
+  absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override;
 
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
   absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override;
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override;
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
-                           int64_t now_ms) override;
+                           int64_t now_ms, int64_t driver_epoch) override;
+  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) override;
+  absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override;
+  absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override;
 
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override;
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
@@ -49,6 +66,7 @@ class SqliteStore : public Store {
       const std::vector<std::string>& measured_keys) override;
 
   absl::StatusOr<std::vector<BestRow>> LoadBests() override;
+  absl::StatusOr<std::vector<BestRow>> LoadBestsSince(int64_t revision) override;
   absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
                                                   std::string_view class_id) override;
   absl::StatusOr<int64_t> CatalogRevision() override;
@@ -85,6 +103,13 @@ class SqliteStore : public Store {
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
 
  private:
+  // The time of leases: the wall clock as it was when the store was opened, going on with the monotonic one, so that a
+  // step of the wall clock ends no lease.
+  int64_t NowMs() const;
+
+  Clock* const clock_;
+  const int64_t opened_at_ms_;
+  const MonotonicTime opened_at_;
   // The writer closes last: the last connection to close must be the one that checkpoints.
   const std::unique_ptr<Writer> writer_;
   std::unique_ptr<ReaderPool> readers_;

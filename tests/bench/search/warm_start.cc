@@ -77,7 +77,7 @@ absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem,
   submit.now_ms = 1;
   ASSIGN_OR_RETURN(const SubmitResult submitted, store->SubmitJob(submit));
   ASSIGN_OR_RETURN(const JobRow job, store->GetJob(submitted.job_id));
-  ASSIGN_OR_RETURN(const int64_t epoch, store->RegisterAgent("agent", "here", 1));
+  ASSIGN_OR_RETURN(const int64_t epoch, store->RegisterAgent({"agent", "here", "", 0, 1}));
   constexpr size_t kUnit = 64;
   for (size_t first = 0; first < trials.size(); first += kUnit) {
     UnitRow unit;

@@ -79,7 +79,7 @@ void StopFarm(const benchmark::State&) { farm.reset(); }
 void BM_ReportTrials(benchmark::State& state) {
   const auto trials = static_cast<int>(state.range(0));
   const std::string agent_id = "agent-" + std::to_string(state.thread_index());
-  const auto epoch = farm->store()->RegisterAgent(agent_id, "host", 1);
+  const auto epoch = farm->store()->RegisterAgent({agent_id, "host", "", 0, 1});
   TUNEFARM_CHECK_OK(epoch);
   const ClaimRequest claimer{agent_id, *epoch, "gpu", "class", 1, 1};
   ClaimedUnit unit;

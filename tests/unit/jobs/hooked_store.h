@@ -3,18 +3,15 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "server/store/store.h"
+#include "tests/fakes/forwarding_store.h"
 
 namespace tunefarm {
 
-class HookedStore : public Store {
+class HookedStore : public ForwardingStore {
  public:
-  explicit HookedStore(Store* store) : store_(store) {}
+  using ForwardingStore::ForwardingStore;
 
   // Called after the commit and before the caller goes on.
   std::function<void()> after_claim;  // of at least one unit
@@ -25,114 +22,37 @@ class HookedStore : public Store {
   std::function<absl::Status()> instead_of_programs;  // StudiesOfProgram, with which the choice of priors begins
   std::function<absl::Status()> instead_of_misses;    // WriteMisses
 
-  absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
-  absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
-  absl::StatusOr<KernelRow> GetKernel(std::string_view id) override { return store_->GetKernel(id); }
-  absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return store_->FindKernel(name); }
-  absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override { return store_->ListKernels(page); }
-  absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override {
-    return store_->PutDevice(device, device_class);
-  }
-  absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override { return store_->ListDeviceClasses(); }
-  absl::StatusOr<int64_t> RegisterAgent(std::string_view agent_id, std::string_view host, int64_t now_ms) override {
-    return store_->RegisterAgent(agent_id, host, now_ms);
-  }
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override {
-    auto units = store_->ClaimUnits(request);
+    auto units = ForwardingStore::ClaimUnits(request);
     if (units.ok() && !units->empty() && after_claim) after_claim();
     return units;
   }
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
-    auto verdict = store_->ReportTrials(request);
+    auto verdict = ForwardingStore::ReportTrials(request);
     if (after_report) after_report(request);
     return verdict;
   }
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override {
-    return store_->ReleaseAgent(agent_id, now_ms);
-  }
-  absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override {
-    return store_->ReleaseOtherAgents(keep, now_ms);
-  }
-  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return store_->ActiveJobs(); }
   absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override {
     absl::Status status = instead_of_history ? instead_of_history() : absl::OkStatus();
     if (!status.ok()) return status;
-    return store_->LoadHistory(study_id, after_sequence, events_max);
+    return ForwardingStore::LoadHistory(study_id, after_sequence, events_max);
   }
-  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override { return store_->Drive(step); }
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
-                           int64_t now_ms) override {
-    absl::Status status = store_->SetJobState(job_id, from, to, error, now_ms);
+                           int64_t now_ms, int64_t driver_epoch) override {
+    absl::Status status = ForwardingStore::SetJobState(job_id, from, to, error, now_ms, driver_epoch);
     if (status.ok() && after_state) after_state(to);
     return status;
   }
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program, int limit) override {
     absl::Status status = instead_of_programs ? instead_of_programs() : absl::OkStatus();
     if (!status.ok()) return status;
-    return store_->StudiesOfProgram(program, limit);
-  }
-  absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override {
-    return store_->SampleResults(query);
-  }
-  absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) override { return store_->LoadPriors(study_id); }
-  absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(const std::vector<std::string>& keys) override {
-    return store_->FindMeasured(keys);
-  }
-  absl::StatusOr<std::vector<BestRow>> LoadBests() override { return store_->LoadBests(); }
-  absl::StatusOr<int64_t> CatalogRevision() override { return store_->CatalogRevision(); }
-  absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals() override { return store_->LoadBestRemovals(); }
-  absl::StatusOr<BestRow> PromoteBest(const BestRow& best) override { return store_->PromoteBest(best); }
-  absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) override { return store_->EditBest(edit); }
-  absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) override {
-    return store_->ListBestChanges(query);
-  }
-  absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
-                                                  std::string_view class_id) override {
-    return store_->FindBest(program_digest, problem_key, class_id);
+    return ForwardingStore::StudiesOfProgram(program, limit);
   }
   absl::Status WriteMisses(const MissChanges& changes) override {
     absl::Status status = instead_of_misses ? instead_of_misses() : absl::OkStatus();
     if (!status.ok()) return status;
-    return store_->WriteMisses(changes);
+    return ForwardingStore::WriteMisses(changes);
   }
-  absl::StatusOr<std::vector<MissRow>> LoadMisses() override { return store_->LoadMisses(); }
-  absl::Status RecordPoison(const PoisonRow& row) override { return store_->RecordPoison(row); }
-  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program, std::string_view class_id) override {
-    return store_->LoadPoison(program, class_id);
-  }
-  absl::StatusOr<JobRow> GetJob(int64_t job_id) override { return store_->GetJob(job_id); }
-  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override {
-    return store_->ListJobs(states, page);
-  }
-  absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) override { return store_->ListTrials(query); }
-  absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) override {
-    return store_->GetTrial(job_id, study_number, ordinal);
-  }
-  absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override {
-    return store_->CountOutcomes(job_id);
-  }
-  absl::Status DeleteJob(int64_t job_id) override { return store_->DeleteJob(job_id); }
-  absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override {
-    return store_->EndedJobs(ended_before_ms, after_job_id, limit);
-  }
-  absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override {
-    return store_->PruneTrialData(ended_before_ms, rows_max);
-  }
-  absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override {
-    return store_->DeleteUnusedKernels(created_before_ms);
-  }
-  RecordingStore& recordings() override { return store_->recordings(); }
-  absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
-  absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }
-  CommitStats Commits() const override { return store_->Commits(); }
-  absl::Status CheckWritable() override { return store_->CheckWritable(); }
-  absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
-  absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
-    return store_->GetOrPutSetting(name, value_if_absent);
-  }
-
- private:
-  Store* const store_;
 };
 
 }  // namespace tunefarm

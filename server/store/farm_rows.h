@@ -1,0 +1,58 @@
+// Rows of what a farm shares through its store: agents and their leases, named leases, and who drives which job. Plain
+// values; who writes them is said at Store's methods. How long a lease still runs is the database's own time: clocks of
+// agents and of other daemons do not matter.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tunefarm {
+
+enum class JobState { kQueued = 1, kRunning, kPaused, kCancelling, kSucceeded, kFailed, kCancelled };
+inline bool IsTerminal(JobState s) {
+  return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
+}
+
+struct AgentRegistration {
+  std::string agent_id;
+  std::string host;      // for people
+  std::string detail;    // opaque: devices, version, labels; at most 1 MiB
+  int64_t lease_ms = 0;  // 0: no lease, it lives until it is released
+  int64_t now_ms = 0;
+};
+struct AgentRow {
+  std::string agent_id, host, detail;
+  int64_t epoch = 0;
+  bool draining = false;  // it is given nothing more
+  int64_t registered_at_ms = 0;
+  std::optional<int64_t> lease_left_ms;  // none: no lease; 0 or less: run out, and not reaped yet
+};
+
+struct LeaseRequest {
+  std::string name, holder;  // 1 to 256 bytes each
+  std::string detail;        // opaque, the holder's to fill; at most 64 KiB
+  int64_t lease_ms = 0;      // from now
+};
+struct LeaseRow {
+  std::string name, holder, detail;
+  int64_t epoch = 0;    // grows with every change of the holder
+  int64_t left_ms = 0;  // 0 or less: run out
+};
+
+// A control daemon of a farm is a node. Node N lives as long as it holds the lease "node/N".
+inline constexpr char kNodeLeasePrefix[] = "node/";
+
+struct DrivenJob {
+  int64_t job_id = 0;
+  int64_t driver_epoch = 0;
+};
+struct JobStateRow {
+  int64_t job_id = 0;
+  JobState state = JobState::kQueued;
+  std::string error;
+  std::string driver;  // the node that drives it; empty: none
+  int64_t driver_epoch = 0;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,271 @@
+// Conformance: agents with leases, named leases, who drives which job.
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "server/base/status.h"
+#include "tests/store/conformance.h"
+
+namespace tunefarm {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kLeaseMs = 30'000;
+constexpr milliseconds kPastLease{kLeaseMs + 1};
+
+AgentRegistration Leased(const std::string& id) { return {id, "host", "detail", kLeaseMs, kNow}; }
+
+std::vector<std::string> IdsOf(const std::vector<AgentRow>& agents) {
+  std::vector<std::string> ids;
+  for (const AgentRow& agent : agents) ids.push_back(agent.agent_id);
+  return ids;
+}
+
+std::vector<int64_t> IdsOf(const std::vector<DrivenJob>& jobs) {
+  std::vector<int64_t> ids;
+  for (const DrivenJob& job : jobs) ids.push_back(job.job_id);
+  return ids;
+}
+
+}  // namespace
+
+ClaimRequest FarmConformance::RegisterLeased(const std::string& id) {
+  return {id, store_->RegisterAgent(Leased(id)).value(), "gpu-0", "class", 1, kNow};
+}
+
+LeaseRow FarmConformance::Take(const std::string& name, const std::string& holder) {
+  return store_->TakeLease({name, holder, "at " + holder, kLeaseMs}).value();
+}
+
+namespace {
+
+TEST_P(FarmConformance, AgentsAreFoundAsTheyRegistered) {
+  const int64_t epoch = store_->RegisterAgent(Leased("b")).value();
+  ASSERT_TRUE(store_->RegisterAgent({"a", "other", "", 0, kNow + 5}).ok());
+  Reopen();
+  const AgentRow agent = store_->FindAgent("b").value().value();
+  EXPECT_EQ(agent.host, "host");
+  EXPECT_EQ(agent.detail, "detail");
+  EXPECT_EQ(agent.epoch, epoch);
+  EXPECT_FALSE(agent.draining);
+  EXPECT_EQ(agent.registered_at_ms, kNow);
+  EXPECT_GT(agent.lease_left_ms.value(), 0);
+  EXPECT_LE(agent.lease_left_ms.value(), kLeaseMs);
+  EXPECT_FALSE(store_->FindAgent("a").value().value().lease_left_ms.has_value());
+  EXPECT_THAT(IdsOf(store_->ListAgents().value()), ElementsAre("a", "b"));
+  EXPECT_FALSE(store_->FindAgent("c").value().has_value());
+  ASSERT_TRUE(store_->ReleaseAgent("b", kNow).ok());
+  EXPECT_FALSE(store_->FindAgent("b").value().has_value());
+  EXPECT_THAT(IdsOf(store_->ListAgents().value()), ElementsAre("a"));
+}
+
+TEST_P(FarmConformance, ARenewedLeaseRunsFromNow) {
+  const int64_t epoch = store_->RegisterAgent(Leased("a")).value();
+  GetParam().advance(milliseconds(kLeaseMs - 1000));
+  const AgentRow renewed = store_->RenewAgent("a", epoch, kLeaseMs, "news").value();
+  EXPECT_EQ(renewed.detail, "news");
+  EXPECT_GT(renewed.lease_left_ms.value(), kLeaseMs - 1000);
+  EXPECT_EQ(store_->RenewAgent("a", epoch, kLeaseMs, std::nullopt)->detail, "news");
+  GetParam().advance(milliseconds(2000));
+  EXPECT_THAT(store_->ReapAgents(kNow).value(), IsEmpty());
+  // Run out and not reaped yet: nobody has taken anything from it, so it goes on.
+  GetParam().advance(kPastLease);
+  EXPECT_LE(store_->FindAgent("a").value().value().lease_left_ms.value(), 0);
+  EXPECT_TRUE(store_->RenewAgent("a", epoch, kLeaseMs, std::nullopt).ok());
+  EXPECT_THAT(store_->ReapAgents(kNow).value(), IsEmpty());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->RenewAgent("a", epoch, 0, std::nullopt).status()));
+  EXPECT_EQ(ReasonOf(store_->RenewAgent("a", epoch + 1, kLeaseMs, std::nullopt).status()), "AGENT_EPOCH");
+  EXPECT_EQ(ReasonOf(store_->RenewAgent("nobody", 1, kLeaseMs, std::nullopt).status()), "AGENT_EPOCH");
+}
+
+TEST_P(FarmConformance, AReapedAgentHasNothingAndItsReportsAreStale) {
+  const ClaimRequest dead = RegisterLeased("dead");
+  const ClaimedUnit unit = Prepare(dead);
+  const ClaimRequest alive = RegisterLeased("alive");
+  GetParam().advance(milliseconds(kLeaseMs / 2));
+  ASSERT_TRUE(store_->RenewAgent("alive", alive.epoch, kLeaseMs, std::nullopt).ok());
+  GetParam().advance(milliseconds(kLeaseMs / 2 + 1));
+  EXPECT_THAT(store_->ReapAgents(kNow).value(), ElementsAre("dead"));
+  EXPECT_THAT(store_->ReapAgents(kNow).value(), IsEmpty());
+  EXPECT_EQ(Report(MakeReport(dead, unit, {MakeTrial(0)}, false)), ReportVerdict::kStale);
+  EXPECT_EQ(ReasonOf(store_->RenewAgent("dead", dead.epoch, kLeaseMs, std::nullopt).status()), "AGENT_EPOCH");
+  EXPECT_EQ(ReasonOf(store_->ClaimUnits(dead).status()), "AGENT_EPOCH");
+  const ClaimedUnit again = ClaimOne(alive);
+  EXPECT_EQ(again.unit.unit_id, unit.unit.unit_id);
+  EXPECT_GT(again.unit.token, unit.unit.token);
+  // It may come back, as what it is: somebody new.
+  EXPECT_GT(store_->RegisterAgent(Leased("dead")).value(), dead.epoch);
+  EXPECT_EQ(Report(MakeReport(dead, unit, {MakeTrial(0)}, false)), ReportVerdict::kStale);
+}
+
+TEST_P(FarmConformance, ARestartLeavesAgentsWithALeaseAlone) {
+  const ClaimRequest remote = RegisterLeased("remote");
+  const ClaimedUnit unit = Prepare(remote);
+  ASSERT_TRUE(store_->RegisterAgent({"local", "host", "", 0, kNow}).ok());
+  Reopen();
+  EXPECT_EQ(store_->ReleaseOtherAgents({}, kNow).value(), 0);
+  EXPECT_THAT(IdsOf(store_->ListAgents().value()), ElementsAre("remote"));
+  EXPECT_EQ(Report(MakeReport(remote, unit, {MakeTrial(0)}, false)), ReportVerdict::kAccepted);
+}
+
+TEST_P(FarmConformance, ADrainingAgentIsGivenNothing) {
+  const ClaimRequest agent = RegisterLeased("a");
+  Propose(StudyOf(Submit(MakeSubmit("job"))), {MakeUnit(0, 4)});
+  ASSERT_TRUE(store_->SetAgentDraining("a", true).ok());
+  EXPECT_TRUE(store_->FindAgent("a").value()->draining);
+  EXPECT_THAT(Claim(agent), IsEmpty());
+  ASSERT_TRUE(store_->SetAgentDraining("a", false).ok());
+  EXPECT_THAT(Claim(agent), SizeIs(1));
+  EXPECT_TRUE(absl::IsNotFound(store_->SetAgentDraining("b", true)));
+}
+
+TEST_P(FarmConformance, ClaimsOfAnswersWhatWasClaimed) {
+  const ClaimRequest agent = RegisterLeased("a");
+  const ClaimedUnit unit = Prepare(agent);
+  ASSERT_EQ(Report(MakeReport(agent, unit, {MakeTrial(1)}, false)), ReportVerdict::kAccepted);
+  const std::vector<ClaimedUnit> held = store_->ClaimsOf("a", agent.epoch).value();
+  ASSERT_THAT(held, SizeIs(1));
+  EXPECT_EQ(held[0].unit.unit_id, unit.unit.unit_id);
+  EXPECT_EQ(held[0].unit.token, unit.unit.token);
+  EXPECT_EQ(held[0].unit.payload, unit.unit.payload);
+  EXPECT_EQ(held[0].job_id, unit.job_id);
+  EXPECT_EQ(held[0].kernel_id, unit.kernel_id);
+  EXPECT_EQ(held[0].problem, unit.problem);
+  EXPECT_EQ(held[0].job_spec, unit.job_spec);
+  EXPECT_THAT(held[0].present_ordinals, ElementsAre(1));
+  EXPECT_THAT(store_->ClaimsOf("a", agent.epoch + 1).value(), IsEmpty());
+  ASSERT_TRUE(store_->ReleaseAgent("a", kNow).ok());
+  EXPECT_THAT(store_->ClaimsOf("a", agent.epoch).value(), IsEmpty());
+}
+
+TEST_P(FarmConformance, OneHolderHasALease) {
+  const LeaseRow first = Take("reaper", "one");
+  EXPECT_EQ(first.holder, "one");
+  EXPECT_EQ(first.detail, "at one");
+  EXPECT_GT(first.left_ms, 0);
+  EXPECT_EQ(Take("reaper", "two").holder, "one");
+  EXPECT_EQ(Take("reaper", "one").epoch, first.epoch);
+  GetParam().advance(kPastLease);
+  EXPECT_THAT(store_->ListLeases("reaper").value(), IsEmpty());
+  const LeaseRow second = Take("reaper", "two");
+  EXPECT_EQ(second.holder, "two");
+  EXPECT_GT(second.epoch, first.epoch);
+  ASSERT_TRUE(store_->ReleaseLease("reaper", "one").ok());
+  EXPECT_EQ(Take("reaper", "one").holder, "two");
+  ASSERT_TRUE(store_->ReleaseLease("reaper", "two").ok());
+  EXPECT_GT(Take("reaper", "one").epoch, second.epoch);
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->TakeLease({"", "one", "", 1}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->TakeLease({"reaper", "", "", 1}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->TakeLease({"reaper", "one", "", 0}).status()));
+}
+
+TEST_P(FarmConformance, LeasesAreListedByTheBeginningOfTheirNames) {
+  Take("node/b", "b");
+  Take("node/a", "a");
+  Take("node_c", "c");
+  Take("reaper", "a");
+  const std::vector<LeaseRow> nodes = store_->ListLeases("node/").value();
+  ASSERT_THAT(nodes, SizeIs(2));
+  EXPECT_EQ(nodes[0].name, "node/a");
+  EXPECT_EQ(nodes[1].detail, "at b");
+  EXPECT_THAT(store_->ListLeases("").value(), SizeIs(4));
+}
+
+TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {
+  const int64_t first = Submit(MakeSubmit("first"));
+  const int64_t second = Submit(MakeSubmit("second"));
+  const int64_t ended = Submit(MakeSubmit("ended"));
+  ASSERT_TRUE(Set(ended, JobState::kCancelled).ok());
+  EXPECT_EQ(ReasonOf(store_->AdoptJobs("n1", 10).status()), "NODE_LEASE");
+  Take("node/n1", "n1");
+  Take("node/n2", "n2");
+  EXPECT_THAT(IdsOf(store_->AdoptJobs("n1", 1).value()), ElementsAre(first));
+  EXPECT_THAT(IdsOf(store_->AdoptJobs("n2", 10).value()), ElementsAre(second));
+  EXPECT_THAT(store_->AdoptJobs("n1", 10).value(), IsEmpty());
+  GetParam().advance(milliseconds(kLeaseMs / 2));
+  Take("node/n2", "n2");
+  GetParam().advance(milliseconds(kLeaseMs / 2 + 1));
+  const std::vector<DrivenJob> taken = store_->AdoptJobs("n2", 10).value();
+  EXPECT_THAT(IdsOf(taken), ElementsAre(first));
+  EXPECT_EQ(taken[0].driver_epoch, 2);
+  const std::vector<JobStateRow> states = store_->JobStates({second, first, 100000, first}).value();
+  ASSERT_THAT(states, SizeIs(2));
+  EXPECT_EQ(states[0].job_id, first);
+  EXPECT_EQ(states[0].driver, "n2");
+  EXPECT_EQ(states[0].driver_epoch, 2);
+  EXPECT_EQ(states[0].state, JobState::kQueued);
+  EXPECT_EQ(states[1].driver_epoch, 1);
+}
+
+TEST_P(FarmConformance, ANodeThatLostAJobChangesNothingOfIt) {
+  const int64_t job = Submit(MakeSubmit("job"));
+  const int64_t study = StudyOf(job);
+  Take("node/old", "old");
+  const int64_t old_epoch = store_->AdoptJobs("old", 10)->at(0).driver_epoch;
+  DriveStep step;
+  step.study_id = study;
+  step.now_ms = kNow;
+  step.driver_epoch = old_epoch;
+  step.new_units = {MakeUnit(0, 4)};
+  ASSERT_TRUE(store_->Drive(step).ok());
+  GetParam().advance(kPastLease);
+  Take("node/new", "new");
+  const int64_t new_epoch = store_->AdoptJobs("new", 10)->at(0).driver_epoch;
+  step.new_units = {MakeUnit(4, 4)};
+  EXPECT_EQ(ReasonOf(store_->Drive(step).status()), "DRIVER_EPOCH");
+  EXPECT_EQ(ReasonOf(store_->SetJobState(job, {JobState::kQueued}, JobState::kFailed, "", kNow, old_epoch)),
+            "DRIVER_EPOCH");
+  ASSERT_TRUE(store_->YieldJob(job, old_epoch).ok());
+  EXPECT_EQ(store_->JobStates({job})->at(0).driver, "new");
+  EXPECT_THAT(store_->LoadHistory(study, 0, kWholeHistory)->events, SizeIs(1));
+  step.driver_epoch = new_epoch;
+  EXPECT_TRUE(store_->Drive(step).ok());
+  // People may change a job through any node.
+  EXPECT_TRUE(store_->SetJobState(job, {JobState::kQueued}, JobState::kPaused, "", kNow).ok());
+  ASSERT_TRUE(store_->YieldJob(job, new_epoch).ok());
+  EXPECT_EQ(store_->JobStates({job})->at(0).driver, "");
+  EXPECT_THAT(IdsOf(store_->AdoptJobs("new", 10).value()), ElementsAre(job));
+}
+
+TEST_P(FarmConformance, LoadDoneAnswersWhatIsToBeTold) {
+  const ClaimRequest agent = Register("agent", 3);
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  Propose(study, {MakeUnit(0, 2), MakeUnit(2, 2), MakeUnit(4, 2)});
+  const std::vector<ClaimedUnit> units = Claim(agent);
+  ASSERT_THAT(units, SizeIs(3));
+  EXPECT_THAT(store_->LoadDone(study, 10)->units, IsEmpty());
+  Report(MakeReport(agent, units[2], {MakeTrial(5), MakeTrial(4)}, true));
+  Report(MakeReport(agent, units[0], {MakeTrial(0), MakeTrial(1)}, true));
+  Report(MakeReport(agent, units[1], {MakeTrial(2)}, false));
+  const StudyHistory done = store_->LoadDone(study, 10).value();
+  ASSERT_THAT(done.units, SizeIs(2));
+  EXPECT_EQ(done.units[0].unit_id, units[0].unit.unit_id);
+  EXPECT_EQ(done.units[0].state, UnitState::kDone);
+  EXPECT_THAT(done.events, IsEmpty());
+  ASSERT_THAT(done.trials, SizeIs(4));
+  EXPECT_EQ(done.trials[3].ordinal, 5);
+  EXPECT_THAT(store_->LoadDone(study, 1)->units, SizeIs(1));
+  DriveStep tell;
+  tell.study_id = study;
+  tell.now_ms = kNow;
+  tell.told_unit_ids = {units[0].unit.unit_id};
+  ASSERT_TRUE(store_->Drive(tell).ok());
+  EXPECT_THAT(store_->LoadDone(study, 10)->units, SizeIs(1));
+}
+
+TEST_P(FarmConformance, BestsSinceARevisionAreTheNewerOnes) {
+  const int64_t first = store_->PromoteBest(MakeBest("program", "one", 10))->revision;
+  ASSERT_TRUE(store_->PromoteBest(MakeBest("program", "two", 10)).ok());
+  const std::vector<BestRow> since = store_->LoadBestsSince(first).value();
+  ASSERT_THAT(since, SizeIs(1));
+  EXPECT_EQ(since[0].problem_key, "two");
+  EXPECT_THAT(store_->LoadBestsSince(0).value(), SizeIs(2));
+  EXPECT_THAT(store_->LoadBestsSince(store_->CatalogRevision().value()).value(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tunefarm
