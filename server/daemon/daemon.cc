@@ -321,6 +321,12 @@ void Daemon::Drain(std::function<void()> done) {
   agent_->Drain(std::move(done));
 }
 
+std::vector<Executor*> Daemon::vital_executors() const {
+  std::vector<Executor*> executors = {watch_executor_.get()};
+  if (agent_executor_) executors.push_back(agent_executor_.get());
+  return executors;
+}
+
 bool Daemon::IsIdleTooLong() {
   if (config_.idle_exit_seconds <= 0) return false;
   const MonotonicTime now = Clock::Real()->Now();

@@ -44,6 +44,9 @@ class Daemon {
   // No jobs, no calls, for as long as the configuration allows.
   bool IsIdleTooLong();
 
+  // Whose threads must never be busy for long. Not `control`, which builds spaces. They live as long as this.
+  std::vector<Executor*> vital_executors() const;
+
   // Whether a client asked for a stop that does not wait for the trials in hand.
   bool stop_immediately() const { return stop_immediately_.load(); }
 
