@@ -10,7 +10,7 @@ was skipped is said and counted. No GPU is used.
 """
 
 import argparse
-import importlib.metadata
+import importlib
 import os
 import pathlib
 import platform
@@ -26,22 +26,21 @@ FILES = ("package_test.py", "connection_test.py", "grouped_gemm_test.py", "tune_
 LINE = re.compile(r"^(test_\w+) \(([\w.]+)\).*?\.\.\. (?:.*\n)*?.*?(ok|FAIL|ERROR|skipped '.*'|expected failure)$", re.MULTILINE)
 
 
-def version(package):
+def version(module):
+    """Of what is imported here, wherever it is installed."""
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return importlib.import_module(module).__version__
+    except ImportError:
         return "none"
 
 
 def print_versions(options):
     print(f"python {platform.python_version()} ({sys.executable})")
-    for package in ("grpcio", "protobuf", "numpy", "pandas", "tqdm"):
-        print(f"{package} {version(package)}")
-    try:
-        from google.protobuf.internal import api_implementation
-        print(f"protobuf's implementation: {api_implementation.Type()}")
-    except ImportError as error:
-        sys.exit(f"there is no protobuf for {sys.executable}: {error}")
+    for module in ("grpc", "google.protobuf", "numpy", "pandas", "tqdm"):
+        print(f"{module} {version(module)}")
+    if "none" in (version("grpc"), version("google.protobuf")):
+        sys.exit(f"{sys.executable} needs grpcio and protobuf")
+    print(f"protobuf's implementation: {importlib.import_module('google.protobuf.internal.api_implementation').Type()}")
     done = subprocess.run([options.bin / "tunefarmd", "--version"], capture_output=True, text=True)
     print(done.stdout.strip() or f"tunefarmd does not run here: {done.stderr.strip()}")
     return done.returncode == 0
@@ -50,7 +49,8 @@ def print_versions(options):
 def run(file, options):
     """Names and results of a file's tests; what went wrong is printed."""
     environment = dict(os.environ, TUNEFARM_BIN_DIR=str(options.bin), TUNEFARM_SOURCE_DIR=str(SOURCE),
-                       PYTHONPATH=str(options.client), PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="default")
+                       PYTHONPATH=os.pathsep.join([str(options.client), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                       PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="default")
     path = SOURCE / "tests" / "python" / file
     done = subprocess.run([sys.executable, path, "-v"], capture_output=True, text=True, env=environment, timeout=3600,
                           stdin=subprocess.DEVNULL)
