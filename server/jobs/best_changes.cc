@@ -47,8 +47,58 @@ std::string_view VerbOf(BestChangeKind kind) {
 
 }  // namespace
 
-BestChanges::BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock)
-    : store_(store), catalog_(catalog), misses_(misses), watch_(watch), clock_(clock) {}
+BestChanges::BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock,
+                         bool is_shared)
+    : store_(store), catalog_(catalog), misses_(misses), watch_(watch), clock_(clock), is_shared_(is_shared) {}
+
+absl::Status BestChanges::Follow() {
+  MutexLock lock(&mutex_);
+  return CatchUp();
+}
+
+absl::Status BestChanges::CatchUp() {
+  ASSIGN_OR_RETURN(const int64_t revision, store_->CatalogRevision());
+  const int64_t known = std::max(followed_, catalog_->revision());
+  if (revision <= known) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store_->LoadBestsSince(known));
+  ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store_->LoadBestRemovals());
+  // What came after the revision was read may be here in part only, and is left for the next time; what it replaced is
+  // skipped. Both are by revision.
+  auto best = bests.begin();
+  auto removal = removals.begin();
+  while (best != bests.end() || removal != removals.end()) {
+    const bool is_removal = best == bests.end() || (removal != removals.end() && removal->revision < best->revision);
+    const int64_t next = is_removal ? removal->revision : best->revision;
+    if (next > revision) break;
+    if (!is_removal) {
+      RETURN_IF_ERROR(File(*best));
+    } else if (next > known) {
+      // Under another name the key's best goes on, and has replaced this one.
+      const auto filed = catalog_->Find(removal->key.program_digest, removal->key.problem_key, removal->key.class_id);
+      if (filed != nullptr && filed->kernel_name() == removal->kernel_name) catalog_->Remove(removal->key, next);
+    }
+    is_removal ? static_cast<void>(++removal) : static_cast<void>(++best);
+  }
+  followed_ = revision;
+  watch_->Changed();
+  return absl::OkStatus();
+}
+
+absl::Status BestChanges::Changed(const BestChangeRow& change) {
+  if (is_shared_) {
+    // It is stored, whatever becomes of this: Follow brings it later.
+    const absl::Status followed = CatchUp();
+    if (!followed.ok()) LogWarn("jobs", "the catalog here is behind: {}", MessageOf(followed));
+    return absl::OkStatus();
+  }
+  if (change.kind == BestChangeKind::kRetired) {
+    catalog_->Remove({change.best.program_digest, change.best.problem_key, change.best.class_id}, change.revision);
+  } else {
+    RETURN_IF_ERROR(File(change.best));
+  }
+  watch_->Changed();
+  return absl::OkStatus();
+}
 
 absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   const auto is_same = [&](const BestRow& other) {
@@ -69,8 +119,9 @@ absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   const absl::StatusOr<BestRow> filed = store_->PromoteBest(row);
   if (ReasonOf(filed.status()) == "BEST_PINNED") return PromotionVerdict::kKeptPinned;
   RETURN_IF_ERROR(filed.status());
-  RETURN_IF_ERROR(File(*filed));
-  watch_->Changed();
+  BestChangeRow change;
+  change.best = *filed;
+  RETURN_IF_ERROR(Changed(change));
   return PromotionVerdict::kFiled;
 }
 
@@ -93,12 +144,7 @@ absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(BestChangeRow change, store_->EditBest(edit));
   if (change.revision == 0) return change;
-  if (edit.kind == BestChangeKind::kRetired) {
-    catalog_->Remove(edit.key, change.revision);
-  } else {
-    RETURN_IF_ERROR(File(change.best));
-  }
-  watch_->Changed();
+  RETURN_IF_ERROR(Changed(change));
   LogInfo("jobs", "the best of {} for {} on {} was {}, revision {}", change.best.kernel_name, edit.key.problem_key,
           edit.key.class_id, VerbOf(edit.kind), change.revision);
   return change;

@@ -1,6 +1,7 @@
 // The one way in which bests change: promotions of finals and what people decide. A change goes to the store first,
 // then to the catalog in memory, then to those who watch it, and the next one begins after that: so watchers are told
-// of changes in the order of their revisions, and miss none.
+// of changes in the order of their revisions, and miss none. Where other daemons change bests of the same store too,
+// the catalog learns of all changes from the store, its own among them, in their order (Follow).
 //
 // Threads: all methods may be called from any thread; those that write block until the write is durable.
 #pragma once
@@ -28,7 +29,11 @@ enum class PromotionVerdict {
 class BestChanges {
  public:
   // All of them outlive it.
-  BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock);
+  BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock,
+              bool is_shared = false);
+
+  // What was changed since the catalog was loaded, or since the last call. The store's errors.
+  absl::Status Follow() LOCKS_EXCLUDED(mutex_);
 
   // May be repeated for one study and ordinal. The store's errors.
   absl::StatusOr<PromotionVerdict> Promote(const BestRow& row);
@@ -48,6 +53,9 @@ class BestChanges {
  private:
   // In memory; a problem that has a best is no miss any more.
   absl::Status File(const BestRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a change was stored: the catalog learns of it.
+  absl::Status Changed(const BestChangeRow& change) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CatchUp() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<BestChangeRow> Edit(BestEdit edit, const tunefarm::v1::BestConfigKey& key) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<tunefarm::v1::BestConfig> EditedBest(BestEdit edit, const tunefarm::v1::BestConfigKey& key);
 
@@ -56,7 +64,9 @@ class BestChanges {
   MissTable* const misses_;
   CatalogWatch* const watch_;
   Clock* const clock_;
-  Mutex mutex_;  // held from a change's transaction until the catalog has it
+  const bool is_shared_;
+  Mutex mutex_;                              // held from a change's transaction until the catalog has it
+  int64_t followed_ GUARDED_BY(mutex_) = 0;  // the catalog has what was changed up to this revision
 };
 
 }  // namespace tunefarm

@@ -416,6 +416,13 @@ bool ControlLink::InHand(int64_t job_id) const {
          });
 }
 
+std::vector<int64_t> ControlLink::JobsInHand() const {
+  MutexLock lock(&mutex_);
+  std::set<int64_t> jobs;
+  for (const auto& [unit_id, claim] : claims_) jobs.insert(claim.job_id);
+  return {jobs.begin(), jobs.end()};
+}
+
 void ControlLink::Forget(int64_t job_id) {
   MutexLock lock(&mutex_);
   jobs_.erase(job_id);

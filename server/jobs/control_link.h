@@ -70,6 +70,8 @@ class ControlLink : public AgentLink {
   bool HasAgent() const;
   // Whether an agent still has units of the job, or may be getting some right now: Hooks.gone then comes afterwards.
   bool InHand(int64_t job_id) const;
+  // Jobs of which agents hold units, by id.
+  std::vector<int64_t> JobsInHand() const;
   // The job has ended: nothing of it is remembered.
   void Forget(int64_t job_id);
   // Returns all units to the store's queue and refuses agents from now on.

@@ -96,23 +96,35 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
     Active* job = self->FindActive(job_id->second);
     if (job == nullptr) return;
     Study& study = *job->studies.at(study_id);
-    const std::string study_name = StudyNameOf(job->row.job_id, study.context().row.number);
-    for (Trial& trial : study.AddTrials(unit_id, trials)) {
-      trial.set_name(TrialNameOf(job->row.job_id, study.context().row.number, trial.ordinal()));
-      JobEvent event;
-      event.set_study(study_name);
-      *event.mutable_progress() = self->ProgressOf(*job);
-      *event.mutable_trial_ended() = std::move(trial);
-      self->deps_.events->Publish(job->row.job_id, std::move(event));
-    }
-    self->CheckDeviceTime(*job);
+    self->AddTrials(*job, study, unit_id, trials);
     if (!done) {
       self->BeginNext(*job);
       return;
     }
-    study.UnitDone(unit_id);
+    if (self->deps_.node != nullptr && !study.IsComplete(unit_id)) {
+      // Some of it may have been reported through others: the store has all of it.
+      const absl::StatusOr<bool> taken = self->TakeDone(*job, study);
+      if (!taken.ok()) return;  // Follow asks again
+      if (!*taken) job->broken.insert(study_id);
+    } else {
+      study.UnitDone(unit_id);
+    }
     self->Step(job->row.job_id);
   });
+}
+
+void Driver::AddTrials(Active& job, Study& study, int64_t unit_id, const std::vector<Trial>& trials) {
+  const int number = study.context().row.number;
+  const std::string study_name = StudyNameOf(job.row.job_id, number);
+  for (Trial& trial : study.AddTrials(unit_id, trials)) {
+    trial.set_name(TrialNameOf(job.row.job_id, number, trial.ordinal()));
+    JobEvent event;
+    event.set_study(study_name);
+    *event.mutable_progress() = ProgressOf(job);
+    *event.mutable_trial_ended() = std::move(trial);
+    deps_.events->Publish(job.row.job_id, std::move(event));
+  }
+  CheckDeviceTime(job);
 }
 
 void Driver::Gone(int64_t job_id) {
@@ -127,7 +139,7 @@ void Driver::Gone(int64_t job_id) {
 
 void Driver::Step(int64_t job_id) {
   Active* job = FindActive(job_id);
-  if (job == nullptr || stopped_ || job->retry_timer != 0) return;
+  if (job == nullptr || stopped_ || job->retry_timer != 0 || !MayDrive()) return;
   if (job->row.state == JobState::kCancelling) {
     FinishCancel(job_id);
     return;
@@ -176,6 +188,7 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   if (step->promotion.has_value()) committed = Promote(job, study, &*step);
   if (committed.ok()) {
     step->drive.now_ms = deps_.executor->clock()->WallMs();
+    step->drive.driver_epoch = job.epoch;
     committed = Failpoint("jobs.step.before");
   }
   if (committed.ok()) {
@@ -199,6 +212,10 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
 
 void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& status) {
   const int64_t job_id = job.row.job_id;
+  if (ReasonOf(status) == "DRIVER_EPOCH") {
+    Drop(job_id);
+    return;
+  }
   job.broken.insert(study_id);  // for every error: the job's end may have to wait too, and then steps go on
   if (status.code() == absl::StatusCode::kUnavailable) {
     LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
@@ -276,32 +293,51 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step) {
   if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
   const auto filed = deps_.catalog->Find(row.program_digest, row.problem_key, row.class_id);
   // What is not in the catalog has no revision.
-  study.SetBest(verdict == PromotionVerdict::kFiled && filed != nullptr ? *filed : best);
+  const bool is_own = filed != nullptr && filed->job() == best.job() && filed->ordinal() == best.ordinal();
+  study.SetBest(verdict == PromotionVerdict::kFiled && is_own ? *filed : best);
   return absl::OkStatus();
 }
 
 void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
-  const int64_t now_ms = deps_.executor->clock()->WallMs();
   PassFailpoint("jobs.end.before");
-  const absl::Status ended = deps_.store->SetJobState(
-      job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling}, to, error, now_ms);
   Active* job = FindActive(job_id);
+  std::vector<JobState> from = {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling};
+  int64_t epoch = 0;
+  if (deps_.node != nullptr) {
+    const auto own = epochs_.find(job_id);
+    if (own == epochs_.end() || !MayDrive()) return;
+    epoch = own->second;
+    // Somebody may have asked another daemon for something else a moment ago.
+    if (to == JobState::kSucceeded) from = {JobState::kQueued, JobState::kRunning};
+  }
+  const absl::Status ended =
+      deps_.store->SetJobState(job_id, from, to, error, deps_.executor->clock()->WallMs(), epoch);
   if (ended.code() == absl::StatusCode::kUnavailable) {
     LogWarn("jobs", "the end of {} cannot be stored yet: {}", JobName(job_id), MessageOf(ended));
     if (job != nullptr) RetryLater(*job);
     return;
   }
+  if (deps_.node != nullptr && !ended.ok()) {
+    if (ReasonOf(ended) == "DRIVER_EPOCH" || absl::IsNotFound(ended)) Drop(job_id);
+    return;  // Follow sees what it is
+  }
   if (!ended.ok()) LogError("jobs", "the end of {} cannot be stored: {}", JobName(job_id), MessageOf(ended));
+  Ended(job_id, to, error);
+}
+
+void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
+  Active* job = FindActive(job_id);
   if (job != nullptr) {
     job->row.state = to;
     job->row.error = error;
-    job->row.ended_at_ms = now_ms;
+    job->row.ended_at_ms = deps_.executor->clock()->WallMs();
     PublishJob(*job);
     deps_.executor->Cancel(job->time_timer);
     deps_.executor->Cancel(job->retry_timer);
     for (const auto& [study_id, study] : job->studies) job_of_study_.erase(study_id);
     jobs_.erase(job_id);
   }
+  epochs_.erase(job_id);
   MakeRoom(job_id);
   deps_.events->End(job_id);
   deps_.link->Forget(job_id);
@@ -335,13 +371,22 @@ absl::Status Driver::Cancel(int64_t job_id) {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused}, JobState::kCancelling,
                               "cancelled"));
+  if (deps_.node != nullptr && epochs_.count(job_id) == 0) return absl::OkStatus();  // whoever drives it sees it
   deps_.link->Cancel(job_id);
   FinishCancel(job_id);
   return absl::OkStatus();
 }
 
 void Driver::FinishCancel(int64_t job_id) {
-  if (!deps_.link->InHand(job_id)) EndJob(job_id, JobState::kCancelled, "");
+  if (deps_.node == nullptr) {
+    if (deps_.link->InHand(job_id)) return;
+  } else {
+    if (epochs_.count(job_id) == 0) return;
+    // Agents of other daemons may hold units of it too, and those that this one thinks are its own may be gone.
+    const auto rows = deps_.store->JobStates({job_id});
+    if (!rows.ok() || rows->empty() || rows->front().claimed_units > 0) return;
+  }
+  EndJob(job_id, JobState::kCancelled, "");
 }
 
 absl::Status Driver::Pause(int64_t job_id) {
@@ -354,7 +399,7 @@ absl::Status Driver::Pause(int64_t job_id) {
     from.push_back(JobState::kPaused);
   }
   RETURN_IF_ERROR(ChangeState(job_id, from, JobState::kPaused, "paused"));
-  deps_.link->Hold(job_id);
+  if (deps_.node == nullptr || epochs_.count(job_id) > 0) deps_.link->Hold(job_id);
   // What stands still takes nobody's place.
   if (backlog_.IsWaiting(job_id)) parked_.insert(job_id);
   backlog_.Remove(job_id);

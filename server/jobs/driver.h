@@ -4,6 +4,12 @@
 // The studies of a job begin one after another, each when those before it leave too little work for the devices: so the
 // later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
+// In a farm several daemons drive jobs of one store (node.h). A job is driven by the one that adopted it last, under
+// that adoption's epoch, which every step and change of state of its driver names: whoever is refused for it drops the
+// job, and nothing is lost, since all that a driver knows can be read from the store. What happened through other
+// daemons is found by asking the store again and again (Follow). A daemon alone adopts whatever is there and asks
+// nothing.
+//
 // Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs
 // is guarded by one lock, held for the few milliseconds that a step's transaction takes.
 #pragma once
@@ -26,6 +32,7 @@
 #include "server/jobs/control_link.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_backlog.h"
+#include "server/jobs/node.h"
 #include "server/jobs/study.h"
 
 namespace tunefarm {
@@ -42,6 +49,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     EventHub* events = nullptr;
     BestChanges* bests = nullptr;
     ControlLink* link = nullptr;
+    Node* node = nullptr;  // null: alone on the store
   };
 
   explicit Driver(const Dependencies& dependencies);
@@ -53,6 +61,18 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void Adopt(int64_t job_id);
   // No further steps.
   void Stop();
+
+  // In a farm only, the next four, on the executor. Jobs that nobody drives, up to `jobs_max`. The store's errors.
+  absl::Status AdoptOrphans(int jobs_max);
+  // What others did: states of jobs that are driven here or that agents here hold units of, and results that were
+  // reported elsewhere. Drops everything when the node's lease is lost. The store's errors.
+  absl::Status Follow();
+  // Ends of searches of jobs that others drive and agents here hold units of. The store's errors.
+  absl::Status FollowSearches();
+  // Whether it drives jobs, or agents here hold units.
+  bool is_busy() const;
+  // Whether the job is driven here, or waits here for its turn.
+  bool Drives(int64_t job_id) const;
 
   // FailedPrecondition (JOB_STATE), NotFound, or the store's errors.
   absl::Status Cancel(int64_t job_id);
@@ -87,6 +107,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   struct Active {
     JobRow row;
+    int64_t epoch = 0;  // of the adoption; 0: alone
     tunefarm::v1::Job spec;
     std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
@@ -106,7 +127,27 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // From what is stored now.
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
   // Loads the job and takes it up; tries again later when the store is not available.
-  void TryAdopt(int64_t job_id) LOCKS_EXCLUDED(mutex_);
+  void TryAdopt(int64_t job_id, int64_t epoch) LOCKS_EXCLUDED(mutex_);
+  // Whether the node may drive under the name that its jobs were adopted under.
+  bool MayDrive() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Under a new name nothing of the old one's is driven any more.
+  bool KeepName() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteAdopted(const DrivenJob& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After an adoption whose answer was lost: what the store says is this node's. The store's errors.
+  absl::Status FindAdopted() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HoldsEpoch(int64_t job_id, int64_t epoch) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Another node drives the job, or will: forgets it here, with no word to the store.
+  void Drop(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<int64_t> FollowedJobs() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FollowOwn(const JobStateRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FollowWaiting(const JobStateRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a job that another node drives: what agents here may do with its units.
+  void FollowOther(const JobStateRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FollowResults() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The study's units that are DONE in the store. False: the study must be made again.
+  absl::StatusOr<bool> TakeDone(Active& job, Study& study) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddTrials(Active& job, Study& study, int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True: the job is to be driven now. False: it waits for room, or for its resumption.
   bool Admit(const JobRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job is not driven any more, and another may be.
@@ -139,6 +180,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // After a failed step: wait and repair, or FAIL.
   void OnStepError(Active& job, int64_t study_id, const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndJob(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It has ended in the store.
+  void Ended(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishCancel(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `reason`: why, when nobody asked for it.
   absl::Status ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb,
@@ -160,6 +203,14 @@ class Driver : public std::enable_shared_from_this<Driver> {
   JobBacklog backlog_ GUARDED_BY(mutex_);
   std::set<int64_t> parked_ GUARDED_BY(mutex_);  // PAUSED before they were ever driven
   std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(mutex_);
+
+  // In a farm only.
+  std::string name_ GUARDED_BY(mutex_);                   // the node's, under which jobs were adopted
+  std::map<int64_t, int64_t> epochs_ GUARDED_BY(mutex_);  // of all jobs that are the node's, also those that wait
+  bool adoption_unknown_ GUARDED_BY(mutex_) = false;
+  std::map<int64_t, JobState> told_link_ GUARDED_BY(mutex_);  // of jobs that others drive
+  int64_t states_after_ GUARDED_BY(mutex_) = 0;               // where the next part of those that wait begins
+  int64_t results_after_ GUARDED_BY(mutex_) = 0;              // the same of studies
 };
 
 }  // namespace tunefarm

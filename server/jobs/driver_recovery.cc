@@ -24,6 +24,7 @@ constexpr int kHistoryEventsAtOnce = 128;
 absl::StatusOr<StudyContext> Driver::ContextOf(const Active& job, const StudyRow& row) {
   StudyContext context;
   context.job_id = job.row.job_id;
+  context.is_shared = deps_.node != nullptr;
   context.spec = job.spec;
   // Studies live as long as the job: of what is tried first each keeps its own.
   auto* const starting = context.spec.mutable_starting_configs();
@@ -102,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row) 
 }
 
 absl::Status Driver::Recover() {
+  if (deps_.node != nullptr) return absl::OkStatus();  // nobody's jobs are found by AdoptOrphans
   ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
   if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
   ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
@@ -136,6 +138,12 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
   active.told_waiting = WaitingReason(active);
   CheckDeviceTime(active);
   if (active.row.started_at_ms > 0) StartTimer(active);
+  if (deps_.node != nullptr) {
+    // While another node drove it, the link was told what that one did.
+    if (active.row.state == JobState::kQueued || active.row.state == JobState::kRunning) deps_.link->Resume(job_id);
+    told_link_.erase(job_id);
+    PublishJob(active);
+  }
   Post([job_id](Driver* self) {
     MutexLock lock(&self->mutex_);
     self->Step(job_id);
@@ -143,46 +151,61 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
 }
 
 void Driver::Adopt(int64_t job_id) {
-  Post([job_id](Driver* self) { self->TryAdopt(job_id); });
+  Post([job_id](Driver* self) {
+    int64_t epoch = 0;
+    if (self->deps_.node != nullptr) {
+      MutexLock lock(&self->mutex_);
+      const auto own = self->epochs_.find(job_id);
+      if (own == self->epochs_.end()) return;
+      epoch = own->second;
+    }
+    self->TryAdopt(job_id, epoch);
+  });
 }
 
-void Driver::TryAdopt(int64_t job_id) {
+void Driver::TryAdopt(int64_t job_id, int64_t epoch) {
   {
     MutexLock lock(&mutex_);
-    if (stopped_ || FindActive(job_id) != nullptr) return;
+    if (stopped_ || FindActive(job_id) != nullptr || !HoldsEpoch(job_id, epoch)) return;
   }
   const auto wait = [&](const absl::Status& status) {
     LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
-    deps_.executor->PostAfter(kStepRetryDelay, [weak = weak_from_this(), job_id] {
-      if (const auto again = weak.lock()) again->TryAdopt(job_id);
+    deps_.executor->PostAfter(kStepRetryDelay, [weak = weak_from_this(), job_id, epoch] {
+      if (const auto again = weak.lock()) again->TryAdopt(job_id, epoch);
     });
   };
   // Without the lock: a large space takes its time, and what is asked about other jobs must not wait for it.
   auto row = deps_.store->GetJob(job_id);
-  if (absl::IsNotFound(row.status())) return;
+  if (row.ok() ? IsTerminal(row->state) : absl::IsNotFound(row.status())) {
+    MutexLock lock(&mutex_);
+    if (HoldsEpoch(job_id, epoch)) epochs_.erase(job_id);
+    return;
+  }
   if (!row.ok()) return wait(row.status());
-  if (IsTerminal(row->state)) return;
   {
     MutexLock lock(&mutex_);
-    if (!Admit(*row)) return;
+    if (!HoldsEpoch(job_id, epoch) || !Admit(*row)) return;
   }
   auto job = Load(*row);
 
   MutexLock lock(&mutex_);
-  if (stopped_ || FindActive(job_id) != nullptr) return;
+  if (stopped_ || FindActive(job_id) != nullptr || !HoldsEpoch(job_id, epoch)) return;
   if (job.status().code() == absl::StatusCode::kUnavailable) return wait(job.status());
   if (!job.ok()) {
     EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
+    if (deps_.node != nullptr && HoldsEpoch(job_id, epoch)) wait(job.status());
     return;
   }
   // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
   row = deps_.store->GetJob(job_id);
   if (!row.ok() && !absl::IsNotFound(row.status())) return wait(row.status());
   if (!row.ok() || IsTerminal(row->state)) {
+    epochs_.erase(job_id);
     MakeRoom(job_id);
     return;
   }
   (*job)->row = *std::move(row);
+  (*job)->epoch = epoch;
   TakeUp(*std::move(job));
 }
 

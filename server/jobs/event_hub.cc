@@ -44,16 +44,17 @@ class EventHub::Subscription : public WatchSubscription {
   const std::shared_ptr<Watcher> watcher_;
 };
 
-EventHub::EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot)
+EventHub::EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot, int64_t salt)
     : executor_(executor),
       events_max_(static_cast<size_t>(std::max(events_max, 1))),
       ended_jobs_max_(static_cast<size_t>(std::max(ended_jobs_max, 0))),
       snapshot_(std::move(snapshot)),
+      salt_(salt),
       first_id_(executor->clock()->WallMs() * 1000) {}
 
 EventHub::Stream& EventHub::StreamOf(int64_t job_id) {
   const auto [it, inserted] = streams_.try_emplace(job_id);
-  if (inserted) it->second.last_id = first_id_;
+  if (inserted) it->second.last_id = salt_ == 0 ? first_id_ : executor_->clock()->WallMs() * 1000 + salt_;
   return it->second;
 }
 
@@ -204,6 +205,28 @@ void EventHub::Deliver(const std::shared_ptr<Watcher>& watcher) {
   }
   MutexLock lock(&mutex_);
   PostDelivery(watcher);
+}
+
+std::vector<std::pair<int64_t, bool>> EventHub::OpenJobs() const {
+  std::vector<std::pair<int64_t, bool>> jobs;
+  MutexLock lock(&mutex_);
+  for (const auto& [job_id, stream] : streams_) {
+    if (stream.ended) continue;
+    const bool is_watched = std::any_of(stream.watchers.begin(), stream.watchers.end(),
+                                        [](const auto& watcher) { return !watcher.expired(); });
+    jobs.emplace_back(job_id, is_watched);
+  }
+  return jobs;
+}
+
+void EventHub::Forget(int64_t job_id) {
+  MutexLock lock(&mutex_);
+  const auto stream = streams_.find(job_id);
+  if (stream == streams_.end() || stream->second.ended) return;
+  for (const auto& watcher : stream->second.watchers) {
+    if (!watcher.expired()) return;
+  }
+  streams_.erase(stream);
 }
 
 int EventHub::watchers() const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,7 +28,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   using Snapshot = std::function<absl::StatusOr<tunefarm::v1::Job>(int64_t job_id)>;
 
   // Ids start far above those of an earlier run of the daemon, so that a watcher's old position shows as a gap.
-  EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot);
+  // Several daemons tell of one job, each with ids of its own: `salt` (not 0) sets theirs apart, so that a position in
+  // another's events, or in those of a stream that was forgotten here, shows as a gap too.
+  EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot, int64_t salt = 0);
 
   // Sets id and time.
   void Publish(int64_t job_id, tunefarm::v1::JobEvent event);
@@ -37,6 +40,10 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   void Close(const absl::Status& status);
 
   int watchers() const LOCKS_EXCLUDED(mutex_);
+  // Jobs that have not ended here, and whether anybody watches them.
+  std::vector<std::pair<int64_t, bool>> OpenJobs() const LOCKS_EXCLUDED(mutex_);
+  // Nobody here tells of the job any more; nothing if somebody watches it.
+  void Forget(int64_t job_id) LOCKS_EXCLUDED(mutex_);
 
   // `ended`: the store says that the job has ended; its last events and End may still be on their way.
   std::unique_ptr<WatchSubscription> Watch(int64_t job_id, int64_t after_event_id, bool ended,
@@ -64,6 +71,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   const size_t events_max_;
   const size_t ended_jobs_max_;
   const Snapshot snapshot_;
+  const int64_t salt_;
   const int64_t first_id_;
 
   mutable Mutex mutex_;

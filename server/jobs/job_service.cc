@@ -1,9 +1,14 @@
 #include "server/jobs/job_service.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "server/base/failpoint.h"
+#include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -19,6 +24,7 @@
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/lookups.h"
 #include "server/jobs/misses.h"
+#include "server/jobs/node_watch.h"
 #include "server/jobs/poison_index.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/submission.h"
@@ -31,6 +37,18 @@ using tunefarm::v1::Kernel;
 
 namespace {
 
+// The same for the same job, however its maps lie in memory.
+uint64_t DigestOf(const Job& job) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  {
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    job.SerializeToCodedStream(&out);
+  }
+  return Xxh3(bytes);
+}
+
 // The store's NotFound, with the name that the client used.
 absl::Status WithJobName(const absl::Status& status, std::string_view name) {
   if (!absl::IsNotFound(status)) return status;
@@ -42,14 +60,16 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name) {
 struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
+        node(given.node.id.empty() ? nullptr : std::make_unique<Node>(given.store, given.control->clock(), given.node)),
         misses(given.store),
         kernels(given.store),
         poison(given.store),
-        events(std::make_shared<EventHub>(given.control, given.events_per_job_max, given.jobs_with_events_max,
-                                          [this](int64_t job_id) { return Find(job_id); })),
+        events(std::make_shared<EventHub>(
+            given.control, given.events_per_job_max, given.jobs_with_events_max,
+            [this](int64_t job_id) { return Find(job_id); }, SaltOf(given.node))),
         watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
                                              given.catalog_watchers_max)),
-        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock()),
+        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock(), node != nullptr),
         link(given.store, given.control->clock(), &kernels, &poison, &devices,
              {[this](int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done) {
                 tally.Add(trials);
@@ -57,7 +77,70 @@ struct JobService::Impl {
               },
               [this](int64_t job_id) { driver->Claimed(job_id); }, [this](int64_t job_id) { driver->Gone(job_id); }}),
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &bests, &link})) {}
+                                                             events.get(), &bests, &link, node.get()})) {
+    if (node == nullptr) return;
+    Executor* const lease = given.lease != nullptr      ? given.lease
+                            : given.watchers != nullptr ? given.watchers
+                                                        : given.control;
+    node_watch = std::make_shared<NodeWatch>(
+        node.get(), given.control, lease,
+        NodeWatch::Questions{[this] { return driver->Follow(); }, [this] { return Refresh(); },
+                             [this] { return driver->is_busy(); }, nullptr});
+  }
+
+  // Once a second, in a farm.
+  absl::Status Refresh() {
+    RETURN_IF_ERROR(driver->AdoptOrphans(kAdoptedAtOnce));
+    RETURN_IF_ERROR(driver->FollowSearches());
+    RETURN_IF_ERROR(bests.Follow());
+    return FollowWatched();
+  }
+
+  // Tells those who watch jobs that others drive.
+  absl::Status FollowWatched() {
+    int asked = 0;
+    std::map<int64_t, uint64_t> told;
+    for (const auto& [job_id, is_watched] : events->OpenJobs()) {
+      if (driver->Drives(job_id)) continue;
+      if (!is_watched) {
+        events->Forget(job_id);
+        continue;
+      }
+      const auto before = told_.find(job_id);
+      if (before != told_.end()) told.insert(*before);
+      // Each its turn.
+      if (job_id <= watched_after_ || asked == kWatchedAtOnce) continue;
+      ++asked;
+      const auto row = options.store->GetJob(job_id);
+      if (absl::IsNotFound(row.status())) {
+        events->End(job_id);
+        continue;
+      }
+      RETURN_IF_ERROR(row.status());
+      ASSIGN_OR_RETURN(Job job, StoredJob(options.store, &kernels, *row));
+      const uint64_t digest = DigestOf(job);
+      if (before == told_.end() || before->second != digest) {
+        tunefarm::v1::JobEvent event;
+        *event.mutable_progress() = job.progress();
+        *event.mutable_job() = std::move(job);
+        events->Publish(job_id, std::move(event));
+        told[job_id] = digest;
+      }
+      if (IsTerminal(row->state)) events->End(job_id);
+      watched_after_ = job_id;
+    }
+    if (asked < kWatchedAtOnce) watched_after_ = 0;
+    told_ = std::move(told);
+    return absl::OkStatus();
+  }
+
+  static int64_t SaltOf(const NodeOptions& node) {
+    return node.id.empty() ? 0 : 1 + static_cast<int64_t>(Xxh3(node.id) % (uint64_t{1} << 32));
+  }
+
+  // Few, so that what a dead node leaves is spread over those that live.
+  static constexpr int kAdoptedAtOnce = 16;
+  static constexpr int kWatchedAtOnce = 16;
 
   absl::StatusOr<Job> Find(int64_t job_id) {
     if (auto active = driver->Find(job_id)) return *std::move(active);
@@ -89,8 +172,9 @@ struct JobService::Impl {
   }
 
   const JobServiceOptions options;
-  bool runs_python = false;  // constant once jobs are taken
-  Isolation isolation;       // constant once jobs are taken
+  bool runs_python = false;    // constant once jobs are taken
+  Isolation isolation;         // constant once jobs are taken
+  std::unique_ptr<Node> node;  // null: alone on the store
   DeviceDirectory devices;
   Catalog catalog;
   Misses misses;
@@ -102,6 +186,10 @@ struct JobService::Impl {
   BestChanges bests;
   ControlLink link;
   std::shared_ptr<Driver> driver;
+  std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
+  // The control executor's.
+  std::map<int64_t, uint64_t> told_;  // a digest of what watchers were told last, by job
+  int64_t watched_after_ = 0;
 };
 
 JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -130,6 +218,10 @@ absl::Status JobService::Start() {
   impl_->watch->Open(std::move(catalog_id));
   RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
   RETURN_IF_ERROR(impl_->driver->Recover());
+  if (impl_->node_watch != nullptr) {
+    impl_->node_watch->Start();
+    return absl::OkStatus();  // other daemons' workers may reach what this one's do not
+  }
   return PauseWhatCannotRun();
 }
 
@@ -151,7 +243,9 @@ absl::Status JobService::PauseWhatCannotRun() {
 }
 
 void JobService::Stop() {
+  if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
   impl_->driver->Stop();
+  if (impl_->node != nullptr) impl_->node->Leave();
   impl_->link.Close();
   impl_->events->Close(Unavailable("the daemon is stopping"));
   impl_->watch->Close(Unavailable("the daemon is stopping"));
@@ -248,7 +342,11 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   ASSIGN_OR_RETURN(const SubmitResult result, impl_->options.store->SubmitJob(request));
   PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) impl_->kernels.Stored(submission.plan);
-  if (!result.was_duplicate) impl_->driver->Adopt(result.job_id);
+  if (impl_->node_watch != nullptr) {
+    impl_->node_watch->AskNow();
+  } else if (!result.was_duplicate) {
+    impl_->driver->Adopt(result.job_id);
+  }
   return impl_->Find(result.job_id);
 }
 

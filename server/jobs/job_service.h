@@ -27,6 +27,7 @@
 #include "server/base/random.h"
 #include "server/jobs/catalog_watch.h"
 #include "server/jobs/isolation.h"
+#include "server/jobs/node.h"
 #include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
@@ -50,6 +51,9 @@ struct JobServiceOptions {
   int jobs_with_events_max = 256;    // ended jobs whose events are still kept
   Executor* watchers = nullptr;      // tells watchers of the catalog; as `control`, which it is where it is null
   int catalog_watchers_max = 1000;   // more are refused: ResourceExhausted, TOO_MANY_WATCHERS
+  NodeOptions node;                  // with an id: one of several daemons on the store
+  Executor* lease = nullptr;         // keeps the node's lease; as `watchers` where it is null
+  std::string local_copy;            // of a node: a file for a copy of the catalog; empty: none is kept
 };
 
 template <typename T>

@@ -1,5 +1,6 @@
 #include "server/jobs/job_view.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -158,9 +159,17 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     }
     study->set_name(StudyNameOf(row.job_id, study_row.number));
     study->set_state(ToProto(study_row.state));
-    study->mutable_progress()->set_total(study->space().valid());
+    // As the driver tells it: what is to be tried, and once the search is over what was.
+    int64_t total = study->space().valid();
+    if (job.budget().max_trials() > 0) total = std::min(total, job.budget().max_trials());
+    if (study_row.state == StudyState::kSearching) study->mutable_progress()->set_total(total);
     for (const OutcomeCountRow& count : counts) {
-      if (count.study_id == study_row.study_id) AddCount(count, IsTerminal(row.state), study->mutable_progress());
+      if (count.study_id != study_row.study_id) continue;
+      AddCount(count, study_row.state != StudyState::kSearching, study->mutable_progress());
+    }
+    if (study_row.number == 1 && !IsTerminal(row.state)) job.mutable_progress()->set_total(0);
+    if (!IsTerminal(row.state)) {
+      job.mutable_progress()->set_total(job.progress().total() + study->progress().total());
     }
     RETURN_IF_ERROR(FillStudy(store, *plan, row, study_row, study));
   }

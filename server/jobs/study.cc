@@ -258,6 +258,11 @@ std::vector<Trial> Study::AddTrials(int64_t unit_id, const std::vector<Trial>& t
   return added;
 }
 
+bool Study::IsComplete(int64_t unit_id) const {
+  const auto unit = units_.find(unit_id);
+  return unit != units_.end() && unit->second.trials.size() == unit->second.specs.size();
+}
+
 void Study::UnitDone(int64_t unit_id) {
   if (units_.count(unit_id) == 0 || std::find(done_.begin(), done_.end(), unit_id) != done_.end()) return;
   done_.push_back(unit_id);
@@ -354,7 +359,11 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
     if (unit.kind == UnitKind::kFinals) finals = &unit;
   }
   if (state_ == StudyState::kSearching) {
-    const std::string& because = rule_.because().empty() ? stop_because : rule_.because();
+    // What was stored stays the reason, whoever drives the job by now.
+    const std::string because = !search_ended_because_.empty() ? search_ended_because_
+                                : rule_.because().empty()      ? stop_because
+                                                               : rule_.because();
+    if (!because.empty() && context_.is_shared) StopSearch(because, &step);
     if (because.empty()) RETURN_IF_ERROR(Propose(open_trials_wanted, devices, &step));
     // Over when nothing is open and nothing was added.
     if (drafts_.empty() && units_.size() == done_.size()) {
@@ -381,6 +390,14 @@ void Study::Committed(const StudyStep& step, const DriveResult& result) {
   priors_.clear();
   if (step.drive.state.has_value()) state_ = *step.drive.state;
   if (state_ == StudyState::kEnded) strategy_ = nullptr;
+}
+
+void Study::StopSearch(const std::string& because, StudyStep* step) {
+  if (!search_ended_because_.empty()) return;
+  search_ended_because_ = because;
+  summary_.set_search_ended_because(because);
+  step->drive.space_summary = summary_.SerializeAsString();
+  step->empty = false;
 }
 
 void Study::EndSearch(const std::string& stop_because, StudyStep* step) {

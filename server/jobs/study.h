@@ -48,6 +48,8 @@ struct StudyContext {
   StudyRow row;
   tunefarm::v1::SpaceSize size;
   double flops = 0, bytes = 0, floor_ns = 0;  // of one launch sequence; 0 unknown
+  // Agents of other daemons run it too: the end of its search is stored as soon as it is decided, for them to see.
+  bool is_shared = false;
 };
 
 // What is to be committed: first the promotion, if any, then the drive step.
@@ -97,6 +99,8 @@ class Study {
 
   // Trials of a unit, as they are stored. Returns those that are new; others (a repeated report) change nothing.
   std::vector<tunefarm::v1::Trial> AddTrials(int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials);
+  // Whether all trials of a unit that is not told have ended.
+  bool IsComplete(int64_t unit_id) const;
   // The unit is DONE in the store.
   void UnitDone(int64_t unit_id);
 
@@ -117,10 +121,15 @@ class Study {
   // Proposed and not ended.
   int64_t open_trials() const { return OpenTrials(); }
   // A rule of the budget has ended the search: what is still open of it need not run.
-  bool search_is_over() const { return state_ == StudyState::kSearching && !rule_.because().empty(); }
+  bool search_is_over() const {
+    return state_ == StudyState::kSearching && (!rule_.because().empty() || !search_ended_because_.empty());
+  }
   // Time that devices worked for it, finals included.
   double device_busy_ms() const { return device_busy_ms_; }
+  // Of the open ones and those that are DONE.
   bool HasUnit(int64_t unit_id) const { return units_.count(unit_id) > 0; }
+  bool HasOpenUnits() const { return units_.size() > done_.size(); }
+  bool HasDoneUnits() const { return !done_.empty(); }
 
   // Adds this study's counts.
   void AddProgress(tunefarm::v1::Progress* progress) const;
@@ -156,6 +165,8 @@ class Study {
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);
+  // Records that it must end, while units of it are still with agents.
+  void StopSearch(const std::string& because, StudyStep* step);
   // Records why the search has ended, which the row shows from then on.
   void EndSearch(const std::string& stop_because, StudyStep* step);
   tunefarm::agent::v1::TrialSpec Spec(const Config& config, tunefarm::v1::TrialPurpose purpose);

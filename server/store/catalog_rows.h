@@ -25,6 +25,8 @@ struct MissRow {
 struct MissChanges {
   std::vector<MissRow> gone;     // only what names them is looked at; need not be there
   std::vector<MissRow> present;  // put in, or in the place of what was there
+  // `asked` of what is present counts on top of what was there, and the later answer stays: several daemons count.
+  bool adds = false;
 };
 
 struct BestRow {

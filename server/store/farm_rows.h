@@ -53,6 +53,7 @@ struct JobStateRow {
   std::string error;
   std::string driver;  // the node that drives it; empty: none
   int64_t driver_epoch = 0;
+  int64_t claimed_units = 0;  // of a CANCELLING job: units that agents hold; of others not counted
 };
 
 }  // namespace tunefarm

@@ -397,6 +397,10 @@ TEST_P(StoreConformance, SettingsKeepTheirFirstValue) {
 TEST_P(StoreConformance, BackupNeverReplacesAFile) {
   Submit(MakeSubmit("uid"));
   const std::string path = directory_.File("copy");
+  if (!GetParam().makes_backups) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(store_->Backup(path)));
+    return;
+  }
   EXPECT_TRUE(store_->Backup(path).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(store_->Backup(path)));
   EXPECT_FALSE(store_->Backup(directory_.File("missing/copy")).ok());

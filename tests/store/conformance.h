@@ -23,6 +23,7 @@ struct StoreFactory {
   std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& directory)> open;
   // Lets the time pass that its leases run by.
   std::function<void(std::chrono::milliseconds by)> advance;
+  bool makes_backups = true;
 };
 inline void PrintTo(const StoreFactory& factory, std::ostream* out) { *out << factory.name; }
 

@@ -105,10 +105,14 @@ absl::StatusOr<std::vector<JobStateRow>> JobStates(Database& database, const std
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   std::vector<JobStateRow> states;
   for (const int64_t job_id : sorted) {
-    Statement row = database.Prepare("SELECT state, error, driver, driver_epoch FROM job WHERE job_id = ?");
+    // Few units are with agents at any time, while a study may have had any number of them.
+    Statement row = database.Prepare(
+        "SELECT state, error, driver, driver_epoch, CASE WHEN state = 4 THEN (SELECT count(*) FROM work_unit u INDEXED "
+        "BY work_unit_claimed WHERE u.state = 2 AND u.study_id IN (SELECT study_id FROM study s WHERE s.job_id = "
+        "job.job_id)) ELSE 0 END FROM job WHERE job_id = ?");
     ASSIGN_OR_RETURN(const bool found, row.Bind(job_id).Step());
     if (!found) continue;
-    states.push_back({job_id, static_cast<JobState>(row.Int(0)), row.Bytes(1), row.Bytes(2), row.Int(3)});
+    states.push_back({job_id, static_cast<JobState>(row.Int(0)), row.Bytes(1), row.Bytes(2), row.Int(3), row.Int(4)});
   }
   return states;
 }

@@ -1,0 +1,60 @@
+// Node: this control daemon among others on one store. It lives under a name as long as it holds the lease
+// "node/NAME", and drives jobs only while it knows that nobody else may take them over.
+//
+// Whoever could not renew in time is another node from then on: what it drove under the old name is lost to it, and it
+// takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an adoption
+// that it never heard the answer of is found under the name that it had then.
+//
+// Time is this daemon's own monotonic clock, which runs as fast as the database's and need not agree with it: a lease
+// counts from before the call that took it, and ends a sixth early.
+//
+// Thread-safe. Renew is called by one thread at a time; it waits for the store with no lock held.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+struct NodeOptions {
+  std::string id;      // of this start of the process, never used again; at most 128 bytes. Empty: alone on the store
+  std::string detail;  // for people: its address
+  Duration lease = std::chrono::seconds(15);       // renewed at a third
+  Duration poll = std::chrono::milliseconds(200);  // for what others did, while it drives jobs or its agents hold units
+  Duration idle_poll = std::chrono::seconds(1);
+};
+
+class Node {
+ public:
+  // Both outlive it.
+  Node(Store* store, Clock* clock, NodeOptions options);
+
+  // Takes the lease, or renews it; under a new name where the old lease may have run out. The store's errors: it lives
+  // on until the lease ends.
+  absl::Status Renew() LOCKS_EXCLUDED(mutex_);
+  // The name under which it may drive now; empty: it may not.
+  std::string Name() const LOCKS_EXCLUDED(mutex_);
+  // Gives the lease back, for good: what it drove is free at once.
+  void Leave() LOCKS_EXCLUDED(mutex_);
+
+  const NodeOptions& options() const { return options_; }
+
+ private:
+  Store* const store_;
+  Clock* const clock_;
+  const NodeOptions options_;
+
+  mutable Mutex mutex_;
+  bool left_ GUARDED_BY(mutex_) = false;
+  int64_t names_ GUARDED_BY(mutex_) = 0;  // that it has had
+  std::string name_ GUARDED_BY(mutex_);
+  MonotonicTime until_ GUARDED_BY(mutex_){};  // may drive until then
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,136 @@
+// Agents, their epochs and leases. Leases run by the database's clock.
+
+#include <algorithm>
+
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/postgres/operations.h"
+#include "server/store/postgres/rows.h"
+
+namespace tunefarm::postgres {
+namespace {
+
+constexpr int64_t kEndedAgentsKeptMs = int64_t{7} * 24 * 3600 * 1000;
+
+// Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go
+// to the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
+// The caller has changed the agent's row, so that nothing more is claimed for it meanwhile.
+absl::StatusOr<int64_t> ReturnUnits(Session& session, std::string_view agent_id) {
+  // Studies before units: they must not end while units come back to them.
+  RETURN_IF_ERROR(session
+                      .Run("SELECT 1 FROM study s WHERE s.study_id IN (SELECT u.study_id FROM work_unit u WHERE "
+                           "u.agent_id = $1 AND u.state = 2) ORDER BY s.study_id FOR SHARE",
+                           agent_id)
+                      .status());
+  RETURN_IF_ERROR(session
+                      .Run("DELETE FROM work_unit u USING study s WHERE u.agent_id = $1 AND u.state = 2 AND "
+                           "s.study_id = u.study_id AND s.state = 3",
+                           agent_id)
+                      .status());
+  return session.Run(
+      "UPDATE work_unit u SET state = 1, claim_seq = n.seq, agent_id = NULL, agent_epoch = NULL, claimed_at_ms = NULL "
+      "FROM (SELECT o.unit_id, nextval('claim_seq') AS seq FROM (SELECT w.unit_id FROM work_unit w WHERE "
+      "w.agent_id = $1 AND w.state = 2 ORDER BY w.claim_seq) o) n "
+      "WHERE u.unit_id = n.unit_id AND u.agent_id = $1 AND u.state = 2",
+      agent_id);
+}
+
+absl::StatusOr<int64_t> Release(Session& session, std::string_view agent_id, int64_t now_ms) {
+  RETURN_IF_ERROR(
+      session
+          .Run("UPDATE agent SET released_at_ms = $1 WHERE agent_id = $2 AND released_at_ms IS NULL", now_ms, agent_id)
+          .status());
+  return ReturnUnits(session, agent_id);
+}
+
+}  // namespace
+
+absl::Status EpochEnded(std::string_view agent_id, int64_t epoch) {
+  return WithReason(FailedPrecondition("epoch {} of agent {} has ended; register again", epoch, agent_id),
+                    "AGENT_EPOCH");
+}
+
+absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent) {
+  ASSIGN_OR_RETURN(
+      const int64_t epoch,
+      session.QueryInt("INSERT INTO agent AS a (agent_id, host, epoch, registered_at_ms, detail, lease_until) VALUES "
+                       "($1, $2, 1, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
+                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + 1, "
+                       "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = false, "
+                       "detail = excluded.detail, lease_until = excluded.lease_until RETURNING epoch",
+                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms));
+  RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id).status());
+  return epoch;
+}
+
+absl::StatusOr<AgentRow> RenewAgent(Session& session, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                    const std::optional<std::string>& detail) {
+  if (lease_ms < 1) return InvalidArgument("a lease of {} ms cannot be; it must be at least 1", lease_ms);
+  ASSIGN_OR_RETURN(
+      const Rows rows,
+      session.Query("UPDATE agent SET lease_until = clock_timestamp() + $3 * interval '1 millisecond', detail = CASE "
+                    "WHEN $4 THEN $5 ELSE detail END WHERE agent_id = $1 AND epoch = $2 AND released_at_ms IS NULL "
+                    "RETURNING " TUNEFARM_PG_AGENT_COLUMNS,
+                    agent_id, epoch, lease_ms, detail.has_value(),
+                    Blob{detail.has_value() ? std::string_view(*detail) : std::string_view()}));
+  if (rows.empty()) return EpochEnded(agent_id, epoch);
+  return ReadAgent(rows[0]);
+}
+
+absl::StatusOr<std::optional<AgentRow>> FindAgent(Session& session, std::string_view agent_id) {
+  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_AGENT_COLUMNS
+                                                  " FROM agent WHERE agent_id = $1 AND released_at_ms IS NULL",
+                                                  agent_id));
+  if (rows.empty()) return std::optional<AgentRow>();
+  return std::optional<AgentRow>(ReadAgent(rows[0]));
+}
+
+absl::StatusOr<std::vector<AgentRow>> ListAgents(Session& session) {
+  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_AGENT_COLUMNS
+                                                  " FROM agent WHERE released_at_ms IS NULL ORDER BY agent_id"));
+  return ReadAll(rows, ReadAgent);
+}
+
+absl::Status SetAgentDraining(Session& session, std::string_view agent_id, bool draining) {
+  ASSIGN_OR_RETURN(
+      const int64_t changes,
+      session.Run("UPDATE agent SET draining = $1 WHERE agent_id = $2 AND released_at_ms IS NULL", draining, agent_id));
+  if (changes == 1) return absl::OkStatus();
+  return NotFound("agent {} is not registered", agent_id);
+}
+
+absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms) {
+  ASSIGN_OR_RETURN(const Rows known, session.Query("SELECT 1 FROM agent WHERE agent_id = $1", agent_id));
+  if (known.empty()) return NotFound("agent {} has never registered", agent_id);
+  return Release(session, agent_id, now_ms).status();
+}
+
+absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<std::string>& keep, int64_t now_ms) {
+  ASSIGN_OR_RETURN(const Rows live, session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND "
+                                                  "lease_until IS NULL ORDER BY agent_id FOR UPDATE"));
+  int64_t returned = 0;
+  for (int i = 0; i < live.size(); ++i) {
+    const std::string agent_id = live[i].Bytes(0);
+    if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
+    ASSIGN_OR_RETURN(const int64_t count, Release(session, agent_id, now_ms));
+    returned += count;
+  }
+  return returned;
+}
+
+absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t now_ms) {
+  // One that is renewing its lease just now is left for the next time.
+  ASSIGN_OR_RETURN(const Rows expired,
+                   session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND lease_until <= "
+                                 "clock_timestamp() ORDER BY agent_id FOR UPDATE SKIP LOCKED"));
+  std::vector<std::string> agents;
+  for (int i = 0; i < expired.size(); ++i) {
+    agents.push_back(expired[i].Bytes(0));
+    RETURN_IF_ERROR(Release(session, agents.back(), now_ms).status());
+  }
+  // A process has a fresh id, so what ended long ago is never asked for again.
+  RETURN_IF_ERROR(session.Run("DELETE FROM agent WHERE released_at_ms < $1", now_ms - kEndedAgentsKeptMs).status());
+  return agents;
+}
+
+}  // namespace tunefarm::postgres

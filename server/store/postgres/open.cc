@@ -1,0 +1,59 @@
+#include "server/store/postgres/open.h"
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/store/postgres/postgres_store.h"
+
+namespace tunefarm {
+namespace postgres {
+
+SessionOptions ToSessionOptions(const PostgresOptions& options) {
+  SessionOptions session;
+  session.url = options.url;
+  session.statement_timeout_ms = options.statement_timeout_ms;
+  session.lock_timeout_ms = options.lock_timeout_ms;
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
+                                                 const std::vector<Migration>& migrations) {
+  if (options.connections_max < 1 || options.connections_max > 1000) {
+    return InvalidArgument("{} connections to the database cannot be; choose 1 to 1000", options.connections_max);
+  }
+  SessionOptions session_options = ToSessionOptions(options);
+  {
+    session_options.is_probe = true;
+    ASSIGN_OR_RETURN(const std::unique_ptr<Session> probe, Session::Open(session_options));
+    ASSIGN_OR_RETURN(const ServerFacts facts, ReadFacts(probe.get()));
+    RETURN_IF_ERROR(CheckServer(facts, probe->server()));
+    if (const std::string warning = DurabilityWarning(facts); !warning.empty()) {
+      LogWarn("store", "{}: {}", probe->server(), warning);
+    }
+    session_options.is_probe = false;
+  }
+  {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(session_options));
+    RETURN_IF_ERROR(Migrate(session.get(), migrations));
+  }
+  Clock* const clock = options.clock != nullptr ? options.clock : Clock::Real();
+  EntropySource* const entropy = options.entropy != nullptr ? options.entropy : EntropySource::Real();
+  auto store = std::make_unique<PostgresStore>(std::move(session_options), options.connections_max, clock, entropy);
+  RETURN_IF_ERROR(store->CheckWritable());
+  store->CleanUp();
+  return store;
+}
+
+}  // namespace postgres
+
+bool IsPostgresUrl(std::string_view text) {
+  return text.rfind("postgres://", 0) == 0 || text.rfind("postgresql://", 0) == 0;
+}
+
+absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) { return postgres::DescribeUrl(url); }
+
+absl::StatusOr<std::unique_ptr<Store>> OpenPostgresStore(const PostgresOptions& options) {
+  return postgres::OpenStore(options, postgres::EmbeddedMigrations());
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/base/mutex.h"
+#include "server/base/random.h"
+#include "server/store/postgres/claim_board.h"
+#include "server/store/postgres/operations.h"
+#include "server/store/postgres/pool.h"
+#include "server/store/postgres/recordings.h"
+#include "server/store/store.h"
+
+namespace tunefarm::postgres {
+
+// Store on a PostgreSQL database that other processes may use too. Thread-safe.
+class PostgresStore : public Store {
+ public:
+  // Clock and entropy outlive the store.
+  PostgresStore(SessionOptions session, int connections_max, Clock* clock, EntropySource* entropy);
+
+  // Before anything else: removes what an earlier process left half done. What cannot be removed stays.
+  void CleanUp();
+
+  absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
+  absl::Status PutKernel(const KernelRow& kernel) override;
+  absl::StatusOr<KernelRow> GetKernel(std::string_view kernel_id) override;
+  absl::StatusOr<KernelRow> FindKernel(std::string_view display_name) override;
+  absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override;
+  absl::Status PutDevice(const DeviceRow& device, const DeviceClassRow& device_class) override;
+  absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses() override;
+
+  absl::StatusOr<int64_t> RegisterAgent(const AgentRegistration& agent) override;
+  absl::StatusOr<AgentRow> RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                      const std::optional<std::string>& detail) override;
+  absl::StatusOr<std::optional<AgentRow>> FindAgent(std::string_view agent_id) override;
+  absl::StatusOr<std::vector<AgentRow>> ListAgents() override;
+  absl::Status SetAgentDraining(std::string_view agent_id, bool draining) override;
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override;
+  absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
+  absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
+  absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
+  absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override;
+
+  absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override;
+  absl::Status ReleaseLease(std::string_view name, std::string_view holder) override;
+  absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override;
+
+  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
+  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override;
+  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override;
+  absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
+                           int64_t now_ms, int64_t driver_epoch) override;
+  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) override;
+  absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override;
+  absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override;
+
+  absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override;
+  absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
+  absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) override;
+  absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(
+      const std::vector<std::string>& measured_keys) override;
+
+  absl::StatusOr<std::vector<BestRow>> LoadBests() override;
+  absl::StatusOr<std::vector<BestRow>> LoadBestsSince(int64_t revision) override;
+  absl::StatusOr<std::optional<BestRow>> FindBest(std::string_view program_digest, std::string_view problem_key,
+                                                  std::string_view class_id) override;
+  absl::StatusOr<int64_t> CatalogRevision() override;
+  absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals() override;
+  absl::StatusOr<BestRow> PromoteBest(const BestRow& best) override;
+  absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) override;
+  absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) override;
+
+  absl::Status WriteMisses(const MissChanges& changes) override;
+  absl::StatusOr<std::vector<MissRow>> LoadMisses() override;
+
+  absl::Status RecordPoison(const PoisonRow& row) override;
+  absl::StatusOr<std::vector<PoisonRow>> LoadPoison(std::string_view program_digest,
+                                                    std::string_view class_id) override;
+
+  absl::StatusOr<JobRow> GetJob(int64_t job_id) override;
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override;
+  absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) override;
+  absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) override;
+  absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override;
+  absl::Status DeleteJob(int64_t job_id) override;
+
+  absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override;
+  absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override;
+  absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
+
+  RecordingStore& recordings() override { return recordings_; }
+
+  absl::StatusOr<StoreStatus> Status() override;
+  absl::StatusOr<QueueCounts> CountQueue() override;
+  CommitStats Commits() const override { return pool_.stats(); }
+  absl::Status CheckWritable() override;
+  absl::Status Backup(const std::string& path) override;
+  absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
+
+ private:
+  using Facts = std::shared_ptr<const StudyFacts>;
+
+  absl::StatusOr<Facts> FactsOf(int64_t study_id) LOCKS_EXCLUDED(facts_mutex_);
+  // Reads which studies of the class have units, unless somebody has begun to after there had been so many readings.
+  absl::Status ReadReady(std::string_view class_id, uint64_t readings_before, bool found_nothing);
+  // Claims what is known of, up to the request's number of units.
+  absl::Status ClaimKnown(const ClaimRequest& request, std::vector<ClaimedUnit>* units);
+  absl::StatusOr<ClaimStepResult> ClaimOnce(const ClaimRequest& request, const ClaimBoard::Pick& pick, int units_max);
+
+  EntropySource* const entropy_;
+  Pool pool_;
+  ClaimBoard board_;
+  PostgresRecordingStore recordings_;
+
+  Mutex facts_mutex_;
+  std::map<int64_t, Facts> facts_ GUARDED_BY(facts_mutex_);  // by study
+  size_t facts_bytes_ GUARDED_BY(facts_mutex_) = 0;
+};
+
+}  // namespace tunefarm::postgres

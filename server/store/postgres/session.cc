@@ -1,0 +1,281 @@
+#include "server/store/postgres/session.h"
+
+#include <fmt/core.h>
+#include <libpq-fe.h>
+
+#include <cstring>
+#include <utility>
+
+#include "server/base/check.h"
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::postgres {
+namespace {
+
+constexpr int kBinary = 1;
+
+// What libpq says ends with a newline, and may have several lines.
+std::string OneLine(const char* text) {
+  std::string line(text == nullptr ? "" : text);
+  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+  for (char& c : line) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return line;
+}
+
+bool IsOneOf(std::string_view state, std::initializer_list<std::string_view> states) {
+  for (const std::string_view one : states) {
+    if (state.substr(0, one.size()) == one) return true;
+  }
+  return false;
+}
+
+uint64_t BigEndian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
+  return value;
+}
+
+int64_t SignedBigEndian(std::string_view bytes) {
+  switch (bytes.size()) {
+    case 2:
+      return static_cast<int16_t>(BigEndian(bytes));
+    case 4:
+      return static_cast<int32_t>(BigEndian(bytes));
+    default:
+      return static_cast<int64_t>(BigEndian(bytes));
+  }
+}
+
+// Notices are for people at a terminal.
+void IgnoreNotice(void* /*context*/, const PGresult* /*result*/) {}
+
+}  // namespace
+
+bool Row::IsNull(int column) const { return PQgetisnull(result_, row_, column) != 0; }
+std::string_view Row::View(int column) const {
+  return {PQgetvalue(result_, row_, column), static_cast<size_t>(PQgetlength(result_, row_, column))};
+}
+int64_t Row::Int(int column) const { return SignedBigEndian(View(column)); }
+double Row::Real(int column) const {
+  const std::string_view bytes = View(column);
+  if (bytes.size() != sizeof(double)) return 0;
+  const uint64_t bits = BigEndian(bytes);
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+std::string Row::Bytes(int column) const { return std::string(View(column)); }
+std::vector<int64_t> Row::Ints(int column) const {
+  std::vector<int64_t> values;
+  std::string_view bytes = View(column);
+  constexpr size_t kHeader = 20, kElement = 12;
+  if (bytes.size() < kHeader) return values;
+  for (bytes.remove_prefix(kHeader); bytes.size() >= kElement; bytes.remove_prefix(kElement)) {
+    values.push_back(SignedBigEndian(bytes.substr(4, 8)));
+  }
+  return values;
+}
+
+int Rows::size() const { return PQntuples(result_.get()); }
+int64_t Rows::changes() const {
+  const std::string text = PQcmdTuples(result_.get());
+  int64_t value = 0;
+  for (const char digit : text) value = value * 10 + (digit - '0');
+  return value;
+}
+void Rows::Clear::operator()(pg_result* result) const { PQclear(result); }
+
+absl::StatusOr<std::string> DescribeUrl(const std::string& url) {
+  char* error = nullptr;
+  // Its message would repeat the text, and the password with it.
+  PQconninfoOption* const options = PQconninfoParse(url.c_str(), &error);
+  PQfreemem(error);
+  if (options == nullptr || (url.rfind("postgres://", 0) != 0 && url.rfind("postgresql://", 0) != 0)) {
+    PQconninfoFree(options);
+    return InvalidArgument("the store's URL cannot be understood; write postgres://USER@HOST:PORT/DATABASE");
+  }
+  std::string host, port, database, user;
+  for (const PQconninfoOption* option = options; option->keyword != nullptr; ++option) {
+    if (option->val == nullptr) continue;
+    const std::string_view name = option->keyword;
+    if (name == "host") host = option->val;
+    if (name == "port") port = option->val;
+    if (name == "dbname") database = option->val;
+    if (name == "user") user = option->val;
+  }
+  PQconninfoFree(options);
+  if (database.empty()) database = user;
+  return fmt::format("PostgreSQL database \"{}\" on {}{}{}", database, host.empty() ? "this machine" : host,
+                     port.empty() ? "" : ":", port);
+}
+
+Session::Session(pg_conn* connection, std::string server) : connection_(connection), server_(std::move(server)) {}
+
+Session::~Session() { PQfinish(connection_); }
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
+  ASSIGN_OR_RETURN(std::string server, DescribeUrl(options.url));
+  const std::string connect_timeout = std::to_string(options.connect_timeout_s);
+  // A peer that has vanished is noticed within half a minute, with or without data on the way. What the URL says wins.
+  const char* const keywords[] = {
+      "connect_timeout",     "fallback_application_name", "client_encoding",  "keepalives", "keepalives_idle",
+      "keepalives_interval", "keepalives_count",          "tcp_user_timeout", "dbname",     nullptr};
+  const char* const values[] = {connect_timeout.c_str(), "tunefarmd", "UTF8", "1", "10", "5", "4", "30000",
+                                options.url.c_str(),     nullptr};
+  std::unique_ptr<Session> session(new Session(PQconnectdbParams(keywords, values, 1), std::move(server)));
+  PGconn* const connection = session->connection_;
+  if (connection == nullptr) return ResourceExhausted("no memory for a connection to {}", session->server_);
+  if (PQstatus(connection) != CONNECTION_OK) {
+    const std::string message = OneLine(PQerrorMessage(connection));
+    // libpq tells no SQLSTATE of a connection that failed; the words are those of the server's language C.
+    const bool is_refusal = PQconnectionNeedsPassword(connection) != 0 ||
+                            message.find("authentication failed") != std::string::npos ||
+                            message.find("does not exist") != std::string::npos ||
+                            message.find("no pg_hba.conf entry") != std::string::npos;
+    if (is_refusal && message.find("No such file") == std::string::npos) {
+      return FailedPrecondition("{} does not let this program in: {}", session->server_, message);
+    }
+    return Unavailable("{} cannot be reached: {}", session->server_, message);
+  }
+  PQsetNoticeReceiver(connection, IgnoreNotice, nullptr);
+  if (!options.is_probe) RETURN_IF_ERROR(session->SetUp(options));
+  return session;
+}
+
+absl::Status Session::SetUp(const SessionOptions& options) {
+  // Whatever the server's own defaults are. Statements here find few rows by a key: a plan made for a table that was
+  // empty then must not become a walk over a full one.
+  RETURN_IF_ERROR(Script(
+      fmt::format("SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; "
+                  "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; "
+                  "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_mergejoin = off; "
+                  "SET jit = off; SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                  "current_setting('synchronous_commit') = "
+                  "'off'",
+                  options.statement_timeout_ms, options.lock_timeout_ms, options.idle_in_transaction_ms)));
+  ASSIGN_OR_RETURN(backend_.started_at,
+                   QueryInt("SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE "
+                            "pid = pg_backend_pid()"));
+  backend_.pid = PQbackendPID(connection_);
+  return absl::OkStatus();
+}
+
+absl::Status Session::StatusOf(const char* state_text, std::string_view message, std::string_view constraint) {
+  const std::string_view state = state_text == nullptr ? "" : state_text;
+  last_failure_ = Failure::kRefused;
+  if (is_broken_ || IsOneOf(state, {"08", "57P01", "57P02", "57P03", "57P05", "25P03"})) {
+    is_broken_ = true;
+    last_failure_ = Failure::kConnection;
+    return Unavailable("the connection to {} was lost: {}", server_, message);
+  }
+  if (IsOneOf(state, {"40001", "40P01"})) {
+    last_failure_ = Failure::kConflict;
+    return Unavailable("{}: {}; try again", server_, message);
+  }
+  // A prepared plan that no longer fits the tables, which a newer daemon has migrated: a new session has none.
+  if (IsOneOf(state, {"0A000", "26000"}) && (state == "26000" || message.find("cached plan") != std::string::npos)) {
+    is_broken_ = true;
+    last_failure_ = Failure::kConnection;
+    return Unavailable("{}: {}", server_, message);
+  }
+  if (IsOneOf(state, {"23505"}))
+    return AlreadyExists("{}: a row with this key is stored already ({})", server_, constraint);
+  if (IsOneOf(state, {"23503"})) {
+    return NotFound("{}: the row refers to one that is not stored, or is referred to ({})", server_, constraint);
+  }
+  if (IsOneOf(state, {"23514", "23502"})) {
+    return InvalidArgument("{}: the value is outside its limits ({})", server_,
+                           constraint.empty() ? message : constraint);
+  }
+  if (IsOneOf(state, {"22", "54"}))
+    return InvalidArgument("{}: the value is outside its limits ({})", server_, message);
+  if (IsOneOf(state, {"25006"})) {
+    return Unavailable("{} is read-only: it may be a standby; name the primary server", server_);
+  }
+  if (IsOneOf(state, {"57014", "55P03"}))
+    return Unavailable("{}: {}; the server is overloaded; try again", server_, message);
+  if (IsOneOf(state, {"53", "58"})) return Unavailable("{}: {}; see to the server, then try again", server_, message);
+  if (IsOneOf(state, {"XX001", "XX002"})) {
+    return DataLoss("{} is damaged ({}); restore it from a backup", server_, message);
+  }
+  if (IsOneOf(state, {"42501"})) {
+    return FailedPrecondition("{}: {}; let its owner GRANT this user the right", server_, message);
+  }
+  return Internal("{}: {} (SQLSTATE {})", server_, message, state);
+}
+
+absl::StatusOr<Rows> Session::Check(pg_result* result) {
+  const ExecStatusType status = PQresultStatus(result);
+  if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK || status == PGRES_EMPTY_QUERY) {
+    last_failure_ = Failure::kNone;
+    return Rows(result);
+  }
+  if (PQstatus(connection_) != CONNECTION_OK) is_broken_ = true;
+  // The primary message alone: its details may hold the row.
+  const char* primary = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  const std::string message = OneLine(primary != nullptr ? primary : PQerrorMessage(connection_));
+  const char* constraint = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME);
+  const absl::Status failed = StatusOf(result == nullptr ? "08006" : PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                                       message, constraint == nullptr ? "" : constraint);
+  PQclear(result);
+  return failed;
+}
+
+absl::Status Session::Prepare(std::string_view sql, const Parameters& parameters, const char** name) {
+  std::string& prepared = prepared_[std::string(sql)];
+  if (prepared.empty()) {
+    std::string fresh = fmt::format("s{}", prepared_.size());
+    const absl::Status status =
+        Check(PQprepare(connection_, fresh.c_str(), std::string(sql).c_str(), parameters.count(), parameters.types()))
+            .status();
+    if (!status.ok()) {
+      prepared_.erase(std::string(sql));
+      return status;
+    }
+    prepared = std::move(fresh);
+  }
+  *name = prepared.c_str();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Rows> Session::Execute(std::string_view sql, const Parameters& parameters) {
+  if (is_broken_) return Unavailable("the connection to {} was lost", server_);
+  const char* name = nullptr;
+  RETURN_IF_ERROR(Prepare(sql, parameters, &name));
+  const std::vector<const char*> values = parameters.Values();
+  return Check(PQexecPrepared(connection_, name, parameters.count(), values.data(), parameters.lengths(),
+                              parameters.formats(), kBinary));
+}
+
+absl::Status Session::Script(const std::string& sql) { return Check(PQexec(connection_, sql.c_str())).status(); }
+
+absl::Status Session::Begin() { return Script("BEGIN"); }
+absl::Status Session::BeginSnapshot() { return Script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); }
+
+absl::StatusOr<int64_t> Session::TransactionId() {
+  ASSIGN_OR_RETURN(const Rows rows, Query("SELECT coalesce(pg_current_xact_id_if_assigned()::text::bigint, 0)"));
+  return rows[0].Int(0);
+}
+
+absl::Status Session::Commit() {
+  PGresult* const result = PQexec(connection_, "COMMIT");
+  // A transaction in which a statement has failed ends in this way without an error.
+  const bool was_rolled_back = result != nullptr && std::string_view(PQcmdStatus(result)) == "ROLLBACK";
+  RETURN_IF_ERROR(Check(result).status());
+  return was_rolled_back ? Internal("{}: a failed transaction was to be committed", server_) : absl::OkStatus();
+}
+
+void Session::Rollback() {
+  if (is_broken_) return;
+  const Failure before = last_failure_;
+  const absl::Status status = Script("ROLLBACK");
+  if (status.ok()) last_failure_ = before;
+}
+
+absl::Status Session::NoRow(std::string_view sql) const { return Internal("{}: no row for: {}", server_, sql); }
+
+}  // namespace tunefarm::postgres

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/postgres/parameters.h"
+
+struct pg_conn;
+struct pg_result;
+
+namespace tunefarm::postgres {
+
+// A row of Rows, which must outlive it. Columns from 0; NULL reads as 0 and as the empty string.
+class Row {
+ public:
+  Row(const pg_result* result, int row) : result_(result), row_(row) {}
+  bool IsNull(int column) const;
+  int64_t Int(int column) const;  // of any integer type, and of boolean
+  double Real(int column) const;
+  std::string Bytes(int column) const;
+  // Of a bigint array.
+  std::vector<int64_t> Ints(int column) const;
+
+ private:
+  std::string_view View(int column) const;
+
+  const pg_result* result_;
+  int row_;
+};
+
+// What a statement has answered, whole in memory. Movable; belongs to one thread.
+class Rows {
+ public:
+  explicit Rows(pg_result* result) : result_(result) {}
+  int size() const;
+  bool empty() const { return size() == 0; }
+  Row operator[](int row) const { return Row(result_.get(), row); }
+  // Rows that the statement has changed.
+  int64_t changes() const;
+
+ private:
+  struct Clear {
+    void operator()(pg_result* result) const;
+  };
+  std::unique_ptr<pg_result, Clear> result_;
+};
+
+// Why the last statement failed, as far as repeating goes.
+enum class Failure {
+  kNone,
+  kRefused,    // it will fail again
+  kConflict,   // with another transaction (serialization, deadlock): undone, may be repeated
+  kConnection  // the session is of no use any more: what was not committed is undone
+};
+
+struct SessionOptions {
+  std::string url;
+  int connect_timeout_s = 5;
+  int statement_timeout_ms = 30'000;
+  int lock_timeout_ms = 10'000;
+  int idle_in_transaction_ms = 30'000;
+  bool is_probe = false;  // only to ask a server what it is: nothing is set
+};
+
+// What the server is called in messages: without user and password. InvalidArgument, without the text itself, unless
+// libpq takes it for a URL.
+absl::StatusOr<std::string> DescribeUrl(const std::string& url);
+
+// One connection, with prepared statements. Blocks. Belongs to one thread at a time.
+class Session {
+ public:
+  // Unavailable if the server cannot be reached or takes no more connections; FailedPrecondition if it does not let us
+  // in or has no such database.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const SessionOptions& options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Prepares (once) and runs one statement. Text and blobs are read during the call only.
+  template <typename... Values>
+  absl::StatusOr<Rows> Query(std::string_view sql, const Values&... values) {
+    return Execute(sql, Parameters(values...));
+  }
+  // The same for a statement whose rows do not matter: how many it has changed.
+  template <typename... Values>
+  absl::StatusOr<int64_t> Run(std::string_view sql, const Values&... values) {
+    absl::StatusOr<Rows> rows = Execute(sql, Parameters(values...));
+    if (!rows.ok()) return rows.status();
+    return rows->changes();
+  }
+  // The first column of the only row.
+  template <typename... Values>
+  absl::StatusOr<int64_t> QueryInt(std::string_view sql, const Values&... values) {
+    absl::StatusOr<Rows> rows = Execute(sql, Parameters(values...));
+    if (!rows.ok()) return rows.status();
+    return rows->empty() ? absl::StatusOr<int64_t>(NoRow(sql)) : (*rows)[0].Int(0);
+  }
+  absl::StatusOr<Rows> Execute(std::string_view sql, const Parameters& parameters);
+  // Any number of statements without parameters, not prepared.
+  absl::Status Script(const std::string& sql);
+
+  absl::Status Begin();
+  absl::Status BeginSnapshot();  // read only, one snapshot
+  // The transaction's id, for Outcome; 0 if it has changed nothing.
+  absl::StatusOr<int64_t> TransactionId();
+  absl::Status Commit();
+  void Rollback();
+
+  Failure last_failure() const { return last_failure_; }
+  bool is_broken() const { return is_broken_; }
+  // The server's process that serves this session.
+  struct Backend {
+    int64_t pid = 0;
+    int64_t started_at = 0;  // tells it from another one of the same number
+  };
+  const Backend& backend() const { return backend_; }
+  const std::string& server() const { return server_; }
+
+ private:
+  Session(pg_conn* connection, std::string server);
+  absl::Status SetUp(const SessionOptions& options);
+  absl::Status Prepare(std::string_view sql, const Parameters& parameters, const char** name);
+  // Takes the result. OK, or what has gone wrong, which is noted.
+  absl::StatusOr<Rows> Check(pg_result* result);
+  absl::Status StatusOf(const char* state, std::string_view message, std::string_view constraint);
+  absl::Status NoRow(std::string_view sql) const;
+
+  pg_conn* const connection_;
+  const std::string server_;
+  std::unordered_map<std::string, std::string> prepared_;  // text to name
+  Backend backend_;
+  Failure last_failure_ = Failure::kNone;
+  bool is_broken_ = false;
+};
+
+}  // namespace tunefarm::postgres

@@ -1,0 +1,38 @@
+// The store on PostgreSQL (14 or newer), for farms with more than one control daemon.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/base/clock.h"
+#include "server/base/random.h"
+#include "server/store/store.h"
+
+namespace tunefarm {
+
+struct PostgresOptions {
+  std::string url;           // postgres://USER:PASSWORD@HOST:PORT/DATABASE?...; its password is never shown
+  int connections_max = 16;  // of this process, opened when they are needed
+  int statement_timeout_ms = 30'000;
+  int lock_timeout_ms = 10'000;
+  Clock* clock = nullptr;            // of waits; outlives the store; null: the real one
+  EntropySource* entropy = nullptr;  // of pauses between tries; outlives the store; null: the real one
+};
+
+// Whether a text is meant as such a URL.
+bool IsPostgresUrl(std::string_view text);
+// The URL without its user and password, for people to read; InvalidArgument, which does not repeat it, for one that
+// cannot be understood.
+absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url);
+
+// Opens the database, which exists, and applies migrations, each with its version row in one transaction.
+// FailedPrecondition: not a PostgreSQL of 14 or newer, a read-only one, one that does not let us in, a newer schema
+// than this program knows, a migration applied with another text, or another program's tables. Unavailable: it cannot
+// be reached. Any number of processes may open it at once.
+//
+// Where it differs from the store on SQLite: Backup is refused (pg_dump makes copies); Status estimates the trials
+// when there are many; a claim may hand out units of another daemon's new and more urgent job up to a second late.
+absl::StatusOr<std::unique_ptr<Store>> OpenPostgresStore(const PostgresOptions& options);
+
+}  // namespace tunefarm

@@ -1,0 +1,153 @@
+// A farm that goes wrong, from one seed: two or three control daemons on one real store, agents that come, die, report
+// late and twice, people who cancel and pause through any daemon, and a database that fails before or after it did what
+// it was asked. Everything runs on one thread and one fake clock, in an order that is drawn from the seed.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/agent/agent_link.h"
+#include "server/base/random.h"
+#include "server/jobs/job_service.h"
+#include "server/store/store.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/faulty_store.h"
+#include "tests/fakes/manual_executor.h"
+
+namespace tunefarm {
+
+// Draws from one stream.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : stream_(seed) {}
+  // 0 to n - 1.
+  int Below(int n) { return static_cast<int>(stream_.NextU32() % static_cast<uint32_t>(n)); }
+  bool OneIn(int n) { return Below(n) == 0; }
+  Duration Ms(int from, int to) { return std::chrono::milliseconds(from + Below(to - from + 1)); }
+
+ private:
+  PhiloxStream stream_;
+};
+
+class Simulation;
+
+// A machine with one device: it claims, pretends to measure, and reports.
+class SimulatedAgent {
+ public:
+  SimulatedAgent(Simulation* farm, std::string id, std::string device)
+      : farm_(farm), id_(std::move(id)), device_(std::move(device)) {}
+
+  // One thing that it does next.
+  void Act();
+  const std::string& id() const { return id_; }
+
+ private:
+  struct Held {
+    tunefarm::agent::v1::Assignment assignment;
+    std::set<int64_t> reported;
+  };
+  void Synchronize();
+  void Report(Held* held);
+  void Send(const tunefarm::agent::v1::ReportTrialsRequest& request);
+  tunefarm::v1::Trial Measure(const Held& held, const tunefarm::agent::v1::TrialSpec& spec);
+
+  Simulation* const farm_;
+  const std::string id_, device_;
+  int64_t epoch_ = 0;  // 0: not registered
+  int node_ = 0;       // it talks to
+  std::map<int64_t, Held> held_;
+  std::deque<tunefarm::agent::v1::ReportTrialsRequest> sent_;  // some are sent again
+};
+
+class Simulation {
+ public:
+  struct Options {
+    uint64_t seed = 0;
+    int nodes = 3;
+    int jobs = 3;
+  };
+  // What the run came to, to be the same for the same seed.
+  struct Outcome {
+    int64_t steps = 0;
+    Duration took{};
+    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, agents_lost = 0;
+    std::string digest;  // of all that is stored of jobs
+  };
+
+  Simulation(const Options& options, const std::string& directory);
+  ~Simulation();
+
+  // Until every job has ended, then checks what must hold. Problems are GoogleTest failures that name the seed.
+  Outcome Run();
+
+  Dice& dice() { return dice_; }
+  FakeClock& clock() { return clock_; }
+  // The link of the node, or of another that runs; null: none does.
+  AgentLink* LinkTo(int* node);
+  static double TrueTime(const tunefarm::v1::Config& config, const std::string& problem_key);
+  static bool Fails(const tunefarm::v1::Config& config, const std::string& problem_key);
+
+ private:
+  struct Node {
+    std::unique_ptr<FaultyStore> store;
+    std::unique_ptr<ManualExecutor> control, lease;
+    std::unique_ptr<JobService> service;  // null: it is down
+    MonotonicTime thaws{};                // stands still until then
+    MonotonicTime comes_back{};           // of one that is down
+    MonotonicTime store_back{};           // its database fails until then
+  };
+  struct Watched {
+    std::string name;
+    std::unique_ptr<WatchSubscription> watch;
+    int node = -1;
+    int64_t last_event = 0;
+    bool ended = false;
+    tunefarm::v1::JobState told = tunefarm::v1::JOB_STATE_UNSPECIFIED;
+  };
+
+  void Boot(size_t index);
+  void Kill(size_t index);
+  bool Runs(const Node& node) const { return node.service != nullptr && clock_.Now() >= node.thaws; }
+  JobService* AnyService();
+  void Submit();
+  void TrySubmit();
+  void Disturb();
+  void Order();
+  void KeepWatching(Watched* watched);
+  bool RunSomething();
+  void Advance();
+  void LoseAgent();
+  void ReleaseLost();
+  bool AllEnded();
+  void Settle();
+  void Check();
+  void CheckJob(const JobRow& row);
+  void CheckStudy(const JobRow& row, const StudyRow& study);
+  void CheckProposals(const JobRow& row, const StudyRow& study, const StudyHistory& history);
+  void CheckBest(const JobRow& row, const StudyRow& study);
+
+  const Options options_;
+  FakeClock clock_;
+  Dice dice_;
+  FakeEntropy entropy_;
+  std::unique_ptr<Store> store_;
+  std::vector<Node> nodes_;
+  std::vector<std::unique_ptr<SimulatedAgent>> agents_;
+  std::map<std::string, MonotonicTime> lost_agents_;  // when it is noticed
+  int agents_made_ = 0;
+  bool calm_ = false;  // no more disturbances
+  std::vector<Watched> watched_;
+  std::optional<tunefarm::v1::Job> wanted_;  // submitted until somebody says that it is
+  std::set<std::string> cancelled_;
+  Outcome outcome_;
+};
+
+}  // namespace tunefarm
