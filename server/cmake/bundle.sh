@@ -17,6 +17,7 @@ for program in tunefarm tunefarmd tunefarm-worker; do
 done
 cp -r "$root/kernels" "$bundle/share/tunefarm/kernels"
 rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
+cp -r "$root/server/daemon/deploy" "$bundle/share/tunefarm/deploy"
 cp "$root/README.md" "$root/LICENSE" "$bundle/" 2>/dev/null || true
 
 # glibc and the loader belong to the machine: shipping them would break its name service and its driver.

@@ -39,6 +39,7 @@ class AgentDaemon : public Daemon {
   void Drain(std::function<void()> done) override;
   bool IsIdleTooLong() override { return false; }
   bool stop_immediately() const override { return stop_immediately_.load(); }
+  std::vector<Executor*> vital_executors() const override { return {agent_executor_.get()}; }
 
  private:
   AgentDaemon(const DaemonConfig& config, const EnvironmentGetter& environment)

@@ -41,6 +41,7 @@ class ControlDaemon : public Daemon {
   // No jobs, no calls, for as long as the configuration allows.
   bool IsIdleTooLong() override;
   bool stop_immediately() const override { return stop_immediately_.load(); }
+  std::vector<Executor*> vital_executors() const override { return {watch_executor_.get(), agent_executor_.get()}; }
 
  private:
   ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment);

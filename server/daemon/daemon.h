@@ -6,12 +6,15 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
 
 namespace tunefarm {
+
+class Executor;
 
 class Daemon {
  public:
@@ -29,6 +32,8 @@ class Daemon {
   virtual bool IsIdleTooLong() = 0;
   // Whether a client asked for a stop that does not wait for the trials in hand.
   virtual bool stop_immediately() const = 0;
+  // Whose threads must never be busy for long. Not `control`, which builds spaces. They live as long as this.
+  virtual std::vector<Executor*> vital_executors() const = 0;
 };
 
 }  // namespace tunefarm

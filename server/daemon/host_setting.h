@@ -1,16 +1,11 @@
 // The name of the setting that keeps the id of a host's own CPU, which must outlive the daemon.
 #pragma once
 
-#include <unistd.h>
-
 #include <string>
 
-namespace tunefarm {
+#include "server/daemon/process_stats.h"
 
-inline std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
+namespace tunefarm {
 
 // Of a database that hosts share each has one of its own.
 inline std::string HostDeviceSetting(bool is_shared) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <string_view>
 
 #include "server/base/failpoint.h"
@@ -16,6 +17,7 @@
 #include "server/daemon/copy_database.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/notify.h"
+#include "server/daemon/watchdog.h"
 
 namespace {
 
@@ -37,11 +39,17 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// Until a signal asks for the end, or nobody needs the daemon any more.
-void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals) {
+// The next signal, or -1 after a second without one. `watchdog` may be null.
+int NextSignal(const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   const timespec second = {1, 0};
+  if (watchdog != nullptr) watchdog->Poll();
+  return sigtimedwait(&signals, nullptr, &second);
+}
+
+// Until a signal asks for the end, or nobody needs the daemon any more.
+void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   while (true) {
-    const int signal = sigtimedwait(&signals, nullptr, &second);
+    const int signal = NextSignal(signals, watchdog);
     if (signal == SIGTERM || signal == SIGINT) {
       tunefarm::LogInfo("daemon", "ending on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
       return;
@@ -54,11 +62,11 @@ void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals) {
 }
 
 // Waits for the trials in hand; another signal to end cuts that short.
-void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals) {
+void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   if (daemon->stop_immediately()) return;
   daemon->Drain([] { kill(getpid(), SIGUSR1); });
   while (true) {
-    const int signal = sigwaitinfo(&signals, nullptr);
+    const int signal = NextSignal(signals, watchdog);
     if (signal == SIGUSR1) return;
     if (signal == SIGTERM || signal == SIGINT) {
       tunefarm::LogWarn("daemon", "a second signal: the trials in hand are given up");
@@ -103,9 +111,14 @@ int main(int argc, char** argv) {
   if (!daemon.ok()) return Fail(daemon.status(), kExitFailed);
   tunefarm::LogInfo("daemon", "ready data={} pid={}", config->data_directory, getpid());
   tunefarm::NotifyServiceManager("READY=1", environment);
-  WaitForEnd(daemon->get(), signals);
+  std::optional<tunefarm::Watchdog> watchdog;
+  if (const auto period = tunefarm::WatchdogPeriod(environment, getpid())) {
+    watchdog.emplace((*daemon)->vital_executors(), *period, tunefarm::Clock::Real(),
+                     [environment] { tunefarm::NotifyServiceManager("WATCHDOG=1", environment); });
+  }
+  WaitForEnd(daemon->get(), signals, watchdog ? &*watchdog : nullptr);
   tunefarm::NotifyServiceManager("STOPPING=1", environment);
-  DrainOrGiveUp(daemon->get(), signals);
+  DrainOrGiveUp(daemon->get(), signals, watchdog ? &*watchdog : nullptr);
   daemon->reset();
   tunefarm::LogInfo("daemon", "ended");
   return 0;

@@ -8,7 +8,7 @@
 
 namespace tunefarm {
 
-// `state` is "READY=1", "STOPPING=1" or "STATUS=...". May be called from any thread.
+// `state` is "READY=1", "STOPPING=1", "WATCHDOG=1" or "STATUS=...". May be called from any thread.
 void NotifyServiceManager(std::string_view state, const EnvironmentGetter& environment);
 
 }  // namespace tunefarm

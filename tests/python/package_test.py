@@ -29,9 +29,27 @@ class Package(unittest.TestCase):
                 self.assertTrue((assembled / "v1" / (proto.stem + suffix)).exists(), proto)
 
     def test_newer_runtimes_of_protobuf_take_the_stubs(self):
-        # What protoc from 5.26 on generates demands a runtime at least as new.
         for file in (pathlib.Path(tunefarm.__file__).parent / "v1").glob("*_pb2*.py"):
-            self.assertNotIn("ValidateProtobufRuntimeVersion", file.read_text(), file)
+            text = file.read_text()
+            # What protoc from 5.26 on generates demands a runtime at least as new.
+            self.assertNotIn("ValidateProtobufRuntimeVersion", text, file)
+            # From 3.20 on the runtime's builder makes the classes; what older ones do themselves, 4 and later refuse.
+            imported = set(re.findall(r"^(?:from (google[\w.]*) )?import (\w+)(?: as \w+)?$", text, re.MULTILINE))
+            self.assertLessEqual(imported, {("", "grpc"), ("google.protobuf", "descriptor"), ("google.protobuf", "descriptor_pool"),
+                                            ("google.protobuf", "symbol_database"), ("google.protobuf.internal", "builder")}, file)
+            if file.name.endswith("_pb2.py"):
+                self.assertIn("_builder.BuildTopDescriptorsAndMessages(", text, file)
+
+    def test_the_client_keeps_to_what_every_runtime_of_protobuf_has(self):
+        # Gone in 5, 6 or 7: classes by factory and symbol database, generic services, labels of fields.
+        gone = re.compile(r"message_factory|symbol_database|reflection|GetPrototype|including_default_value_fields|float_precision|"
+                          r"\.label\b.*descriptor|service_reflection")
+        for file in (SOURCE / "tunefarm").rglob("*.py"):
+            for line in file.read_text().splitlines():
+                if "google" in line or "_pb2" in line or "DESCRIPTOR" in line:
+                    self.assertIsNone(gone.search(line), f"{file}: {line}")
+            imported = re.findall(r"^from google\.protobuf import (.*)$", file.read_text(), re.MULTILINE)
+            self.assertLessEqual(set(imported), {"text_format"}, file)
 
     def test_python_3_9_can_read_it(self):
         for folder in ("tunefarm", "examples"):
