@@ -33,8 +33,8 @@ struct ClientOptions {
   // Empty: TUNEFARM_DATA_DIR, else the default one of the user.
   std::string data_directory;
   // Files (PEM): with the first the client talks TLS; the next two are the caller's own certificate, if it has one.
-  // What is empty comes from TUNEFARM_TLS_CA, TUNEFARM_CLIENT_CERTIFICATE and TUNEFARM_CLIENT_KEY. Files that are replaced
-  // are read again for new connections.
+  // What is empty comes from TUNEFARM_TLS_CA, TUNEFARM_CLIENT_CERTIFICATE and TUNEFARM_CLIENT_KEY. Files that are
+  // replaced are read again for new connections.
   std::string tls_ca;
   std::string tls_certificate;
   std::string tls_key;
