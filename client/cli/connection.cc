@@ -1,6 +1,7 @@
 #include "client/cli/connection.h"
 
 #include <fcntl.h>
+#include <grpc/support/log.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -199,6 +200,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  // What gRPC writes to stderr about a handshake that fails is said below, in words.
+  if (!environment("GRPC_VERBOSITY").has_value()) gpr_set_log_function([](gpr_log_func_args*) {});
   DialOptions dial = options.dial;
   dial.address = address;
   ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));

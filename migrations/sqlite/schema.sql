@@ -1,3 +1,13 @@
+CREATE TABLE access_token (
+  name TEXT NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 64),
+  digest TEXT NOT NULL UNIQUE CHECK (length(digest) = 64),  -- hex
+  roles TEXT NOT NULL CHECK (length(roles) BETWEEN 1 AND 256),  -- "submit,kernels"
+  created_at_ms INTEGER NOT NULL,
+  expires_at_ms INTEGER NOT NULL,
+  last_used_at_ms INTEGER,  -- coarse
+  revoked_at_ms INTEGER,
+  CONSTRAINT access_token_expires_later CHECK (expires_at_ms > created_at_ms)
+) STRICT;
 CREATE TABLE agent (
   agent_id TEXT PRIMARY KEY CHECK (length(agent_id) BETWEEN 1 AND 256),
   host TEXT NOT NULL CHECK (length(host) <= 256),

@@ -111,8 +111,8 @@ absl::Status WithReason(absl::Status status, std::string_view reason);
 // The attached reason, or an empty string.
 std::string ReasonOf(const absl::Status& status);
 
-// Attaches one value that the reason speaks of ("retry_after_ms"), which goes to clients with it. It replaces an earlier
-// one of that name. No effect on an OK status.
+// Attaches one value that the reason speaks of ("retry_after_ms"), which goes to clients with it. It replaces an
+// earlier one of that name. No effect on an OK status.
 absl::Status WithMetadata(absl::Status status, std::string_view name, std::string_view value);
 std::map<std::string, std::string> MetadataOf(const absl::Status& status);
 

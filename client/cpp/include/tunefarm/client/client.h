@@ -27,14 +27,14 @@
 namespace tunefarm::client {
 
 struct ClientOptions {
-  // "unix:/path" or "host:port" (with tls_ca, or on this machine). Empty: what TUNEFARM_SERVER names, unless data_directory is
-  // given, else the client socket of the data directory's daemon.
+  // "unix:/path" or "host:port" (with tls_ca, or on this machine). Empty: what TUNEFARM_SERVER names, unless
+  // data_directory is given, else the client socket of the data directory's daemon.
   std::string server;
   // Empty: TUNEFARM_DATA_DIR, else the default one of the user.
   std::string data_directory;
-  // Files (PEM): with the first the client talks TLS; the next two are the caller's own certificate, if it has one. What
-  // is empty comes from TUNEFARM_TLS_CA, TUNEFARM_CLIENT_CERTIFICATE and TUNEFARM_CLIENT_KEY. Files that are replaced
-  // are read again for new connections.
+  // Files (PEM): with the first the client talks TLS; the next two are the caller's own certificate, if it has one.
+  // What is empty comes from TUNEFARM_TLS_CA, TUNEFARM_CLIENT_CERTIFICATE and TUNEFARM_CLIENT_KEY. Files that are
+  // replaced are read again for new connections.
   std::string tls_ca;
   std::string tls_certificate;
   std::string tls_key;
@@ -77,8 +77,8 @@ class Client {
   // kOk: the job has ended, however it ended.
   using EndCallback = std::function<void(const Status&)>;
 
-  // That no daemon runs is no error. kInvalidArgument for options that make no sense, and for files that are of no use; for a snapshot kNotFound, and
-  // kDataLoss or kInvalidArgument (SNAPSHOT_DAMAGED, SNAPSHOT_VERSION) when it is none.
+  // That no daemon runs is no error. kInvalidArgument for options that make no sense, and for files that are of no use;
+  // for a snapshot kNotFound, and kDataLoss or kInvalidArgument (SNAPSHOT_DAMAGED, SNAPSHOT_VERSION) when it is none.
   static Result<Client> Open(const ClientOptions& options = {});
 
   // Makes a question to be asked often: the cache of its kernel is then kept up to date. Does not wait for the daemon.
