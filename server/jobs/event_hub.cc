@@ -75,9 +75,10 @@ void EventHub::End(int64_t job_id, bool with_snapshot) {
   if (stream.ended) return;
   stream.ended = true;
   ended_.push_back(job_id);
-  for (const auto& weak : stream.watchers) {
-    const auto watcher = weak.lock();
-    if (watcher != nullptr && with_snapshot) watcher->snapshot_due = true;
+  if (with_snapshot) {
+    // A gap at the end, for those who watch now and those who come back.
+    stream.events.clear();
+    ++stream.last_id;
   }
   Wake(job_id, stream);
   Trim();

@@ -84,6 +84,8 @@ void Simulation::Boot(size_t index) {
   TUNEFARM_CHECK_OK(node.service->Start());
   node.thaws = node.store_back = clock_.Now();
   node.store->set_faults([this, index](std::string_view call) {
+    const bool writes = call == "Drive" || call == "SetJobState" || call == "PromoteBest" || call == "AdoptJobs";
+    if (!calm_ && runs_node_ && writes && dice_.OneIn(60)) Stall(index);
     if (calm_ || clock_.Now() >= nodes_[index].store_back) return FaultyStore::Fault::kNone;
     const int draw = dice_.Below(4);
     if (draw > 1) return FaultyStore::Fault::kNone;
@@ -91,6 +93,19 @@ void Simulation::Boot(size_t index) {
     // Units of a claim whose answer was lost are the agent's until it ends.
     return draw == 0 || call == "ClaimUnits" ? FaultyStore::Fault::kBefore : FaultyStore::Fault::kAfter;
   });
+}
+
+void Simulation::Stall(size_t index) {
+  runs_node_ = false;
+  ++stalled_;
+  ++outcome_.stalls;
+  const MonotonicTime thaws = clock_.Now() + dice_.Ms(500, 8000);
+  nodes_[index].thaws = thaws;
+  while (clock_.Now() < thaws) {
+    if (dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
+    if (!RunSomething() || dice_.OneIn(10)) clock_.Advance(dice_.Ms(5, 120));
+  }
+  --stalled_;
 }
 
 // As SIGKILL does: tasks that wait never run.
@@ -305,7 +320,10 @@ bool Simulation::RunSomething() {
   }
   const int first = executors.empty() ? 0 : dice_.Below(static_cast<int>(executors.size()));
   for (size_t i = 0; i < executors.size(); ++i) {
-    if (executors[(static_cast<size_t>(first) + i) % executors.size()]->RunOne()) return true;
+    runs_node_ = stalled_ == 0;
+    const bool has_run = executors[(static_cast<size_t>(first) + i) % executors.size()]->RunOne();
+    runs_node_ = false;
+    if (has_run) return true;
   }
   return false;
 }

@@ -85,7 +85,7 @@ class Simulation : public AgentWorld {
   struct Outcome {
     int64_t steps = 0;
     Duration took{};
-    int crashes = 0, freezes = 0, stops = 0, faults = 0, orders = 0, edits = 0, agents_lost = 0;
+    int crashes = 0, freezes = 0, stalls = 0, stops = 0, faults = 0, orders = 0, edits = 0, agents_lost = 0;
     std::string digest;  // of all that is stored of jobs
   };
 
@@ -123,6 +123,8 @@ class Simulation : public AgentWorld {
   };
 
   void Boot(size_t index);
+  // The node stands still within a call of the store, while everybody else goes on.
+  void Stall(size_t index);
   void Kill(size_t index);
   bool Runs(const Node& node) const { return node.service != nullptr && clock_.Now() >= node.thaws; }
   JobService* AnyService();
@@ -154,7 +156,9 @@ class Simulation : public AgentWorld {
   std::vector<std::unique_ptr<SimulatedAgent>> agents_;
   std::map<std::string, MonotonicTime> lost_agents_;  // when it is noticed
   int agents_made_ = 0;
-  bool calm_ = false;  // no more disturbances
+  bool calm_ = false;       // no more disturbances
+  bool runs_node_ = false;  // a task of a node, and not within a stall
+  int stalled_ = 0;
   std::vector<Watched> watched_;
   std::optional<tunefarm::v1::Job> wanted_;  // submitted until somebody says that it is
   std::set<std::string> cancelled_;

@@ -36,17 +36,19 @@ TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) {
     all.crashes += one.crashes;
     all.freezes += one.freezes;
     all.stops += one.stops;
+    all.stalls += one.stalls;
     all.faults += one.faults;
     all.orders += one.orders;
     all.edits += one.edits;
     all.agents_lost += one.agents_lost;
   }
   std::printf(
-      "%llu seeds, %lld steps, %lld s of fake time; %d nodes killed, %d stopped, %d frozen, %d agents lost, %d "
+      "%llu seeds, %lld steps, %lld s of fake time; %d nodes killed, %d stopped, %d frozen, %d stalled in a call, %d "
+      "agents lost, %d "
       "calls failed, %d orders, %d edits\n",
       static_cast<unsigned long long>(seeds), static_cast<long long>(all.steps),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(all.took).count()), all.crashes,
-      all.stops, all.freezes, all.agents_lost, all.faults, all.orders, all.edits);
+      all.stops, all.freezes, all.stalls, all.agents_lost, all.faults, all.orders, all.edits);
 }
 
 // Two nodes ended finals of the same problem in one second, and the slower config took the other's place: a promotion
