@@ -236,10 +236,10 @@ class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
 class FarmServiceAdapter : public v1::FarmService::CallbackService {
  public:
   explicit FarmServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(ListAgents, Fast)
-  TUNEFARM_CALL(DrainAgent, Slow)
-  TUNEFARM_CALL(UndrainAgent, Slow)
-  TUNEFARM_CALL(QuarantineDevice, Fast)
+  TUNEFARM_CALL(FarmService, ListAgents, Fast)
+  TUNEFARM_CALL(FarmService, DrainAgent, Slow)
+  TUNEFARM_CALL(FarmService, UndrainAgent, Slow)
+  TUNEFARM_CALL(FarmService, QuarantineDevice, Fast)
 
  private:
   Dispatcher* const dispatcher_;
