@@ -38,6 +38,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"db"},
                                                                            {"db", "status"},
                                                                            {"db", "backup"},
+                                                                           {"db", "copy"},
                                                                            {"import"},
                                                                            {"import", "t1"},
                                                                            {"import", "t4"},

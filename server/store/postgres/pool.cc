@@ -31,28 +31,47 @@ absl::StatusOr<Pool::Lease> Pool::Take() {
   {
     const MonotonicTime end = clock_->Now() + kTakeMax;
     MutexLock lock(&mutex_);
-    ++stats_.waiting;
-    while (idle_.empty() && open_ >= sessions_max_) {
-      if (!free_.WaitFor(&mutex_, kTakeMax) || clock_->Now() >= end) {
-        --stats_.waiting;
-        return Unavailable("all {} connections to the database have been in use for {} s; try again", sessions_max_,
-                           std::chrono::duration_cast<std::chrono::seconds>(kTakeMax).count());
-      }
-    }
-    --stats_.waiting;
     if (!idle_.empty()) {
       std::unique_ptr<Session> session = std::move(idle_.back());
       idle_.pop_back();
       return Lease(this, std::move(session));
     }
-    ++open_;
+    if (open_ < sessions_max_) {
+      ++open_;
+    } else {
+      // Whoever comes later must not be served before: with many callers some would wait for seconds.
+      Waiter waiter;
+      waiters_.push_back(&waiter);
+      ++stats_.waiting;
+      while (!waiter.is_served && clock_->Now() < end) waiter.wake.WaitFor(&mutex_, kTakeMax);
+      --stats_.waiting;
+      if (!waiter.is_served) {
+        waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &waiter));
+        return Unavailable("all {} connections to the database have been in use for {} s; try again", sessions_max_,
+                           std::chrono::duration_cast<std::chrono::seconds>(kTakeMax).count());
+      }
+      if (waiter.session != nullptr) return Lease(this, std::move(waiter.session));
+    }
   }
+  return OpenOne();
+}
+
+absl::StatusOr<Pool::Lease> Pool::OpenOne() {
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options_);
   if (session.ok()) return Lease(this, *std::move(session));
   MutexLock lock(&mutex_);
   --open_;
-  free_.NotifyOne();
+  ServeWaiters();
   return session.status();
+}
+
+void Pool::ServeWaiters() {
+  while (!waiters_.empty() && open_ < sessions_max_) {
+    ++open_;
+    waiters_.front()->is_served = true;
+    waiters_.front()->wake.NotifyOne();
+    waiters_.pop_front();
+  }
 }
 
 void Pool::GiveBack(std::unique_ptr<Session> session) {
@@ -63,11 +82,18 @@ void Pool::GiveBack(std::unique_ptr<Session> session) {
     gone.swap(idle_);
     gone.push_back(std::move(session));
     open_ -= static_cast<int>(gone.size());
-    free_.NotifyAll();
+    ServeWaiters();
     return;
   }
-  idle_.push_back(std::move(session));
-  free_.NotifyOne();
+  if (waiters_.empty()) {
+    idle_.push_back(std::move(session));
+    return;
+  }
+  Waiter* const waiter = waiters_.front();
+  waiters_.pop_front();
+  waiter->session = std::move(session);
+  waiter->is_served = true;
+  waiter->wake.NotifyOne();
 }
 
 void Pool::Pause(int attempt) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -74,10 +75,18 @@ class Pool {
     Pool* pool_;
     std::unique_ptr<Session> session_;
   };
-  enum class Outcome { kCommitted, kUndone, kUnknown };
+  // Somebody who waits for a session: served in the order of arrival.
+  struct Waiter {
+    CondVar wake;
+    bool is_served = false;
+    std::unique_ptr<Session> session;  // null when served: it may open one
+  };
 
   absl::StatusOr<Lease> Take() LOCKS_EXCLUDED(mutex_);
   void GiveBack(std::unique_ptr<Session> session) LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Lease> OpenOne() LOCKS_EXCLUDED(mutex_);
+  // Lets those open sessions who have waited longest, as many as there is room for.
+  void ServeWaiters() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs `once` until it does not ask for a repetition any more or that has been done often enough.
   absl::Status Repeat(const std::function<absl::Status(Session&, bool* may_repeat)>& once);
   absl::Status WriteOnce(Session& session, const Operation& operation, bool* may_repeat);
@@ -94,10 +103,10 @@ class Pool {
   EntropySource* const entropy_;
 
   mutable Mutex mutex_;
-  CondVar free_;
   CondVar never_;  // nobody notifies it: what a pause waits for
   std::vector<std::unique_ptr<Session>> idle_ GUARDED_BY(mutex_);
-  int open_ GUARDED_BY(mutex_) = 0;
+  int open_ GUARDED_BY(mutex_) = 0;  // idle, lent, or being opened
+  std::deque<Waiter*> waiters_ GUARDED_BY(mutex_);
   CommitStats stats_ GUARDED_BY(mutex_);  // with `waiting`
 };
 
