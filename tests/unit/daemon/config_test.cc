@@ -174,6 +174,24 @@ TEST_F(DaemonConfigTest, OnlyLoopbackIsServedInPlainText) {
     EXPECT_THAT(ErrorOf({"--listen", bad}), HasSubstr("port"));
 }
 
+TEST_F(DaemonConfigTest, OtherAddressesNeedTlsOrTheWordInsecure) {
+  const std::vector<std::string> tls = {"--listen", "0.0.0.0:7070", "--tls-certificate", "c.pem", "--tls-key", "c.key"};
+  EXPECT_EQ(Parse(tls)->listen, "0.0.0.0:7070");
+  EXPECT_FALSE(Parse(tls)->insecure_plaintext);
+  EXPECT_TRUE(Parse({"--listen", "0.0.0.0:7070", "--insecure"})->insecure_plaintext);
+  EXPECT_THAT(ErrorOf({"--listen", "0.0.0.0:7070"}), AllOf(HasSubstr("tls_certificate"), HasSubstr("--insecure")));
+  EXPECT_THAT(ErrorOf({"--tls-certificate", "c.pem"}), HasSubstr("tls_certificate is set without tls_key"));
+  EXPECT_THAT(ErrorOf({"--tls-key", "c.key"}), HasSubstr("tls_key is set without tls_certificate"));
+  EXPECT_THAT(ErrorOf({"--tls-client-ca", "ca.pem"}), HasSubstr("tls_client_ca is set without"));
+  std::vector<std::string> both = tls;
+  both.emplace_back("--insecure");
+  EXPECT_THAT(ErrorOf(both), HasSubstr("choose one of them"));
+  // TLS does not open the pages for monitoring.
+  std::vector<std::string> pages = tls;
+  pages.insert(pages.end(), {"--http-listen", "0.0.0.0:7071"});
+  EXPECT_EQ(ReasonOf(Parse(pages).status()), "PLAINTEXT_REFUSED");
+}
+
 TEST_F(DaemonConfigTest, PagesForMonitoringAreServedOnLoopbackOnly) {
   EXPECT_EQ(Parse({"--http-listen", "127.0.0.1:0"})->http_listen, "127.0.0.1:0");
   EXPECT_EQ(Parse({})->http_listen, "");
