@@ -25,8 +25,8 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
   }
   std::string text = fmt::format("{}: {}", who, AgentStateText(agent));
   if (agent.served_here() && !agent.in_process()) {
-    text += fmt::format(", heard {} ago, {} units in hand", FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6),
-                        agent.units());
+    text += fmt::format(", heard {} ago, {} units in hand",
+                        FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6), agent.units());
   }
   findings->push_back({agent.draining() ? Kind::kHint : Kind::kGood, text, ""});
   if (agent.version() != version) {
@@ -52,9 +52,9 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
                            fmt::format("{}: device {} is quarantined: {}", who, device.uuid(), device.state_reason()),
                            "Once its cause is gone: tunefarm devices release " + device.uuid()});
     } else {
-      findings->push_back(
-          {Kind::kGood, fmt::format("{}: device {} ({})", who, device.device_class().display_name(), device.uuid()),
-           ""});
+      findings->push_back({Kind::kGood,
+                           fmt::format("{}: device {} ({})", who, device.device_class().display_name(), device.uuid()),
+                           ""});
     }
   }
   if (agent.sandbox_level().substr(0, 2) != "L1") {

@@ -43,17 +43,18 @@ const std::vector<Setting>& Settings() {
       {"data_dir", "--data-dir", &DaemonConfig::data_directory,
        "Directory of the database, caches and logs (default: $XDG_DATA_HOME/tunefarm)."},
       {"role", "--role", &DaemonConfig::role,
-       "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: the "
+       "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: "
+       "the "
        "devices of this machine, for the control daemons named by control."},
       {"control", "--control", &DaemonConfig::control,
-       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to the "
+       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to "
+       "the "
        "next when that is away.",
        0, 0, true},
       {"agent_name", "--agent-name", &DaemonConfig::agent_name,
        "Name of this machine's agent in tunefarm agents (default: the host's name)."},
       {"labels", "--labels", &DaemonConfig::labels,
-       "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.",
-       0, 0, true},
+       "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.", 0, 0, true},
       {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,
        "Of a control daemon: an agent that is not heard for so long loses its work to others.", 5, 3600},
       {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,

@@ -30,7 +30,7 @@ ControlDaemon::ControlDaemon(const DaemonConfig& config, const EnvironmentGetter
     : config_(config), environment_(environment) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> ControlDaemon::Start(const DaemonConfig& config,
-                                                      const EnvironmentGetter& environment) {
+                                                             const EnvironmentGetter& environment) {
   std::unique_ptr<ControlDaemon> daemon(new ControlDaemon(config, environment));
   RETURN_IF_ERROR(daemon->Open());
   return daemon;

@@ -1,5 +1,5 @@
-// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent with
-// the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
+// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent
+// with the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
 // acknowledged is lost.
 //
 // Threads: Start, and all methods but the callbacks it hands out, from the main thread.

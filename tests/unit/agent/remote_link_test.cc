@@ -122,8 +122,7 @@ class RemoteLinkTest : public testing::Test {
     auto spool = ReportSpool::Open(directory_.File("spool"), spool_bytes_max);
     TUNEFARM_CHECK_OK(spool);
     spool_ = *std::move(spool);
-    link_ = std::make_unique<RemoteLink>(
-        RemoteLinkOptions{controls_.get(), spool_.get(), &calls_, &reports_, &waits_});
+    link_ = std::make_unique<RemoteLink>(RemoteLinkOptions{controls_.get(), spool_.get(), &calls_, &reports_, &waits_});
     link_->SetWake([this] { ++wakes_; });
   }
 

@@ -39,9 +39,7 @@ class ReportSpoolTest : public testing::Test {
     return all;
   }
   std::string Bytes() { return *ReadFile(path_, 1 << 22); }
-  void Write(const std::string& bytes) {
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
-  }
+  void Write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
 
   TemporaryDirectory directory_;
   const std::string path_ = directory_.File("reports.spool");

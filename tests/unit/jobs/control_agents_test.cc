@@ -244,8 +244,8 @@ TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
   }
   EXPECT_GT(token, held.assignments(0).token());
   for (const auto& device : control_->service->ListDevices()) {
-    EXPECT_EQ(device.state(), device.uuid() == "CPU-1" ? tunefarm::v1::DEVICE_STATE_OFFLINE
-                                                       : tunefarm::v1::DEVICE_STATE_READY);
+    EXPECT_EQ(device.state(),
+              device.uuid() == "CPU-1" ? tunefarm::v1::DEVICE_STATE_OFFLINE : tunefarm::v1::DEVICE_STATE_READY);
   }
   const auto agents = control_->service->ListAgents();
   ASSERT_TRUE(agents.ok());
@@ -328,9 +328,9 @@ TEST_F(ControlAgentsTest, ADeviceOutOfServiceGetsNothing) {
   ASSERT_TRUE(control_->service->ReleaseDevice("devices/CPU-1").ok());
   const auto response = Ask("one", "CPU-1");
   EXPECT_EQ(response.assignments_size(), 1);
-  EXPECT_THAT(std::vector<std::string>(response.released_device_uuids().begin(),
-                                       response.released_device_uuids().end()),
-              ElementsAre("CPU-1"));
+  EXPECT_THAT(
+      std::vector<std::string>(response.released_device_uuids().begin(), response.released_device_uuids().end()),
+      ElementsAre("CPU-1"));
   // The agent's own word.
   tunefarm::v1::Device sick = HostDevice("CPU-1");
   sick.set_state(tunefarm::v1::DEVICE_STATE_QUARANTINED);
