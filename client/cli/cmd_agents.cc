@@ -35,8 +35,8 @@ absl::StatusOr<ExitCode> Agents(Session* session, bool as_json) {
                {"id", false}});
   for (const v1::Agent& agent : all.agents()) {
     table.AddRow({agent.display_name(), agent.host(), agent.version(), std::to_string(agent.devices_size()),
-                  agent.served_here() ? std::to_string(agent.units()) : "", AgentStateText(agent),
-                  LabelsText(agent), agent.name().substr(agent.name().rfind('/') + 1)});
+                  agent.served_here() ? std::to_string(agent.units()) : "", AgentStateText(agent), LabelsText(agent),
+                  agent.name().substr(agent.name().rfind('/') + 1)});
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   return kExitOk;
@@ -83,9 +83,8 @@ absl::StatusOr<ExitCode> Quarantine(Session* session, const std::string& uuid, c
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
   } else {
-    session->Print(
-        fmt::format("{} is given nothing more; tunefarm devices release {} puts it back into service\n",
-                    response.device().uuid(), response.device().uuid()));
+    session->Print(fmt::format("{} is given nothing more; tunefarm devices release {} puts it back into service\n",
+                               response.device().uuid(), response.device().uuid()));
   }
   return kExitOk;
 }
@@ -114,9 +113,8 @@ void AddAgents(CLI::App* app, Session* session) {
   SetExample(quarantine, "tunefarm quarantine GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa --reason 'fan is loud'");
   quarantine->add_option("device", *uuid, "Its uuid, as 'tunefarm devices --output json' shows it.")->required();
   quarantine->add_option("--reason", *reason, "Why, for those who look.")->required();
-  quarantine->callback([session, uuid, reason] {
-    session->command = [=] { return Quarantine(session, *uuid, *reason); };
-  });
+  quarantine->callback(
+      [session, uuid, reason] { session->command = [=] { return Quarantine(session, *uuid, *reason); }; });
 }
 
 }  // namespace tunefarm::cli

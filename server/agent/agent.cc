@@ -94,9 +94,9 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   CompileGate gate_;
   StudyNotes notes_;
   std::vector<Device> devices_;
-  std::vector<tunefarm::v1::Device> known_devices_;           // as they are now
+  std::vector<tunefarm::v1::Device> known_devices_;              // as they are now
   std::map<std::string, tunefarm::v1::Device> changed_devices_;  // that control has not been told
-  std::map<int64_t, std::unique_ptr<UnitWork>> units_;  // by unit id
+  std::map<int64_t, std::unique_ptr<UnitWork>> units_;           // by unit id
   std::string agent_id_;
   int64_t epoch_ = 0;  // 0: not registered
   bool started_ = false, draining_ = false, stopped_ = false;

@@ -16,7 +16,7 @@ bool IsAway(const absl::Status& status) {
     case absl::StatusCode::kUnimplemented:    // it is no control daemon, or one of before there were agents
     case absl::StatusCode::kUnauthenticated:  // its certificates, or ours, are being changed
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnknown:          // the transport's own
+    case absl::StatusCode::kUnknown:  // the transport's own
       return true;
     default:
       return false;

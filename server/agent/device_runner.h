@@ -27,8 +27,8 @@ namespace tunefarm {
 // Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures.
 struct CompileGate {
   int compiles_in_flight = 0;
-  int hosts_measuring = 0;  // CPU devices that measure or wait to
-  int devices_at_work = 0;  // have units: they share the compile workers
+  int hosts_measuring = 0;   // CPU devices that measure or wait to
+  int devices_at_work = 0;   // have units: they share the compile workers
   double round_trip_ms = 0;  // to control; 0 in process
 };
 

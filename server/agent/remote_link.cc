@@ -158,8 +158,7 @@ void RemoteLink::StartSynchronize() {
 
 void RemoteLink::SynchronizeNow(SynchronizeRequest request) {
   const MonotonicTime begin = calls_->clock()->Now();
-  auto response =
-      controls_->Do([&](ControlChannel& channel) { return channel.Synchronize(request, kCallDeadline); });
+  auto response = controls_->Do([&](ControlChannel& channel) { return channel.Synchronize(request, kCallDeadline); });
   const Duration took = calls_->clock()->Now() - begin;
   if (response.ok()) FetchKernelsOf(*response);
   bool wakes = false;
@@ -393,8 +392,7 @@ bool RemoteLink::SendPending() {
 }
 
 absl::StatusOr<size_t> RemoteLink::Send(const wire::ReportUnitsRequest& request) {
-  auto response =
-      controls_->Do([&](ControlChannel& channel) { return channel.ReportUnits(request, kCallDeadline); });
+  auto response = controls_->Do([&](ControlChannel& channel) { return channel.ReportUnits(request, kCallDeadline); });
   if (!response.ok()) {
     // Only what says that these very results are wrong ends them.
     if (!absl::IsInvalidArgument(response.status())) return response.status();

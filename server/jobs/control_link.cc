@@ -94,8 +94,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     agent->second.released.clear();
     // Before the store is asked: units that come meanwhile wake it.
     agent->second.hungry = request.demands_size() > 0;
-    const bool gets_work =
-        !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
+    const bool gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     std::set<int64_t> listed;
     for (const wire::UnitInHand& unit : request.units()) {
       const auto claim = claims_.find(unit.unit_id());

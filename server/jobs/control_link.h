@@ -47,7 +47,7 @@ class ControlLink : public AgentLink {
     std::function<absl::Status(const AgentDevices& agent)> brought = nullptr;
   };
   struct Options {
-    std::string control_id;         // of this process; never the same twice
+    std::string control_id;           // of this process; never the same twice
     int64_t agent_lease_ms = 30'000;  // of agents on other machines
   };
 
@@ -125,10 +125,10 @@ class ControlLink : public AgentLink {
   using Mode = ClaimMode;
   struct AgentState {
     int64_t epoch = 0;
-    bool has_lease = false;     // it is on another machine
+    bool has_lease = false;  // it is on another machine
     bool draining = false;
-    bool hungry = false;        // it wants more than it got
-    MonotonicTime renewed{};    // its lease
+    bool hungry = false;      // it wants more than it got
+    MonotonicTime renewed{};  // its lease
     MonotonicTime heard{};
     MonotonicTime rests_until{};  // it was offered what it may not run
     int64_t clock_skew_ms = 0;
@@ -149,9 +149,8 @@ class ControlLink : public AgentLink {
   static absl::Status CheckRegistration(const tunefarm::agent::v1::RegisterRequest& request);
   // Makes the agent known, with its claims, if its epoch is the store's current one: false if it is not. `units`: as it
   // lists them, for the devices they are on.
-  absl::StatusOr<bool> TakeOver(
-      const std::string& agent_id, int64_t epoch,
-      const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+  absl::StatusOr<bool> TakeOver(const std::string& agent_id, int64_t epoch,
+                                const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
   absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
                               const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
   // Where a claim of the agent runs, for all that is known of it.
@@ -216,7 +215,7 @@ class ControlLink : public AgentLink {
 
   Mutex taking_over_;  // one agent after another
   AgentWakes wakes_;   // of agents on other machines
-  Mutex wake_mutex_;  // of the agent in this process; held while the function runs, so that SetWake waits for it
+  Mutex wake_mutex_;   // of the agent in this process; held while the function runs, so that SetWake waits for it
   std::function<void()> wake_ GUARDED_BY(wake_mutex_);
 };
 

@@ -32,9 +32,9 @@ AgentDevices DevicesOf(const wire::RegisterRequest& about) {
 }
 
 absl::Status Invalid(std::string_view what, std::string_view value) {
-  return WithReason(InvalidArgument("{} '{}' is empty or longer than {} bytes", what, value.substr(0, kTextBytesMax),
-                                    kTextBytesMax),
-                    "AGENT_INVALID");
+  return WithReason(
+      InvalidArgument("{} '{}' is empty or longer than {} bytes", what, value.substr(0, kTextBytesMax), kTextBytesMax),
+      "AGENT_INVALID");
 }
 
 }  // namespace
@@ -56,10 +56,10 @@ absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request
     if (name.empty() || name.size() > kTextBytesMax || value.size() > kTextBytesMax) return Invalid("the label", name);
   }
   if (request.devices_size() > kDevicesPerAgentMax || request.labels_size() > kLabelsPerAgentMax) {
-    return WithReason(InvalidArgument("agent {} has {} devices and {} labels; at most {} and {} are taken",
-                                      request.display_name(), request.devices_size(), request.labels_size(),
-                                      kDevicesPerAgentMax, kLabelsPerAgentMax),
-                      "AGENT_INVALID");
+    return WithReason(
+        InvalidArgument("agent {} has {} devices and {} labels; at most {} and {} are taken", request.display_name(),
+                        request.devices_size(), request.labels_size(), kDevicesPerAgentMax, kLabelsPerAgentMax),
+        "AGENT_INVALID");
   }
   return absl::OkStatus();
 }
@@ -184,8 +184,7 @@ absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::str
     it = it->second.agent_id == agent_id ? claims_.erase(it) : std::next(it);
   }
   for (Claim& claim : claims) {
-    claim.mode = claim.assignment.trials().empty() ? Mode::kDropped
-                                                   : ModeOf(claim.job_id, claim.study_id, claim.kind);
+    claim.mode = claim.assignment.trials().empty() ? Mode::kDropped : ModeOf(claim.job_id, claim.study_id, claim.kind);
     claim.delivered = device_of.count(claim.unit_id) > 0 && !device_of[claim.unit_id].empty();
     claims_[claim.unit_id] = std::move(claim);
   }
@@ -249,8 +248,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return true;
     if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
   }
-  const absl::StatusOr<AgentRow> row =
-      store_->RenewAgent(agent_id, request.epoch(), options_.agent_lease_ms, detail);
+  const absl::StatusOr<AgentRow> row = store_->RenewAgent(agent_id, request.epoch(), options_.agent_lease_ms, detail);
   if (absl::IsFailedPrecondition(row.status())) {
     Lose(agent_id);
     return false;

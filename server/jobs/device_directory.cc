@@ -45,8 +45,7 @@ void DeviceDirectory::Sort(Devices* devices) {
   const auto key = [](const Known& known) {
     return std::make_tuple(known.device_class.kind, std::string_view(known.device.agent()), known.device.ordinal());
   };
-  std::stable_sort(devices->begin(), devices->end(),
-                   [&](const Known& a, const Known& b) { return key(a) < key(b); });
+  std::stable_sort(devices->begin(), devices->end(), [&](const Known& a, const Known& b) { return key(a) < key(b); });
 }
 
 absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devices) {

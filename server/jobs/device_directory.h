@@ -43,7 +43,8 @@ class DeviceDirectory {
   // Devices whose agents are gone are kept to be shown, so many in all.
   static constexpr size_t kOfflineMax = 4096;
 
-  // This machine's own. InvalidArgument for a device without uuid or with a class that cannot be read; nothing is changed then.
+  // This machine's own. InvalidArgument for a device without uuid or with a class that cannot be read; nothing is
+  // changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
 
   // An agent's devices are there, instead of those it had. What a person took out of service stays so. InvalidArgument
@@ -94,7 +95,7 @@ class DeviceDirectory {
     tunefarm::v1::Device device;
     DeviceClass device_class;
     std::string class_id;
-    std::string held_out = {};         // why a person took it out of service
+    std::string held_out = {};           // why a person took it out of service
     tunefarm::v1::Device own_word = {};  // state and reason as its agent says, while it is held out
     bool ready() const {
       return device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED &&

@@ -15,9 +15,7 @@ namespace tunefarm {
 
 using tunefarm::v1::Agent;
 
-absl::Status FarmAgents::Load() {
-  return lease_ms_ > 0 ? link_->RefreshAgents(/*reap=*/false) : absl::OkStatus();
-}
+absl::Status FarmAgents::Load() { return lease_ms_ > 0 ? link_->RefreshAgents(/*reap=*/false) : absl::OkStatus(); }
 
 void FarmAgents::Start() {
   if (lease_ms_ > 0) LookAfter(std::chrono::milliseconds(lease_ms_));

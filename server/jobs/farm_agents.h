@@ -1,5 +1,5 @@
-// FarmAgents: looks after the agents of a farm: gives up those that have not been heard for a lease, keeps up with those
-// that other control daemons serve, and shows and drains them for people.
+// FarmAgents: looks after the agents of a farm: gives up those that have not been heard for a lease, keeps up with
+// those that other control daemons serve, and shows and drains them for people.
 //
 // Threads: all methods may be called from any thread; what recurs happens on the executor.
 #pragma once

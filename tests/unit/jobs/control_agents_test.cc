@@ -1,0 +1,410 @@
+// Agents on other machines, from control's side: leases on a fake clock, take-over after a restart or from another
+// control, wakes, devices. The agents are played call by call; store and services are real.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/base/check.h"
+#include "server/base/status.h"
+#include "server/jobs/agent_wakes.h"
+#include "server/jobs/control_link.h"
+#include "server/jobs/job_service.h"
+#include "server/store/store.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/manual_executor.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tests/unit/jobs/farm.h"
+
+namespace tunefarm {
+namespace {
+
+namespace wire = tunefarm::agent::v1;
+using std::chrono::seconds;
+using testing::ElementsAre;
+
+// A control daemon without devices of its own.
+struct Control {
+  Control(Store* store, FakeClock* clock, FakeEntropy* entropy) : executor(clock) {
+    JobServiceOptions options;
+    options.store = store;
+    options.control = &executor;
+    options.entropy = entropy;
+    options.agent_lease_ms = 30'000;
+    options.has_own_agent = false;
+    service = std::make_unique<JobService>(options);
+    TUNEFARM_CHECK_OK(service->Start());
+  }
+  ControlLink& link() { return *service->control_link(); }
+
+  ManualExecutor executor;
+  std::unique_ptr<JobService> service;
+};
+
+class ControlAgentsTest : public testing::Test {
+ protected:
+  ControlAgentsTest() {
+    SqliteOptions options;
+    options.path = directory_.File("tunefarm.db");
+    options.backup_directory = directory_.File("backups");
+    options.clock = &clock_;
+    auto store = OpenSqliteStore(options);
+    TUNEFARM_CHECK_OK(store);
+    store_ = *std::move(store);
+    control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_);
+  }
+
+  // The daemon dies without a word and comes back.
+  void Restart() {
+    control_ = nullptr;
+    control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_);
+  }
+
+  static wire::RegisterRequest About(const std::string& id, const std::string& device) {
+    wire::RegisterRequest about;
+    about.set_agent_id(id);
+    about.set_display_name("name of " + id);
+    about.set_host("host");
+    about.set_protocol(ControlLink::kProtocol);
+    *about.add_devices() = HostDevice(device);
+    return about;
+  }
+  absl::StatusOr<wire::RegisterResponse> Register(const std::string& id, const std::string& device) {
+    auto response = control_->link().Register(About(id, device));
+    if (response.ok()) epochs_[id] = response->epoch();
+    return response;
+  }
+  wire::SynchronizeRequest Request(const std::string& id, const std::string& device, int units) {
+    wire::SynchronizeRequest request;
+    request.set_agent_id(id);
+    request.set_epoch(epochs_[id]);
+    if (units > 0) {
+      request.add_demands()->set_device_uuid(device);
+      request.mutable_demands(0)->set_units(units);
+    }
+    return request;
+  }
+  wire::SynchronizeResponse Ask(const std::string& id, const std::string& device, int units = 1) {
+    auto response = control_->link().Synchronize(Request(id, device, units));
+    TUNEFARM_CHECK_OK(response);
+    return *std::move(response);
+  }
+  std::string Submit() {
+    *job_.add_problems() = TestProblem(1024);
+    job_.mutable_strategy()->set_strategy_name("exhaustive");
+    const auto submitted = control_->service->Submit(job_, TestKernel(), "", false);
+    TUNEFARM_CHECK_OK(submitted);
+    control_->executor.RunUntilIdle();
+    return submitted->name();
+  }
+  wire::ReportTrialsRequest ReportOf(const std::string& id, const wire::Assignment& assignment) {
+    wire::ReportTrialsRequest report;
+    report.set_agent_id(id);
+    report.set_epoch(epochs_[id]);
+    report.set_unit_id(assignment.unit_id());
+    report.set_token(assignment.token());
+    report.set_unit_done(true);
+    for (const auto& spec : assignment.trials()) {
+      auto* trial = report.add_trials();
+      trial->set_ordinal(spec.ordinal());
+      *trial->mutable_config() = spec.config();
+      trial->set_outcome(tunefarm::v1::OUTCOME_OK);
+      trial->set_device_uuid(assignment.device_uuid());
+      trial->mutable_measurement()->set_median_ns(1000);
+    }
+    return report;
+  }
+  wire::ReportVerdict Report(const std::string& id, const wire::Assignment& assignment) {
+    const auto response = control_->link().ReportTrials(ReportOf(id, assignment));
+    TUNEFARM_CHECK_OK(response);
+    return response->verdict();
+  }
+  void RunFor(Duration time) { control_->executor.AdvanceBy(time); }
+
+  TemporaryDirectory directory_;
+  FakeClock clock_;
+  FakeEntropy entropy_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Control> control_;
+  std::map<std::string, int64_t> epochs_;
+  tunefarm::v1::Job job_;
+};
+
+TEST_F(ControlAgentsTest, RegistersAndGetsWork) {
+  const auto registered = Register("one", "CPU-1");
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  EXPECT_EQ(registered->lease_ms(), 30'000);
+  Submit();
+  const auto response = Ask("one", "CPU-1");
+  ASSERT_EQ(response.assignments_size(), 1);
+  EXPECT_EQ(Report("one", response.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  const auto devices = control_->service->ListDevices();
+  ASSERT_EQ(devices.size(), 1);
+  EXPECT_EQ(devices[0].agent(), "name of one");
+  EXPECT_EQ(devices[0].host(), "host");
+}
+
+TEST_F(ControlAgentsTest, RefusesWhatItCannotTalkTo) {
+  wire::RegisterRequest old = About("one", "CPU-1");
+  old.set_protocol(-1);
+  // Protocol 0 is an agent in this process.
+  EXPECT_TRUE(control_->link().Register(old).ok());
+  wire::RegisterRequest nameless = About("two", "CPU-2");
+  nameless.clear_display_name();
+  EXPECT_EQ(ReasonOf(control_->link().Register(nameless).status()), "AGENT_INVALID");
+  wire::RegisterRequest newer = About("three", "CPU-3");
+  newer.set_protocol(1000);
+  EXPECT_TRUE(control_->link().Register(newer).ok());
+}
+
+TEST_F(ControlAgentsTest, ARestartedControlGoesOnWithItsAgents) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  const auto held = Ask("one", "CPU-1");
+  ASSERT_EQ(held.assignments_size(), 1);
+  Restart();
+  EXPECT_EQ(control_->service->ListDevices().size(), 1);  // known before it speaks
+  // A report before anything else was said.
+  EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_STALE);  // twice is once
+  Restart();
+  const auto next = Ask("one", "CPU-1");
+  EXPECT_FALSE(next.epoch_expired());
+  ASSERT_EQ(next.assignments_size(), 1);
+  Restart();
+  // A unit in hand stays there.
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 0);
+  request.set_control("the process before");
+  auto* unit = request.add_units();
+  unit->set_unit_id(next.assignments(0).unit_id());
+  unit->set_token(next.assignments(0).token());
+  unit->set_device_uuid("CPU-1");
+  auto response = control_->link().Synchronize(request);
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response->revoked_unit_ids_size(), 0);
+  Restart();
+  // One whose answer was lost is given again, with the same token.
+  const auto again = Ask("one", "CPU-1");
+  ASSERT_EQ(again.assignments_size(), 1);
+  EXPECT_EQ(again.assignments(0).unit_id(), next.assignments(0).unit_id());
+  EXPECT_EQ(again.assignments(0).token(), next.assignments(0).token());
+}
+
+TEST_F(ControlAgentsTest, AnAgentGoesToAnotherControlAndBack) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  const auto first = Ask("one", "CPU-1");
+  ASSERT_EQ(first.assignments_size(), 1);
+  // Another daemon of the same store. It drives nothing here.
+  Control other(store_.get(), &clock_, &entropy_);
+  wire::ReportUnitsRequest batch;
+  *batch.add_reports() = ReportOf("one", first.assignments(0));
+  auto stored = other.link().ReportUnits(batch);
+  ASSERT_TRUE(stored.ok());
+  ASSERT_EQ(stored->results_size(), 1);
+  EXPECT_EQ(stored->results(0).verdict(), wire::REPORT_VERDICT_ACCEPTED);
+  // Back again: what the first one remembers is old, and is not handed out.
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 1);
+  request.set_control(other.link().control_id());
+  auto response = control_->link().Synchronize(request);
+  ASSERT_TRUE(response.ok());
+  for (const auto& assignment : response->assignments()) {
+    EXPECT_NE(assignment.unit_id(), first.assignments(0).unit_id());
+  }
+  other.service->Stop();
+}
+
+TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  ASSERT_TRUE(Register("two", "CPU-2").ok());
+  Submit();
+  const auto held = Ask("one", "CPU-1");
+  ASSERT_EQ(held.assignments_size(), 1);
+  for (int i = 0; i < 8; ++i) {
+    RunFor(seconds(5));
+    Ask("two", "CPU-2", 0);
+  }
+  EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_STALE);
+  EXPECT_TRUE(Ask("one", "CPU-1").epoch_expired());
+  // The other one gets the unit in its turn, with a new token.
+  wire::SynchronizeRequest request = Request("two", "CPU-2", 8);
+  int64_t token = 0;
+  for (int i = 0; i < 4 && token == 0; ++i) {
+    const auto taken = control_->link().Synchronize(request);
+    ASSERT_TRUE(taken.ok());
+    for (const auto& assignment : taken->assignments()) {
+      auto* unit = request.add_units();
+      unit->set_unit_id(assignment.unit_id());
+      unit->set_token(assignment.token());
+      if (assignment.unit_id() == held.assignments(0).unit_id()) token = assignment.token();
+    }
+  }
+  EXPECT_GT(token, held.assignments(0).token());
+  for (const auto& device : control_->service->ListDevices()) {
+    EXPECT_EQ(device.state(),
+              device.uuid() == "CPU-1" ? tunefarm::v1::DEVICE_STATE_OFFLINE : tunefarm::v1::DEVICE_STATE_READY);
+  }
+  const auto agents = control_->service->ListAgents();
+  ASSERT_TRUE(agents.ok());
+  ASSERT_EQ(agents->size(), 1);
+  EXPECT_EQ(agents->at(0).name(), "agents/two");
+}
+
+TEST_F(ControlAgentsTest, AgentsGetAWholeLeaseAfterControlWasAway) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  const auto held = Ask("one", "CPU-1");
+  ASSERT_EQ(held.assignments_size(), 1);
+  control_ = nullptr;
+  clock_.Advance(std::chrono::minutes(10));
+  control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_);
+  RunFor(seconds(20));
+  EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  EXPECT_FALSE(Ask("one", "CPU-1").epoch_expired());
+}
+
+TEST_F(ControlAgentsTest, LeasesAreWrittenSeldom) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  const auto before = store_->Commits().operations;
+  for (int i = 0; i < 90; ++i) {
+    clock_.Advance(std::chrono::milliseconds(100));
+    Ask("one", "CPU-1", 0);
+  }
+  EXPECT_LE(store_->Commits().operations - before, 2);
+}
+
+TEST_F(ControlAgentsTest, AProcessTakesThePlaceOfItsPredecessor) {
+  ASSERT_TRUE(Register("old", "CPU-1").ok());
+  Submit();
+  ASSERT_EQ(Ask("old", "CPU-1").assignments_size(), 1);
+  const auto refused = Register("new", "CPU-1");
+  EXPECT_EQ(ReasonOf(refused.status()), "DEVICE_TAKEN");
+  EXPECT_THAT(std::string(MessageOf(refused.status())), testing::HasSubstr("belongs to agent name of old on host"));
+  wire::RegisterRequest successor = About("new", "CPU-1");
+  successor.set_replaces_agent_id("old");
+  const auto response = control_->link().Register(successor);
+  ASSERT_TRUE(response.ok()) << response.status();
+  epochs_["new"] = response->epoch();
+  EXPECT_TRUE(Ask("old", "CPU-1").epoch_expired());
+  EXPECT_EQ(Ask("new", "CPU-1").assignments_size(), 1);
+}
+
+TEST_F(ControlAgentsTest, ADrainingAgentGetsNothing) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  ASSERT_TRUE(control_->service->DrainAgent("name of one", true).ok());
+  EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 0);
+  ASSERT_TRUE(control_->service->DrainAgent("agents/one", false).ok());
+  EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 1);
+  EXPECT_EQ(ReasonOf(control_->service->DrainAgent("nobody", true).status()), "AGENT_NOT_FOUND");
+}
+
+TEST_F(ControlAgentsTest, AnAgentThatEndsGivesItsUnitsBack) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  ASSERT_TRUE(Register("two", "CPU-2").ok());
+  Submit();
+  const auto held = Ask("one", "CPU-1", 8);
+  ASSERT_GE(held.assignments_size(), 1);
+  wire::DeregisterRequest request;
+  request.set_agent_id("one");
+  request.set_epoch(epochs_["one"]);
+  ASSERT_TRUE(control_->link().Deregister(request).ok());
+  EXPECT_GE(Ask("two", "CPU-2", 8).assignments_size(), 1);
+  EXPECT_TRUE(control_->link().Deregister(request).ok());  // twice is once
+}
+
+TEST_F(ControlAgentsTest, ADeviceOutOfServiceGetsNothing) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  ASSERT_TRUE(control_->service->HoldOutDevice("devices/CPU-1", "loud").ok());
+  EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 0);
+  // What the agent says of it does not change that.
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 1);
+  *request.add_changed_devices() = HostDevice("CPU-1");
+  EXPECT_EQ(control_->link().Synchronize(request)->assignments_size(), 0);
+  ASSERT_TRUE(control_->service->ReleaseDevice("devices/CPU-1").ok());
+  const auto response = Ask("one", "CPU-1");
+  EXPECT_EQ(response.assignments_size(), 1);
+  EXPECT_THAT(
+      std::vector<std::string>(response.released_device_uuids().begin(), response.released_device_uuids().end()),
+      ElementsAre("CPU-1"));
+  // The agent's own word.
+  tunefarm::v1::Device sick = HostDevice("CPU-1");
+  sick.set_state(tunefarm::v1::DEVICE_STATE_QUARANTINED);
+  sick.set_state_reason("it fell off the bus");
+  request = Request("one", "CPU-1", 1);
+  auto* unit = request.add_units();
+  unit->set_unit_id(response.assignments(0).unit_id());
+  unit->set_token(response.assignments(0).token());
+  *request.add_changed_devices() = sick;
+  EXPECT_EQ(control_->link().Synchronize(request)->assignments_size(), 0);
+  EXPECT_EQ(control_->service->ListDevices()[0].state_reason(), "it fell off the bus");
+  Restart();  // and it is remembered
+  EXPECT_EQ(control_->service->ListDevices()[0].state_reason(), "it fell off the bus");
+}
+
+TEST_F(ControlAgentsTest, OnlyWhoWantsWorkIsWokenByWork) {
+  ASSERT_TRUE(Register("hungry", "CPU-1").ok());
+  ASSERT_TRUE(Register("idle", "CPU-2").ok());
+  int woken_hungry = 0, woken_idle = 0;
+  const auto wait = [&](const std::string& id, int* woken, int64_t seen) {
+    wire::WaitRequest request;
+    request.set_agent_id(id);
+    request.set_control(control_->link().control_id());
+    request.set_seen(seen);
+    return control_->link().Wait(request, [woken](const wire::WaitResponse& response) { *woken += response.woken(); });
+  };
+  Ask("hungry", "CPU-1", 1);
+  Ask("idle", "CPU-2", 0);
+  ASSERT_NE(wait("hungry", &woken_hungry, 1), 0);
+  ASSERT_NE(wait("idle", &woken_idle, 1), 0);
+  Submit();
+  EXPECT_EQ(woken_hungry, 1);
+  EXPECT_EQ(woken_idle, 0);
+  control_->link().WakeAll();
+  EXPECT_EQ(woken_idle, 1);
+  // Another control's count says nothing: answered at once.
+  wire::WaitRequest stranger;
+  stranger.set_agent_id("stranger");
+  stranger.set_control("another");
+  int woken = 0;
+  EXPECT_EQ(control_->link().Wait(stranger, [&](const wire::WaitResponse& r) { woken += r.woken(); }), 0);
+  EXPECT_EQ(woken, 1);
+}
+
+TEST(AgentWakes, NoWakeIsLostAndEachAgentHasItsOwn) {
+  AgentWakes wakes;
+  std::vector<std::string> told;
+  const auto answer = [&](const std::string& who) {
+    return [&told, who](int64_t seen, bool woken) {
+      told.push_back(who + (woken ? " woken " : " expired ") + std::to_string(seen));
+    };
+  };
+  const uint64_t first = wakes.Await("a", 1, answer("a"));
+  ASSERT_NE(first, 0);
+  ASSERT_NE(wakes.Await("b", 1, answer("b")), 0);
+  wakes.Wake("a");
+  EXPECT_THAT(told, ElementsAre("a woken 2"));
+  told.clear();
+  wakes.Expire("a", first);  // too late
+  wakes.Wake("a");           // while nobody waits
+  EXPECT_EQ(wakes.Await("a", 2, answer("a")), 0);
+  EXPECT_THAT(told, ElementsAre("a woken 3"));
+  told.clear();
+  const uint64_t second = wakes.Await("a", 3, answer("a"));
+  wakes.Expire("a", second);
+  EXPECT_THAT(told, ElementsAre("a expired 3"));
+  told.clear();
+  ASSERT_NE(wakes.Await("b", 1, answer("b again")), 0);  // its connection was lost
+  EXPECT_THAT(told, ElementsAre("b expired 1"));
+  told.clear();
+  wakes.Close();
+  EXPECT_THAT(told, ElementsAre("b again woken 2"));
+  EXPECT_EQ(wakes.Await("c", 1, answer("c")), 0);
+}
+
+}  // namespace
+}  // namespace tunefarm
