@@ -20,6 +20,16 @@ constexpr Duration kAgentLease = std::chrono::seconds(4);
 constexpr Duration kTooLong = std::chrono::minutes(30);
 constexpr int64_t kStepsMax = 3'000'000;
 
+// Sees to it that a node of a farm never takes a step that no epoch fences.
+class FencedStore : public FaultyStore {
+ public:
+  using FaultyStore::FaultyStore;
+  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override {
+    EXPECT_GT(step.driver_epoch, 0) << "of study " << step.study_id;
+    return FaultyStore::Drive(step);
+  }
+};
+
 std::vector<tunefarm::v1::Device> Devices() {
   std::vector<tunefarm::v1::Device> devices;
   for (int i = 0; i < kDevices; ++i) devices.push_back(HostDevice(fmt::format("HOST-{}", i + 1)));
@@ -69,7 +79,7 @@ Simulation::~Simulation() {
 
 void Simulation::Boot(size_t index) {
   Node& node = nodes_[index];
-  node.store = std::make_unique<FaultyStore>(store_.get());
+  node.store = std::make_unique<FencedStore>(store_.get());
   node.control = std::make_unique<ManualExecutor>(&clock_);
   node.lease = std::make_unique<ManualExecutor>(&clock_);
   JobServiceOptions options;
