@@ -101,7 +101,8 @@ class Database(Machine):
     """PostgreSQL. Of what it has acknowledged nothing is lost when it is killed: that needs no fsync, only a power cut
     of the real machine does."""
 
-    SETTINGS = {"fsync": "off", "max_connections": "200", "log_min_messages": "warning", "shared_buffers": "256MB"}
+    # Shared memory in files of its own: a killed one leaves what is in /dev/shm.
+    SETTINGS = {"fsync": "off", "dynamic_shared_memory_type": "mmap", "max_connections": "200", "log_min_messages": "warning", "shared_buffers": "256MB"}
 
     def __init__(self, cluster, name):
         super().__init__(cluster, name)
