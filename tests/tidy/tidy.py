@@ -25,7 +25,7 @@ LAYERS = {
     "store": ["base", "store"],
     "recordings": ["base", "space", "definition", "interchange", "store", "recordings"],
     "exec": ["base", "space", "measure", "device", "definition", "exec", "version.h"],
-    "agent": ["base", "space", "measure", "device", "definition", "exec", "agent"],
+    "agent": ["base", "dial", "space", "measure", "device", "definition", "exec", "agent"],
     "catalog": ["base", "space", "measure", "device", "definition", "store", "catalog"],
     "jobs": ["base", "space", "measure", "search", "device", "definition", "cost", "store", "catalog", "agent", "jobs"],
     "access": ["base", "store", "access"],
