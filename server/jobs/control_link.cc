@@ -44,7 +44,7 @@ void ControlLink::Wake() {
   {
     MutexLock lock(&mutex_);
     for (auto& [agent_id, agent] : agents_) {
-      if (agent.has_lease && agent.hungry) hungry.push_back(agent_id);
+      if (agent.is_remote && agent.hungry) hungry.push_back(agent_id);
       agent.hungry = false;
     }
   }
@@ -446,7 +446,7 @@ void ControlLink::Close() {
     closed_ = true;
     // Those on other machines go on, with this daemon's successor or with another one.
     for (const auto& [agent_id, agent] : agents_) {
-      if (!agent.has_lease) agents.push_back(agent_id);
+      if (!agent.is_remote) agents.push_back(agent_id);
     }
     claims_.clear();
     unmade_.clear();

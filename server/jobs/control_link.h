@@ -49,6 +49,7 @@ class ControlLink : public AgentLink {
   struct Options {
     std::string control_id;           // of this process; never the same twice
     int64_t agent_lease_ms = 30'000;  // of agents on other machines
+    bool leases_own_agent = false;    // that of this process has one too: others may outlive it
   };
 
   // The oldest version of the conversation that is understood, and the one spoken here.
@@ -125,7 +126,7 @@ class ControlLink : public AgentLink {
   using Mode = ClaimMode;
   struct AgentState {
     int64_t epoch = 0;
-    bool has_lease = false;  // it is on another machine
+    bool is_remote = false;  // it is on another machine
     bool draining = false;
     bool hungry = false;      // it wants more than it got
     MonotonicTime renewed{};  // its lease

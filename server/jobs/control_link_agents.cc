@@ -71,8 +71,8 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   }
   AgentState agent;
   agent.about = request;
-  agent.has_lease = request.protocol() > 0;
-  if (agent.has_lease) {
+  agent.is_remote = request.protocol() > 0;
+  if (agent.is_remote) {
     RETURN_IF_ERROR(CheckRegistration(request));
     if (!request.replaces_agent_id().empty()) {
       const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs());
@@ -88,7 +88,7 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   row.agent_id = request.agent_id();
   row.host = request.host();
   row.detail = request.SerializeAsString();
-  row.lease_ms = agent.has_lease ? options_.agent_lease_ms : 0;
+  row.lease_ms = agent.is_remote || options_.leases_own_agent ? options_.agent_lease_ms : 0;
   row.now_ms = clock_->WallMs();
   ASSIGN_OR_RETURN(agent.epoch, store_->RegisterAgent(row));
   agent.renewed = agent.heard = clock_->Now();
@@ -98,7 +98,7 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   response.set_control(options_.control_id);
   response.set_lease_ms(row.lease_ms);
   Lose(request.agent_id());  // what an earlier epoch held went back to the queue
-  if (agent.has_lease) {
+  if (agent.is_remote) {
     // Lose has marked them as gone.
     RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
     LogInfo("jobs", "agent {} on {} registers with {} devices", request.display_name(), request.host(),
@@ -114,12 +114,12 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
 
 void ControlLink::Lose(const std::string& agent_id) {
   std::set<int64_t> jobs;
-  bool had_lease = false;
+  bool was_remote = false;
   {
     MutexLock lock(&mutex_);
     const auto found = agents_.find(agent_id);
     if (found != agents_.end()) {
-      had_lease = found->second.has_lease;
+      was_remote = found->second.is_remote;
       agents_.erase(found);
     }
     for (auto it = claims_.begin(); it != claims_.end();) {
@@ -135,7 +135,7 @@ void ControlLink::Lose(const std::string& agent_id) {
                   unmade_.end());
   }
   devices_->RemoveAgent(agent_id, clock_->WallMs());
-  if (had_lease) wakes_.Forget(agent_id);
+  if (was_remote) wakes_.Forget(agent_id);
   for (int64_t job_id : jobs) hooks_.gone(job_id);
 }
 
@@ -202,11 +202,11 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
   AgentState agent;
   if (!agent.about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
   agent.epoch = epoch;
-  agent.has_lease = row->lease_left_ms.has_value();
+  agent.is_remote = agent.about.protocol() > 0;
   agent.draining = row->draining;
   agent.heard = clock_->Now();
   agent.renewed = clock_->Now() - std::chrono::milliseconds(options_.agent_lease_ms);  // renew it now
-  if (agent.has_lease) {
+  if (agent.is_remote) {
     RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(agent.about), clock_->WallMs()));
     if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(agent.about)));
   }
@@ -243,7 +243,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     AgentState& agent = found->second;
     agent.heard = clock_->Now();
     if (request.now_ms() != 0) agent.clock_skew_ms = request.now_ms() - clock_->WallMs();
-    if (!agent.has_lease) return true;
+    if (!agent.is_remote && !options_.leases_own_agent) return true;
     const Duration third = std::chrono::milliseconds(options_.agent_lease_ms) / 3;
     if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return true;
     if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
@@ -288,7 +288,7 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
       const auto agent = agents_.find(request.agent_id());
       is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
       // In this process nothing can be claimed behind our back.
-      if (is_known && !agent->second.has_lease) return std::nullopt;
+      if (is_known && !agent->second.is_remote) return std::nullopt;
     }
     if (i > 0) return std::nullopt;
     google::protobuf::RepeatedPtrField<wire::UnitInHand> units;
@@ -317,7 +317,7 @@ absl::Status ControlLink::CheckMayRun(const std::string& agent_id, const Claim& 
   MutexLock lock(&mutex_);
   const auto found = agents_.find(agent_id);
   // What this process's own workers reach was checked when the job was submitted, or taken up.
-  if (found == agents_.end() || !found->second.has_lease) return absl::OkStatus();
+  if (found == agents_.end() || !found->second.is_remote) return absl::OkStatus();
   const wire::RegisterRequest& about = found->second.about;
   RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
   if (claim.plan->language() == tunefarm::v1::LANGUAGE_PYTHON && !about.runs_python()) {
@@ -402,7 +402,10 @@ absl::Status ControlLink::RefreshAgents(bool reap) {
     {
       MutexLock lock(&mutex_);
       const auto found = agents_.find(row.agent_id);
-      if (found != agents_.end()) found->second.draining = row.draining;
+      if (found != agents_.end()) {
+        found->second.draining = row.draining;
+        if (!found->second.is_remote) continue;  // its devices are this machine's
+      }
     }
     if (!row.lease_left_ms.has_value() || std::binary_search(known.begin(), known.end(), row.agent_id)) continue;
     wire::RegisterRequest about;

@@ -50,7 +50,7 @@ struct JobService::Impl {
                                              given.catalog_watchers_max)),
         bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock(), node != nullptr),
         link(given.store, given.control->clock(), &kernels, &poison, &devices, LinkHooks(),
-             {NewUuid(given.entropy), given.agent_lease_ms}),
+             {NewUuid(given.entropy), given.agent_lease_ms, !given.node.id.empty() && given.agent_lease_ms > 0}),
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
                                                              events.get(), &bests, &link, node.get()})),
         follower({given.store, given.control->clock(), given.entropy, &devices, &catalog, &kernels, watch.get(), &bests,

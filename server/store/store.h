@@ -431,8 +431,8 @@ class Store {
 
   // --- recorded results of other tools (recording_store.h): never measurements; as old as the store ---
   virtual RecordingStore& recordings() = 0;
-  // Null: this store keeps none.
-  virtual TokenStore* tokens() { return nullptr; }
+  // As old as the store.
+  virtual TokenStore* tokens() = 0;
 
   // --- keep ---
   virtual absl::StatusOr<StoreStatus> Status() = 0;

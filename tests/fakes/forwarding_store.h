@@ -135,6 +135,7 @@ class ForwardingStore : public Store {
     return store_->DeleteUnusedKernels(created_before_ms);
   }
   RecordingStore& recordings() override { return store_->recordings(); }
+  TokenStore* tokens() override { return store_->tokens(); }
   absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
   absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }
   CommitStats Commits() const override { return store_->Commits(); }

@@ -104,6 +104,8 @@ const std::vector<Table>& Tables() {
        "SELECT kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, "
        "last_distance, first_asked_at_ms, last_asked_at_ms FROM miss",
        {0, 1, 2}},
+      {"access_token", "name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms",
+       "SELECT name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms FROM access_token"},
       {"request_dedup", "request_id, body_digest, job_id, created_at_ms",
        "SELECT request_id, body_digest, job_id, created_at_ms FROM request_dedup"},
       {"recording",

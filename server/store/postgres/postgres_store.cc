@@ -23,7 +23,8 @@ PostgresStore::PostgresStore(SessionOptions session, int connections_max, Clock*
     : entropy_(entropy),
       pool_(std::move(session), connections_max, clock, entropy),
       board_(clock),
-      recordings_(&pool_) {}
+      recordings_(&pool_),
+      tokens_(&pool_) {}
 
 void PostgresStore::CleanUp() {
   const absl::Status status = recordings_.DropLeftovers();

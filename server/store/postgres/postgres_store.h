@@ -11,6 +11,7 @@
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/pool.h"
 #include "server/store/postgres/recordings.h"
+#include "server/store/postgres/tokens.h"
 #include "server/store/store.h"
 
 namespace tunefarm::postgres {
@@ -94,6 +95,7 @@ class PostgresStore : public Store {
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
 
   RecordingStore& recordings() override { return recordings_; }
+  TokenStore* tokens() override { return &tokens_; }
 
   absl::StatusOr<StoreStatus> Status() override;
   absl::StatusOr<QueueCounts> CountQueue() override;
@@ -116,6 +118,7 @@ class PostgresStore : public Store {
   Pool pool_;
   ClaimBoard board_;
   PostgresRecordingStore recordings_;
+  PostgresTokenStore tokens_;
 
   Mutex facts_mutex_;
   std::map<int64_t, Facts> facts_ GUARDED_BY(facts_mutex_);  // by study
