@@ -19,7 +19,8 @@ class Machines:
 
     def __init__(self, agents=2, lease=30, role="control", control_flags=(), agent_flags=(), start=True):
         self.address = f"127.0.0.1:{free_port()}"
-        self.control = Farm("--role", role, "--listen", self.address, "--agent-lease", lease, *control_flags)
+        # Plain text on loopback is a client; agents need certificates, or this.
+        self.control = Farm("--role", role, "--listen", self.address, "--insecure", "--agent-lease", lease, *control_flags)
         self.agents = [self.new_agent(f"agent-{i + 1}", *agent_flags) for i in range(agents)]
         self.starts = start
 

@@ -7,6 +7,7 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/store/postgres/copy_sqlite.h"
+#include "server/store/token_store.h"
 #include "server/store/recording_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
@@ -85,6 +86,7 @@ class PostgresCopy : public testing::Test {
     miss.class_id = "class";
     miss.asked = 3;
     miss.distance = 0.5;
+    TUNEFARM_CHECK_OK(store->tokens()->PutToken({"ci", std::string(64, 'a'), "submit", kNow, kNow + 1000}));
     TUNEFARM_CHECK_OK(store->WriteMisses({{}, {miss}}));
     TUNEFARM_CHECK_OK(store->GetOrPutSetting("host", "uuid").status());
     TUNEFARM_CHECK_OK(store->GetOrPutSetting(Store::kCatalogIdSetting, "old").status());
