@@ -50,11 +50,11 @@ std::string HostOf(const std::string& peer) {
 }
 
 std::string LineOf(const AuditEntry& entry, int64_t wall_ms, uint64_t left_out) {
-  std::string line = fmt::format(
-      R"({{"time":"{}","principal":"{}","kind":"{}","peer":"{}","call":"{}","resource":"{}",)"
-      R"("outcome":"{}","reason":"{}")",
-      TimeText(wall_ms), Cut(entry.principal), Cut(entry.kind), Cut(entry.peer), Cut(entry.call), Cut(entry.resource),
-      absl::StatusCodeToString(entry.outcome.code()), Cut(ReasonOf(entry.outcome)));
+  std::string line =
+      fmt::format(R"({{"time":"{}","principal":"{}","kind":"{}","peer":"{}","call":"{}","resource":"{}",)"
+                  R"("outcome":"{}","reason":"{}")",
+                  TimeText(wall_ms), Cut(entry.principal), Cut(entry.kind), Cut(entry.peer), Cut(entry.call),
+                  Cut(entry.resource), absl::StatusCodeToString(entry.outcome.code()), Cut(ReasonOf(entry.outcome)));
   if (!entry.outcome.ok()) line += fmt::format(R"(,"message":"{}")", Cut(MessageOf(entry.outcome), kMessageBytesMax));
   if (left_out > 0) line += fmt::format(R"(,"left_out":{})", left_out);
   return line + "}\n";

@@ -116,8 +116,7 @@ class Api {
   // The next three: PermissionDenied (ADMIN_ONLY) off the admin socket; NotFound (AGENT_NOT_FOUND, DEVICE_NOT_FOUND).
   absl::StatusOr<v1::DrainAgentResponse> DrainAgent(const CallContext&, const v1::DrainAgentRequest&);
   absl::StatusOr<v1::UndrainAgentResponse> UndrainAgent(const CallContext&, const v1::UndrainAgentRequest&);
-  absl::StatusOr<v1::QuarantineDeviceResponse> QuarantineDevice(const CallContext&,
-                                                                const v1::QuarantineDeviceRequest&);
+  absl::StatusOr<v1::QuarantineDeviceResponse> QuarantineDevice(const CallContext&, const v1::QuarantineDeviceRequest&);
 
   // --- CatalogService: misses ---
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);

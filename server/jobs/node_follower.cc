@@ -81,9 +81,8 @@ absl::Status NodeFollower::RecordDevices(const std::vector<tunefarm::v1::Device>
     deps_.catalog->AddClass(class_id, device_class);
     tunefarm::v1::DeviceClass properties = device.device_class();
     properties.set_id(class_id);
-    RETURN_IF_ERROR(
-        deps_.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), deps_.clock->WallMs()},
-                               {class_id, device_class.display_name, properties.SerializeAsString()}));
+    RETURN_IF_ERROR(deps_.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), deps_.clock->WallMs()},
+                                           {class_id, device_class.display_name, properties.SerializeAsString()}));
   }
   return absl::OkStatus();
 }

@@ -7,8 +7,8 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/store/postgres/copy_sqlite.h"
-#include "server/store/token_store.h"
 #include "server/store/recording_store.h"
+#include "server/store/token_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
 

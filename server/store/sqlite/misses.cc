@@ -39,9 +39,10 @@ absl::Status Add(Database& database, const MissRow& row) {
 
 absl::Status NoteLastAnswer(Database& database, const MissRow& row) {
   return database
-      .Prepare("UPDATE miss SET class_name = ?4, program_digest = ?5, problem = ?6, last_match = ?7, last_distance = "
-               "?8, last_asked_at_ms = ?9 WHERE kernel_name = ?1 AND problem_key = ?2 AND class_id = ?3 AND "
-               "last_asked_at_ms < ?9")
+      .Prepare(
+          "UPDATE miss SET class_name = ?4, program_digest = ?5, problem = ?6, last_match = ?7, last_distance = "
+          "?8, last_asked_at_ms = ?9 WHERE kernel_name = ?1 AND problem_key = ?2 AND class_id = ?3 AND "
+          "last_asked_at_ms < ?9")
       .Bind(row.kernel_name, row.problem_key, row.class_id, row.class_name, row.program_digest, Blob{row.problem},
             row.match, row.distance, row.last_asked_at_ms)
       .Run();

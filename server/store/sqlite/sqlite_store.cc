@@ -20,7 +20,8 @@ SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderP
       opened_at_(clock->Now()),
       writer_(std::move(writer)),
       readers_(std::move(readers)),
-      recordings_(writer_.get(), readers_.get()), tokens_(writer_.get(), readers_.get()) {}
+      recordings_(writer_.get(), readers_.get()),
+      tokens_(writer_.get(), readers_.get()) {}
 
 SqliteStore::~SqliteStore() {
   readers_.reset();
