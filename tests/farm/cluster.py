@@ -208,7 +208,7 @@ class Cluster:
     """`flags`: more flags by role, such as {"control": ["--insecure"]}. Nothing runs but PostgreSQL until start()."""
 
     def __init__(self, controls=2, agents=4, flags=None):
-        self.flags = flags or {"control": ["--insecure"]}
+        self.flags = flags or {"control": ["--insecure"], "agent": ["--insecure"]}
         self.counts = controls, agents
         self.history = invariants.History()
 
@@ -239,13 +239,17 @@ class Cluster:
                 print(f"--- {machine.name} (end) ---\n{machine.log.read_text(errors='replace')[-3000:]}")
 
     def start(self):
-        """All daemons; returns when every control daemon answers."""
+        """All daemons; returns when every control daemon knows all agents."""
         for control in self.controls:
             control.start()
         for control in self.controls:
             wait_until(control.answers, f"an answer of {control.name}")
         for agent in self.agents:
             agent.start()
+        for control in self.controls:
+            # Agents of another control daemon are read from the store, three times in a lease.
+            wait_until(lambda control=control: len(control.json("devices").get("devices", [])) == len(self.agents),
+                       f"the agents' devices at {control.name}", 60)
         return self
 
     def machine(self, name):
