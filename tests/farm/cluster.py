@@ -246,11 +246,18 @@ class Cluster:
             wait_until(control.answers, f"an answer of {control.name}")
         for agent in self.agents:
             agent.start()
-        for control in self.controls:
-            # Agents of another control daemon are read from the store, three times in a lease.
-            wait_until(lambda control=control: len(control.json("devices").get("devices", [])) == len(self.agents),
-                       f"the agents' devices at {control.name}", 60)
+        self.wait_for_devices()
         return self
+
+    def wait_for_devices(self):
+        """Until every control daemon knows all agents: those of another one are read from the store, three times in a
+        lease."""
+        def ready(control):
+            devices = control.json("devices").get("devices", [])
+            return sum(device["state"] == "DEVICE_STATE_READY" for device in devices) == len(self.agents)
+
+        for control in self.controls:
+            wait_until(lambda control=control: ready(control), f"the agents' devices at {control.name}", 120)
 
     def machine(self, name):
         return next(machine for machine in self.machines if machine.name == name)

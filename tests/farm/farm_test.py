@@ -93,6 +93,7 @@ class WholeFarm(unittest.TestCase):
 
     def one_round(self, farm, chance, number):
         """A job; harm while it runs; everything repaired; the job ends, and the invariants hold."""
+        farm.wait_for_devices()
         submitted = farm.controls[0].json("submit", *TUNE, "--dim", f"N={64 + number}", "--max-trials", 200)
         # Numbers have gaps: PostgreSQL gives some up when it is killed.
         job = int(submitted["name"].removeprefix("jobs/"))
