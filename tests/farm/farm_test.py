@@ -100,6 +100,18 @@ class WholeFarm(unittest.TestCase):
         harms = [(machine, chance.choice(("kill", "freeze", "cut", "impair")), chance.randint(1, 60))
                  for machine in chance.sample(farm.machines, chance.randint(1, 3))]
         print(f"round {number}: {', '.join(f'{how} {machine.name} at {at}' for machine, how, at in harms)}", flush=True)
+        try:
+            self.harm(farm, job, harms, chance)
+        finally:  # the next round begins with all of them
+            for machine in farm.machines:
+                machine.thaw()
+                machine.heal()
+                if not machine.runs():
+                    machine.start()
+        wait_until(lambda: self.ended(farm, job), f"the end of job {job}")
+        farm.check(drained=True)
+
+    def harm(self, farm, job, harms, chance):
         for machine, how, at in sorted(harms, key=lambda harm: harm[2]):
             # A farm without its database, or with no agent left, stands still: what is to come comes at once.
             wait_until(lambda at=at: farm.progress(job) >= at or self.ended(farm, job) or farm.stands_still(), f"{at} trials")
@@ -108,13 +120,6 @@ class WholeFarm(unittest.TestCase):
             farm.check()
             if chance.random() < 0.5:  # longer than a lease, or not
                 wait_until(lambda: self.ended(farm, job) or farm.has_reaped(), "the end of all leases", 180)
-        for machine in farm.machines:
-            machine.thaw()
-            machine.heal()
-            if not machine.runs():
-                machine.start()
-        wait_until(lambda: self.ended(farm, job), f"the end of job {job}")
-        farm.check(drained=True)
 
 
 if __name__ == "__main__":
