@@ -1,10 +1,9 @@
-#include "server/agent/agent.h"
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <utility>
 
+#include "server/agent/agent_session.h"
 #include "server/agent/device_runner.h"
 #include "server/agent/study_notes.h"
 #include "server/agent/unit_maker.h"
@@ -19,95 +18,13 @@ namespace wire = tunefarm::agent::v1;
 
 namespace {
 
-// How long a device that gave its work back asks for nothing.
-constexpr Duration kRest = std::chrono::seconds(1);
-constexpr Duration kBackOffFirst = std::chrono::milliseconds(100);
 constexpr Duration kBackOffMax = std::chrono::seconds(5);
 constexpr int kUnitsPerDeviceMax = 16;
 constexpr int kUnitsPerDemandMax = 8;
-// Results of a device whose trials take less than a commit wait so long for others, and go into one report.
-constexpr Duration kReportDelay = std::chrono::milliseconds(4);
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
 
-absl::StatusOr<wire::ReportTrialsResponse> SendReport(AgentLink* link, const wire::ReportTrialsRequest& request) {
-  RETURN_IF_ERROR(Failpoint("agent.report.before"));
-  ASSIGN_OR_RETURN(wire::ReportTrialsResponse response, link->ReportTrials(request));
-  RETURN_IF_ERROR(Failpoint("agent.report.after"));
-  return response;
-}
-
 }  // namespace
-
-// Everything below runs on the executor, but for the constructor.
-class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
- public:
-  explicit Session(const AgentOptions& options)
-      : options_(options), maker_(options.link), known_devices_(options.devices) {}
-
-  void Start();
-  void Drain(std::function<void()> done);
-  void Stop(std::function<void()> done);
-  void DeviceChanged(const tunefarm::v1::Device& device);
-  Executor* executor() const { return options_.executor; }
-
- private:
-  struct Device {
-    std::unique_ptr<DeviceRunner> runner;
-    bool takes_work = true;
-    bool rests = false;   // out of service as of late: it asks for nothing
-    int unit_trials = 1;  // of the unit that came last
-  };
-
-  void MakeRunners();
-  // Runs `task` on the executor if the session still lives.
-  void PostSelf(void (Session::*step)());
-  void PumpSoon();
-  void Pump();
-  void Tick();
-  void Register();
-  void Synchronize();
-  bool SynchronizeOnce();
-  wire::SynchronizeRequest MakeRequest();
-  // How many units the device should be given now.
-  int UnitsWanted(const Device& device, int in_hand) const;
-  // Whether the unit is now in hand.
-  bool Adopt(const wire::Assignment& assignment);
-  void Flush();
-  // Whether its results may wait a little for more; a timer then brings them on their way.
-  bool MayGather(const UnitWork& unit);
-  // The units of a device that went out of service go back to the queue, with what has ended; it asks for new ones
-  // after a while, and gets them when control finds it in service.
-  void GiveBack(Device& device);
-  // False: control could not be reached.
-  bool FlushUnit(UnitWork& unit, bool returned = false);
-  void Drop(UnitWork& unit);
-  void LoseEpoch();
-  void RemoveGoneUnits();
-  void Retry();
-  void CheckEnded();
-  Device* FindDevice(const std::string& uuid);
-  int Backlog() const;
-
-  const AgentOptions options_;
-  UnitMaker maker_;
-  CompileGate gate_;
-  StudyNotes notes_;
-  std::vector<Device> devices_;
-  std::vector<tunefarm::v1::Device> known_devices_;              // as they are now
-  std::map<std::string, tunefarm::v1::Device> changed_devices_;  // that control has not been told
-  std::map<int64_t, std::unique_ptr<UnitWork>> units_;           // by unit id
-  std::string agent_id_;
-  int64_t epoch_ = 0;  // 0: not registered
-  bool started_ = false, draining_ = false, stopped_ = false;
-  bool pump_posted_ = false;
-  bool starved_ = false;    // control had nothing when it was asked last: its wake, or the poll, comes first
-  bool gathering_ = false;  // a timer runs, at whose end all results are reported
-  bool gathered_ = false;   // it has ended
-  TimerId retry_timer_ = 0;
-  Duration back_off_ = kBackOffFirst;
-  std::vector<std::function<void()>> drained_, ended_;
-};
 
 void Agent::Session::PostSelf(void (Session::*step)()) {
   options_.executor->Post([weak = weak_from_this(), step] {
@@ -336,93 +253,6 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   units_[assignment.unit_id()] = *std::move(unit);
   device->unit_trials = std::max(1, assignment.trials_size());
   device->runner->Add(adopted);
-  return true;
-}
-
-void Agent::Session::Flush() {
-  if (stopped_ || epoch_ == 0 || retry_timer_ != 0) return;
-  std::vector<int64_t> ids;
-  for (const auto& [id, unit] : units_) {
-    const bool ended = unit->unfinished() == 0;
-    if (unit->revoked || (unit->pending.empty() && !ended)) continue;
-    if (ended || !MayGather(*unit)) ids.push_back(id);
-  }
-  gathered_ = false;
-  for (int64_t id : ids) {
-    const auto found = units_.find(id);
-    if (found == units_.end()) continue;
-    if (!FlushUnit(*found->second)) return;
-  }
-}
-
-bool Agent::Session::MayGather(const UnitWork& unit) {
-  const Device* device = FindDevice(unit.assignment.device_uuid());
-  if (gathered_ || draining_ || device == nullptr || !device->runner->hurries()) return false;
-  if (!gathering_) {
-    gathering_ = true;
-    options_.executor->PostAfter(kReportDelay, [weak = weak_from_this()] {
-      const auto self = weak.lock();
-      if (self == nullptr) return;
-      self->gathering_ = false;
-      self->gathered_ = true;
-      self->Pump();
-    });
-  }
-  return true;
-}
-
-void Agent::Session::GiveBack(Device& device) {
-  if (stopped_ || epoch_ == 0 || retry_timer_ != 0) return;
-  std::vector<UnitWork*> given;
-  for (const auto& [id, unit] : units_) {
-    if (!unit->revoked && FindDevice(unit->assignment.device_uuid()) == &device) given.push_back(unit.get());
-  }
-  for (UnitWork* unit : given) {
-    if (!FlushUnit(*unit, true)) return;  // the retry comes back
-  }
-  if (std::exchange(device.rests, true)) return;
-  options_.executor->PostAfter(kRest, [weak = weak_from_this(), &device] {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    device.rests = false;
-    device.runner->ReturnToService();
-    self->Pump();
-    self->Synchronize();
-  });
-}
-
-bool Agent::Session::FlushUnit(UnitWork& unit, bool returned) {
-  wire::ReportTrialsRequest request;
-  request.set_agent_id(agent_id_);
-  request.set_epoch(epoch_);
-  request.set_unit_id(unit.assignment.unit_id());
-  request.set_token(unit.assignment.token());
-  for (const auto& trial : unit.pending) *request.add_trials() = trial;
-  request.set_unit_done(unit.unfinished() == 0);
-  request.set_unit_returned(returned && !request.unit_done());
-  const auto response = SendReport(options_.link, request);
-  if (!response.ok()) {
-    if (response.status().code() == absl::StatusCode::kUnavailable) {
-      LogWarn("agent", "control cannot take {} results, trying again: {}", unit.pending.size(),
-              MessageOf(response.status()));
-      Retry();
-      return false;
-    }
-    LogError("agent", "control refuses the results of unit {}, which is dropped: {}", unit.assignment.unit_id(),
-             MessageOf(response.status()));
-    Drop(unit);
-    return true;
-  }
-  back_off_ = kBackOffFirst;
-  unit.pending.clear();
-  if (response->verdict() != wire::REPORT_VERDICT_ACCEPTED) {
-    LogInfo("agent", "unit {} has another owner and is dropped", unit.assignment.unit_id());
-    Drop(unit);
-  } else if (request.unit_done()) {
-    unit.revoked = true;  // nothing is left to do; RemoveGoneUnits takes it away
-  } else if (request.unit_returned()) {
-    Drop(unit);
-  }
   return true;
 }
 

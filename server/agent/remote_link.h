@@ -17,6 +17,7 @@
 // Errors: ReportTrials Unavailable when the spool is full; Register and fetches those of ControlChannel.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -78,6 +79,10 @@ class RemoteLink : public AgentLink {
   Counts counts() const;
 
  private:
+  static constexpr Duration kCallDeadline = std::chrono::seconds(20);
+  // A call that failed for control's own reasons is repeated after it.
+  static constexpr Duration kRepeatDelay = std::chrono::milliseconds(200);
+
   using SynchronizeRequest = tunefarm::agent::v1::SynchronizeRequest;
   using ReportTrialsRequest = tunefarm::agent::v1::ReportTrialsRequest;
 
