@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<Agent>> FarmAgents::List() {
     agent.set_draining(row.draining);
     agent.set_epoch(row.epoch);
     agent.set_registered_at_ms(row.registered_at_ms);
-    agent.set_in_process(!row.lease_left_ms.has_value());
+    agent.set_in_process(about.protocol() == 0);
     agent.set_lease_left_ms(row.lease_left_ms.value_or(0));
     for (const auto& device : about.devices()) {
       const auto found = known.find(device.uuid());
