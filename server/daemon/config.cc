@@ -123,6 +123,9 @@ const std::vector<Setting>& Settings() {
        "Keep a second worker ready on every GPU, which goes on when the first has crashed."},
       {"share_host", "--share-host,!--no-share-host", &DaemonConfig::share_host,
        "Measure on the CPU while other daemons of this machine do: their times and these are then worth little."},
+      {"lookups_first", "--lookups-first,!--no-lookups-first", &DaemonConfig::lookups_first,
+       "What works for jobs, workers included, gets only processor time that nobody else on this machine wants, so "
+       "that look-ups are answered sooner while jobs run; on a machine that is never idle jobs may stand still."},
       {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
        "Compiler processes at once; 0 takes one per core.", 0, 1024},
       {"compile_timeout_ms", "--compile-timeout-ms", &DaemonConfig::compile_timeout_ms,

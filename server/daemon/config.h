@@ -41,6 +41,7 @@ struct DaemonConfig {
   std::string python_interpreter;   // absolute, of kernels in Python; empty: there are none
   bool use_gpu = true;              // false: leave GPUs alone
   bool standby_runners = true;      // one more run worker per GPU, which takes over after a crash
+  bool lookups_first = false;       // whatever works for jobs gets only processor time that nobody else wants
   bool share_host = false;          // measure on the CPU also while other daemons of this machine do
   int compile_workers = 0;          // 0: one per core
   int compile_timeout_ms = 60'000;  // of one config

@@ -179,6 +179,10 @@ absl::Status ControlDaemon::Open() {
   ASSIGN_OR_RETURN(store_, OpenStore());
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
+  if (config_.lookups_first) {
+    control_->Post(YieldToOthers);
+    agent_executor_->Post(YieldToOthers);
+  }
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   JobServiceOptions service;
   service.store = store_.get();

@@ -15,6 +15,7 @@
 
 #include "server/base/check.h"
 #include "server/base/thread.h"
+#include "server/store/postgres/libpq.h"
 
 extern char** environ;
 
@@ -90,7 +91,7 @@ void PostgresServer::Await(pid_t pid, const char* what) const {
 }
 
 void PostgresServer::Start() {
-  TUNEFARM_CHECK(server_ < 0);
+  TUNEFARM_CHECK(server_ < 0 && postgres::LoadLibpq().ok());
   std::vector<std::string> arguments = {Programs() + "/postgres",
                                         "-D",
                                         directory_.File("data"),

@@ -3,6 +3,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/postgres/libpq.h"
 #include "server/store/postgres/postgres_store.h"
 
 namespace tunefarm {
@@ -21,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
   if (options.connections_max < 1 || options.connections_max > 1000) {
     return InvalidArgument("{} connections to the database cannot be; choose 1 to 1000", options.connections_max);
   }
+  RETURN_IF_ERROR(LoadLibpq());
   SessionOptions session_options = ToSessionOptions(options);
   {
     session_options.is_probe = true;
@@ -50,7 +52,10 @@ bool IsPostgresUrl(std::string_view text) {
   return text.rfind("postgres://", 0) == 0 || text.rfind("postgresql://", 0) == 0;
 }
 
-absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) { return postgres::DescribeUrl(url); }
+absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) {
+  RETURN_IF_ERROR(postgres::LoadLibpq());
+  return postgres::DescribeUrl(url);
+}
 
 absl::StatusOr<std::unique_ptr<Store>> OpenPostgresStore(const PostgresOptions& options) {
   return postgres::OpenStore(options, postgres::EmbeddedMigrations());
