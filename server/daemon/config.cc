@@ -64,6 +64,10 @@ const std::vector<Setting>& Settings() {
        "Where jobs and results are kept: postgres://USER@HOST:PORT/DATABASE, an existing database of PostgreSQL 14 or "
        "newer, which several daemons may share. Keep its password out of the command line: in this file, in "
        "TUNEFARM_STORE or in ~/.pgpass. Empty: SQLite in the data directory."},
+      {"store_connections", "--store-connections", &DaemonConfig::store_connections,
+       "Connections of this daemon to a PostgreSQL database at most, opened when they are needed; the server's "
+       "max_connections must be enough for those of all daemons.",
+       2, 200},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this address, such as 127.0.0.1:7070 or, with TLS, 0.0.0.0:7070."},
       {"tls_certificate", "--tls-certificate", &DaemonConfig::tls_certificate,

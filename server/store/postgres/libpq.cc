@@ -12,47 +12,42 @@
 #include "server/base/status_macros.h"
 
 // Parameters with their types, then as arguments.
-#define LIBPQ_FUNCTIONS(F)                                                                                  \
-  F(PQbackendPID, int, (const PGconn* a), (a))                                                              \
-  F(PQclear, void, (PGresult * a), (a))                                                                     \
-  F(PQcmdStatus, char*, (PGresult * a), (a))                                                                \
-  F(PQcmdTuples, char*, (PGresult * a), (a))                                                                \
-  F(PQconnectPoll, PostgresPollingStatusType, (PGconn * a), (a))                                            \
-  F(PQconnectStartParams, PGconn*, (const char* const* a, const char* const* b, int c), (a, b, c))          \
-  F(PQconnectdb, PGconn*, (const char* a), (a))                                                             \
-  F(PQconnectdbParams, PGconn*, (const char* const* a, const char* const* b, int c), (a, b, c))             \
-  F(PQconnectionNeedsPassword, int, (const PGconn* a), (a))                                                 \
-  F(PQconninfoFree, void, (PQconninfoOption * a), (a))                                                      \
-  F(PQconninfoParse, PQconninfoOption*, (const char* a, char** b), (a, b))                                  \
-  F(PQconsumeInput, int, (PGconn * a), (a))                                                                 \
-  F(PQerrorMessage, char*, (const PGconn* a), (a))                                                          \
-  F(PQexec, PGresult*, (PGconn * a, const char* b), (a, b))                                                 \
-  F(PQfinish, void, (PGconn * a), (a))                                                                      \
-  F(PQflush, int, (PGconn * a), (a))                                                                        \
-  F(PQfreemem, void, (void* a), (a))                                                                        \
-  F(PQgetResult, PGresult*, (PGconn * a), (a))                                                              \
-  F(PQgetisnull, int, (const PGresult* a, int b, int c), (a, b, c))                                         \
-  F(PQgetlength, int, (const PGresult* a, int b, int c), (a, b, c))                                         \
-  F(PQgetvalue, char*, (const PGresult* a, int b, int c), (a, b, c))                                        \
-  F(PQisBusy, int, (PGconn * a), (a))                                                                       \
-  F(PQntuples, int, (const PGresult* a), (a))                                                               \
-  F(PQping, PGPing, (const char* a), (a))                                                                   \
-  F(PQprepare, PGresult*, (PGconn * a, const char* b, const char* c, int d, const Oid* e), (a, b, c, d, e)) \
-  F(PQputCopyData, int, (PGconn * a, const char* b, int c), (a, b, c))                                      \
-  F(PQputCopyEnd, int, (PGconn * a, const char* b), (a, b))                                                 \
-  F(PQresultErrorField, char*, (const PGresult* a, int b), (a, b))                                          \
-  F(PQresultStatus, ExecStatusType, (const PGresult* a), (a))                                               \
-  F(PQsendPrepare, int, (PGconn * a, const char* b, const char* c, int d, const Oid* e), (a, b, c, d, e))   \
-  F(PQsendQuery, int, (PGconn * a, const char* b), (a, b))                                                  \
-  F(PQsendQueryPrepared, int,                                                                               \
-    (PGconn * a, const char* b, int c, const char* const* d, const int* e, const int* f, int g),            \
-    (a, b, c, d, e, f, g))                                                                                  \
-  F(PQexecPrepared, PGresult*,                                                                              \
-    (PGconn * a, const char* b, int c, const char* const* d, const int* e, const int* f, int g),            \
-    (a, b, c, d, e, f, g))                                                                                  \
-  F(PQsetNoticeReceiver, PQnoticeReceiver, (PGconn * a, PQnoticeReceiver b, void* c), (a, b, c))            \
-  F(PQsetnonblocking, int, (PGconn * a, int b), (a, b))                                                     \
-  F(PQsocket, int, (const PGconn* a), (a))                                                                  \
+#define LIBPQ_FUNCTIONS(F)                                                                                \
+  F(PQbackendPID, int, (const PGconn* a), (a))                                                            \
+  F(PQclear, void, (PGresult * a), (a))                                                                   \
+  F(PQcmdStatus, char*, (PGresult * a), (a))                                                              \
+  F(PQcmdTuples, char*, (PGresult * a), (a))                                                              \
+  F(PQconnectPoll, PostgresPollingStatusType, (PGconn * a), (a))                                          \
+  F(PQconnectStartParams, PGconn*, (const char* const* a, const char* const* b, int c), (a, b, c))        \
+  F(PQconnectdb, PGconn*, (const char* a), (a))                                                           \
+  F(PQconnectionNeedsPassword, int, (const PGconn* a), (a))                                               \
+  F(PQconninfoFree, void, (PQconninfoOption * a), (a))                                                    \
+  F(PQconninfoParse, PQconninfoOption*, (const char* a, char** b), (a, b))                                \
+  F(PQconsumeInput, int, (PGconn * a), (a))                                                               \
+  F(PQerrorMessage, char*, (const PGconn* a), (a))                                                        \
+  F(PQexec, PGresult*, (PGconn * a, const char* b), (a, b))                                               \
+  F(PQfinish, void, (PGconn * a), (a))                                                                    \
+  F(PQflush, int, (PGconn * a), (a))                                                                      \
+  F(PQfreemem, void, (void* a), (a))                                                                      \
+  F(PQgetResult, PGresult*, (PGconn * a), (a))                                                            \
+  F(PQgetisnull, int, (const PGresult* a, int b, int c), (a, b, c))                                       \
+  F(PQgetlength, int, (const PGresult* a, int b, int c), (a, b, c))                                       \
+  F(PQgetvalue, char*, (const PGresult* a, int b, int c), (a, b, c))                                      \
+  F(PQisBusy, int, (PGconn * a), (a))                                                                     \
+  F(PQntuples, int, (const PGresult* a), (a))                                                             \
+  F(PQping, PGPing, (const char* a), (a))                                                                 \
+  F(PQputCopyData, int, (PGconn * a, const char* b, int c), (a, b, c))                                    \
+  F(PQputCopyEnd, int, (PGconn * a, const char* b), (a, b))                                               \
+  F(PQresultErrorField, char*, (const PGresult* a, int b), (a, b))                                        \
+  F(PQresultStatus, ExecStatusType, (const PGresult* a), (a))                                             \
+  F(PQsendPrepare, int, (PGconn * a, const char* b, const char* c, int d, const Oid* e), (a, b, c, d, e)) \
+  F(PQsendQuery, int, (PGconn * a, const char* b), (a, b))                                                \
+  F(PQsendQueryPrepared, int,                                                                             \
+    (PGconn * a, const char* b, int c, const char* const* d, const int* e, const int* f, int g),          \
+    (a, b, c, d, e, f, g))                                                                                \
+  F(PQsetNoticeReceiver, PQnoticeReceiver, (PGconn * a, PQnoticeReceiver b, void* c), (a, b, c))          \
+  F(PQsetnonblocking, int, (PGconn * a, int b), (a, b))                                                   \
+  F(PQsocket, int, (const PGconn* a), (a))                                                                \
   F(PQstatus, ConnStatusType, (const PGconn* a), (a))
 
 namespace tunefarm::postgres {

@@ -14,6 +14,8 @@ SessionOptions ToSessionOptions(const PostgresOptions& options) {
   session.url = options.url;
   session.statement_timeout_ms = options.statement_timeout_ms;
   session.lock_timeout_ms = options.lock_timeout_ms;
+  session.silent_after_ms = options.silent_after_ms;
+  session.probe_ms = options.probe_ms;
   return session;
 }
 
