@@ -184,7 +184,8 @@ TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {
   Take("node/n1", "n1");
   Take("node/n2", "n2");
   EXPECT_THAT(IdsOf(store_->AdoptJobs("n1", 1).value()), ElementsAre(first));
-  EXPECT_THAT(IdsOf(store_->AdoptJobs("n2", 10).value()), ElementsAre(second));
+  EXPECT_THAT(store_->AdoptJobs("n2", 10, {first, second}).value(), IsEmpty());
+  EXPECT_THAT(IdsOf(store_->AdoptJobs("n2", 10, {first}).value()), ElementsAre(second));
   EXPECT_THAT(store_->AdoptJobs("n1", 10).value(), IsEmpty());
   GetParam().advance(milliseconds(kLeaseMs / 2));
   Take("node/n2", "n2");
@@ -199,6 +200,13 @@ TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {
   EXPECT_EQ(states[0].driver_epoch, 2);
   EXPECT_EQ(states[0].state, JobState::kQueued);
   EXPECT_EQ(states[1].driver_epoch, 1);
+}
+
+TEST_P(FarmConformance, OfJobsThatANodeLeavesAloneItAdoptsThoseThatAreBeingCancelled) {
+  const int64_t left = Submit(MakeSubmit("left")), cancelled = Submit(MakeSubmit("cancelled"));
+  ASSERT_TRUE(Set(cancelled, JobState::kCancelling).ok());
+  Take("node/n1", "n1");
+  EXPECT_THAT(IdsOf(store_->AdoptJobs("n1", 10, {left, cancelled}).value()), ElementsAre(cancelled));
 }
 
 TEST_P(FarmConformance, AJobThatIsBeingCancelledSaysHowMuchOfItIsWithAgents) {
