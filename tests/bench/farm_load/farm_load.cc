@@ -1,6 +1,6 @@
-// The agents of a load, all in one process: see farm_load.py, which starts it. It prints "registered" when control knows
-// all of them, and then, for every line of its standard input: for "begin" nothing, and all counts begin anew; for
-// "count" the number of trials that control has stored since; for "end" everything it counted, and ends.
+// The agents of a load, all in one process: see farm_load.py, which starts it. It prints "registered" when control
+// knows all of them, and then, for every line of its standard input: for "begin" nothing, and all counts begin anew;
+// for "count" the number of trials that control has stored since; for "end" everything it counted, and ends.
 #include <fmt/core.h>
 #include <sys/resource.h>
 
@@ -12,6 +12,7 @@
 
 #include "server/agent/remote/grpc_channel.h"
 #include "server/base/check.h"
+#include "server/base/log.h"
 #include "tests/bench/farm_load/played_agent.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -52,6 +53,9 @@ int Main(int argc, char** argv) {
   app.add_option("--agents", agents)->check(CLI::Range(1, 10'000));
   app.add_option("--rate", rate, "trials per second of all agents; 0: as many as control takes");
   CLI11_PARSE(app, argc, argv);
+  LogOptions log;
+  log.level = LogLevel::kError;
+  TUNEFARM_CHECK_OK(InitLogging(log));
   RaiseOpenFiles();
 
   TemporaryDirectory directory;

@@ -92,7 +92,7 @@ def measure(options, control, load, database):
     wait(options.warm_up)
     recorder = None
     if options.profile:
-        recorder = subprocess.Popen(["perf", "record", "-q", "-F", "499", "-g", "-p", str(control), "-o", options.profile])
+        recorder = subprocess.Popen(["perf", "record", "-q", "-F", "299", "--call-graph", "dwarf,16384", "-p", str(control), "-o", options.profile])
     load.tell("begin")
     begin, before, parts = time.monotonic(), 0, []
     spent = {name: cores_of(group) for name, group in pids.items()}

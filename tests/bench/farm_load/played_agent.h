@@ -18,7 +18,7 @@ namespace tunefarm {
 
 struct PlayedAgentOptions {
   int number = 0;
-  std::string control;    // address
+  std::string control;  // address
   ControlDialer dial;
   std::string directory;  // for its spool
   // Trials per second; 0: as many as control takes.
