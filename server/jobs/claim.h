@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,11 @@ struct Claim {
   std::string measured_scope;  // MeasuredScope; empty for what is no search, or where nothing is to be taken over
   bool delivered = false;      // in the agent's hands, as far as is known here
   ClaimMode mode = ClaimMode::kActive;
+  // The canonical texts of its trials' configs, by ordinal. Copies share them.
+  std::shared_ptr<const std::map<int64_t, std::string>> texts;
+
+  // All of it but for the trials.
+  Claim WithoutTrials() const;
 };
 
 // Unavailable: its kernel cannot be read now; other errors: it never can be.
@@ -38,5 +44,6 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
 
 // The canonical text under which a trial's config is stored; empty for a baseline.
 absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::agent::v1::TrialSpec& spec);
 
 }  // namespace tunefarm

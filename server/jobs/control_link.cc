@@ -53,6 +53,26 @@ void ControlLink::Wake() {
   if (wake_) wake_();
 }
 
+void ControlLink::WakeFor(const std::string& class_id, size_t units) {
+  std::vector<std::string> told;
+  {
+    MutexLock lock(&mutex_);
+    auto next = agents_.upper_bound(woken_last_);
+    for (size_t i = 0; i < agents_.size() && told.size() < units; ++i, ++next) {
+      if (next == agents_.end()) next = agents_.begin();
+      AgentState& agent = next->second;
+      if (!agent.is_remote || !agent.hungry || agent.draining || clock_->Now() < agent.rests_until) continue;
+      if (agent.classes.count(class_id) == 0) continue;
+      agent.hungry = false;
+      told.push_back(next->first);
+    }
+    if (!told.empty()) woken_last_ = told.back();
+  }
+  wakes_.Wake(told);
+  MutexLock lock(&wake_mutex_);
+  if (wake_) wake_();
+}
+
 void ControlLink::WakeAll() {
   wakes_.WakeAll();
   MutexLock lock(&wake_mutex_);
@@ -70,8 +90,9 @@ ControlLink::Mode ControlLink::ModeOf(int64_t job_id, int64_t study_id, UnitKind
 }
 
 void ControlLink::ApplyModes(int64_t job_id) {
-  for (auto& [unit_id, claim] : claims_) {
-    if (claim.job_id == job_id) claim.mode = ModeOf(job_id, claim.study_id, claim.kind);
+  for (const auto& [unit_id, claim] : claims_.all()) {
+    if (claim.job_id != job_id) continue;
+    claims_.SetMode(claims_.Find(unit_id), ModeOf(job_id, claim.study_id, claim.kind));
   }
 }
 
@@ -79,6 +100,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   wire::SynchronizeResponse response;
   std::map<std::string, int> wanted;
   std::set<int64_t> left_jobs;
+  bool gets_work = false;
   response.set_control(options_.control_id);
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
@@ -94,35 +116,21 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     agent->second.released.clear();
     // Before the store is asked: units that come meanwhile wake it.
     agent->second.hungry = request.demands_size() > 0;
-    const bool gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
-    std::set<int64_t> listed;
-    for (const wire::UnitInHand& unit : request.units()) {
-      const auto claim = claims_.find(unit.unit_id());
-      const bool owned =
-          claim != claims_.end() && claim->second.agent_id == request.agent_id() && claim->second.token == unit.token();
-      if (owned) listed.insert(unit.unit_id());
-      if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
-    }
+    gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     for (const wire::DeviceDemand& demand : request.demands()) {
       if (!gets_work) break;
       wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
     }
-    for (auto& [unit_id, claim] : claims_) {
-      if (claim.agent_id != request.agent_id() || listed.count(unit_id) > 0) continue;
-      if (claim.delivered && claim.mode != Mode::kActive) left_jobs.insert(claim.job_id);
-      claim.delivered = false;
-      int& room = wanted[claim.assignment.device_uuid()];
-      if (claim.mode != Mode::kActive || room <= 0) continue;
-      --room;
-      claim.delivered = true;
-      *response.add_assignments() = claim.assignment;
-    }
+    CompareWithList(request, &wanted, &left_jobs, &response);
   }
   FinishDropped();
   for (int64_t job_id : left_jobs) hooks_.gone(job_id);
+  bool is_sated = true;
   for (const auto& [uuid, units] : wanted) {
     if (units <= 0) continue;
+    const int before = response.assignments_size();
     const absl::Status claimed = ClaimFor(request, uuid, units, &response);
+    is_sated = is_sated && response.assignments_size() - before >= units;
     if (absl::IsFailedPrecondition(claimed)) {
       Lose(request.agent_id());
       response.set_epoch_expired(true);
@@ -131,7 +139,35 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     // What was handed out before the error is given with the next answer, as it is not listed.
     RETURN_IF_ERROR(claimed);
   }
+  if (is_sated) {
+    MutexLock lock(&mutex_);
+    const auto agent = agents_.find(request.agent_id());
+    // Not of one that may have nothing now: what it was refused, it still wants.
+    if (agent != agents_.end() && gets_work) agent->second.hungry = false;
+  }
   return response;
+}
+
+void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::map<std::string, int>* wanted,
+                                  std::set<int64_t>* left_jobs, wire::SynchronizeResponse* response) {
+  std::set<int64_t> listed;
+  for (const wire::UnitInHand& unit : request.units()) {
+    const Claim* const claim = claims_.Find(unit.unit_id());
+    const bool owned = claim != nullptr && claim->agent_id == request.agent_id() && claim->token == unit.token();
+    if (owned) listed.insert(unit.unit_id());
+    if (!owned || claim->mode != Mode::kActive) response->add_revoked_unit_ids(unit.unit_id());
+  }
+  for (int64_t unit_id : claims_.OfAgent(request.agent_id())) {
+    if (listed.count(unit_id) > 0) continue;
+    Claim* const claim = claims_.Find(unit_id);
+    if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
+    claims_.SetDelivered(claim, false);
+    int& room = (*wanted)[claim->assignment.device_uuid()];
+    if (claim->mode != Mode::kActive || room <= 0) continue;
+    --room;
+    claims_.SetDelivered(claim, true);
+    *response->add_assignments() = claim->assignment;
+  }
 }
 
 absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
@@ -215,7 +251,7 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
   claim->delivered = claim->mode == Mode::kActive;
   const bool delivered = claim->delivered;
   if (delivered) *response->add_assignments() = claim->assignment;
-  claims_[claimed.unit.unit_id] = *std::move(claim);
+  claims_.Put(*std::move(claim));
   return delivered;
 }
 
@@ -248,31 +284,56 @@ absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const
   return store_->ReportTrials(report);
 }
 
+Claim ControlLink::ReportedPart(const Claim& claim, const wire::ReportTrialsRequest& request) {
+  std::set<int64_t> reported;
+  for (const Trial& trial : request.trials()) reported.insert(trial.ordinal());
+  Claim part = claim.WithoutTrials();
+  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
+    if (reported.count(spec.ordinal()) > 0) *part.assignment.add_trials() = spec;
+  }
+  return part;
+}
+
+std::vector<Trial> ControlLink::OwnTrials(Claim* claim, const wire::ReportTrialsRequest& request) {
+  std::map<int64_t, wire::TrialSpec*> specs;
+  for (wire::TrialSpec& spec : *claim->assignment.mutable_trials()) specs[spec.ordinal()] = &spec;
+  std::vector<Trial> trials;
+  trials.reserve(static_cast<size_t>(request.trials_size()));
+  for (const Trial& reported : request.trials()) {
+    const auto found = specs.find(reported.ordinal());
+    if (found == specs.end()) continue;  // stored before: a repeated report
+    wire::TrialSpec& spec = *found->second;
+    Trial& trial = trials.emplace_back(reported);
+    trial.set_purpose(spec.purpose());
+    *trial.mutable_config() = spec.config();
+    if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.clear_config();
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+  }
+  return trials;
+}
+
+void ControlLink::NotePoison(const Claim& claim, const std::vector<Trial>& trials) {
+  for (const Trial& trial : trials) {
+    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    // It never came to the config itself: what crashed or hung were the reference or the inputs.
+    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
+    const absl::StatusOr<std::string> text = ConfigText(claim, trial);
+    const absl::Status recorded = text.ok() ? poison_->Record(claim.poison, *text, trial.outcome()) : text.status();
+    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
+  }
+}
+
 absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire::ReportTrialsRequest& request) {
   if (request.trials_size() > kTrialsPerReportMax) {
     return InvalidArgument("{} trials in one report, at most {} are taken", request.trials_size(), kTrialsPerReportMax);
   }
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_STALE);
-  ASSIGN_OR_RETURN(const std::optional<Claim> found_claim, FindClaim(request));
+  ASSIGN_OR_RETURN(std::optional<Claim> found_claim, FindClaim(request));
   if (!found_claim.has_value()) return response;
-  const Claim& claim = *found_claim;
-  std::vector<Trial> trials(request.trials().begin(), request.trials().end());
-  std::set<int64_t> ordinals;
-  for (Trial& trial : trials) {
-    const auto spec = std::find_if(claim.assignment.trials().begin(), claim.assignment.trials().end(),
-                                   [&](const auto& s) { return s.ordinal() == trial.ordinal(); });
-    if (spec == claim.assignment.trials().end()) continue;  // stored before: a repeated report
-    trial.set_purpose(spec->purpose());
-    *trial.mutable_config() = spec->config();
-    if (spec->purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.clear_config();
-    trial.set_problem_key(claim.problem_key);
-    trial.set_ended_at_ms(clock_->WallMs());
-    ordinals.insert(trial.ordinal());
-  }
-  trials.erase(
-      std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
-      trials.end());
+  Claim& claim = *found_claim;
+  std::vector<Trial> trials = OwnTrials(&claim, request);
   // What was cancelled meanwhile ends with what it has.
   const bool done = request.unit_done() || (request.unit_returned() && claim.mode == Mode::kDropped);
   const bool returned = request.unit_returned() && !done;
@@ -282,12 +343,14 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
                                                                        : After::kGoesOn));
   {
     MutexLock lock(&mutex_);
-    const auto found = claims_.find(request.unit_id());
-    if (found != claims_.end() && found->second.token == request.token()) {
+    Claim* const found = claims_.Find(request.unit_id());
+    if (found != nullptr && found->token == request.token()) {
       if (verdict == ReportVerdict::kStale || done || returned) {
-        claims_.erase(found);
+        claims_.Erase(request.unit_id());
       } else {
-        auto* open = found->second.assignment.mutable_trials();
+        std::set<int64_t> ordinals;
+        for (const Trial& trial : trials) ordinals.insert(trial.ordinal());
+        auto* open = found->assignment.mutable_trials();
         open->erase(
             std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
             open->end());
@@ -295,14 +358,7 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
     }
   }
   if (verdict == ReportVerdict::kStale) return response;
-  for (const Trial& trial : trials) {
-    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
-    // It never came to the config itself: what crashed or hung were the reference or the inputs.
-    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
-    const absl::Status recorded = poison_->Record(claim.poison, text, trial.outcome());
-    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
-  }
+  NotePoison(claim, trials);
   hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
   if (done || returned) hooks_.gone(claim.job_id);
   if (returned) {
@@ -317,9 +373,7 @@ void ControlLink::FinishDropped() {
   std::vector<Claim> dropped;
   {
     MutexLock lock(&mutex_);
-    for (const auto& [unit_id, claim] : claims_) {
-      if (claim.mode == Mode::kDropped && !claim.delivered) dropped.push_back(claim);
-    }
+    for (int64_t unit_id : claims_.ended()) dropped.push_back(claims_.Find(unit_id)->WithoutTrials());
   }
   for (const Claim& claim : dropped) {
     const auto verdict = StoreTrials(claim, {}, After::kDone);
@@ -332,8 +386,8 @@ void ControlLink::FinishDropped() {
     if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
     {
       MutexLock lock(&mutex_);
-      const auto found = claims_.find(claim.unit_id);
-      if (found != claims_.end() && found->second.token == claim.token) claims_.erase(found);
+      const Claim* const found = claims_.Find(claim.unit_id);
+      if (found != nullptr && found->token == claim.token) claims_.Erase(claim.unit_id);
     }
     hooks_.gone(claim.job_id);
   }
@@ -414,7 +468,7 @@ bool ControlLink::HasAgent() const {
 
 bool ControlLink::InHand(int64_t job_id) const {
   MutexLock lock(&mutex_);
-  return claiming_ > 0 || std::any_of(claims_.begin(), claims_.end(), [&](const auto& entry) {
+  return claiming_ > 0 || std::any_of(claims_.all().begin(), claims_.all().end(), [&](const auto& entry) {
            return entry.second.job_id == job_id && entry.second.delivered;
          });
 }
@@ -422,7 +476,7 @@ bool ControlLink::InHand(int64_t job_id) const {
 std::vector<int64_t> ControlLink::JobsInHand() const {
   MutexLock lock(&mutex_);
   std::set<int64_t> jobs;
-  for (const auto& [unit_id, claim] : claims_) jobs.insert(claim.job_id);
+  for (const auto& [unit_id, claim] : claims_.all()) jobs.insert(claim.job_id);
   return {jobs.begin(), jobs.end()};
 }
 
@@ -433,9 +487,7 @@ void ControlLink::Forget(int64_t job_id) {
   unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
                                [&](const Unmade& unmade) { return unmade.claimed.job_id == job_id; }),
                 unmade_.end());
-  for (auto it = claims_.begin(); it != claims_.end();) {
-    it = it->second.job_id == job_id ? claims_.erase(it) : std::next(it);
-  }
+  claims_.EraseJob(job_id);
 }
 
 void ControlLink::Close() {
@@ -448,7 +500,7 @@ void ControlLink::Close() {
     for (const auto& [agent_id, agent] : agents_) {
       if (!agent.is_remote) agents.push_back(agent_id);
     }
-    claims_.clear();
+    claims_.Clear();
     unmade_.clear();
   }
   for (const std::string& agent_id : agents) {

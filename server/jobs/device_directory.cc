@@ -269,6 +269,14 @@ int DeviceDirectory::CountReady(std::string_view class_id) const {
   }));
 }
 
+std::string DeviceDirectory::ClassOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.class_id;
+  }
+  return {};
+}
+
 std::string DeviceDirectory::ToolkitOf(std::string_view uuid) const {
   const auto devices = Current();
   for (const Known& known : *devices) {

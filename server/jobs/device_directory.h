@@ -80,7 +80,8 @@ class DeviceDirectory {
 
   // How many devices of a class take work.
   int CountReady(std::string_view class_id) const;
-  // Empty for an unknown device.
+  // Empty for an unknown device, the next three.
+  std::string ClassOf(std::string_view uuid) const;
   std::string ToolkitOf(std::string_view uuid) const;
   std::string DriverOf(std::string_view uuid) const;
 
