@@ -111,7 +111,7 @@ class RemoteLink : public AgentLink {
   void SynchronizeNow(SynchronizeRequest request, std::string units) LOCKS_EXCLUDED(mutex_);
   void FetchKernelsOf(const tunefarm::agent::v1::SynchronizeResponse& response) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FetchKernelNow(const std::string& kernel_id) LOCKS_EXCLUDED(mutex_);
-  // Adds it to what waits. False: nothing has to be sent for it yet.
+  // Adds it to what waits, without what control does not want. False: nothing has to be sent for it yet.
   bool Gather(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The report of the same unit that it may be added to; null: none.
   Pending* GatheredOf(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -23,9 +23,10 @@ constexpr uint64_t kPendingBytesMax = 8 << 20;
 constexpr int kTrialsPerReportMax = 64;
 constexpr uint64_t kGatheredBytesMax = 256 << 10;
 
-// Of a trial that was measured well while searching, control keeps the summary alone.
-void DropUnwantedSamples(wire::ReportTrialsRequest* report) {
+// Control knows what a trial was to run, and keeps of one that was measured well while searching the summary alone.
+void DropUnwanted(wire::ReportTrialsRequest* report) {
   for (tunefarm::v1::Trial& trial : *report->mutable_trials()) {
+    trial.clear_config();
     const bool unwanted =
         trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_SEARCH && trial.outcome() == tunefarm::v1::OUTCOME_OK;
     if (unwanted && trial.measurement().sample_ns_size() > 0) trial.mutable_measurement()->clear_sample_ns();
@@ -53,12 +54,12 @@ bool RemoteLink::Gather(const ReportTrialsRequest& report) {
   if (pending == nullptr) {
     pending = &pending_.emplace_back();
     pending->report = report;
-    DropUnwantedSamples(&pending->report);
+    DropUnwanted(&pending->report);
     pending->bytes = pending->report.ByteSizeLong();
     pending_bytes_ += pending->bytes;
   } else {
     ReportTrialsRequest more = report;
-    DropUnwantedSamples(&more);
+    DropUnwanted(&more);
     // A little more than it adds.
     const uint64_t bytes = more.ByteSizeLong();
     pending->bytes += bytes;

@@ -301,14 +301,15 @@ std::vector<Trial> ControlLink::OwnTrials(Claim* claim, const wire::ReportTrials
   trials.reserve(static_cast<size_t>(request.trials_size()));
   for (const Trial& reported : request.trials()) {
     const auto found = specs.find(reported.ordinal());
-    if (found == specs.end()) continue;  // stored before: a repeated report
+    if (found == specs.end()) continue;  // stored before, or listed twice
     wire::TrialSpec& spec = *found->second;
     Trial& trial = trials.emplace_back(reported);
     trial.set_purpose(spec.purpose());
-    *trial.mutable_config() = spec.config();
-    if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.clear_config();
+    trial.clear_config();
+    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.mutable_config()->Swap(spec.mutable_config());
     trial.set_problem_key(claim->problem_key);
     trial.set_ended_at_ms(clock_->WallMs());
+    specs.erase(found);
   }
   return trials;
 }

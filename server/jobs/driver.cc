@@ -23,6 +23,8 @@ namespace {
 
 // Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
 constexpr int kOpenTrialsPerDevice = 80;
+// In a farm, where results and questions are on their way for a while: two large units.
+constexpr int kOpenTrialsPerDeviceOfFarm = 128;
 // Of a class with more devices than these, jobs that search at the same time have a share each, but no less than that:
 // what all of them propose is what the devices can take.
 constexpr int kDevicesOfAJob = 8;
@@ -153,7 +155,8 @@ void Driver::StepSoon(Active& job) {
 }
 
 int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const {
-  const int all = kOpenTrialsPerDevice * devices;
+  if (deps_.node == nullptr) return kOpenTrialsPerDevice * devices;
+  const int all = kOpenTrialsPerDeviceOfFarm * devices;
   if (devices <= kDevicesOfAJob) return all;
   // What is more urgent leaves them nothing, and what is less urgent takes nothing from them.
   int sharers = 0;
@@ -165,18 +168,22 @@ int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int
     });
     if (sharers * kDevicesOfAJob >= devices) break;
   }
-  return std::max(all / std::max(sharers, 1), kOpenTrialsPerDevice * kDevicesOfAJob);
+  return std::max(all / std::max(sharers, 1), kOpenTrialsPerDeviceOfFarm * kDevicesOfAJob);
 }
 
 void Driver::AddTrials(Active& job, Study& study, int64_t unit_id, std::vector<Trial> trials) {
   const int number = study.context().row.number;
   const std::string study_name = StudyNameOf(job.row.job_id, number);
-  for (Trial& trial : study.AddTrials(unit_id, std::move(trials))) {
-    trial.set_name(TrialNameOf(job.row.job_id, number, trial.ordinal()));
+  const std::vector<const Trial*> added = study.AddTrials(unit_id, std::move(trials));
+  const bool is_followed = deps_.events->IsFollowed(job.row.job_id);
+  for (const Trial* trial : added) {
+    if (!is_followed) break;
     JobEvent event;
     event.set_study(study_name);
     *event.mutable_progress() = ProgressOf(job);
-    *event.mutable_trial_ended() = std::move(trial);
+    *event.mutable_trial_ended() = *trial;
+    event.mutable_trial_ended()->set_name(TrialNameOf(job.row.job_id, number, trial->ordinal()));
+    event.mutable_trial_ended()->mutable_measurement()->clear_sample_ns();
     deps_.events->Publish(job.row.job_id, std::move(event));
   }
   CheckDeviceTime(job);

@@ -241,8 +241,8 @@ void Study::NoteIncumbent(const Trial& trial) {
   incumbent_ = trial;
 }
 
-std::vector<Trial> Study::AddTrials(int64_t unit_id, std::vector<Trial> trials) {
-  std::vector<Trial> added;
+std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> trials) {
+  std::vector<const Trial*> added;
   const auto found = units_.find(unit_id);
   if (found == units_.end()) return added;
   Unit& unit = found->second;
@@ -253,8 +253,7 @@ std::vector<Trial> Study::AddTrials(int64_t unit_id, std::vector<Trial> trials) 
     if (unit.kind != UnitKind::kFinals) trial.mutable_measurement()->clear_sample_ns();
     kept->second = std::move(trial);
     Count(unit.kind, kept->second);
-    added.push_back(kept->second);
-    added.back().mutable_measurement()->clear_sample_ns();
+    added.push_back(&kept->second);
   }
   return added;
 }

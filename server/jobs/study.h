@@ -98,7 +98,8 @@ class Study {
   absl::Status Replay(const StudyHistory& history, const TrialReader& with_samples);
 
   // Trials of a unit, as they are stored. Returns those that are new; others (a repeated report) change nothing.
-  std::vector<tunefarm::v1::Trial> AddTrials(int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);
+  // They are valid until the unit is told.
+  std::vector<const tunefarm::v1::Trial*> AddTrials(int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);
   // Whether all trials of a unit that is not told have ended.
   bool IsComplete(int64_t unit_id) const;
   // The unit is DONE in the store.

@@ -16,9 +16,11 @@ namespace wire = tunefarm::agent::v1;
 
 namespace {
 
-// As the agent's daemon, and as its look-ahead for a device of short trials.
+// As the agent's daemon, and as its look-ahead with sixteen compile workers.
 constexpr Duration kPoll = std::chrono::milliseconds(1500);
-constexpr int kTrialsWanted = 80;
+constexpr int kTrialsWanted = 50;
+// With a rate: how often the trials that are due are played, so that a thousand devices cost the load little.
+constexpr Duration kPlayPause = std::chrono::milliseconds(200);
 constexpr int kTrialsPerUnit = 64;
 constexpr int kUnitsPerDemandMax = 8;
 // Without a rate: what 4 ms of short trials are, and how much may be on its way.
@@ -197,13 +199,16 @@ void PlayedAgent::Play() {
     // for, it does.
     due_ = std::max(due_, now - std::chrono::milliseconds(500));
     while (takes && !units_.empty() && due_ <= now) {
-      takes = PlaySome(1);
-      if (takes) due_ += each;
+      const int due = static_cast<int>((now - due_) / each) + 1;
+      const Unit& unit = units_.front();
+      const int played = std::min(due, unit.assignment.trials_size() - unit.next);
+      takes = PlaySome(played);
+      if (takes) due_ += each * played;
     }
   }
   if (!starved_ && trials_in_hand() < kTrialsWanted) Synchronize();
   if (units_.empty()) return;
-  PlaySoon(!takes ? kPause : options_.rate > 0 ? due_ - now : Duration::zero());
+  PlaySoon(!takes ? kPause : options_.rate > 0 ? std::max(due_ - now, kPlayPause) : Duration::zero());
 }
 
 bool PlayedAgent::PlaySome(int trials_max) {
