@@ -75,6 +75,13 @@ void ControlLink::ApplyModes(int64_t job_id) {
   }
 }
 
+bool ControlLink::HasOther(const std::string& agent_id, int64_t unit_id, bool alone) const {
+  return std::any_of(claims_.begin(), claims_.end(), [&](const auto& entry) {
+    const Claim& other = entry.second;
+    return entry.first != unit_id && other.agent_id == agent_id && other.delivered && (alone || other.is_alone);
+  });
+}
+
 absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::SynchronizeRequest& request) {
   wire::SynchronizeResponse response;
   std::map<std::string, int> wanted;
@@ -107,16 +114,20 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
       if (!gets_work) break;
       wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
     }
+    bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
     for (auto& [unit_id, claim] : claims_) {
-      if (claim.agent_id != request.agent_id() || listed.count(unit_id) > 0) continue;
+      if (claim.agent_id != request.agent_id()) continue;
+      waits_alone = waits_alone || (claim.is_alone && claim.mode == Mode::kActive);
+      if (listed.count(unit_id) > 0) continue;
       if (claim.delivered && claim.mode != Mode::kActive) left_jobs.insert(claim.job_id);
       claim.delivered = false;
       int& room = wanted[claim.assignment.device_uuid()];
-      if (claim.mode != Mode::kActive || room <= 0) continue;
+      if (claim.mode != Mode::kActive || room <= 0 || HasOther(claim.agent_id, unit_id, claim.is_alone)) continue;
       --room;
       claim.delivered = true;
       *response.add_assignments() = claim.assignment;
     }
+    if (waits_alone) wanted.clear();
   }
   FinishDropped();
   for (int64_t job_id : left_jobs) hooks_.gone(job_id);
@@ -164,7 +175,13 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
   // them.
   for (int claims = 0; claims < kClaimsPerDemandMax; ++claims) {
     if (claimed_units.empty()) {
-      ClaimRequest claim_request{request.agent_id(), request.epoch(), device_uuid, class_id, units, clock_->WallMs()};
+      const ClaimRequest claim_request{request.agent_id(),
+                                       request.epoch(),
+                                       device_uuid,
+                                       class_id,
+                                       units,
+                                       clock_->WallMs(),
+                                       devices_->NamesOf(device_uuid)};
       ASSIGN_OR_RETURN(claimed_units, store_->ClaimUnits(claim_request));
     }
     if (claimed_units.empty()) break;
@@ -198,12 +215,31 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     GiveUp(*claim, may_run);
     return true;  // what comes next in the queue is probably like it
   }
+  const bool is_free = [&] {
+    MutexLock lock(&mutex_);
+    return !HasOther(claim->agent_id, claim->unit_id, false);
+  }();
+  if (!is_free) {
+    const absl::StatusOr<ReportVerdict> returned = StoreTrials(*claim, {}, After::kReturned);
+    if (!returned.ok()) LogWarn("jobs", "it waits for the end of its agent: {}", MessageOf(returned.status()));
+    return true;
+  }
+  const absl::Status on_one_device = FilterBegunFinal(&*claim, claimed.present_devices);
+  if (!on_one_device.ok()) {
+    LogWarn("jobs", "final {} waits until it can begin again: {}", claimed.unit.unit_id, MessageOf(on_one_device));
+    if (absl::IsAborted(on_one_device)) return false;
+    MutexLock lock(&mutex_);
+    unmade_.push_back({request.agent_id(), device_uuid, claimed});
+    return true;
+  }
   hooks_.claimed(claimed.job_id);
   const absl::Status filtered = FilterPoisoned(&*claim, spec);
   if (!filtered.ok()) {
     LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
             MessageOf(filtered));
   }
+  const absl::Status lost = FilterLost(&*claim, spec);
+  if (!lost.ok()) LogWarn("jobs", "unit {} is tried once more: {}", claimed.unit.unit_id, MessageOf(lost));
   const absl::Status taken_over = FilterMeasured(&*claim);
   if (!taken_over.ok()) {
     LogWarn("jobs", "earlier measurements cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
@@ -212,7 +248,7 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
   MutexLock lock(&mutex_);
   claim->mode =
       claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->study_id, claim->kind);
-  claim->delivered = claim->mode == Mode::kActive;
+  claim->delivered = claim->mode == Mode::kActive && !HasOther(claim->agent_id, claim->unit_id, claim->is_alone);
   const bool delivered = claim->delivered;
   if (delivered) *response->add_assignments() = claim->assignment;
   claims_[claimed.unit.unit_id] = *std::move(claim);
@@ -273,9 +309,11 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   trials.erase(
       std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
       trials.end());
-  // What was cancelled meanwhile ends with what it has.
-  const bool done = request.unit_done() || (request.unit_returned() && claim.mode == Mode::kDropped);
-  const bool returned = request.unit_returned() && !done;
+  // What was cancelled meanwhile ends with what it has; of a part the rest comes next.
+  const bool is_dropped = claim.mode == Mode::kDropped;
+  const bool done =
+      (request.unit_done() && !claim.is_part) || ((request.unit_done() || request.unit_returned()) && is_dropped);
+  const bool returned = (request.unit_done() || request.unit_returned()) && !done;
   ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials,
                                                             done       ? After::kDone
                                                             : returned ? After::kReturned
@@ -306,7 +344,9 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
   if (done || returned) hooks_.gone(claim.job_id);
   if (returned) {
-    LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
+    if (request.unit_returned()) {
+      LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
+    }
     Wake();  // another device may take it
   }
   response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
@@ -314,29 +354,36 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
 }
 
 void ControlLink::FinishDropped() {
-  std::vector<Claim> dropped;
+  std::vector<std::pair<Claim, After>> dropped;
   {
     MutexLock lock(&mutex_);
     for (const auto& [unit_id, claim] : claims_) {
-      if (claim.mode == Mode::kDropped && !claim.delivered) dropped.push_back(claim);
+      if (claim.mode != Mode::kDropped || claim.delivered) continue;
+      const bool has_rest = claim.is_part && ModeOf(claim.job_id, claim.study_id, claim.kind) != Mode::kDropped;
+      dropped.emplace_back(claim, has_rest ? After::kReturned : After::kDone);
     }
   }
-  for (const Claim& claim : dropped) {
-    const auto verdict = StoreTrials(claim, {}, After::kDone);
+  bool has_returned = false;
+  for (const auto& [claim, after] : dropped) {
+    const auto verdict = StoreTrials(claim, {}, after);
     if (!verdict.ok()) {
       LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
       continue;  // the next Synchronize tries again
     }
     // Another thread may be ending the same claim and erase it first; the store accepts only one of them, and that one
     // tells.
-    if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
+    if (*verdict == ReportVerdict::kAccepted) {
+      hooks_.reported(claim.study_id, claim.unit_id, {}, after == After::kDone);
+    }
     {
       MutexLock lock(&mutex_);
       const auto found = claims_.find(claim.unit_id);
       if (found != claims_.end() && found->second.token == claim.token) claims_.erase(found);
     }
     hooks_.gone(claim.job_id);
+    has_returned = has_returned || after == After::kReturned;
   }
+  if (has_returned) Wake();
 }
 
 absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::FetchKernelRequest& request) {

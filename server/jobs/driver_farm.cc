@@ -157,6 +157,7 @@ absl::Status Driver::Follow() {
     told_link_.erase(job_id);
     deps_.link->Forget(job_id);
   }
+  FreeFinals();
   return FollowResults();
 }
 
