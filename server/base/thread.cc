@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -55,6 +57,13 @@ void Thread::Join() {
   if (!thread_.joinable()) return;
   TUNEFARM_CHECK(!IsCurrent());
   thread_.join();
+}
+
+void YieldToOthers() {
+  sched_param priority = {};
+  if (sched_setscheduler(0, SCHED_IDLE, &priority) == 0) return;
+  LogWarn("base", "a thread keeps its share of the processor: {}",
+          std::error_code(errno, std::system_category()).message());
 }
 
 void Notification::Notify() {

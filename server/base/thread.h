@@ -36,6 +36,11 @@ class Thread {
   std::thread thread_;
 };
 
+// From now on the calling thread, and every thread and process that it starts, gets only processor time that nobody
+// else on the machine wants (Linux SCHED_IDLE). Cannot be taken back. Without the right to (some containers) nothing
+// changes, and a warning is logged.
+void YieldToOthers();
+
 // Happens once. Thread-safe. Whoever waited may destroy it as soon as the wait has returned true.
 class Notification {
  public:

@@ -64,6 +64,10 @@ const std::vector<Setting>& Settings() {
        "Where jobs and results are kept: postgres://USER@HOST:PORT/DATABASE, an existing database of PostgreSQL 14 or "
        "newer, which several daemons may share. Keep its password out of the command line: in this file, in "
        "TUNEFARM_STORE or in ~/.pgpass. Empty: SQLite in the data directory."},
+      {"store_connections", "--store-connections", &DaemonConfig::store_connections,
+       "Connections of this daemon to a PostgreSQL database at most, opened when they are needed; the server's "
+       "max_connections must be enough for those of all daemons.",
+       2, 200},
       {"listen", "--listen", &DaemonConfig::listen,
        "Also listen on this address, such as 127.0.0.1:7070 or, with TLS, 0.0.0.0:7070."},
       {"tls_certificate", "--tls-certificate", &DaemonConfig::tls_certificate,
@@ -123,6 +127,9 @@ const std::vector<Setting>& Settings() {
        "Keep a second worker ready on every GPU, which goes on when the first has crashed."},
       {"share_host", "--share-host,!--no-share-host", &DaemonConfig::share_host,
        "Measure on the CPU while other daemons of this machine do: their times and these are then worth little."},
+      {"lookups_first", "--lookups-first,!--no-lookups-first", &DaemonConfig::lookups_first,
+       "What works for jobs, workers included, gets only processor time that nobody else on this machine wants, so "
+       "that look-ups are answered sooner while jobs run; on a machine that is never idle jobs may stand still."},
       {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
        "Compiler processes at once; 0 takes one per core.", 0, 1024},
       {"compile_timeout_ms", "--compile-timeout-ms", &DaemonConfig::compile_timeout_ms,

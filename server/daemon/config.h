@@ -34,6 +34,7 @@ struct DaemonConfig {
   int lookups_per_second = 10'000;               // the same
   int max_jobs_per_principal = 1000;             // active at once, of each certificate or token; 0: no limit
   std::string store;                             // "postgres://..."; empty: SQLite in the data directory
+  int store_connections = 16;                    // to it, of PostgreSQL, at most
   bool log_json = false;
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search
@@ -41,6 +42,7 @@ struct DaemonConfig {
   std::string python_interpreter;   // absolute, of kernels in Python; empty: there are none
   bool use_gpu = true;              // false: leave GPUs alone
   bool standby_runners = true;      // one more run worker per GPU, which takes over after a crash
+  bool lookups_first = false;       // whatever works for jobs gets only processor time that nobody else wants
   bool share_host = false;          // measure on the CPU also while other daemons of this machine do
   int compile_workers = 0;          // 0: one per core
   int compile_timeout_ms = 60'000;  // of one config

@@ -165,6 +165,7 @@ absl::StatusOr<std::unique_ptr<Store>> ControlDaemon::OpenStore() const {
   }
   PostgresOptions options;
   options.url = config_.store;
+  options.connections_max = config_.store_connections;
   ASSIGN_OR_RETURN(const std::string name, DescribePostgresUrl(config_.store));
   ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenPostgresStore(options));
   LogInfo("daemon", "jobs and results are kept in {}", name);
@@ -179,6 +180,10 @@ absl::Status ControlDaemon::Open() {
   ASSIGN_OR_RETURN(store_, OpenStore());
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
+  if (config_.lookups_first) {
+    control_->Post(YieldToOthers);
+    agent_executor_->Post(YieldToOthers);
+  }
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   JobServiceOptions service;
   service.store = store_.get();

@@ -36,6 +36,7 @@ ProcessEvaluatorOptions EvaluatorOptions(const DaemonConfig& config, const std::
   options.deadlines.first_launch_ms = config.launch_timeout_ms;
   options.lock_directory = "/tmp";
   options.lock_host = !config.share_host;
+  options.yields = config.lookups_first;
   options.standby_runners = config.standby_runners ? ForDevices::kGpus : ForDevices::kNone;
   options.cache_directory = config.data_directory + "/cache";
   options.cache_bytes_max = static_cast<uint64_t>(config.max_cache_bytes);

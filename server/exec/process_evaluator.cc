@@ -6,6 +6,7 @@
 
 #include "server/base/check.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "server/exec/worker_plan.h"
 
 namespace tunefarm {
@@ -17,7 +18,10 @@ ProcessEvaluator::ProcessEvaluator(ProcessEvaluatorOptions options)
       preparations_(options_.compile_options),
       compiles_(&loop_, &options_, &turns_, &preparations_, &stats_),
       runs_(&loop_, &options_, &turns_, &preparations_, &stats_),
-      loop_("supervisor", options_.clock) {}
+      loop_("supervisor", options_.clock) {
+  // Workers are its children: they inherit it.
+  if (options_.yields) loop_.Post(YieldToOthers);
+}
 
 ProcessEvaluator::~ProcessEvaluator() {
   TUNEFARM_CHECK(!loop_.IsCurrent());

@@ -44,6 +44,7 @@ struct ProcessEvaluatorOptions {
   // which begin and end with their work. Empty: no locks.
   std::string lock_directory;
   bool lock_host = true;  // false: others may measure on the same cores meanwhile
+  bool yields = false;    // workers and the supervisor get only processor time that nobody else wants (YieldToOthers)
   bool sandbox = true;
   std::string required_isolation;  // of compile and run workers: "L1" lets none work with less; empty: what can be had
   uint32_t first_uid = 64'000;     // root only: workers run as this uid and the 1023 that follow

@@ -129,6 +129,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const Active& job, const StudyRow& row);
   // From what is stored now.
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
+  // A job of which this program does not know `unknown` (see newer_job.h).
+  absl::Status LeaveAlone(const JobRow& row, int64_t epoch, const std::string& unknown) LOCKS_EXCLUDED(mutex_);
   // Loads the job and takes it up; tries again later when the store is not available.
   void TryAdopt(int64_t job_id, int64_t epoch) LOCKS_EXCLUDED(mutex_);
   // Whether the node may drive under the name that its jobs were adopted under.
@@ -209,7 +211,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::string suspended_ GUARDED_BY(mutex_);  // why; empty: not suspended
   std::map<int64_t, std::unique_ptr<Active>> jobs_ GUARDED_BY(mutex_);
   JobBacklog backlog_ GUARDED_BY(mutex_);
-  std::set<int64_t> parked_ GUARDED_BY(mutex_);  // PAUSED before they were ever driven
+  std::set<int64_t> parked_ GUARDED_BY(mutex_);      // PAUSED before they were ever driven
+  std::set<int64_t> left_alone_ GUARDED_BY(mutex_);  // see LeaveAlone
   std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(mutex_);
 
   // In a farm only.

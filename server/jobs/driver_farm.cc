@@ -74,7 +74,7 @@ absl::Status Driver::AdoptOrphans(int jobs_max) {
   MutexLock lock(&mutex_);
   if (stopped_ || !KeepName()) return absl::OkStatus();
   if (adoption_unknown_) RETURN_IF_ERROR(FindAdopted());
-  const auto adopted = deps_.store->AdoptJobs(name_, jobs_max);
+  const auto adopted = deps_.store->AdoptJobs(name_, jobs_max, {left_alone_.begin(), left_alone_.end()});
   if (!adopted.ok()) {
     adoption_unknown_ = true;
     return adopted.status();

@@ -7,6 +7,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/driver.h"
+#include "server/jobs/newer_job.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/trial_rows.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 // Of a history, which may be of millions of trials: a few MiB.
 constexpr int kHistoryEventsAtOnce = 128;
+// Remembered; beyond it they are looked at again.
+constexpr size_t kLeftAloneMax = 10'000;
 
 }  // namespace
 
@@ -104,12 +107,36 @@ absl::StatusOr<std::unique_ptr<Driver::Active>> Driver::Load(const JobRow& row) 
   return job;
 }
 
+// A newer daemon of this store drives it, or will; until then it stays as it is. Only its cancellation needs no
+// knowledge of it.
+absl::Status Driver::LeaveAlone(const JobRow& row, int64_t epoch, const std::string& unknown) {
+  MutexLock lock(&mutex_);
+  if (stopped_ || !HoldsEpoch(row.job_id, epoch)) return absl::OkStatus();
+  if (row.state == JobState::kCancelling) {
+    parked_.insert(row.job_id);  // looked at until its units are back
+    FinishCancel(row.job_id);
+    return absl::OkStatus();
+  }
+  if (left_alone_.size() >= kLeftAloneMax) left_alone_.clear();
+  if (left_alone_.insert(row.job_id).second) {
+    LogWarn("jobs", "{} is left to newer daemons: {} is not known here", JobName(row.job_id), unknown);
+  }
+  if (deps_.node == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(deps_.store->YieldJob(row.job_id, epoch));
+  epochs_.erase(row.job_id);
+  return absl::OkStatus();
+}
+
 absl::Status Driver::Recover() {
   if (deps_.node != nullptr) return absl::OkStatus();  // nobody's jobs are found by AdoptOrphans
   ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
   if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
   ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
   for (const JobRow& row : rows) {
+    if (const std::string unknown = FirstUnknown(row); !unknown.empty()) {
+      RETURN_IF_ERROR(LeaveAlone(row, 0, unknown));
+      continue;
+    }
     {
       MutexLock lock(&mutex_);
       if (!Admit(row)) continue;
@@ -184,6 +211,10 @@ void Driver::TryAdopt(int64_t job_id, int64_t epoch) {
     return;
   }
   if (!row.ok()) return wait(row.status());
+  if (const std::string unknown = FirstUnknown(*row); !unknown.empty()) {
+    const absl::Status left = LeaveAlone(*row, epoch, unknown);
+    return left.ok() ? void() : wait(left);
+  }
   {
     MutexLock lock(&mutex_);
     if (!HoldsEpoch(job_id, epoch) || !Admit(*row)) return;

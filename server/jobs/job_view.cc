@@ -1,5 +1,7 @@
 #include "server/jobs/job_view.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -8,6 +10,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
+#include "server/jobs/newer_job.h"
 #include "server/jobs/resource_names.h"
 #include "server/jobs/trial_rows.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -145,6 +148,11 @@ absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& r
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, Described(row));
   ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->CountOutcomes(row.job_id));
   for (const OutcomeCountRow& count : counts) AddCount(count, true, job.mutable_progress());
+  if (!IsTerminal(row.state) && row.error.empty()) {
+    if (const std::string unknown = FirstUnknown(row); !unknown.empty()) {
+      job.set_state_reason(fmt::format("only newer daemons drive it: {} is not known here", unknown));
+    }
+  }
   return job;
 }
 

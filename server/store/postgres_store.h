@@ -16,6 +16,10 @@ struct PostgresOptions {
   int connections_max = 16;  // of this process, opened when they are needed
   int statement_timeout_ms = 30'000;
   int lock_timeout_ms = 10'000;
+  // A call that has no answer after the first makes the store ask the server, with a connection of its own, whether it
+  // is there at all; without an answer after the second it is away: all calls fail at once until it answers.
+  int silent_after_ms = 2000;
+  int probe_ms = 1500;
   Clock* clock = nullptr;            // of waits; outlives the store; null: the real one
   EntropySource* entropy = nullptr;  // of pauses between tries; outlives the store; null: the real one
 };

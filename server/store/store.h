@@ -357,8 +357,10 @@ class Store {
   virtual absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to,
                                    std::string_view error, int64_t now_ms, int64_t driver_epoch = 0) = 0;
   // Up to jobs_max jobs that have not ended and that no living node drives become the node's, under a new epoch; the
-  // oldest first. FailedPrecondition (NODE_LEASE) unless the node lives.
-  virtual absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) = 0;
+  // oldest first. Of those named in `except` only what is being cancelled. FailedPrecondition (NODE_LEASE) unless the
+  // node lives.
+  virtual absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max,
+                                                           const std::vector<int64_t>& except = {}) = 0;
   // Nobody drives the job any more, if the epoch is its current one.
   virtual absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) = 0;
   // Of those that exist, by id. At most 10,000.

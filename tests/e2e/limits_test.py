@@ -180,6 +180,25 @@ class Bounds(unittest.TestCase):
             self.assertIn("daemon ended", path.read_text())
 
 
+class LookupsFirst(unittest.TestCase):
+    def test_what_works_for_jobs_yields_and_what_answers_does_not(self):
+        def yielding(farm):
+            """By name of thread: whether the kernel runs it with what is left over (field 41 of stat: SCHED_IDLE is 5)."""
+            found = {}
+            for task in pathlib.Path(f"/proc/{farm.process.pid}/task").iterdir():
+                name, fields = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+                found[name] = fields.split()[41 - 3] == "5"
+            return found
+
+        jobs = {"supervisor", "agent", "control"}
+        for flags, expected in ([], set()), (["--lookups-first"], jobs):
+            with Farm(*flags) as farm:
+                farm.start()
+                wait_until(lambda: {name for name, yields in yielding(farm).items() if yields} == expected,
+                           f"{sorted(expected)} to be the threads that yield ({yielding(farm)})")
+                self.assertLess(jobs, set(yielding(farm)))
+
+
 class Monitoring(unittest.TestCase):
     def test_metrics_and_health(self):
         with Farm("--http-listen", "127.0.0.1:0") as farm:

@@ -1,5 +1,6 @@
 """A PostgreSQL server of a test's own, from Debian's package: on a Unix socket, without rights when the test is root."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -19,10 +20,19 @@ def programs():
     return max(found, key=lambda path: int(path.parent.name), default=None)
 
 
+def stat_of(pid):
+    """State and parent of a process, as /proc has them; of one that is gone "Z" and nobody."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return ["Z", ""]
+
+
 class Postgres:
     """`with Postgres() as server:` makes a cluster and starts it; server.url("name") creates a database."""
 
     def __enter__(self):
+        self.frozen = []
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-postgres."))
         self.as_user = ["setpriv", "--pdeathsig", "KILL"]
         if os.geteuid() == 0:
@@ -35,6 +45,7 @@ class Postgres:
         return self
 
     def __exit__(self, *_):
+        self.thaw()
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -49,6 +60,22 @@ class Postgres:
     def stop(self):
         self.process.send_signal(signal.SIGINT)
         self.process.wait()
+
+    def freeze(self):
+        """All its processes stand still, with every connection open, until thaw()."""
+        # The first makes no others from then on; those of its connections have sessions of their own.
+        self.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: stat_of(self.process.pid)[0] == "T", "the server's stop")
+        self.frozen = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if stat_of(pid)[1] == str(self.process.pid)]
+        for pid in self.frozen:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(stat_of(pid)[0] in "TZ" for pid in self.frozen), "its processes' stop")
+
+    def thaw(self):
+        for pid in [self.process.pid, *self.frozen]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.frozen = []
 
     def sql(self, database, text):
         return subprocess.run([programs() / "psql", "--host", self.directory, "--username", "tunefarm", "--no-psqlrc", "--quiet",

@@ -54,6 +54,33 @@ class OnPostgres(unittest.TestCase):
             self.assertIn("pg_dump", refused.stderr)
             self.assertEqual(farm.stop(), 0)
 
+    def test_a_database_that_stands_still_holds_nobody_up(self):
+        with Farm() as farm:
+            farm.start(TUNEFARM_STORE=self.server.url("frozen"), TUNEFARM_STORE_CONNECTIONS="4")
+            farm.cli("tune", "matmul_host", "--policy", "fast", *DIMS)
+            farm.cli("submit", "matmul_host", "--policy", "fast", "--measure", "no_reuse=true", *DIMS)
+            self.assertEqual(best(farm)["match"], "MATCH_EXACT")
+            wait_until(lambda: len(farm.trials(2)) > 10, "ten trials of the second job")
+            self.server.freeze()
+            try:
+                # Each of them would wait for as long as the server does.
+                for command in (["submit", "matmul_host", *DIMS], ["jobs", "list"], ["results", "1"], ["jobs", "cancel", "2"]):
+                    refused = farm.cli(*command, check=False)
+                    self.assertNotEqual(refused.returncode, 0, command)
+                    self.assertIn("does not answer", refused.stderr, command)
+                self.assertIn("does not answer", farm.info()["database_away"])
+                self.assertEqual(best(farm)["match"], "MATCH_EXACT")
+                self.assertNotEqual(farm.json("devices")["devices"], [])
+            finally:
+                self.server.thaw()
+            wait_until(lambda: not farm.info().get("database_away"), "the database's return")
+            wait_until(lambda: farm.json("jobs", "show", 2)["state"] == "JOB_STATE_SUCCEEDED", "the second job's end")
+            trials = farm.trials(2)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            assert_ordinals_complete(trials)
+            farm.cli("tune", "matmul_host", "--policy", "fast", *DIMS)
+            self.assertEqual(farm.stop(), 0)
+
     def test_a_database_moves_to_postgres_and_goes_on_there(self):
         with Farm() as farm:
             farm.start()

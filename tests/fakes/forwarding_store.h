@@ -70,8 +70,9 @@ class ForwardingStore : public Store {
                            int64_t now_ms, int64_t driver_epoch) override {
     return store_->SetJobState(job_id, from, to, error, now_ms, driver_epoch);
   }
-  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) override {
-    return store_->AdoptJobs(node, jobs_max);
+  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max,
+                                                   const std::vector<int64_t>& except) override {
+    return store_->AdoptJobs(node, jobs_max, except);
   }
   absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override {
     return store_->YieldJob(job_id, driver_epoch);

@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 
 #include "server/base/check.h"
 #include "server/base/thread.h"
+#include "server/store/postgres/libpq.h"
 
 extern char** environ;
 
@@ -23,6 +25,19 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 constexpr char kOwner[] = "tunefarm";
+
+// Of a line of /proc/PID/stat: what stands behind the program's name, which may hold anything.
+struct ProcessState {
+  char state = 0;
+  pid_t parent = -1;
+};
+ProcessState StateOf(const std::string& process) {
+  const std::string stat = ReadFile(process + "/stat", 4096).value_or("");
+  ProcessState found;
+  const size_t end = stat.rfind(')');
+  if (end != std::string::npos) std::sscanf(stat.c_str() + end + 1, " %c %d", &found.state, &found.parent);
+  return found;
+}
 
 }  // namespace
 
@@ -54,6 +69,7 @@ PostgresServer::PostgresServer(const Options& options) : options_(options) {
 }
 
 PostgresServer::~PostgresServer() {
+  Thaw();
   if (server_ > 0) Stop();
 }
 
@@ -90,7 +106,7 @@ void PostgresServer::Await(pid_t pid, const char* what) const {
 }
 
 void PostgresServer::Start() {
-  TUNEFARM_CHECK(server_ < 0);
+  TUNEFARM_CHECK(server_ < 0 && postgres::LoadLibpq().ok());
   std::vector<std::string> arguments = {Programs() + "/postgres",
                                         "-D",
                                         directory_.File("data"),
@@ -136,6 +152,36 @@ void PostgresServer::Stop() {
   int status = 0;
   TUNEFARM_CHECK(waitpid(server_, &status, 0) == server_);
   server_ = -1;
+}
+
+std::vector<pid_t> PostgresServer::Processes() const {
+  std::vector<pid_t> found = {server_};
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (std::isdigit(static_cast<unsigned char>(name[0])) == 0) continue;
+    if (StateOf(entry.path().string()).parent == server_) found.push_back(std::atoi(name.c_str()));
+  }
+  return found;
+}
+
+void PostgresServer::Freeze() {
+  // The first makes no others from then on.
+  const auto stop = [](pid_t pid) {
+    if (kill(pid, SIGSTOP) != 0) return;
+    const Notification never;
+    const std::string process = "/proc/" + std::to_string(pid);
+    for (char state = 'R'; state != 'T' && state != 'Z' && state != 0; state = StateOf(process).state) {
+      never.WaitFor(std::chrono::milliseconds(1));
+    }
+  };
+  stop(server_);
+  frozen_ = Processes();
+  for (const pid_t pid : frozen_) stop(pid);
+}
+
+void PostgresServer::Thaw() {
+  for (const pid_t pid : frozen_) kill(pid, SIGCONT);
+  frozen_.clear();
 }
 
 std::string PostgresServer::Url(const std::string& database) const {

@@ -36,6 +36,9 @@ class PostgresServer {
   void Crash();
   void Stop();
   void Start();
+  // All its processes stand still, with every connection open, until Thaw. Everything else here waits for that.
+  void Freeze();
+  void Thaw();
 
   std::string Url(const std::string& database) const;
   const std::string& socket_directory() const { return directory_.path(); }
@@ -49,10 +52,13 @@ class PostgresServer {
   pid_t Spawn(const std::vector<std::string>& arguments) const;
   void Await(pid_t pid, const char* what) const;
   std::string Log() const;
+  // The server's processes; those of its sessions have sessions of their own.
+  std::vector<pid_t> Processes() const;
 
   const Options options_;
   TemporaryDirectory directory_;
   pid_t server_ = -1;
+  std::vector<pid_t> frozen_;
   int databases_ = 0;
 };
 

@@ -54,7 +54,7 @@ class TritonMatmul(unittest.TestCase):
                     self.assertEqual(trial["measurement"]["method"], "TIMING_METHOD_CUDA_EVENTS")
             self.assertGreater(good, 4)
             self.assertEqual({config(t)["FAULT"] for t in search(trials)}, {"none", *OUTCOMES})
-            best = farm.json("best", "triton_matmul", *shape, "--dim", "FAULTS=true", "--exact")
+            best = farm.json("best", "triton_matmul", *shape, "--dim", "FAULTS=true", *SPACE, "--exact")
             self.assertEqual(best["best"]["config"]["values"]["FAULT"]["string_value"], "none")
             # The GPU is as good as new, for kernels in CUDA too.
             farm.cli("run", "vector_add", "--dim", "N=1048576", "--policy", "fast")

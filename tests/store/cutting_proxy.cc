@@ -52,6 +52,7 @@ CuttingProxy::CuttingProxy(const std::string& server_socket_directory) : server_
 
 CuttingProxy::~CuttingProxy() {
   is_closing_.store(true);
+  Resume();
   shutdown(listener_.get(), SHUT_RDWR);
   acceptor_.Join();
   std::vector<Thread> forwarders;
@@ -67,6 +68,22 @@ void CuttingProxy::Arm(Cut cut, const std::string& text) {
   text_ = text;
 }
 
+void CuttingProxy::Stall() {
+  MutexLock lock(&mutex_);
+  is_stalled_ = true;
+}
+
+void CuttingProxy::Resume() {
+  MutexLock lock(&mutex_);
+  is_stalled_ = false;
+  resumed_.NotifyAll();
+}
+
+void CuttingProxy::AwaitPassage() {
+  MutexLock lock(&mutex_);
+  while (is_stalled_) resumed_.Wait(&mutex_);
+}
+
 CuttingProxy::Cut CuttingProxy::Take(const std::string& sent) {
   MutexLock lock(&mutex_);
   if (cut_ == Cut::kNever || (!text_.empty() && sent.find(text_) == std::string::npos)) return Cut::kNever;
@@ -80,6 +97,7 @@ void CuttingProxy::Accept() {
   while (!is_closing_.load()) {
     const int client = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) return;
+    ++connections_;
     MutexLock lock(&mutex_);
     forwarders_.emplace_back("proxy", [this, client] { Forward(client); });
   }
@@ -87,15 +105,18 @@ void CuttingProxy::Accept() {
 
 void CuttingProxy::Forward(int client_fd) {
   const UniqueFd client(client_fd);
+  AwaitPassage();
   const UniqueFd server(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un address = AddressOf(server_);
   if (connect(server.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return;
   pollfd ready[2] = {{client.get(), POLLIN, 0}, {server.get(), POLLIN, 0}};
   while (poll(ready, 2, -1) >= 0) {
+    AwaitPassage();
     if (ready[0].revents != 0) {
       const std::string sent = ReadSome(client.get());
       const Cut cut = sent.empty() ? Cut::kNever : Take(sent);
       if (sent.empty() || cut == Cut::kBefore || !WriteAll(server.get(), sent)) return;
+      if (cut == Cut::kStall) Stall();
       if (cut == Cut::kAfter) {
         // Until it has answered: what was sent is done by then.
         ReadSome(server.get());

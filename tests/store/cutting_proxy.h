@@ -19,7 +19,8 @@ class CuttingProxy {
   enum class Cut {
     kNever,
     kBefore,  // what was sent does not reach the server
-    kAfter    // the server has answered, and the answer does not reach the client
+    kAfter,   // the server has answered, and the answer does not reach the client
+    kStall    // it reaches the server, and from then on nothing reaches anybody, until Resume
   };
 
   explicit CuttingProxy(const std::string& server_socket_directory);
@@ -29,6 +30,11 @@ class CuttingProxy {
   const std::string& socket_directory() const { return directory_.path(); }
   // The next message that holds `text` (any, if it is empty) is cut, once.
   void Arm(Cut cut, const std::string& text);
+  // Nothing passes any more, in no connection, and none is closed; as if the server stood still.
+  void Stall();
+  void Resume();
+  // Connections that have come so far.
+  int connections() const { return connections_.load(); }
   // How many were cut.
   int cuts() const { return cuts_.load(); }
 
@@ -36,13 +42,16 @@ class CuttingProxy {
   void Accept();
   void Forward(int client);
   Cut Take(const std::string& sent);
+  void AwaitPassage();
 
   const std::string server_;
   TemporaryDirectory directory_;
   UniqueFd listener_;
-  std::atomic<int> cuts_{0};
+  std::atomic<int> cuts_{0}, connections_{0};
   std::atomic<bool> is_closing_{false};
   Mutex mutex_;
+  CondVar resumed_;
+  bool is_stalled_ GUARDED_BY(mutex_) = false;
   Cut cut_ GUARDED_BY(mutex_) = Cut::kNever;
   std::string text_ GUARDED_BY(mutex_);
   std::vector<Thread> forwarders_ GUARDED_BY(mutex_);

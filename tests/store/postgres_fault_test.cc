@@ -58,6 +58,12 @@ class PostgresFault : public testing::Test {
   static absl::Status Insert(Session& session) { return session.Run("INSERT INTO number VALUES (1)").status(); }
   std::string Numbers() { return Sql("SELECT count(*) FROM number"); }
 
+  // Of indexes by a LIKE pattern, as the sessions that have ended have told.
+  int64_t EntriesRead(const std::string& indexes) {
+    return std::stoll(
+        Sql("SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname LIKE '" + indexes + "'"));
+  }
+
   // A study with units to claim, and an agent.
   int64_t SubmitUnits(Store* store, int units, const std::string& uid = "job") {
     const int64_t job_id = store->SubmitJob(MakeSubmit(uid))->job_id;
@@ -279,7 +285,7 @@ TEST_F(PostgresFault, ManyThreadsOfTwoDaemonsClaimEachUnitOnce) {
   EXPECT_THAT(first->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
 }
 
-TEST_F(PostgresFault, AClaimWalksOverNothingThatWasClaimedBefore) {
+TEST_F(PostgresFault, NothingWalksOverWhatWasClaimedBefore) {
   auto store = Open();
   // Another session holds a snapshot: what is claimed cannot be removed from the indexes.
   PGconn* const holder = PQconnectdb(server_->Url(database_).c_str());
@@ -297,15 +303,45 @@ TEST_F(PostgresFault, AClaimWalksOverNothingThatWasClaimedBefore) {
   PQclear(PQexec(holder, "COMMIT"));
   PQfinish(holder);
   store.reset();  // its sessions tell what they have read when they end
-  Sql("SELECT pg_stat_clear_snapshot()");
   int64_t read = 0;
   for (int i = 0; i < 100 && read < kUnits; ++i) {
-    read = std::stoll(Sql("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'work_unit_ready'"));
+    read = EntriesRead("work_unit_ready");
     Notification().WaitFor(std::chrono::milliseconds(50));
   }
   EXPECT_GE(read, kUnits);
-  // Without the cursor it would be half the square of the units: 2,000,000.
+  // Without the cursor it would be half the square of the units: 2,000,000. So would it be where a report looked
+  // through what its agent has held.
   EXPECT_LE(read, 4 * kUnits);
+  EXPECT_LE(EntriesRead("work_unit_claimed"), 4 * kUnits);
+  EXPECT_LE(EntriesRead("work_unit_study_id_first_ordinal_key"), 4 * kUnits);
+}
+
+TEST_F(PostgresFault, AKeyThatNobodyMeasuredIsNotSearchedAmongAllResults) {
+  auto store = Open();
+  constexpr int kUnits = 300;
+  const ClaimRequest claimer = Register(store.get());
+  SubmitUnits(store.get(), kUnits);
+  for (int i = 0; i < kUnits; ++i) {
+    const auto units = store->ClaimUnits(claimer);
+    ASSERT_TRUE(units.ok()) << units.status();
+    ReportRequest report = ReportOf(claimer, units->at(0));
+    report.trials[0].measured_key = "key-" + std::to_string(100'000'000'000 + i);
+    ASSERT_EQ(store->ReportTrials(report).value(), ReportVerdict::kAccepted);
+  }
+  Sql("ANALYZE");
+  const std::string known = "key-" + std::to_string(100'000'000'000 + kUnits / 2);
+  for (int i = 0; i < 20; ++i) {
+    const auto found = store->FindMeasured({"nobody measured.", known});
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(found->at(0).has_value());
+    EXPECT_TRUE(found->at(1).has_value());
+  }
+  store.reset();
+  for (int i = 0; i < 100 && EntriesRead("trial_result_%_measured_key_idx") < 20; ++i) {
+    Notification().WaitFor(std::chrono::milliseconds(50));
+  }
+  EXPECT_GE(EntriesRead("trial_result_%_measured_key_idx"), 20);
+  EXPECT_LE(EntriesRead("trial_result_%_pkey"), kUnits);
 }
 
 }  // namespace

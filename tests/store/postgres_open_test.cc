@@ -7,6 +7,7 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
+#include "server/store/postgres/libpq.h"
 #include "server/store/postgres/open.h"
 #include "tests/fakes/log_capture.h"
 #include "tests/fakes/postgres_server.h"
@@ -42,6 +43,15 @@ class PostgresOpen : public testing::Test {
   PostgresServer* const server_;
   const std::string database_;
 };
+
+TEST(Libpq, AMissingLibraryIsAClearError) {
+  const absl::Status missing = postgres::LoadLibpq("libpq.so.0");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(missing), HasSubstr("install libpq5"));
+  const absl::Status another = postgres::LoadLibpq("libsqlite3.so.0");
+  EXPECT_THAT(MessageOf(another), HasSubstr("libsqlite3.so.0 has no function PQ"));
+  EXPECT_TRUE(postgres::LoadLibpq().ok());
+}
 
 TEST_F(PostgresOpen, SchemaEqualsTheGoldenDump) {
   ASSERT_TRUE(Open().ok());

@@ -75,8 +75,9 @@ absl::Status AppendEvents(Session& session, const DriveStep& step, StudyEvent::K
 
 absl::Status Tell(Session& session, const DriveStep& step, DrivenStudy* study) {
   if (step.told_unit_ids.empty()) return absl::OkStatus();
+  // By their ids, whatever plans are made for: the study's other indexes hold all that it ever had.
   ASSIGN_OR_RETURN(const Rows told, session.Query("UPDATE work_unit u SET state = 4 WHERE u.unit_id = ANY($2) AND "
-                                                  "u.study_id = $1 AND u.state = 3 RETURNING u.unit_id",
+                                                  "u.study_id + 0 = $1 AND u.state + 0 = 3 RETURNING u.unit_id",
                                                   step.study_id, step.told_unit_ids));
   std::set<int64_t> left;
   for (int i = 0; i < told.size(); ++i) left.insert(told[i].Int(0));

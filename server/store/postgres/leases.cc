@@ -62,7 +62,8 @@ absl::StatusOr<std::vector<LeaseRow>> ListLeases(Session& session, std::string_v
   return ReadAll(rows, ReadLease);
 }
 
-absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max) {
+absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max,
+                                                 const std::vector<int64_t>& except) {
   // Held until the commit: the node lives as long as it takes to adopt.
   ASSIGN_OR_RETURN(const Rows lives,
                    session.Query("SELECT 1 FROM named_lease WHERE name = $1 AND holder = $2 AND lease_until > "
@@ -76,10 +77,11 @@ absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_v
       const Rows orphans,
       session.Query(
           "UPDATE job SET driver = $1, driver_epoch = driver_epoch + 1 WHERE job_id IN (SELECT j.job_id FROM "
-          "job j WHERE j.state < 5 AND NOT EXISTS (SELECT 1 FROM named_lease l WHERE l.name = 'node/' || "
+          "job j WHERE j.state < 5 AND (j.state = 4 OR j.job_id <> ALL($3)) AND NOT EXISTS (SELECT 1 FROM named_lease "
+          "l WHERE l.name = 'node/' || "
           "j.driver AND l.holder = j.driver AND l.lease_until > clock_timestamp()) ORDER BY j.job_id LIMIT $2 "
           "FOR UPDATE OF j SKIP LOCKED) RETURNING job_id, driver_epoch",
-          node, std::clamp(jobs_max, 0, kJobsPerAdoptionMax)));
+          node, std::clamp(jobs_max, 0, kJobsPerAdoptionMax), except));
   std::vector<DrivenJob> jobs;
   for (int i = 0; i < orphans.size(); ++i) jobs.push_back({orphans[i].Int(0), orphans[i].Int(1)});
   std::sort(jobs.begin(), jobs.end(), [](const DrivenJob& a, const DrivenJob& b) { return a.job_id < b.job_id; });

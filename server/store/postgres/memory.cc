@@ -132,12 +132,14 @@ absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(Session& se
   }
   std::vector<std::optional<MeasuredRow>> found(measured_keys.size());
   if (found.empty()) return found;
+  // Sorted by expressions, so that no plan takes the order from the primary keys, walking over all results for a key
+  // that there is not.
   ASSIGN_OR_RETURN(
       const Rows rows,
       session.Query("SELECT " TUNEFARM_PG_TRIAL_COLUMNS
                     ", s.job_id, s.number, k.place FROM unnest($1) WITH ORDINALITY AS k(measured_key, place) "
                     "CROSS JOIN LATERAL (SELECT r.* FROM trial_result r WHERE r.measured_key = "
-                    "k.measured_key ORDER BY r.study_id DESC, r.ordinal DESC LIMIT 1) t "
+                    "k.measured_key ORDER BY r.study_id + 0 DESC, r.ordinal + 0 DESC LIMIT 1) t "
                     "JOIN study s ON s.study_id = t.study_id",
                     keys));
   for (int i = 0; i < rows.size(); ++i) {

@@ -132,6 +132,7 @@ std::vector<Migration> EmbeddedMigrations() {
 absl::Status Migrate(Session* session, const std::vector<Migration>& migrations) {
   for (size_t i = 0; i < migrations.size(); ++i) TUNEFARM_CHECK(migrations[i].number == static_cast<int>(i) + 1);
   // Whoever else starts now waits here, for as long as migrations may take.
+  session->set_call_max(Session::kLongCallMax);
   RETURN_IF_ERROR(session->Script("SET lock_timeout = '10min'; SET statement_timeout = '10min'"));
   RETURN_IF_ERROR(session->Run("SELECT pg_advisory_lock($1)", kMigrationLock).status());
   const absl::Status status = MigrateLocked(session, migrations);

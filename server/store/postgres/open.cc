@@ -3,6 +3,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/postgres/libpq.h"
 #include "server/store/postgres/postgres_store.h"
 
 namespace tunefarm {
@@ -13,6 +14,8 @@ SessionOptions ToSessionOptions(const PostgresOptions& options) {
   session.url = options.url;
   session.statement_timeout_ms = options.statement_timeout_ms;
   session.lock_timeout_ms = options.lock_timeout_ms;
+  session.silent_after_ms = options.silent_after_ms;
+  session.probe_ms = options.probe_ms;
   return session;
 }
 
@@ -21,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
   if (options.connections_max < 1 || options.connections_max > 1000) {
     return InvalidArgument("{} connections to the database cannot be; choose 1 to 1000", options.connections_max);
   }
+  RETURN_IF_ERROR(LoadLibpq());
   SessionOptions session_options = ToSessionOptions(options);
   {
     session_options.is_probe = true;
@@ -50,7 +54,10 @@ bool IsPostgresUrl(std::string_view text) {
   return text.rfind("postgres://", 0) == 0 || text.rfind("postgresql://", 0) == 0;
 }
 
-absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) { return postgres::DescribeUrl(url); }
+absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) {
+  RETURN_IF_ERROR(postgres::LoadLibpq());
+  return postgres::DescribeUrl(url);
+}
 
 absl::StatusOr<std::unique_ptr<Store>> OpenPostgresStore(const PostgresOptions& options) {
   return postgres::OpenStore(options, postgres::EmbeddedMigrations());

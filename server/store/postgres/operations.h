@@ -43,7 +43,8 @@ absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t no
 absl::StatusOr<LeaseRow> TakeLease(Session& session, const LeaseRequest& request);
 absl::Status ReleaseLease(Session& session, std::string_view name, std::string_view holder);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Session& session, std::string_view prefix);
-absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max);
+absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max,
+                                                 const std::vector<int64_t>& except);
 absl::Status YieldJob(Session& session, int64_t job_id, int64_t driver_epoch);
 absl::StatusOr<std::vector<JobStateRow>> JobStates(Session& session, const std::vector<int64_t>& job_ids);
 

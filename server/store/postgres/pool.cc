@@ -18,16 +18,41 @@ constexpr Duration kTakeMax = std::chrono::seconds(30);
 // For an answer to what became of a transaction: long enough for a server that restarts.
 constexpr Duration kResolveMax = std::chrono::seconds(30);
 
+// Whether the session ended with nobody knowing what became of its last call.
+bool IsLost(const Session& session) {
+  return session.last_failure() == Failure::kConnection || session.last_failure() == Failure::kSilence;
+}
+
 bool MayRepeat(const Session& session) {
   return session.last_failure() == Failure::kConflict || session.last_failure() == Failure::kConnection;
+}
+
+SessionOptions WithPresence(SessionOptions options, Presence* presence) {
+  options.presence = presence;
+  return options;
+}
+
+std::string NameOf(const std::string& url) {
+  const absl::StatusOr<std::string> name = DescribeUrl(url);
+  return name.ok() ? *name : "the database";
+}
+
+Presence::Probe ProbeOf(SessionOptions options) {
+  options.connect_timeout_ms = options.probe_ms;
+  return [options = std::move(options)] { return IsAnswering(options); };
 }
 
 }  // namespace
 
 Pool::Pool(SessionOptions options, int sessions_max, Clock* clock, EntropySource* entropy)
-    : options_(std::move(options)), sessions_max_(sessions_max), clock_(clock), entropy_(entropy) {}
+    : presence_(NameOf(options.url), ProbeOf(options)),
+      options_(WithPresence(std::move(options), &presence_)),
+      sessions_max_(sessions_max),
+      clock_(clock),
+      entropy_(entropy) {}
 
 absl::StatusOr<Pool::Lease> Pool::Take() {
+  RETURN_IF_ERROR(presence_.Check());
   {
     const MonotonicTime end = clock_->Now() + kTakeMax;
     MutexLock lock(&mutex_);
@@ -57,12 +82,17 @@ absl::StatusOr<Pool::Lease> Pool::Take() {
 }
 
 absl::StatusOr<Pool::Lease> Pool::OpenOne() {
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options_);
-  if (session.ok()) return Lease(this, *std::move(session));
+  // Whoever has waited for his turn may find that the server has gone meanwhile.
+  absl::Status status = presence_.Check();
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options_);
+    if (session.ok()) return Lease(this, *std::move(session));
+    status = session.status();
+  }
   MutexLock lock(&mutex_);
   --open_;
   ServeWaiters();
-  return session.status();
+  return status;
 }
 
 void Pool::ServeWaiters() {
@@ -114,7 +144,7 @@ absl::Status Pool::Repeat(const std::function<absl::Status(Session&, bool* may_r
     absl::StatusOr<Lease> session = Take();
     if (!session.ok()) {
       status = session.status();
-      if (absl::IsUnavailable(status)) continue;
+      if (absl::IsUnavailable(status) && !presence_.is_away()) continue;
       return status;
     }
     bool may_repeat = false;
@@ -146,7 +176,7 @@ absl::Status Pool::WriteOnce(Session& session, const Operation& operation, bool*
     return status;
   }
   status = session.Commit();
-  if (!status.ok() && session.last_failure() == Failure::kConnection && transaction_id != 0) {
+  if (!status.ok() && IsLost(session) && transaction_id != 0) {
     ASSIGN_OR_RETURN(const bool was_committed, WasCommitted(transaction_id, session.backend()));
     if (was_committed) status = absl::OkStatus();
   }
@@ -183,6 +213,7 @@ absl::Status Pool::AwaitEnd(const Session::Backend& backend) {
   absl::Status status = Unavailable("the server still works on a call whose connection was lost");
   for (int attempt = 1; clock_->Now() < end; ++attempt) {
     Pause(attempt);
+    RETURN_IF_ERROR(presence_.Check());
     const absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options_);
     if (!session.ok()) {
       if (!absl::IsUnavailable(session.status())) return session.status();
@@ -211,8 +242,9 @@ absl::Status Pool::WriteStatement(const RepeatableOperation& operation) {
     *may_repeat = MayRepeat(session);
     if (status.ok() || *may_repeat) Count(began, status);
     if (status.ok()) PassFailpoint("store.commit.after");
-    if (session.last_failure() == Failure::kConnection) {
+    if (IsLost(session)) {
       is_repeat = true;
+      *may_repeat = true;
       // It may still be at it.
       if (const absl::Status ended = AwaitEnd(session.backend()); !ended.ok()) {
         *may_repeat = false;

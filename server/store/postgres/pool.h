@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/random.h"
+#include "server/store/postgres/presence.h"
 #include "server/store/postgres/session.h"
 #include "server/store/store.h"
 
@@ -20,8 +21,10 @@ namespace tunefarm::postgres {
 // A bounded number of sessions, opened when they are needed, and the rules of repeating: a transaction that another one
 // has got in the way of, or whose session was lost before its COMMIT was sent, is run again, a few times, with full
 // jitter between. Of one whose session was lost after that, the server is asked what became of it: nothing is ever done
-// twice. An operation must change nothing but the database and variables of its caller, which count only if the call
-// returns OK. All methods may be called from any thread; they block.
+// twice. While the server does not answer at all (Presence) everything fails at once, Unavailable; what was under way
+// then has failed too, a COMMIT with the reason COMMIT_UNKNOWN. An operation must change nothing but the database and
+// variables of its caller, which count only if the call returns OK. All methods may be called from any thread; they
+// block.
 class Pool {
  public:
   using Operation = std::function<absl::Status(Session&)>;
@@ -97,7 +100,8 @@ class Pool {
   void Pause(int attempt);
   void Count(MonotonicTime began, const absl::Status& committed) LOCKS_EXCLUDED(mutex_);
 
-  const SessionOptions options_;
+  Presence presence_;
+  const SessionOptions options_;  // with the presence
   const int sessions_max_;
   Clock* const clock_;
   EntropySource* const entropy_;

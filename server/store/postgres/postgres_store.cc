@@ -293,8 +293,10 @@ absl::Status PostgresStore::SetJobState(int64_t job_id, const std::vector<JobSta
   return result;
 }
 
-absl::StatusOr<std::vector<DrivenJob>> PostgresStore::AdoptJobs(std::string_view node, int jobs_max) {
-  return pool_.Call(&Pool::Write, [&](Session& session) { return postgres::AdoptJobs(session, node, jobs_max); });
+absl::StatusOr<std::vector<DrivenJob>> PostgresStore::AdoptJobs(std::string_view node, int jobs_max,
+                                                                const std::vector<int64_t>& except) {
+  return pool_.Call(&Pool::Write,
+                    [&](Session& session) { return postgres::AdoptJobs(session, node, jobs_max, except); });
 }
 
 absl::Status PostgresStore::YieldJob(int64_t job_id, int64_t driver_epoch) {

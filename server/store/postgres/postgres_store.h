@@ -55,7 +55,8 @@ class PostgresStore : public Store {
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override;
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view error,
                            int64_t now_ms, int64_t driver_epoch) override;
-  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max) override;
+  absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(std::string_view node, int jobs_max,
+                                                   const std::vector<int64_t>& except) override;
   absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override;
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;
   absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "server/base/check.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -15,6 +16,8 @@ namespace tunefarm::postgres {
 namespace {
 
 constexpr int kBinary = 1;
+// Beyond a statement's own timeout: for the way, and for a server that has much to do.
+constexpr Duration kAnswerMax = std::chrono::seconds(5);
 
 // What libpq says ends with a newline, and may have several lines.
 std::string OneLine(const char* text) {
@@ -87,6 +90,7 @@ int64_t Rows::changes() const {
   for (const char digit : text) value = value * 10 + (digit - '0');
   return value;
 }
+bool Rows::is_rollback() const { return std::string_view(PQcmdStatus(result_.get())) == "ROLLBACK"; }
 void Rows::Clear::operator()(pg_result* result) const { PQclear(result); }
 
 absl::StatusOr<std::string> DescribeUrl(const std::string& url) {
@@ -113,22 +117,71 @@ absl::StatusOr<std::string> DescribeUrl(const std::string& url) {
                      port.empty() ? "" : ":", port);
 }
 
-Session::Session(pg_conn* connection, std::string server) : connection_(connection), server_(std::move(server)) {}
+Session::Session(pg_conn* connection, std::string server, const Patience& patience)
+    : connection_(connection), server_(std::move(server)), wire_(connection, patience) {}
 
 Session::~Session() { PQfinish(connection_); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& options) {
-  ASSIGN_OR_RETURN(std::string server, DescribeUrl(options.url));
-  const std::string connect_timeout = std::to_string(options.connect_timeout_s);
-  // A peer that has vanished is noticed within half a minute, with or without data on the way. What the URL says wins.
-  const char* const keywords[] = {
-      "connect_timeout",     "fallback_application_name", "client_encoding",  "keepalives", "keepalives_idle",
-      "keepalives_interval", "keepalives_count",          "tcp_user_timeout", "dbname",     nullptr};
-  const char* const values[] = {connect_timeout.c_str(), "tunefarmd", "UTF8", "1", "10", "5", "4", "30000",
-                                options.url.c_str(),     nullptr};
-  std::unique_ptr<Session> session(new Session(PQconnectdbParams(keywords, values, 1), std::move(server)));
+  ASSIGN_OR_RETURN(const std::string server, DescribeUrl(options.url));
+  absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("not tried");
+  for (const Endpoint& endpoint : EndpointsOf(options.url)) {
+    session = OpenAt(options, endpoint, server);
+    if (session.ok()) break;
+  }
+  return session;
+}
+
+std::vector<Session::Endpoint> Session::EndpointsOf(const std::string& url) {
+  // libpq tries one server after the other, but its calls that do not block have one time limit for all of them.
+  std::string hosts, ports;
+  bool has_addresses = false;
+  PQconninfoOption* const options = PQconninfoParse(url.c_str(), nullptr);
+  for (const PQconninfoOption* option = options; option != nullptr && option->keyword != nullptr; ++option) {
+    if (option->val == nullptr) continue;
+    const std::string_view name = option->keyword;
+    if (name == "host") hosts = option->val;
+    if (name == "port") ports = option->val;
+    if (name == "hostaddr") has_addresses = true;
+  }
+  PQconninfoFree(options);
+  const std::vector<std::string> host_list = absl::StrSplit(hosts, ','), port_list = absl::StrSplit(ports, ',');
+  if (has_addresses || host_list.size() < 2 || (port_list.size() > 1 && port_list.size() != host_list.size())) {
+    return {Endpoint{}};
+  }
+  std::vector<Endpoint> endpoints;
+  for (size_t i = 0; i < host_list.size(); ++i) {
+    endpoints.push_back({host_list[i], port_list[port_list.size() > 1 ? i : 0]});
+  }
+  return endpoints;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::OpenAt(const SessionOptions& options, const Endpoint& endpoint,
+                                                         const std::string& server) {
+  // A peer that has vanished is noticed within half a minute, with or without data on the way. What the URL says wins,
+  // but for the one of its servers that is meant.
+  const char* const keywords[] = {"fallback_application_name",
+                                  "client_encoding",
+                                  "keepalives",
+                                  "keepalives_idle",
+                                  "keepalives_interval",
+                                  "keepalives_count",
+                                  "tcp_user_timeout",
+                                  "dbname",
+                                  endpoint.host.empty() ? nullptr : "host",
+                                  endpoint.port.empty() ? nullptr : "port",
+                                  nullptr};
+  const char* const values[] = {
+      "tunefarmd",           "UTF8", "1", "10", "5", "4", "30000", options.url.c_str(), endpoint.host.c_str(),
+      endpoint.port.c_str(), nullptr};
+  Patience patience;
+  patience.call_max = std::chrono::milliseconds(options.connect_timeout_ms);
+  patience.silent_after = std::chrono::milliseconds(options.silent_after_ms);
+  patience.presence = options.presence;
+  std::unique_ptr<Session> session(new Session(PQconnectStartParams(keywords, values, 1), server, patience));
   PGconn* const connection = session->connection_;
-  if (connection == nullptr) return ResourceExhausted("no memory for a connection to {}", session->server_);
+  if (connection == nullptr) return ResourceExhausted("no memory for a connection to {}", server);
+  RETURN_IF_ERROR(session->CheckWait(session->wire_.Connect()));
   if (PQstatus(connection) != CONNECTION_OK) {
     const std::string message = OneLine(PQerrorMessage(connection));
     // libpq tells no SQLSTATE of a connection that failed; the words are those of the server's language C.
@@ -142,8 +195,21 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionOptions& opt
     return Unavailable("{} cannot be reached: {}", session->server_, message);
   }
   PQsetNoticeReceiver(connection, IgnoreNotice, nullptr);
+  session->set_call_max(options.statement_timeout_ms > 0
+                            ? std::chrono::milliseconds(options.statement_timeout_ms) + kAnswerMax
+                            : Session::kLongCallMax);
   if (!options.is_probe) RETURN_IF_ERROR(session->SetUp(options));
   return session;
+}
+
+bool IsAnswering(const SessionOptions& options) {
+  SessionOptions probe = options;
+  probe.is_probe = true;
+  probe.presence = nullptr;
+  const auto session = Session::Open(probe);
+  // A server that refuses says so itself.
+  return session.ok() || absl::IsFailedPrecondition(session.status()) ||
+         session.status().message().find("FATAL:") != std::string_view::npos;
 }
 
 absl::Status Session::SetUp(const SessionOptions& options) {
@@ -225,13 +291,27 @@ absl::StatusOr<Rows> Session::Check(pg_result* result) {
   return failed;
 }
 
+absl::Status Session::CheckWait(Waited waited) {
+  if (waited == Waited::kAnswered) return absl::OkStatus();
+  is_broken_ = true;
+  last_failure_ = Failure::kSilence;
+  if (waited == Waited::kAway) return Unavailable("{} does not answer; try again", server_);
+  return Unavailable("{} has taken too long to answer, and the connection was given up; try again", server_);
+}
+
+absl::StatusOr<Rows> Session::Answer(int was_sent) {
+  PGresult* result = nullptr;
+  if (was_sent != 0) RETURN_IF_ERROR(CheckWait(wire_.Finish(&result)));
+  return Check(result);
+}
+
 absl::Status Session::Prepare(std::string_view sql, const Parameters& parameters, const char** name) {
   std::string& prepared = prepared_[std::string(sql)];
   if (prepared.empty()) {
     std::string fresh = fmt::format("s{}", prepared_.size());
-    const absl::Status status =
-        Check(PQprepare(connection_, fresh.c_str(), std::string(sql).c_str(), parameters.count(), parameters.types()))
-            .status();
+    const absl::Status status = Answer(PQsendPrepare(connection_, fresh.c_str(), std::string(sql).c_str(),
+                                                     parameters.count(), parameters.types()))
+                                    .status();
     if (!status.ok()) {
       prepared_.erase(std::string(sql));
       return status;
@@ -247,32 +327,33 @@ absl::StatusOr<Rows> Session::Execute(std::string_view sql, const Parameters& pa
   const char* name = nullptr;
   RETURN_IF_ERROR(Prepare(sql, parameters, &name));
   const std::vector<const char*> values = parameters.Values();
-  return Check(PQexecPrepared(connection_, name, parameters.count(), values.data(), parameters.lengths(),
-                              parameters.formats(), kBinary));
+  return Answer(PQsendQueryPrepared(connection_, name, parameters.count(), values.data(), parameters.lengths(),
+                                    parameters.formats(), kBinary));
 }
 
-absl::Status Session::Script(const std::string& sql) { return Check(PQexec(connection_, sql.c_str())).status(); }
+absl::Status Session::Script(const std::string& sql) {
+  if (is_broken_) return Unavailable("the connection to {} was lost", server_);
+  return Answer(PQsendQuery(connection_, sql.c_str())).status();
+}
 
 absl::Status Session::BeginCopy(const std::string& sql) {
-  PGresult* const result = PQexec(connection_, sql.c_str());
+  PGresult* result = nullptr;
+  if (PQsendQuery(connection_, sql.c_str()) != 0) RETURN_IF_ERROR(CheckWait(wire_.Finish(&result)));
   if (PQresultStatus(result) != PGRES_COPY_IN) return Check(result).status();
   PQclear(result);
   return absl::OkStatus();
 }
 
 absl::Status Session::PutCopy(std::string_view bytes) {
-  if (PQputCopyData(connection_, bytes.data(), static_cast<int>(bytes.size())) == 1) return absl::OkStatus();
-  return EndCopy();
+  bool is_refused = false;
+  RETURN_IF_ERROR(CheckWait(wire_.PutCopy(bytes, &is_refused)));
+  return is_refused ? EndCopy() : absl::OkStatus();
 }
 
 absl::Status Session::EndCopy() {
+  // Refused after an error of the server, whose words are what is waited for.
   PQputCopyEnd(connection_, nullptr);
-  absl::Status status;
-  while (PGresult* const result = PQgetResult(connection_)) {
-    const absl::Status part = Check(result).status();
-    if (status.ok()) status = part;
-  }
-  return status;
+  return Answer(1).status();
 }
 
 absl::Status Session::Begin() { return Script("BEGIN"); }
@@ -284,11 +365,9 @@ absl::StatusOr<int64_t> Session::TransactionId() {
 }
 
 absl::Status Session::Commit() {
-  PGresult* const result = PQexec(connection_, "COMMIT");
+  ASSIGN_OR_RETURN(const Rows rows, Answer(PQsendQuery(connection_, "COMMIT")));
   // A transaction in which a statement has failed ends in this way without an error.
-  const bool was_rolled_back = result != nullptr && std::string_view(PQcmdStatus(result)) == "ROLLBACK";
-  RETURN_IF_ERROR(Check(result).status());
-  return was_rolled_back ? Internal("{}: a failed transaction was to be committed", server_) : absl::OkStatus();
+  return rows.is_rollback() ? Internal("{}: a failed transaction was to be committed", server_) : absl::OkStatus();
 }
 
 void Session::Rollback() {

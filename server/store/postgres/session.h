@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/store/postgres/parameters.h"
+#include "server/store/postgres/wire.h"
 
 struct pg_conn;
 struct pg_result;
@@ -43,6 +44,8 @@ class Rows {
   Row operator[](int row) const { return Row(result_.get(), row); }
   // Rows that the statement has changed.
   int64_t changes() const;
+  // Whether the statement ended a transaction by undoing it.
+  bool is_rollback() const;
 
  private:
   struct Clear {
@@ -54,25 +57,33 @@ class Rows {
 // Why the last statement failed, as far as repeating goes.
 enum class Failure {
   kNone,
-  kRefused,    // it will fail again
-  kConflict,   // with another transaction (serialization, deadlock): undone, may be repeated
-  kConnection  // the session is of no use any more: what was not committed is undone
+  kRefused,     // it will fail again
+  kConflict,    // with another transaction (serialization, deadlock): undone, may be repeated
+  kConnection,  // the session is of no use any more: what was not committed is undone
+  kSilence      // as kConnection, but repeated it would only wait again
 };
 
 struct SessionOptions {
   std::string url;
-  int connect_timeout_s = 5;
-  int statement_timeout_ms = 30'000;
+  int connect_timeout_ms = 5000;      // for each server that the URL names
+  int statement_timeout_ms = 30'000;  // 0: none
   int lock_timeout_ms = 10'000;
   int idle_in_transaction_ms = 30'000;
-  bool is_probe = false;  // only to ask a server what it is: nothing is set
+  int silent_after_ms = 2000;    // then `presence` finds out whether the server is there at all
+  int probe_ms = 1500;           // for which it has so long
+  Presence* presence = nullptr;  // outlives the session; null: only the other limits end a wait
+  bool is_probe = false;         // only to ask a server what it is: nothing is set
 };
 
 // What the server is called in messages: without user and password. InvalidArgument, without the text itself, unless
 // libpq takes it for a URL.
 absl::StatusOr<std::string> DescribeUrl(const std::string& url);
 
-// One connection, with prepared statements. Blocks. Belongs to one thread at a time.
+// Whether the server answers a new connection, be it with a refusal, within its connect timeout.
+bool IsAnswering(const SessionOptions& options);
+
+// One connection, with prepared statements. Blocks, but never for longer than the statement timeout and 5 s. Belongs to
+// one thread at a time.
 class Session {
  public:
   // Unavailable if the server cannot be reached or takes no more connections; FailedPrecondition if it does not let us
@@ -104,6 +115,9 @@ class Session {
   absl::StatusOr<Rows> Execute(std::string_view sql, const Parameters& parameters);
   // Any number of statements without parameters, not prepared.
   absl::Status Script(const std::string& sql);
+  // For statements that take long, whose own timeout is the caller's to lift: such as kLongCallMax.
+  static constexpr Duration kLongCallMax = std::chrono::hours(1);
+  void set_call_max(Duration call_max) { wire_.set_call_max(call_max); }
 
   // COPY … FROM STDIN: begin, bytes in pieces, end. After an error nothing of it is there and the transaction has
   // failed.
@@ -129,16 +143,28 @@ class Session {
   const std::string& server() const { return server_; }
 
  private:
-  Session(pg_conn* connection, std::string server);
+  Session(pg_conn* connection, std::string server, const Patience& patience);
+  // Of a URL that names several servers, one of them; empty: as the URL says.
+  struct Endpoint {
+    std::string host, port;
+  };
+  static std::vector<Endpoint> EndpointsOf(const std::string& url);
+  static absl::StatusOr<std::unique_ptr<Session>> OpenAt(const SessionOptions& options, const Endpoint& endpoint,
+                                                         const std::string& server);
   absl::Status SetUp(const SessionOptions& options);
   absl::Status Prepare(std::string_view sql, const Parameters& parameters, const char** name);
+  // The answer to what one of libpq's PQsend… calls has sent, or could not.
+  absl::StatusOr<Rows> Answer(int was_sent);
   // Takes the result. OK, or what has gone wrong, which is noted.
   absl::StatusOr<Rows> Check(pg_result* result);
+  // What follows from a wait; OK if it has come to its end.
+  absl::Status CheckWait(Waited waited);
   absl::Status StatusOf(const char* state, std::string_view message, std::string_view constraint);
   absl::Status NoRow(std::string_view sql) const;
 
   pg_conn* const connection_;
   const std::string server_;
+  Wire wire_;
   std::unordered_map<std::string, std::string> prepared_;  // text to name
   Backend backend_;
   Failure last_failure_ = Failure::kNone;

@@ -1,6 +1,7 @@
 // Named leases, and who drives which job. A lease that has run out keeps its row: its epoch must go on growing.
 
 #include <algorithm>
+#include <set>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -64,7 +65,7 @@ absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string
 }
 
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
-                                                 int64_t now_ms) {
+                                                 const std::vector<int64_t>& except, int64_t now_ms) {
   Statement lives = database.Prepare("SELECT 1 FROM lease WHERE name = ?1 AND holder = ?2 AND until_ms > ?3");
   ASSIGN_OR_RETURN(const bool is_alive, lives.Bind(NodeLease(node), node, now_ms).Step());
   if (!is_alive) {
@@ -73,12 +74,16 @@ absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string
   std::vector<DrivenJob> jobs;
   {
     Statement orphans = database.Prepare(
-        "SELECT job_id, driver_epoch FROM job WHERE state < 5 AND NOT EXISTS (SELECT 1 FROM lease l "
-        "WHERE l.name = 'node/' || job.driver AND l.holder = job.driver AND l.until_ms > ?1) ORDER BY job_id LIMIT ?2");
-    orphans.Bind(now_ms, std::clamp(jobs_max, 0, kJobsPerAdoptionMax));
-    while (true) {
+        "SELECT job_id, driver_epoch, state FROM job WHERE state < 5 AND NOT EXISTS (SELECT 1 FROM lease l "
+        "WHERE l.name = 'node/' || job.driver AND l.holder = job.driver AND l.until_ms > ?1) ORDER BY job_id");
+    orphans.Bind(now_ms);
+    const std::set<int64_t> excepted(except.begin(), except.end());
+    const auto count_max = static_cast<size_t>(std::clamp(jobs_max, 0, kJobsPerAdoptionMax));
+    while (jobs.size() < count_max) {
       ASSIGN_OR_RETURN(const bool has_row, orphans.Step());
       if (!has_row) break;
+      if (static_cast<JobState>(orphans.Int(2)) != JobState::kCancelling && excepted.count(orphans.Int(0)) > 0)
+        continue;
       jobs.push_back({orphans.Int(0), orphans.Int(1) + 1});
     }
   }

@@ -46,7 +46,7 @@ absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& reque
 absl::Status ReleaseLease(Database& database, std::string_view name, std::string_view holder, int64_t now_ms);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string_view prefix, int64_t now_ms);
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
-                                                 int64_t now_ms);
+                                                 const std::vector<int64_t>& except, int64_t now_ms);
 absl::Status YieldJob(Database& database, int64_t job_id, int64_t driver_epoch);
 absl::StatusOr<std::vector<JobStateRow>> JobStates(Database& database, const std::vector<int64_t>& job_ids);
 

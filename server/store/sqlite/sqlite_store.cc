@@ -143,8 +143,10 @@ absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState
       [&](Database& database) { return sqlite::SetJobState(database, job_id, from, to, error, now_ms, driver_epoch); });
 }
 
-absl::StatusOr<std::vector<DrivenJob>> SqliteStore::AdoptJobs(std::string_view node, int jobs_max) {
-  return writer_->Call([&](Database& database) { return sqlite::AdoptJobs(database, node, jobs_max, NowMs()); });
+absl::StatusOr<std::vector<DrivenJob>> SqliteStore::AdoptJobs(std::string_view node, int jobs_max,
+                                                              const std::vector<int64_t>& except) {
+  return writer_->Call(
+      [&](Database& database) { return sqlite::AdoptJobs(database, node, jobs_max, except, NowMs()); });
 }
 
 absl::Status SqliteStore::YieldJob(int64_t job_id, int64_t driver_epoch) {

@@ -2,10 +2,12 @@
 """Look-ups over gRPC against a catalog of many bests, client and daemon on the same machine, in one table.
 
   lookup_bench.py [--bin build/release/bin] [--entries 100000] [--seconds 5] [--directory DIR] [--job]
+                  [--lookups-first]
 
 matmul_host is tuned a little, for one true best, which fill_catalog copies to --entries shapes. lookup_load then asks:
 as fast as answers come, at 5,000 questions a second, and in batches of 1,000, each for shapes that are there and for
 shapes between them. --job: the same while a job of a million host trials runs (its processes use the cores, too).
+--lookups-first: with the daemon's setting of this name.
 """
 
 import argparse
@@ -23,9 +25,11 @@ SOURCE = pathlib.Path(__file__).resolve().parents[3]
 class Daemon:
     def __init__(self, options, directory):
         self.bin, self.directory = options.bin, directory
+        self.settings = {"TUNEFARM_LOOKUPS_FIRST": "true"} if options.lookups_first else {}
 
     def cli(self, *arguments, check=True):
-        environment = dict(os.environ, TUNEFARM_DATA_DIR=str(self.directory), TUNEFARM_KERNELS=str(SOURCE / "kernels"))
+        environment = dict(os.environ, TUNEFARM_DATA_DIR=str(self.directory), TUNEFARM_KERNELS=str(SOURCE / "kernels"),
+                           **self.settings)
         environment.pop("TUNEFARM_SERVER", None)
         done = subprocess.run([self.bin / "tunefarm", *map(str, arguments)], capture_output=True, text=True,
                               env=environment, stdin=subprocess.DEVNULL)
@@ -45,6 +49,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--directory", default="/dev/shm", help="where the data directory is made")
     parser.add_argument("--job", action="store_true", help="while a job runs")
+    parser.add_argument("--lookups-first", action="store_true", help="jobs get only processor time that is left over")
     options = parser.parse_args()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-lookup.", dir=options.directory))
     daemon = Daemon(options, directory)

@@ -1,6 +1,7 @@
 #include "server/base/executor.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <memory>
@@ -25,6 +26,19 @@ TEST(ThreadExecutorTest, RunsInOrderAndDrainsOnDestruction) {
   }
   ASSERT_EQ(order.size(), 1000u);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(ThreadTest, WhatAThreadThatYieldsStartsYieldsToo) {
+  int own = -1, of_its_thread = -1;
+  Thread thread("yields", [&] {
+    YieldToOthers();
+    own = sched_getscheduler(0);
+    Thread inner("inner", [&] { of_its_thread = sched_getscheduler(0); });
+  });
+  thread.Join();
+  EXPECT_EQ(own, SCHED_IDLE);
+  EXPECT_EQ(of_its_thread, SCHED_IDLE);
+  EXPECT_NE(sched_getscheduler(0), SCHED_IDLE);
 }
 
 TEST(ThreadExecutorTest, NeverTwoTasksAtOnce) {

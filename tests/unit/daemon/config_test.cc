@@ -118,6 +118,7 @@ TEST_F(DaemonConfigTest, FileErrorsHaveAPlace) {
   EXPECT_THAT(FileError("compile_workers = 1025\n"), HasSubstr("is 1025, but must be from 0 to 1024"));
   EXPECT_THAT(FileError("launch_timeout_ms = 9\n"), HasSubstr("is 9, but must be from 10 to 3600000"));
   EXPECT_THAT(FileError("worker_uid_base = 0\n"), HasSubstr("from 1 to 4000000000"));
+  EXPECT_THAT(FileError("store_connections = 1\n"), HasSubstr("is 1, but must be from 2 to 200"));
   EXPECT_THAT(FileError("log_level = \n"), HasSubstr("tunefarmd.toml:1:"));
   EXPECT_THAT(FileError("log_level = \"info\"\nlog_level = \"info\"\n"), HasSubstr("tunefarmd.toml:2:"));
 }

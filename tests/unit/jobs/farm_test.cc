@@ -127,6 +127,27 @@ TEST_F(FarmTest, EveryFaultGetsItsOwnOutcomeAndNothingElseIsAffected) {
   for (const Trial& trial : farm.Trials(third)) EXPECT_NE(trial.outcome(), tunefarm::v1::OUTCOME_POISONED);
 }
 
+TEST_F(FarmTest, AnOutcomeOfANewerAgentIsKeptAndCountsAsAFailure) {
+  const auto future = static_cast<tunefarm::v1::Outcome>(99);
+  Farm farm(directory_.path());
+  farm.evaluator().set_scripter([&](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script = Bowl(question);
+    if (question.config == "A=4,B=2" && question.is_run) script.run = future;
+    return script;
+  });
+  const std::string name = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(name));
+  EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_NE(TextOf(farm.Job(name).studies(0).best().config()), "A=4,B=2");
+  int kept = 0;
+  for (const Trial& trial : farm.Trials(name)) {
+    if (TextOf(trial.config()) != "A=4,B=2") continue;
+    EXPECT_EQ(trial.outcome(), future);
+    ++kept;
+  }
+  EXPECT_EQ(kept, 1);
+}
+
 TEST_F(FarmTest, WhatTheMachineryLosesRunsAgainAndIsLostAfterFiveAttempts) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {

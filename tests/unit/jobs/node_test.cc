@@ -22,9 +22,31 @@ namespace {
 
 constexpr Duration kLease = std::chrono::seconds(6);
 
+// What a program that is older than the others sees of their jobs: a field that it does not know.
+class OlderProgram final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  absl::StatusOr<JobRow> GetJob(int64_t job_id) override {
+    absl::StatusOr<JobRow> row = ForwardingStore::GetJob(job_id);
+    if (row.ok()) row->spec += kField1000;
+    return row;
+  }
+  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override {
+    absl::StatusOr<std::vector<JobRow>> rows = ForwardingStore::ActiveJobs();
+    if (!rows.ok()) return rows;
+    for (JobRow& row : *rows) row.spec += kField1000;
+    return rows;
+  }
+
+ private:
+  static constexpr char kField1000[] = "\xc0\x3e\x01";  // varint 1
+};
+
 class NodeTest : public testing::Test, public AgentWorld {
  protected:
   struct Node {
+    std::unique_ptr<OlderProgram> older;
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
     std::unique_ptr<JobService> service;
@@ -48,7 +70,8 @@ class NodeTest : public testing::Test, public AgentWorld {
 
   absl::Status Boot(int index, bool alone = false, bool store_is_away = false) {
     Node& node = nodes_[index];
-    node.store = std::make_unique<FaultyStore>(store_.get());
+    if (is_older_[index]) node.older = std::make_unique<OlderProgram>(store_.get());
+    node.store = std::make_unique<FaultyStore>(is_older_[index] ? node.older.get() : store_.get());
     node.store_is_away = store_is_away;
     node.store->set_faults([&node](std::string_view call) {
       ++node.calls[std::string(call)];
@@ -141,6 +164,7 @@ class NodeTest : public testing::Test, public AgentWorld {
   FakeEntropy entropy_;
   Dice dice_{1};
   std::unique_ptr<Store> store_;
+  bool is_older_[2] = {};
   Node nodes_[2];
   int boots_ = 0;
   int agents_node_ = 0;
@@ -245,6 +269,55 @@ TEST_F(NodeTest, TakesUpWhatAStoppedOneDroveAtOnce) {
   service(driver).Stop();
   Kill(driver);
   EXPECT_TRUE(RunUntil([&] { return DriverOf(1) != before; }, std::chrono::seconds(2)));
+}
+
+TEST_F(NodeTest, ANewerJobIsLeftToTheNodeThatKnowsIt) {
+  is_older_[0] = true;
+  TUNEFARM_CHECK_OK(Boot(0));
+  RunFor(std::chrono::seconds(2));
+  agent_works_ = false;
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(10));
+  EXPECT_EQ(DriverOf(1), "");
+  EXPECT_LE(nodes_[0].calls["YieldJob"], 2) << "it is adopted again and again";
+  EXPECT_EQ(StateOf(name, 0), tunefarm::v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(service(0).GetJob(name)->state_reason(),
+            "only newer daemons drive it: the field 1000 of the job is not known here");
+  TUNEFARM_CHECK_OK(Boot(1));
+  agents_node_ = 1;
+  agent_works_ = true;
+  ASSERT_TRUE(RunUntil([&] { return Ended(name, 1); }));
+  EXPECT_EQ(StateOf(name, 0), tunefarm::v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(NodeTest, ANewerJobCanBeCancelledByAnyNode) {
+  is_older_[0] = true;
+  TUNEFARM_CHECK_OK(Boot(0));
+  RunFor(std::chrono::seconds(2));
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(10));
+  ASSERT_TRUE(service(0).Cancel(name).ok());
+  EXPECT_TRUE(RunUntil([&] { return StateOf(name, 0) == tunefarm::v1::JOB_STATE_CANCELLED; }));
+}
+
+TEST_F(NodeTest, AloneADaemonLeavesANewerJobAsItIs) {
+  TUNEFARM_CHECK_OK(Boot(0, true));
+  agent_works_ = false;
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(1));
+  service(0).Stop();
+  Kill(0);
+  is_older_[0] = true;
+  TUNEFARM_CHECK_OK(Boot(0, true));
+  agent_works_ = true;
+  RunFor(std::chrono::seconds(10));
+  EXPECT_NE(StateOf(name, 0), tunefarm::v1::JOB_STATE_FAILED);
+  EXPECT_FALSE(Ended(name, 0));
+  service(0).Stop();
+  Kill(0);
+  is_older_[0] = false;
+  TUNEFARM_CHECK_OK(Boot(0, true));
+  EXPECT_TRUE(RunUntil([&] { return Ended(name, 0); }));
 }
 
 TEST_F(NodeTest, WhoStoodStillTooLongDropsItsJobsAndFailsNone) {

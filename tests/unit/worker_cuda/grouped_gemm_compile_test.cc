@@ -1,14 +1,20 @@
 // Real compilations of configs of kernels/grouped_gemm for sm_80 and sm_90a, with what the compiler reports compared to
-// what the definitions take for granted: registers, spills, shared memory. The sample is always the same, so that a
-// commit fails for what it changes and not for what it drew; TUNEFARM_NIGHTLY=1 takes 200 for each target, drawn from
-// the revision, and TUNEFARM_SAMPLE_SEED=N repeats such a draw.
+// what the definitions take for granted: registers, spills, shared memory. A developer's sample is always the same, so
+// that a change fails for what it does and not for what was drawn. TUNEFARM_ROTATING_SAMPLE=1 (continuous integration)
+// draws a dozen for each target from the revision, TUNEFARM_NIGHTLY=1 200; TUNEFARM_SAMPLE_SEED=N repeats a draw.
+// TUNEFARM_COMPILE_PART=K/N compiles one part of N, the K-th from 0, of all binaries of all spaces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <fstream>
+#include <iostream>
 #include <sstream>
+#include <unordered_set>
 
+#include "server/base/hash.h"
 #include "server/base/random.h"
 #include "server/device/device_class.h"
 #include "server/version.h"
@@ -17,7 +23,8 @@
 namespace tunefarm {
 namespace {
 
-// Sums that do not fit spill 800 bytes and more. A handful of values around the main loop costs little; what lies
+// Sums that do not fit spill 800 bytes and more; none of the fixed sample does, and at most one config in twelve of a
+// drawn one may: a search finds out and leaves it. A handful of values around the main loop costs little; what lies
 // between is slow at worst, and must be rare.
 constexpr int kSpillBytesMax = 512;
 constexpr int kSpillBytesOfAHandful = 64;
@@ -29,14 +36,17 @@ std::string ReadText(const std::string& name) {
   return text.str();
 }
 
-bool IsNightly() {
-  const char* const nightly = getenv("TUNEFARM_NIGHTLY");
-  return nightly != nullptr && *nightly == '1';
+bool IsOn(const char* variable) {
+  const char* const value = getenv(variable);
+  return value != nullptr && *value == '1';
 }
+
+bool IsNightly() { return IsOn("TUNEFARM_NIGHTLY"); }
+bool IsRotating() { return IsNightly() || IsOn("TUNEFARM_ROTATING_SAMPLE"); }
 
 uint64_t SampleSeed() {
   if (const char* const given = getenv("TUNEFARM_SAMPLE_SEED")) return strtoull(given, nullptr, 10);
-  if (!IsNightly()) return 1;
+  if (!IsRotating()) return 1;
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : std::string(TUNEFARM_REVISION)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash % 1'000'000'007;
@@ -80,8 +90,12 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     const auto value = [&config](const char* name) { return config.Find(name)->int_value(); };
     const std::string path = config.Find("path")->string_value();
     const v1::ResourceUse& use = result.resources();
-    EXPECT_LE(use.spill_bytes(), kSpillBytesMax) << config.ToText();
+    ++compiled_;
     if (use.spill_bytes() > kSpillBytesOfAHandful) ++spilling_;
+    if (use.spill_bytes() > kSpillBytesMax) {
+      ++slow_;
+      slow_configs_ += config.ToText() + "\n";
+    }
     if (path != "portable") {
       // Wgmmas that the compiler had to serialise, or setmaxnreg that it ignored.
       EXPECT_THAT(result.log(), testing::Not(testing::HasSubstr("C75"))) << config.ToText();
@@ -113,7 +127,19 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
   std::unique_ptr<CompileBackend> backend_;
   std::string definition_;
   std::vector<std::pair<std::string, std::string>> sources_;
+  void ExpectFewSpills() const {
+    EXPECT_LE(slow_, IsRotating() || getenv("TUNEFARM_COMPILE_PART") != nullptr ? (compiled_ + 11) / 12 : 0)
+        << "of " << compiled_ << ":\n"
+        << slow_configs_;
+    if (compiled_ >= 100) {
+      EXPECT_LE(spilling_, compiled_ / 10) << "of " << compiled_;
+    }
+  }
+
+  int compiled_ = 0;
   int spilling_ = 0;  // configs that spill more than a handful
+  int slow_ = 0;      // configs that spill more than kSpillBytesMax
+  std::string slow_configs_;
 };
 
 TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
@@ -123,7 +149,7 @@ TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
   const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
   const bool has_hopper =
       std::string(GetParam().device) == "H200" && definition_.find("\"hopper\"") != std::string::npos;
-  const int rounds = IsNightly() ? 20 : 2;
+  const int rounds = IsNightly() ? 20 : IsRotating() ? 6 : 2, configs_each = IsNightly() ? 10 : IsRotating() ? 2 : 1;
   for (int round = 0; round < rounds; ++round) {
     // In turn: the space of one path is many times that of the other.
     const char* const path = has_hopper && round % 2 == 0 ? "hopper" : "portable";
@@ -131,15 +157,48 @@ TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
     ASSERT_NE(kernel, nullptr);
     const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
     ASSERT_TRUE(space.ok()) << MessageOf(space.status());
-    for (int i = 0; i < (IsNightly() ? 10 : 1); ++i) {
+    for (int i = 0; i < configs_each; ++i) {
       const absl::StatusOr<std::vector<uint16_t>> indices = space->SampleUniform(random);
       ASSERT_TRUE(indices.ok()) << MessageOf(indices.status());
       ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, space->MakeConfig(*indices)));
     }
   }
-  if (IsNightly()) {
-    EXPECT_LE(spilling_, 20) << "of 200";
+  ExpectFewSpills();
+}
+
+// Configs that differ in what is not compiled in share a binary.
+TEST_P(GroupedGemmCompile, EveryBinaryIsWhatTheDefinitionExpects) {
+  const char* const part_text = getenv("TUNEFARM_COMPILE_PART");
+  if (part_text == nullptr) GTEST_SKIP() << "TUNEFARM_COMPILE_PART=K/N compiles a part of all binaries";
+  uint64_t part = 0, parts = 0;
+  ASSERT_EQ(sscanf(part_text, "%" SCNu64 "/%" SCNu64, &part, &parts), 2) << part_text;
+  ASSERT_LT(part, parts);
+  const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
+  std::unordered_set<uint64_t> seen;
+  for (uint64_t flags = 0; flags < kinds; ++flags) {
+    for (const char* const dtype : {"bf16", "f16"}) {
+      const auto kernel = Prepare(flags, dtype, nullptr);
+      ASSERT_NE(kernel, nullptr);
+      const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
+      ASSERT_TRUE(space.ok()) << MessageOf(space.status());
+      const absl::StatusOr<ConfigTable> table = space->Enumerate();
+      ASSERT_TRUE(table.ok()) << MessageOf(table.status());
+      for (uint64_t row = 0; row < table->size(); ++row) {
+        const Config config = space->ConfigAt(*table, row);
+        const auto constants = kernel->plan->Constants(kernel->problem, config, kernel->device_class);
+        ASSERT_TRUE(constants.ok()) << MessageOf(constants.status());
+        std::string text;
+        for (const auto& [name, value] : *constants) text += name + "=" + value + "\n";
+        const uint64_t hash = Xxh3(text);
+        if (hash % parts != part || !seen.insert(hash).second) continue;
+        ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, config));
+      }
+    }
   }
+  std::cout << GetParam().op << " on " << GetParam().device << ": " << compiled_ << " binaries, " << spilling_
+            << " spill more than a handful, " << slow_ << " more than " << kSpillBytesMax << " bytes\n";
+  EXPECT_GT(compiled_, 0);
+  ExpectFewSpills();
 }
 
 // The default config stands for the reference too: it must compile under every flag.
@@ -154,6 +213,7 @@ TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
     EXPECT_TRUE(space->Contains(config)) << MessageOf(space->Check(config));
     ASSERT_NO_FATAL_FAILURE(CompileAndCheck(*kernel, config));
   }
+  ExpectFewSpills();
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, GroupedGemmCompile,
