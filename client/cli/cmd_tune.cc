@@ -276,7 +276,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
-    const bool is_grid = is_recorded || job.problems_size() > 1 || !asked.ok() || asked->size() > 1;
+    const bool is_grid = is_recorded || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
     session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
   }
   return code;
