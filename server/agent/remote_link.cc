@@ -18,6 +18,14 @@ constexpr Duration kWaitMax = std::chrono::seconds(10);
 // The answer may still be on its way when the wait itself is over.
 constexpr Duration kWaitSlack = std::chrono::seconds(5);
 constexpr size_t kKernelsMax = 32;
+constexpr Duration kHeartbeatMax = std::chrono::seconds(5);
+constexpr int kHeartbeatsPerLease = 6;
+
+std::string UnitsOf(const wire::SynchronizeRequest& request) {
+  std::string units;
+  for (const wire::UnitInHand& unit : request.units()) units += unit.SerializeAsString();
+  return units;
+}
 
 bool BringsSomething(const wire::SynchronizeResponse& response) {
   return response.assignments_size() > 0 || response.revoked_unit_ids_size() > 0 || response.epoch_expired() ||
@@ -91,6 +99,9 @@ absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::Register
     epoch_ = response.epoch();
     control_ = response.control();
     connected_ = true;
+    const Duration lease = std::chrono::milliseconds(response.lease_ms());
+    heartbeat_ = lease > Duration::zero() ? std::min(kHeartbeatMax, lease / kHeartbeatsPerLease) : kHeartbeatMax;
+    is_asked_ = true;
     ++registration_;
     answer_.reset();
     next_.reset();
@@ -105,6 +116,8 @@ absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::Register
 // ---- Synchronize ----
 
 absl::StatusOr<wire::SynchronizeResponse> RemoteLink::Synchronize(const SynchronizeRequest& request) {
+  // An agent that wants work, or has none left, has given its last results of a unit: control may wait for them.
+  if (request.demands_size() > 0 || request.units_size() == 0) SendGathered();
   MutexLock lock(&mutex_);
   for (const auto& device : request.changed_devices()) changed_devices_[device.uuid()] = device;
   if (answer_.has_value()) {
@@ -112,9 +125,15 @@ absl::StatusOr<wire::SynchronizeResponse> RemoteLink::Synchronize(const Synchron
     answer_.reset();
     return answer;  // the next request lists what this one brings
   }
+  if (!under_way_ && SaysNothingNew(request)) return wire::SynchronizeResponse();
   next_ = request;
   if (!under_way_) StartSynchronize();
   return wire::SynchronizeResponse();
+}
+
+bool RemoteLink::SaysNothingNew(const SynchronizeRequest& request) const {
+  return !is_asked_ && connected_ && request.demands_size() == 0 && changed_devices_.empty() &&
+         calls_->clock()->Now() - answered_at_ < heartbeat_ && UnitsOf(request) == answered_units_;
 }
 
 void RemoteLink::StartSynchronize() {
@@ -122,6 +141,7 @@ void RemoteLink::StartSynchronize() {
   under_way_ = true;
   calls_->Post([this] {
     SynchronizeRequest request;
+    std::string asked_units;
     {
       MutexLock lock(&mutex_);
       if (cancelled_ || !next_.has_value()) {
@@ -130,6 +150,8 @@ void RemoteLink::StartSynchronize() {
       }
       request = *std::move(next_);
       next_.reset();
+      is_asked_ = false;
+      asked_units = UnitsOf(request);
       // What has been reported and not taken is in hand as far as control is concerned.
       std::map<int64_t, bool> listed;
       for (const auto& unit : request.units()) listed[unit.unit_id()] = true;
@@ -145,15 +167,17 @@ void RemoteLink::StartSynchronize() {
       request.set_control(control_);
       request.set_now_ms(calls_->clock()->WallMs());
     }
-    SynchronizeNow(std::move(request));
+    SynchronizeNow(std::move(request), std::move(asked_units));
   });
 }
 
-void RemoteLink::SynchronizeNow(SynchronizeRequest request) {
+void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
   const MonotonicTime begin = calls_->clock()->Now();
   auto response = controls_->Do([&](ControlChannel& channel) { return channel.Synchronize(request, kCallDeadline); });
   const Duration took = calls_->clock()->Now() - begin;
   if (response.ok()) FetchKernelsOf(*response);
+  // A job's end waits until units that were taken back are no longer in hand here.
+  const bool revokes = response.ok() && response->revoked_unit_ids_size() > 0;
   bool wakes = false;
   bool came_back = false;
   {
@@ -175,6 +199,8 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request) {
     } else {
       round_trip_ = round_trip_ == Duration::zero() ? took : (round_trip_ * 7 + took) / 8;
       control_ = response->control();
+      answered_units_ = std::move(units);
+      answered_at_ = calls_->clock()->Now();
       for (const auto& device : request.changed_devices()) {
         const auto told = changed_devices_.find(device.uuid());
         if (told != changed_devices_.end() && told->second.SerializeAsString() == device.SerializeAsString()) {
@@ -190,7 +216,7 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request) {
       }
     }
   }
-  if (came_back) SendSoon();
+  if (came_back || revokes) SendSoon();
   if (wakes) WakeAgent();
 }
 
@@ -233,7 +259,7 @@ absl::StatusOr<wire::FetchArtifactResponse> RemoteLink::FetchArtifact(const wire
   return controls_->Do([&](ControlChannel& channel) { return channel.FetchArtifact(request, kCallDeadline); });
 }
 
-// ---- Reports ----
+// ---- Wait ----
 
 void RemoteLink::StartWait() {
   uint64_t registration = 0;
@@ -272,7 +298,13 @@ void RemoteLink::WaitOnce(uint64_t registration) {
     waits_->PostAfter(delay, again);
   }
   // Another refusal than being away: the epoch may be over, which a Synchronize finds out.
-  if (response.ok() ? response->woken() : !IsAway(response.status())) WakeAgent();
+  if (response.ok() ? response->woken() : !IsAway(response.status())) {
+    {
+      MutexLock lock(&mutex_);
+      is_asked_ = true;
+    }
+    WakeAgent();
+  }
 }
 
 }  // namespace tunefarm

@@ -2,9 +2,12 @@
 // back, so that its executor never waits for the network:
 // - Synchronize answers at once with the answer to an earlier request, or with an empty one; when an answer has come
 //   that brings something, the agent is woken and takes it with its next Synchronize. One request is under way at a
-//   time, and an answer is taken before the next one is made, so that requests list what answers brought. Kernels of
+//   time, and an answer is taken before the next one is made, so that requests list what answers brought. What says
+//   nothing that control does not know is sent as often as the lease needs it. Kernels of
 //   new assignments are fetched before the answer is shown.
-// - ReportTrials answers ACCEPTED at once. Reports are sent in their order, many in one call; while control is away
+// - ReportTrials answers ACCEPTED at once. Results are gathered, those of one unit in one report, until the agent asks
+//   for work or has none left, there are as many as a unit has, or the first of them is a second old. Then they are
+//   sent, many units in one call; while control is away
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
 //   life. Units with reports that control has not taken are listed as in hand, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
@@ -82,21 +85,38 @@ class RemoteLink : public AgentLink {
   static constexpr Duration kCallDeadline = std::chrono::seconds(20);
   // A call that failed for control's own reasons is repeated after it.
   static constexpr Duration kRepeatDelay = std::chrono::milliseconds(200);
+  // How long results may wait for others.
+  static constexpr Duration kGatherMax = std::chrono::seconds(1);
 
   using SynchronizeRequest = tunefarm::agent::v1::SynchronizeRequest;
   using ReportTrialsRequest = tunefarm::agent::v1::ReportTrialsRequest;
 
+  // What waits to be sent: one report or several of one unit.
+  struct Pending {
+    ReportTrialsRequest report;
+    int64_t reports = 1;
+    uint64_t bytes = 0;
+  };
   // Of a unit with reports that control has not taken.
   struct Unsent {
     int64_t token = 0;
     std::string device_uuid;
-    int reports = 0;
+    int64_t reports = 0;
   };
 
+  // Whether control knows all that the request says, has answered it lately, and has nothing to say.
+  bool SaysNothingNew(const SynchronizeRequest& request) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartSynchronize() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SynchronizeNow(SynchronizeRequest request) LOCKS_EXCLUDED(mutex_);
+  // `units`: UnitsOf the request as the agent made it.
+  void SynchronizeNow(SynchronizeRequest request, std::string units) LOCKS_EXCLUDED(mutex_);
   void FetchKernelsOf(const tunefarm::agent::v1::SynchronizeResponse& response) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> FetchKernelNow(const std::string& kernel_id) LOCKS_EXCLUDED(mutex_);
+  // Adds it to what waits, without what control does not want. False: nothing has to be sent for it yet.
+  bool Gather(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The report of the same unit that it may be added to; null: none.
+  Pending* GatheredOf(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendGathered() LOCKS_EXCLUDED(mutex_);
+  void PopPending() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendSoon(Duration delay = Duration::zero()) LOCKS_EXCLUDED(mutex_);
   // What waits in memory goes to disk. On the reports executor, as the next three.
   void Spool() LOCKS_EXCLUDED(mutex_, spool_mutex_);
@@ -106,7 +126,7 @@ class RemoteLink : public AgentLink {
   bool SendPending() LOCKS_EXCLUDED(mutex_);
   // How many of the first reports have come to their end.
   absl::StatusOr<size_t> Send(const tunefarm::agent::v1::ReportUnitsRequest& request);
-  void Ended(const ReportTrialsRequest& report) LOCKS_EXCLUDED(mutex_);
+  void Ended(const ReportTrialsRequest& report, int64_t reports) LOCKS_EXCLUDED(mutex_);
   void StartWait() LOCKS_EXCLUDED(mutex_);
   void WaitOnce(uint64_t registration) LOCKS_EXCLUDED(mutex_);
   void WakeAgent() LOCKS_EXCLUDED(wake_mutex_);
@@ -130,6 +150,10 @@ class RemoteLink : public AgentLink {
   // Synchronize.
   bool under_way_ GUARDED_BY(mutex_) = false;
   std::optional<SynchronizeRequest> next_ GUARDED_BY(mutex_);
+  Duration heartbeat_ GUARDED_BY(mutex_) = Duration::zero();  // how often control must hear of the agent
+  bool is_asked_ GUARDED_BY(mutex_) = true;                   // control has something for it
+  std::string answered_units_ GUARDED_BY(mutex_);             // of the last request that was answered
+  MonotonicTime answered_at_ GUARDED_BY(mutex_){};
   std::optional<tunefarm::agent::v1::SynchronizeResponse> answer_ GUARDED_BY(mutex_);
   // Told to control until it has answered.
   std::map<std::string, tunefarm::v1::Device> changed_devices_ GUARDED_BY(mutex_);
@@ -137,8 +161,11 @@ class RemoteLink : public AgentLink {
   // Kernels by id, the one fetched last at the back.
   std::deque<std::pair<std::string, std::string>> kernels_ GUARDED_BY(mutex_);
   // Reports.
-  std::deque<ReportTrialsRequest> pending_ GUARDED_BY(mutex_);
+  std::deque<Pending> pending_ GUARDED_BY(mutex_);
+  size_t pending_in_use_ GUARDED_BY(mutex_) = 0;  // of them, at the front: on their way, and nothing is added to them
+  int pending_trials_ GUARDED_BY(mutex_) = 0;
   uint64_t pending_bytes_ GUARDED_BY(mutex_) = 0;
+  bool gather_posted_ GUARDED_BY(mutex_) = false;
   std::map<int64_t, Unsent> unsent_ GUARDED_BY(mutex_);  // by unit id
   bool spool_is_full_ GUARDED_BY(mutex_) = false;
   bool spool_is_empty_ GUARDED_BY(mutex_) = true;

@@ -19,10 +19,81 @@ constexpr int kReportsPerCallMax = 64;
 constexpr uint64_t kBytesPerCallMax = 1 << 20;
 // Results on their way: beyond, they go through the disk.
 constexpr uint64_t kPendingBytesMax = 8 << 20;
+// Control takes no more in one report; also what is sent without waiting for more.
+constexpr int kTrialsPerReportMax = 64;
+constexpr uint64_t kGatheredBytesMax = 256 << 10;
+
+// Control knows what a trial was to run, and keeps of one that was measured well while searching the summary alone.
+void DropUnwanted(wire::ReportTrialsRequest* report) {
+  for (tunefarm::v1::Trial& trial : *report->mutable_trials()) {
+    trial.clear_config();
+    const bool unwanted =
+        trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_SEARCH && trial.outcome() == tunefarm::v1::OUTCOME_OK;
+    if (unwanted && trial.measurement().sample_ns_size() > 0) trial.mutable_measurement()->clear_sample_ns();
+  }
+}
 
 }  // namespace
 
+RemoteLink::Pending* RemoteLink::GatheredOf(const ReportTrialsRequest& report) {
+  for (size_t i = pending_.size(); i > pending_in_use_; --i) {
+    Pending& pending = pending_[i - 1];
+    if (pending.report.unit_id() != report.unit_id()) continue;
+    const bool fits = pending.report.token() == report.token() && pending.report.epoch() == report.epoch() &&
+                      pending.report.agent_id() == report.agent_id() && !pending.report.unit_done() &&
+                      !pending.report.unit_returned() &&
+                      pending.report.trials_size() + report.trials_size() <= kTrialsPerReportMax &&
+                      pending.bytes < kBytesPerCallMax / 2;
+    return fits ? &pending : nullptr;  // nothing overtakes what its unit reported before
+  }
+  return nullptr;
+}
+
+bool RemoteLink::Gather(const ReportTrialsRequest& report) {
+  Pending* pending = GatheredOf(report);
+  if (pending == nullptr) {
+    pending = &pending_.emplace_back();
+    pending->report = report;
+    DropUnwanted(&pending->report);
+    pending->bytes = pending->report.ByteSizeLong();
+    pending_bytes_ += pending->bytes;
+  } else {
+    ReportTrialsRequest more = report;
+    DropUnwanted(&more);
+    // A little more than it adds.
+    const uint64_t bytes = more.ByteSizeLong();
+    pending->bytes += bytes;
+    pending_bytes_ += bytes;
+    for (tunefarm::v1::Trial& trial : *more.mutable_trials()) {
+      *pending->report.add_trials() = std::move(trial);
+    }
+    pending->report.set_unit_done(report.unit_done());
+    pending->report.set_unit_returned(report.unit_returned());
+    ++pending->reports;
+  }
+  pending_trials_ += report.trials_size();
+  // Away: what is known is on disk at once.
+  return !connected_ || !spool_is_empty_ || pending_trials_ >= kTrialsPerReportMax ||
+         pending_bytes_ >= kGatheredBytesMax;
+}
+
+void RemoteLink::SendGathered() {
+  {
+    MutexLock lock(&mutex_);
+    if (pending_.empty()) return;
+  }
+  SendSoon();
+}
+
+void RemoteLink::PopPending() {
+  pending_bytes_ -= pending_.front().bytes;
+  pending_trials_ -= pending_.front().report.trials_size();
+  pending_.pop_front();
+}
+
 absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const ReportTrialsRequest& request) {
+  bool must_be_sent = false;
+  bool must_be_timed = false;
   {
     MutexLock lock(&mutex_);
     const bool away = !connected_ || !spool_is_empty_;
@@ -30,14 +101,23 @@ absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const Report
       return Unavailable("control is away and the spool of results is full: nothing more is run until it is back");
     }
     if (pending_bytes_ > kPendingBytesMax) return Unavailable("control takes results slower than they come");
-    pending_.push_back(request);
-    pending_bytes_ += request.ByteSizeLong();
+    must_be_sent = Gather(request);
+    must_be_timed = !must_be_sent && !std::exchange(gather_posted_, true);
     Unsent& unsent = unsent_[request.unit_id()];
     unsent.token = request.token();
     if (request.trials_size() > 0) unsent.device_uuid = request.trials(0).device_uuid();
     ++unsent.reports;
   }
-  SendSoon();
+  if (must_be_sent) SendSoon();
+  if (must_be_timed) {
+    reports_->PostAfter(kGatherMax, [this] {
+      {
+        MutexLock lock(&mutex_);
+        gather_posted_ = false;
+      }
+      SendGathered();
+    });
+  }
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
   return response;
@@ -99,17 +179,24 @@ void RemoteLink::Spool() {
     {
       MutexLock lock(&mutex_);
       if (pending_.empty()) break;
-      bytes = pending_.front().SerializeAsString();
+      pending_in_use_ = 1;
+      bytes = pending_.front().report.SerializeAsString();
     }
     const absl::Status appended = spool_->Append(bytes);
     MutexLock lock(&mutex_);
+    pending_in_use_ = 0;
     if (!appended.ok()) {
       spool_is_full_ = true;  // also for a disk that takes nothing: the same has to be done about it
       LogWarn("agent", "{} results cannot be spooled: {}", pending_.size(), MessageOf(appended));
       break;
     }
-    pending_bytes_ -= pending_.front().ByteSizeLong();
-    pending_.pop_front();
+    const Pending& spooled = pending_.front();
+    const auto unsent = unsent_.find(spooled.report.unit_id());
+    // From the disk it comes back as one report.
+    if (unsent != unsent_.end() && unsent->second.token == spooled.report.token()) {
+      unsent->second.reports -= spooled.reports - 1;
+    }
+    PopPending();
     ++spooled_;
   }
   MutexLock lock(&mutex_);
@@ -134,7 +221,7 @@ bool RemoteLink::SendSpooled() {
     if (ended.ok()) {
       const absl::Status popped = spool_->Pop(*ended);
       if (!popped.ok()) LogWarn("agent", "what was sent stays in the spool: {}", MessageOf(popped));
-      for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)));
+      for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)), 1);
     }
   }
   MutexLock lock(&mutex_);
@@ -149,25 +236,28 @@ bool RemoteLink::SendPending() {
   {
     MutexLock lock(&mutex_);
     uint64_t bytes = 0;
-    for (const ReportTrialsRequest& report : pending_) {
-      bytes += report.ByteSizeLong();
+    for (const Pending& pending : pending_) {
+      bytes += pending.bytes;
       if (request.reports_size() == kReportsPerCallMax || (request.reports_size() > 0 && bytes > kBytesPerCallMax)) {
         break;
       }
-      *request.add_reports() = report;
+      *request.add_reports() = pending.report;
     }
+    pending_in_use_ = static_cast<size_t>(request.reports_size());
   }
   if (request.reports_size() == 0) return true;
   const absl::StatusOr<size_t> ended = Send(request);
-  if (!ended.ok()) return false;
+  std::vector<int64_t> reports;
   {
     MutexLock lock(&mutex_);
+    pending_in_use_ = 0;
+    if (!ended.ok()) return false;
     for (size_t i = 0; i < *ended; ++i) {
-      pending_bytes_ -= pending_.front().ByteSizeLong();
-      pending_.pop_front();
+      reports.push_back(pending_.front().reports);
+      PopPending();
     }
   }
-  for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)));
+  for (size_t i = 0; i < *ended; ++i) Ended(request.reports(static_cast<int>(i)), reports[i]);
   return *ended > 0;
 }
 
@@ -202,12 +292,13 @@ absl::StatusOr<size_t> RemoteLink::Send(const wire::ReportUnitsRequest& request)
   return static_cast<size_t>(std::min(response->results_size(), request.reports_size()));
 }
 
-void RemoteLink::Ended(const ReportTrialsRequest& report) {
+void RemoteLink::Ended(const ReportTrialsRequest& report, int64_t reports) {
   MutexLock lock(&mutex_);
-  ++sent_;
+  sent_ += reports;
   const auto found = unsent_.find(report.unit_id());
   if (found == unsent_.end() || found->second.token != report.token()) return;
-  if (--found->second.reports <= 0) unsent_.erase(found);
+  found->second.reports -= reports;
+  if (found->second.reports <= 0) unsent_.erase(found);
 }
 
 void RemoteLink::Finish(Duration patience) {
@@ -235,7 +326,5 @@ void RemoteLink::Finish(Duration patience) {
   const absl::Status cleared = spool_->SetIdentity("");
   if (!cleared.ok()) LogWarn("agent", "{}", MessageOf(cleared));
 }
-
-// ---- Wait ----
 
 }  // namespace tunefarm

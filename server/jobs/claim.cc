@@ -15,6 +15,66 @@ namespace tunefarm {
 namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::Trial;
 
+namespace {
+
+// A config that cannot be read has none, which whoever needs it finds out again.
+std::shared_ptr<const std::map<int64_t, std::string>> TextsOf(const KernelPlan& plan,
+                                                              const wire::Assignment& assignment) {
+  auto texts = std::make_shared<std::map<int64_t, std::string>>();
+  for (const wire::TrialSpec& spec : assignment.trials()) {
+    if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    const absl::StatusOr<Config> config = plan.ParseConfig(spec.config());
+    if (config.ok()) texts->emplace_hint(texts->end(), spec.ordinal(), config->ToText());
+  }
+  return texts;
+}
+
+// Of a trial, or of what one is to be.
+template <typename Message>
+absl::StatusOr<std::string> TextOf(const Claim& claim, const Message& message) {
+  if (message.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return std::string();
+  if (claim.texts != nullptr) {
+    const auto text = claim.texts->find(message.ordinal());
+    if (text != claim.texts->end()) return text->second;
+  }
+  ASSIGN_OR_RETURN(const Config config, claim.plan->ParseConfig(message.config()));
+  return config.ToText();
+}
+
+}  // namespace
+
+Claim Claim::WithoutTrials() const {
+  Claim claim;
+  claim.agent_id = agent_id;
+  claim.epoch = epoch;
+  claim.token = token;
+  claim.job_id = job_id;
+  claim.study_id = study_id;
+  claim.unit_id = unit_id;
+  claim.kind = kind;
+  claim.assignment.set_unit_id(unit_id);
+  claim.assignment.set_token(token);
+  claim.assignment.set_job_id(job_id);
+  claim.assignment.set_study_id(study_id);
+  claim.assignment.set_device_uuid(assignment.device_uuid());
+  claim.assignment.set_kernel_id(assignment.kernel_id());
+  *claim.assignment.mutable_problem() = assignment.problem();
+  *claim.assignment.mutable_policy() = assignment.policy();
+  claim.assignment.set_interleaved_rounds(assignment.interleaved_rounds());
+  claim.assignment.set_race_limit_ns(assignment.race_limit_ns());
+  claim.problem_key = problem_key;
+  claim.plan = plan;
+  claim.poison = poison;
+  claim.measured_scope = measured_scope;
+  claim.delivered = delivered;
+  claim.mode = mode;
+  claim.losses = losses;
+  claim.is_part = is_part;
+  claim.is_alone = is_alone;
+  claim.texts = texts;
+  return claim;
+}
+
 absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, const std::string& device_uuid,
                                 const ClaimedUnit& claimed, KernelRegistry* kernels, const DeviceDirectory& devices) {
   Claim claim;
@@ -56,9 +116,8 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   }
   claim.problem_key = assignment.problem().key();
   claim.poison = {claim.plan->program_digest(), "", devices.ToolkitOf(device_uuid), claim.problem_key};
-  for (const tunefarm::v1::Device& device : devices.List()) {
-    if (device.uuid() == device_uuid) claim.poison.class_id = device.device_class().id();
-  }
+  claim.poison.class_id = devices.ClassOf(device_uuid);
+  claim.texts = TextsOf(*claim.plan, assignment);
   if (claim.kind == UnitKind::kSearch) {
     claim.measured_scope = MeasuredScope(claim.poison.program_digest, claim.problem_key, claim.poison.class_id,
                                          claim.poison.toolkit, devices.DriverOf(device_uuid), assignment.policy());
@@ -66,10 +125,8 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   return claim;
 }
 
-absl::StatusOr<std::string> ConfigText(const Claim& claim, const Trial& trial) {
-  if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return std::string();
-  ASSIGN_OR_RETURN(const Config config, claim.plan->ParseConfig(trial.config()));
-  return config.ToText();
-}
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const Trial& trial) { return TextOf(claim, trial); }
+
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const wire::TrialSpec& spec) { return TextOf(claim, spec); }
 
 }  // namespace tunefarm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,11 @@ struct Claim {
   // unit has more trials than these, and whether its agent may have nothing else.
   int losses = 0;
   bool is_part = false, is_alone = false;
+  // The canonical texts of its trials' configs, by ordinal. Copies share them.
+  std::shared_ptr<const std::map<int64_t, std::string>> texts;
+
+  // All of it but for the trials.
+  Claim WithoutTrials() const;
 };
 
 // Unavailable: its kernel cannot be read now; other errors: it never can be.
@@ -42,5 +48,6 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
 
 // The canonical text under which a trial's config is stored; empty for a baseline.
 absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::agent::v1::TrialSpec& spec);
 
 }  // namespace tunefarm

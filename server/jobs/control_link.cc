@@ -51,6 +51,26 @@ void ControlLink::Wake() {
   if (wake_) wake_();
 }
 
+void ControlLink::WakeFor(const std::string& class_id, size_t units) {
+  std::vector<std::string> told;
+  {
+    MutexLock lock(&mutex_);
+    auto next = agents_.upper_bound(woken_last_);
+    for (size_t i = 0; i < agents_.size() && told.size() < units; ++i, ++next) {
+      if (next == agents_.end()) next = agents_.begin();
+      AgentState& agent = next->second;
+      if (!agent.is_remote || !agent.hungry || agent.draining || clock_->Now() < agent.rests_until) continue;
+      if (agent.classes.count(class_id) == 0) continue;
+      agent.hungry = false;
+      told.push_back(next->first);
+    }
+    if (!told.empty()) woken_last_ = told.back();
+  }
+  wakes_.Wake(told);
+  MutexLock lock(&wake_mutex_);
+  if (wake_) wake_();
+}
+
 void ControlLink::WakeAll() {
   wakes_.WakeAll();
   MutexLock lock(&wake_mutex_);
@@ -68,8 +88,9 @@ ControlLink::Mode ControlLink::ModeOf(int64_t job_id, int64_t study_id, UnitKind
 }
 
 void ControlLink::ApplyModes(int64_t job_id) {
-  for (auto& [unit_id, claim] : claims_) {
-    if (claim.job_id == job_id) claim.mode = ModeOf(job_id, claim.study_id, claim.kind);
+  for (const auto& [unit_id, claim] : claims_.all()) {
+    if (claim.job_id != job_id) continue;
+    claims_.SetMode(claims_.Find(unit_id), ModeOf(job_id, claim.study_id, claim.kind));
   }
 }
 
@@ -77,6 +98,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   wire::SynchronizeResponse response;
   std::map<std::string, int> wanted;
   std::set<int64_t> left_jobs;
+  bool gets_work = false;
   response.set_control(options_.control_id);
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
@@ -92,39 +114,21 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     agent->second.released.clear();
     // Before the store is asked: units that come meanwhile wake it.
     agent->second.hungry = request.demands_size() > 0;
-    const bool gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
-    std::set<int64_t> listed;
-    for (const wire::UnitInHand& unit : request.units()) {
-      const auto claim = claims_.find(unit.unit_id());
-      const bool owned =
-          claim != claims_.end() && claim->second.agent_id == request.agent_id() && claim->second.token == unit.token();
-      if (owned) listed.insert(unit.unit_id());
-      if (!owned || claim->second.mode != Mode::kActive) response.add_revoked_unit_ids(unit.unit_id());
-    }
+    gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     for (const wire::DeviceDemand& demand : request.demands()) {
       if (!gets_work) break;
       wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
     }
-    bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
-    for (auto& [unit_id, claim] : claims_) {
-      if (claim.agent_id != request.agent_id()) continue;
-      waits_alone = waits_alone || (claim.is_alone && claim.mode == Mode::kActive);
-      if (listed.count(unit_id) > 0) continue;
-      if (claim.delivered && claim.mode != Mode::kActive) left_jobs.insert(claim.job_id);
-      claim.delivered = false;
-      int& room = wanted[claim.assignment.device_uuid()];
-      if (claim.mode != Mode::kActive || room <= 0 || HasOther(claim.agent_id, unit_id, claim.is_alone)) continue;
-      --room;
-      claim.delivered = true;
-      *response.add_assignments() = claim.assignment;
-    }
-    if (waits_alone) wanted.clear();
+    CompareWithList(request, &wanted, &left_jobs, &response);
   }
   FinishDropped();
   for (int64_t job_id : left_jobs) hooks_.gone(job_id);
+  bool is_sated = true;
   for (const auto& [uuid, units] : wanted) {
     if (units <= 0) continue;
+    const int before = response.assignments_size();
     const absl::Status claimed = ClaimFor(request, uuid, units, &response);
+    is_sated = is_sated && response.assignments_size() - before >= units;
     if (absl::IsFailedPrecondition(claimed)) {
       Lose(request.agent_id());
       response.set_epoch_expired(true);
@@ -133,7 +137,38 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     // What was handed out before the error is given with the next answer, as it is not listed.
     RETURN_IF_ERROR(claimed);
   }
+  if (is_sated) {
+    MutexLock lock(&mutex_);
+    const auto agent = agents_.find(request.agent_id());
+    // Not of one that may have nothing now: what it was refused, it still wants.
+    if (agent != agents_.end() && gets_work) agent->second.hungry = false;
+  }
   return response;
+}
+
+void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::map<std::string, int>* wanted,
+                                  std::set<int64_t>* left_jobs, wire::SynchronizeResponse* response) {
+  std::set<int64_t> listed;
+  for (const wire::UnitInHand& unit : request.units()) {
+    const Claim* const claim = claims_.Find(unit.unit_id());
+    const bool owned = claim != nullptr && claim->agent_id == request.agent_id() && claim->token == unit.token();
+    if (owned) listed.insert(unit.unit_id());
+    if (!owned || claim->mode != Mode::kActive) response->add_revoked_unit_ids(unit.unit_id());
+  }
+  bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
+  for (int64_t unit_id : claims_.OfAgent(request.agent_id())) {
+    Claim* const claim = claims_.Find(unit_id);
+    waits_alone = waits_alone || (claim->is_alone && claim->mode == Mode::kActive);
+    if (listed.count(unit_id) > 0) continue;
+    if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
+    claims_.SetDelivered(claim, false);
+    int& room = (*wanted)[claim->assignment.device_uuid()];
+    if (claim->mode != Mode::kActive || room <= 0 || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
+    --room;
+    claims_.SetDelivered(claim, true);
+    *response->add_assignments() = claim->assignment;
+  }
+  if (waits_alone) wanted->clear();
 }
 
 absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
@@ -154,31 +189,57 @@ absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const
   return store_->ReportTrials(report);
 }
 
+Claim ControlLink::ReportedPart(const Claim& claim, const wire::ReportTrialsRequest& request) {
+  std::set<int64_t> reported;
+  for (const Trial& trial : request.trials()) reported.insert(trial.ordinal());
+  Claim part = claim.WithoutTrials();
+  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
+    if (reported.count(spec.ordinal()) > 0) *part.assignment.add_trials() = spec;
+  }
+  return part;
+}
+
+std::vector<Trial> ControlLink::OwnTrials(Claim* claim, const wire::ReportTrialsRequest& request) {
+  std::map<int64_t, wire::TrialSpec*> specs;
+  for (wire::TrialSpec& spec : *claim->assignment.mutable_trials()) specs[spec.ordinal()] = &spec;
+  std::vector<Trial> trials;
+  trials.reserve(static_cast<size_t>(request.trials_size()));
+  for (const Trial& reported : request.trials()) {
+    const auto found = specs.find(reported.ordinal());
+    if (found == specs.end()) continue;  // stored before, or listed twice
+    wire::TrialSpec& spec = *found->second;
+    Trial& trial = trials.emplace_back(reported);
+    trial.set_purpose(spec.purpose());
+    trial.clear_config();
+    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.mutable_config()->Swap(spec.mutable_config());
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    specs.erase(found);
+  }
+  return trials;
+}
+
+void ControlLink::NotePoison(const Claim& claim, const std::vector<Trial>& trials) {
+  for (const Trial& trial : trials) {
+    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    // It never came to the config itself: what crashed or hung were the reference or the inputs.
+    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
+    const absl::StatusOr<std::string> text = ConfigText(claim, trial);
+    const absl::Status recorded = text.ok() ? poison_->Record(claim.poison, *text, trial.outcome()) : text.status();
+    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
+  }
+}
+
 absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire::ReportTrialsRequest& request) {
   if (request.trials_size() > kTrialsPerReportMax) {
     return InvalidArgument("{} trials in one report, at most {} are taken", request.trials_size(), kTrialsPerReportMax);
   }
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_STALE);
-  ASSIGN_OR_RETURN(const std::optional<Claim> found_claim, FindClaim(request));
+  ASSIGN_OR_RETURN(std::optional<Claim> found_claim, FindClaim(request));
   if (!found_claim.has_value()) return response;
-  const Claim& claim = *found_claim;
-  std::vector<Trial> trials(request.trials().begin(), request.trials().end());
-  std::set<int64_t> ordinals;
-  for (Trial& trial : trials) {
-    const auto spec = std::find_if(claim.assignment.trials().begin(), claim.assignment.trials().end(),
-                                   [&](const auto& s) { return s.ordinal() == trial.ordinal(); });
-    if (spec == claim.assignment.trials().end()) continue;  // stored before: a repeated report
-    trial.set_purpose(spec->purpose());
-    *trial.mutable_config() = spec->config();
-    if (spec->purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.clear_config();
-    trial.set_problem_key(claim.problem_key);
-    trial.set_ended_at_ms(clock_->WallMs());
-    ordinals.insert(trial.ordinal());
-  }
-  trials.erase(
-      std::remove_if(trials.begin(), trials.end(), [&](const Trial& t) { return ordinals.count(t.ordinal()) == 0; }),
-      trials.end());
+  Claim& claim = *found_claim;
+  std::vector<Trial> trials = OwnTrials(&claim, request);
   // What was cancelled meanwhile ends with what it has; of a part the rest comes next.
   const bool is_dropped = claim.mode == Mode::kDropped;
   const bool done =
@@ -190,12 +251,14 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
                                                                        : After::kGoesOn));
   {
     MutexLock lock(&mutex_);
-    const auto found = claims_.find(request.unit_id());
-    if (found != claims_.end() && found->second.token == request.token()) {
+    Claim* const found = claims_.Find(request.unit_id());
+    if (found != nullptr && found->token == request.token()) {
       if (verdict == ReportVerdict::kStale || done || returned) {
-        claims_.erase(found);
+        claims_.Erase(request.unit_id());
       } else {
-        auto* open = found->second.assignment.mutable_trials();
+        std::set<int64_t> ordinals;
+        for (const Trial& trial : trials) ordinals.insert(trial.ordinal());
+        auto* open = found->assignment.mutable_trials();
         open->erase(
             std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
             open->end());
@@ -203,14 +266,7 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
     }
   }
   if (verdict == ReportVerdict::kStale) return response;
-  for (const Trial& trial : trials) {
-    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
-    // It never came to the config itself: what crashed or hung were the reference or the inputs.
-    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
-    const absl::Status recorded = poison_->Record(claim.poison, text, trial.outcome());
-    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
-  }
+  NotePoison(claim, trials);
   hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
   if (done || returned) hooks_.gone(claim.job_id);
   if (returned) {
@@ -227,10 +283,10 @@ void ControlLink::FinishDropped() {
   std::vector<std::pair<Claim, After>> dropped;
   {
     MutexLock lock(&mutex_);
-    for (const auto& [unit_id, claim] : claims_) {
-      if (claim.mode != Mode::kDropped || claim.delivered) continue;
+    for (int64_t unit_id : claims_.ended()) {
+      const Claim& claim = *claims_.Find(unit_id);
       const bool has_rest = claim.is_part && ModeOf(claim.job_id, claim.study_id, claim.kind) != Mode::kDropped;
-      dropped.emplace_back(claim, has_rest ? After::kReturned : After::kDone);
+      dropped.emplace_back(claim.WithoutTrials(), has_rest ? After::kReturned : After::kDone);
     }
   }
   bool has_returned = false;
@@ -247,8 +303,8 @@ void ControlLink::FinishDropped() {
     }
     {
       MutexLock lock(&mutex_);
-      const auto found = claims_.find(claim.unit_id);
-      if (found != claims_.end() && found->second.token == claim.token) claims_.erase(found);
+      const Claim* const found = claims_.Find(claim.unit_id);
+      if (found != nullptr && found->token == claim.token) claims_.Erase(claim.unit_id);
     }
     hooks_.gone(claim.job_id);
     has_returned = has_returned || after == After::kReturned;
@@ -331,7 +387,7 @@ bool ControlLink::HasAgent() const {
 
 bool ControlLink::InHand(int64_t job_id) const {
   MutexLock lock(&mutex_);
-  return claiming_ > 0 || std::any_of(claims_.begin(), claims_.end(), [&](const auto& entry) {
+  return claiming_ > 0 || std::any_of(claims_.all().begin(), claims_.all().end(), [&](const auto& entry) {
            return entry.second.job_id == job_id && entry.second.delivered;
          });
 }
@@ -339,7 +395,7 @@ bool ControlLink::InHand(int64_t job_id) const {
 std::vector<int64_t> ControlLink::JobsInHand() const {
   MutexLock lock(&mutex_);
   std::set<int64_t> jobs;
-  for (const auto& [unit_id, claim] : claims_) jobs.insert(claim.job_id);
+  for (const auto& [unit_id, claim] : claims_.all()) jobs.insert(claim.job_id);
   return {jobs.begin(), jobs.end()};
 }
 
@@ -350,9 +406,7 @@ void ControlLink::Forget(int64_t job_id) {
   unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
                                [&](const Unmade& unmade) { return unmade.claimed.job_id == job_id; }),
                 unmade_.end());
-  for (auto it = claims_.begin(); it != claims_.end();) {
-    it = it->second.job_id == job_id ? claims_.erase(it) : std::next(it);
-  }
+  claims_.EraseJob(job_id);
 }
 
 void ControlLink::Close() {
@@ -365,7 +419,7 @@ void ControlLink::Close() {
     for (const auto& [agent_id, agent] : agents_) {
       if (!agent.is_remote) agents.push_back(agent_id);
     }
-    claims_.clear();
+    claims_.Clear();
     unmade_.clear();
   }
   for (const std::string& agent_id : agents) {

@@ -26,6 +26,7 @@
 #include "server/base/mutex.h"
 #include "server/jobs/agent_wakes.h"
 #include "server/jobs/claim.h"
+#include "server/jobs/claim_table.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/poison_index.h"
@@ -102,6 +103,9 @@ class ControlLink : public AgentLink {
 
   // There may be something new for agents that want work.
   void Wake();
+  // So many units wait for devices of a class: as many agents that want work are told, each in its turn. The others
+  // would ask in vain.
+  void WakeFor(const std::string& class_id, size_t units);
   // There may be something new for every agent.
   void WakeAll();
   // Takes the job's units back and keeps their claims; Resume hands them out again.
@@ -130,8 +134,9 @@ class ControlLink : public AgentLink {
     int64_t epoch = 0;
     bool is_remote = false;  // it is on another machine
     bool draining = false;
-    bool hungry = false;      // it wants more than it got
-    MonotonicTime renewed{};  // its lease
+    bool hungry = false;            // it wants more than it got
+    std::set<std::string> classes;  // of its devices
+    MonotonicTime renewed{};        // its lease
     MonotonicTime heard{};
     MonotonicTime rests_until{};  // it was offered what it may not run
     int64_t clock_skew_ms = 0;
@@ -203,6 +208,15 @@ class ControlLink : public AgentLink {
   enum class After { kGoesOn, kDone, kReturned };
   absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials,
                                             After after);
+  // The claim that a report is about, with the trials of it that are reported; none: it is not the agent's any more.
+  static Claim ReportedPart(const Claim& claim, const tunefarm::agent::v1::ReportTrialsRequest& request);
+  // The trials of a report as they are stored, and no others than the claim's.
+  std::vector<tunefarm::v1::Trial> OwnTrials(Claim* claim, const tunefarm::agent::v1::ReportTrialsRequest& request);
+  void NotePoison(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials);
+  // What is handed out again, taken back, or gone from the agent, by what it lists.
+  void CompareWithList(const tunefarm::agent::v1::SynchronizeRequest& request, std::map<std::string, int>* wanted,
+                       std::set<int64_t>* left_jobs, tunefarm::agent::v1::SynchronizeResponse* response)
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends dropped claims that no agent has, outside the lock.
   void FinishDropped();
 
@@ -218,13 +232,15 @@ class ControlLink : public AgentLink {
   bool closed_ GUARDED_BY(mutex_) = false;
   bool claims_held_ GUARDED_BY(mutex_) = false;
   std::map<std::string, AgentState> agents_ GUARDED_BY(mutex_);  // by agent id
-  std::map<int64_t, Claim> claims_ GUARDED_BY(mutex_);           // by unit id
+  ClaimTable claims_ GUARDED_BY(mutex_);
   std::map<int64_t, JobMode> jobs_ GUARDED_BY(mutex_);
   std::vector<Unmade> unmade_ GUARDED_BY(mutex_);  // at most a demand's worth per device
   // A claim is under way from before the store gives units out until they are in claims_. Jobs that end meanwhile are
   // remembered until none is.
   int claiming_ GUARDED_BY(mutex_) = 0;
   std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
+
+  std::string woken_last_ GUARDED_BY(mutex_);  // agent
 
   Mutex taking_over_;  // one agent after another
   AgentWakes wakes_;   // of agents on other machines

@@ -32,6 +32,15 @@ AgentDevices DevicesOf(const wire::RegisterRequest& about) {
           {about.devices().begin(), about.devices().end()}};
 }
 
+std::set<std::string> ClassesOf(const wire::RegisterRequest& about) {
+  std::set<std::string> classes;
+  for (const tunefarm::v1::Device& device : about.devices()) {
+    const auto device_class = DeviceClass::FromProto(device.device_class());
+    if (device_class.ok()) classes.insert(device_class->Id());
+  }
+  return classes;
+}
+
 absl::Status Invalid(std::string_view what, std::string_view value) {
   return WithReason(
       InvalidArgument("{} '{}' is empty or longer than {} bytes", what, value.substr(0, kTextBytesMax), kTextBytesMax),
@@ -85,6 +94,7 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   AgentState agent;
   agent.about = request;
   agent.is_remote = request.protocol() > 0;
+  agent.classes = ClassesOf(request);
   if (agent.is_remote) {
     RETURN_IF_ERROR(CheckRegistration(request));
     if (!request.replaces_agent_id().empty()) {
@@ -139,14 +149,8 @@ void ControlLink::Lose(const std::string& agent_id) {
       was_remote = found->second.is_remote;
       agents_.erase(found);
     }
-    for (auto it = claims_.begin(); it != claims_.end();) {
-      if (it->second.agent_id != agent_id) {
-        ++it;
-        continue;
-      }
-      jobs.insert(it->second.job_id);
-      it = claims_.erase(it);
-    }
+    for (int64_t unit_id : claims_.OfAgent(agent_id)) jobs.insert(claims_.Find(unit_id)->job_id);
+    claims_.EraseAgent(agent_id);
     unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
                                  [&](const Unmade& unmade) { return unmade.agent_id == agent_id; }),
                   unmade_.end());
@@ -201,13 +205,11 @@ absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::str
     claims.push_back(*std::move(claim));
   }
   MutexLock lock(&mutex_);
-  for (auto it = claims_.begin(); it != claims_.end();) {
-    it = it->second.agent_id == agent_id ? claims_.erase(it) : std::next(it);
-  }
+  claims_.EraseAgent(agent_id);
   for (Claim& claim : claims) {
     claim.mode = claim.assignment.trials().empty() ? Mode::kDropped : ModeOf(claim.job_id, claim.study_id, claim.kind);
     claim.delivered = device_of.count(claim.unit_id) > 0 && !device_of[claim.unit_id].empty();
-    claims_[claim.unit_id] = std::move(claim);
+    claims_.Put(std::move(claim));
   }
   return absl::OkStatus();
 }
@@ -224,6 +226,7 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
   if (!agent.about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
   agent.epoch = epoch;
   agent.is_remote = agent.about.protocol() > 0;
+  agent.classes = ClassesOf(agent.about);
   agent.draining = row->draining;
   agent.heard = clock_->Now();
   agent.renewed = clock_->Now() - std::chrono::milliseconds(options_.agent_lease_ms);  // renew it now
@@ -302,10 +305,10 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
     {
       MutexLock lock(&mutex_);
       if (closed_) return Unavailable("the daemon is stopping");
-      const auto found = claims_.find(request.unit_id());
-      if (found != claims_.end() && found->second.agent_id == request.agent_id() &&
-          found->second.epoch == request.epoch() && found->second.token == request.token()) {
-        return found->second;
+      const Claim* const found = claims_.Find(request.unit_id());
+      if (found != nullptr && found->agent_id == request.agent_id() && found->epoch == request.epoch() &&
+          found->token == request.token()) {
+        return ReportedPart(*found, request);
       }
       const auto agent = agents_.find(request.agent_id());
       is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
@@ -465,7 +468,7 @@ std::map<std::string, ControlLink::AgentView> ControlLink::Agents() const {
     view.clock_skew_ms = agent.clock_skew_ms;
     view.silent = clock_->Now() - agent.heard;
   }
-  for (const auto& [unit_id, claim] : claims_) {
+  for (const auto& [unit_id, claim] : claims_.all()) {
     const auto view = views.find(claim.agent_id);
     if (view != views.end()) ++view->second.units;
   }

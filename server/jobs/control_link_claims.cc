@@ -21,10 +21,11 @@ constexpr int kClaimsPerDemandMax = 64;
 }  // namespace
 
 bool ControlLink::HasOther(const std::string& agent_id, int64_t unit_id, bool alone) const {
-  return std::any_of(claims_.begin(), claims_.end(), [&](const auto& entry) {
-    const Claim& other = entry.second;
-    return entry.first != unit_id && other.agent_id == agent_id && other.delivered && (alone || other.is_alone);
-  });
+  for (const int64_t other_id : claims_.OfAgent(agent_id)) {
+    const Claim& other = *claims_.Find(other_id);
+    if (other_id != unit_id && other.delivered && (alone || other.is_alone)) return true;
+  }
+  return false;
 }
 
 absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
@@ -133,7 +134,7 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
   claim->delivered = claim->mode == Mode::kActive && !HasOther(claim->agent_id, claim->unit_id, claim->is_alone);
   const bool delivered = claim->delivered;
   if (delivered) *response->add_assignments() = claim->assignment;
-  claims_[claimed.unit.unit_id] = *std::move(claim);
+  claims_.Put(*std::move(claim));
   return delivered;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,25 +24,27 @@ using tunefarm::v1::Trial;
 
 absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec) {
   if (spec.retry_poisoned()) return absl::OkStatus();
-  std::vector<Trial> poisoned;
-  wire::Assignment kept = claim->assignment;
-  kept.clear_trials();
+  std::set<int64_t> known;
   for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
+    if (trial_spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial_spec));
+    ASSIGN_OR_RETURN(const bool is_poisoned, poison_->IsPoisoned(claim->poison, text));
+    if (is_poisoned) known.insert(trial_spec.ordinal());
+  }
+  if (known.empty()) return absl::OkStatus();
+  std::vector<Trial> poisoned;
+  wire::Assignment kept = claim->WithoutTrials().assignment;
+  for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
+    if (known.count(trial_spec.ordinal()) == 0) {
+      *kept.add_trials() = trial_spec;
+      continue;
+    }
     Trial trial;
     trial.set_ordinal(trial_spec.ordinal());
     trial.set_purpose(trial_spec.purpose());
     trial.set_attempt(trial_spec.attempt());
     trial.set_outcome(tunefarm::v1::OUTCOME_POISONED);
-    bool known = false;
-    if (trial_spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
-      *trial.mutable_config() = trial_spec.config();
-      ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial));
-      ASSIGN_OR_RETURN(known, poison_->IsPoisoned(claim->poison, text));
-    }
-    if (!known) {
-      *kept.add_trials() = trial_spec;
-      continue;
-    }
+    *trial.mutable_config() = trial_spec.config();
     trial.set_device_uuid(claim->assignment.device_uuid());
     trial.set_message("not run: it crashed or hung before; submit with retry_poisoned to run it again");
     trial.set_problem_key(claim->problem_key);
@@ -83,12 +86,14 @@ absl::Status ControlLink::FilterMeasured(Claim* claim) {
   if (claim->measured_scope.empty() || claim->assignment.policy().no_reuse()) return absl::OkStatus();
   std::vector<std::string> keys;
   for (const wire::TrialSpec& spec : claim->assignment.trials()) {
-    ASSIGN_OR_RETURN(const Config config, claim->plan->ParseConfig(spec.config()));
-    keys.push_back(MeasuredKey(claim->measured_scope, config.ToText()));
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, spec));
+    keys.push_back(MeasuredKey(claim->measured_scope, text));
   }
   ASSIGN_OR_RETURN(const auto found, store_->FindMeasured(keys));
-  wire::Assignment kept = claim->assignment;
-  kept.clear_trials();
+  if (std::none_of(found.begin(), found.end(), [](const auto& row) { return row.has_value(); })) {
+    return absl::OkStatus();
+  }
+  wire::Assignment kept = claim->WithoutTrials().assignment;
   std::vector<Trial> measured;
   for (size_t i = 0; i < found.size(); ++i) {
     const wire::TrialSpec& spec = claim->assignment.trials(static_cast<int>(i));

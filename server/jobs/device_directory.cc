@@ -315,6 +315,14 @@ std::vector<std::string> DeviceDirectory::NamesOf(std::string_view uuid) const {
   return {};
 }
 
+std::string DeviceDirectory::ClassOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.class_id;
+  }
+  return {};
+}
+
 std::string DeviceDirectory::ToolkitOf(std::string_view uuid) const {
   const auto devices = Current();
   for (const Known& known : *devices) {

@@ -86,7 +86,8 @@ class DeviceDirectory {
   bool IsReady(std::string_view uuid) const;
   // What it answers to besides its UUID.
   std::vector<std::string> NamesOf(std::string_view uuid) const;
-  // Empty for an unknown device.
+  // Empty for an unknown device, the next three.
+  std::string ClassOf(std::string_view uuid) const;
   std::string ToolkitOf(std::string_view uuid) const;
   std::string DriverOf(std::string_view uuid) const;
 
@@ -106,8 +107,8 @@ class DeviceDirectory {
     tunefarm::v1::Device device;
     DeviceClass device_class;
     std::string class_id;
-    std::string held_out = {};           // why a person took it out of service
-    tunefarm::v1::Device own_word = {};  // state and reason as its agent says, while it is held out
+    std::string held_out = {};                  // why a person took it out of service
+    tunefarm::v1::Device own_word = {};         // state and reason as its agent says, while it is held out
     std::vector<std::string> names = {};        // SelectorNames
     bool Answers(std::string_view name) const;  // also to its UUID, and to the empty name
     bool ready() const {

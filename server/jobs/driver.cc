@@ -23,6 +23,13 @@ namespace {
 
 // Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
 constexpr int kOpenTrialsPerDevice = 80;
+// In a farm, where results and questions are on their way for a while: two large units.
+constexpr int kOpenTrialsPerDeviceOfFarm = 128;
+// Of a class with more devices than these, jobs that search at the same time have a share each, but no less than that:
+// what all of them propose is what the devices can take.
+constexpr int kDevicesOfAJob = 8;
+// In a farm: results that come meanwhile are told in one step.
+constexpr Duration kStepPause = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -88,18 +95,28 @@ void Driver::Claimed(int64_t job_id) {
 }
 
 void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> trials, bool done) {
-  Post([study_id, unit_id, trials = std::move(trials), done](Driver* self) {
+  if (done && deps_.node != nullptr) {
+    MutexLock lock(&arriving_mutex_);
+    arriving_.insert(unit_id);
+  }
+  Post([study_id, unit_id, trials = std::move(trials), done](Driver* self) mutable {
     MutexLock lock(&self->mutex_);
+    if (done && self->deps_.node != nullptr) {
+      MutexLock arriving_lock(&self->arriving_mutex_);
+      self->arriving_.erase(unit_id);
+    }
     const auto job_id = self->job_of_study_.find(study_id);
     if (job_id == self->job_of_study_.end() || self->stopped_) return;
     Active* job = self->FindActive(job_id->second);
     if (job == nullptr) return;
     Study& study = *job->studies.at(study_id);
-    self->AddTrials(*job, study, unit_id, trials);
+    self->AddTrials(*job, study, unit_id, std::move(trials));
     if (!done) {
       self->BeginNext(*job);
       return;
     }
+    // Told before, as the store was asked meanwhile. One that the study does not know, Follow finds.
+    if (self->deps_.node != nullptr && !study.HasUnit(unit_id)) return;
     if (self->deps_.node != nullptr && !study.IsComplete(unit_id)) {
       // Some of it may have been reported through others: the store has all of it.
       const absl::StatusOr<bool> taken = self->TakeDone(*job, study);
@@ -108,19 +125,65 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
     } else {
       study.UnitDone(unit_id);
     }
-    self->Step(job->row.job_id);
+    self->StepSoon(*job);
   });
 }
 
-void Driver::AddTrials(Active& job, Study& study, int64_t unit_id, const std::vector<Trial>& trials) {
+void Driver::StepSoon(Active& job) {
+  const int64_t job_id = job.row.job_id;
+  if (deps_.node == nullptr) {
+    Step(job_id);
+    return;
+  }
+  if (std::exchange(job.step_posted, true)) return;
+  const auto step = [weak = weak_from_this(), job_id] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    Active* active = self->FindActive(job_id);
+    if (active == nullptr) return;
+    active->step_posted = false;
+    active->stepped = self->deps_.executor->clock()->Now();
+    self->Step(job_id);
+  };
+  const Duration pause = job.stepped + kStepPause - deps_.executor->clock()->Now();
+  if (pause > Duration::zero()) {
+    deps_.executor->PostAfter(pause, step);
+  } else {
+    deps_.executor->Post(step);
+  }
+}
+
+int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const {
+  if (deps_.node == nullptr) return kOpenTrialsPerDevice * devices;
+  const int all = kOpenTrialsPerDeviceOfFarm * devices;
+  if (devices <= kDevicesOfAJob) return all;
+  // What is more urgent leaves them nothing, and what is less urgent takes nothing from them.
+  int sharers = 0;
+  for (const auto& [job_id, other] : jobs_) {
+    if (other->row.priority < job.row.priority || other->row.state == JobState::kPaused) continue;
+    sharers += std::any_of(other->studies.begin(), other->studies.end(), [&](const auto& entry) {
+      return entry.second->has_begun() && entry.second->state() == StudyState::kSearching &&
+             entry.second->context().row.class_id == class_id;
+    });
+    if (sharers * kDevicesOfAJob >= devices) break;
+  }
+  return std::max(all / std::max(sharers, 1), kOpenTrialsPerDeviceOfFarm * kDevicesOfAJob);
+}
+
+void Driver::AddTrials(Active& job, Study& study, int64_t unit_id, std::vector<Trial> trials) {
   const int number = study.context().row.number;
   const std::string study_name = StudyNameOf(job.row.job_id, number);
-  for (Trial& trial : study.AddTrials(unit_id, trials)) {
-    trial.set_name(TrialNameOf(job.row.job_id, number, trial.ordinal()));
+  const std::vector<const Trial*> added = study.AddTrials(unit_id, std::move(trials));
+  const bool is_followed = deps_.events->IsFollowed(job.row.job_id);
+  for (const Trial* trial : added) {
+    if (!is_followed) break;
     JobEvent event;
     event.set_study(study_name);
     *event.mutable_progress() = ProgressOf(job);
-    *event.mutable_trial_ended() = std::move(trial);
+    *event.mutable_trial_ended() = *trial;
+    event.mutable_trial_ended()->set_name(TrialNameOf(job.row.job_id, number, trial->ordinal()));
+    event.mutable_trial_ended()->mutable_measurement()->clear_sample_ns();
     deps_.events->Publish(job.row.job_id, std::move(event));
   }
   CheckDeviceTime(job);
@@ -176,7 +239,8 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   if (HasLostFinalsDevice(study)) study.LeaveFinalsDevice();
   const auto incumbent =
       deps_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
-  auto step = study.Next(job.stop_because, kOpenTrialsPerDevice * devices, devices, incumbent.get());
+  auto step =
+      study.Next(job.stop_because, OpenTrialsWanted(job, context.row.class_id, devices), devices, incumbent.get());
   if (!step.ok()) {
     OnStepError(job, study_id, step.status());
     return false;
@@ -208,7 +272,13 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     PublishMessage(job, fmt::format("{}: {}", context.problem->key, message));
   }
   if (step->drive.state.has_value() || !step->drive.priors.empty()) PublishStudy(job, study);
-  if (!step->drive.new_units.empty()) deps_.link->Wake();
+  if (!step->drive.new_units.empty() || step->drive.device_uuid.has_value()) {
+    if (context.row.device_uuid.empty() && !step->drive.device_uuid.has_value() && study.finals_device().empty()) {
+      deps_.link->WakeFor(context.row.class_id, step->drive.new_units.size());
+    } else {
+      deps_.link->Wake();
+    }
+  }
   return true;
 }
 

@@ -107,15 +107,24 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Steps in a row that the store refuses because it has something else than the driver knows, in a farm.
   static constexpr int kMismatchesMax = 3;
 
+  // When the store was asked for results that others took in, and how long it takes until it is again: longer where it
+  // had none.
+  struct Asked {
+    MonotonicTime at{};
+    Duration pause = Duration::zero();
+  };
   struct Active {
     JobRow row;
     int64_t epoch = 0;  // of the adoption; 0: alone
     tunefarm::v1::Job spec;
     std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
+    std::map<int64_t, Asked> asked;                     // by study
     int64_t beginning = 0;                              // the study that is about to begin; 0: none
     std::string stop_because;  // a bound of the whole job: its searches must end; empty: they need not
     int mismatches = 0;
+    bool step_posted = false;
+    MonotonicTime stepped{};  // when a step that was posted ran last
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
     MonotonicTime began{};       // of this run's first trial, for the estimate
@@ -149,9 +158,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
   // Of a job that another node drives: what agents here may do with its units.
   void FollowOther(const JobStateRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FollowResults() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsArriving(int64_t unit_id) LOCKS_EXCLUDED(arriving_mutex_);
   // The study's units that are DONE in the store. False: the study must be made again.
   absl::StatusOr<bool> TakeDone(Active& job, Study& study) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddTrials(Active& job, Study& study, int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials)
+  void AddTrials(Active& job, Study& study, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials)
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True: the job is to be driven now. False: it waits for room, or for its resumption.
   bool Admit(const JobRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -169,6 +179,12 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void Begin(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
   void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Now; in a farm after what has been reported already, and not much more often than its transaction takes: what many
+  // agents report is told in one step.
+  void StepSoon(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How many trials a study should have proposed and not ended.
+  int OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const
+      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets the job's next study begin if there is room for it.
   void BeginNext(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Chooses what the study starts from, builds its space and strategy, and makes its first step. Without the lock but
@@ -207,6 +223,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   const Dependencies deps_;
   mutable Mutex mutex_;
+  Mutex arriving_mutex_ ACQUIRED_AFTER(mutex_);
+  std::set<int64_t> arriving_ GUARDED_BY(arriving_mutex_);  // units that are DONE and whose Reported is on its way
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::string suspended_ GUARDED_BY(mutex_);  // why; empty: not suspended
   std::map<int64_t, std::unique_ptr<Active>> jobs_ GUARDED_BY(mutex_);

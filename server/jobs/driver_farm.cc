@@ -2,6 +2,7 @@
 // over, and looks in the store for what happened through other daemons.
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "server/base/log.h"
@@ -23,6 +24,9 @@ constexpr size_t kWaitingAtOnce = 256;
 constexpr size_t kStudiesAtOnce = 16;
 constexpr int kUnitsAtOnce = 64;
 constexpr size_t kSearchesAtOnce = 16;
+// Of a study whose results all came through this daemon, so far.
+constexpr Duration kAskPauseFirst = std::chrono::milliseconds(200);
+constexpr Duration kAskPauseMax = std::chrono::seconds(2);
 constexpr int kJobsPerPage = 1000;
 
 }  // namespace
@@ -270,9 +274,12 @@ absl::Status Driver::FollowSearches() {
 
 absl::Status Driver::FollowResults() {
   std::vector<std::pair<int64_t, int64_t>> studies;  // and their jobs
+  const MonotonicTime now = deps_.executor->clock()->Now();
   for (const auto& [job_id, job] : jobs_) {
     if (job->row.state == JobState::kPaused || job->retry_timer != 0) continue;
     for (const auto& [study_id, study] : job->studies) {
+      const auto asked = job->asked.find(study_id);
+      if (asked != job->asked.end() && now < asked->second.at + asked->second.pause) continue;
       if (study->HasOpenUnits() && job->broken.count(study_id) == 0) studies.emplace_back(study_id, job_id);
     }
   }
@@ -295,7 +302,10 @@ absl::Status Driver::FollowResults() {
 absl::StatusOr<bool> Driver::TakeDone(Active& job, Study& study) {
   const StudyRow& row = study.context().row;
   ASSIGN_OR_RETURN(const StudyHistory done, deps_.store->LoadDone(row.study_id, kUnitsAtOnce));
+  bool is_news = false;
   for (const UnitRow& unit : done.units) {
+    if (study.IsDone(unit.unit_id) || IsArriving(unit.unit_id)) continue;
+    is_news = true;
     // Proposed by a step whose answer was lost.
     if (!study.HasUnit(unit.unit_id)) return false;
     auto ended = std::lower_bound(done.trials.begin(), done.trials.end(), unit.first_ordinal,
@@ -314,10 +324,18 @@ absl::StatusOr<bool> Driver::TakeDone(Active& job, Study& study) {
       }
       trials.push_back(std::move(trial));
     }
-    AddTrials(job, study, unit.unit_id, trials);
+    AddTrials(job, study, unit.unit_id, std::move(trials));
     study.UnitDone(unit.unit_id);
   }
+  Asked& asked = job.asked[row.study_id];
+  asked.at = deps_.executor->clock()->Now();
+  asked.pause = is_news ? Duration::zero() : std::min(kAskPauseMax, asked.pause * 2 + kAskPauseFirst);
   return true;
+}
+
+bool Driver::IsArriving(int64_t unit_id) {
+  MutexLock lock(&arriving_mutex_);
+  return arriving_.count(unit_id) > 0;
 }
 
 }  // namespace tunefarm

@@ -58,6 +58,12 @@ EventHub::Stream& EventHub::StreamOf(int64_t job_id) {
   return it->second;
 }
 
+bool EventHub::IsFollowed(int64_t job_id) const {
+  MutexLock lock(&mutex_);
+  const auto stream = streams_.find(job_id);
+  return stream != streams_.end() && stream->second.is_followed;
+}
+
 void EventHub::Publish(int64_t job_id, JobEvent event) {
   MutexLock lock(&mutex_);
   Stream& stream = StreamOf(job_id);
@@ -132,6 +138,7 @@ std::unique_ptr<WatchSubscription> EventHub::Watch(int64_t job_id, int64_t after
   }
   watcher->cursor = after_event_id;
   watcher->snapshot_due = after_event_id <= 0 || after_event_id > stream.last_id;
+  stream.is_followed = true;
   stream.watchers.push_back(watcher);
   PostDelivery(watcher);
   Trim();

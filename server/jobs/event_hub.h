@@ -32,6 +32,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // another's events, or in those of a stream that was forgotten here, shows as a gap too.
   EventHub(Executor* executor, int events_max, int ended_jobs_max, Snapshot snapshot, int64_t salt = 0);
 
+  // Whether anybody has watched the job here. If not, who comes first begins with a snapshot, and needs no event of
+  // before.
+  bool IsFollowed(int64_t job_id) const LOCKS_EXCLUDED(mutex_);
   // Sets id and time.
   void Publish(int64_t job_id, tunefarm::v1::JobEvent event);
   // No more events of the job: watchers get what is left, then `end` with OK. With a snapshot in between where nothing
@@ -58,6 +61,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::deque<std::shared_ptr<const tunefarm::v1::JobEvent>> events;
     int64_t last_id = 0;
     bool ended = false;
+    bool is_followed = false;
     std::vector<std::weak_ptr<Watcher>> watchers;
   };
 

@@ -242,19 +242,19 @@ void Study::NoteIncumbent(const Trial& trial) {
   incumbent_ = trial;
 }
 
-std::vector<Trial> Study::AddTrials(int64_t unit_id, const std::vector<Trial>& trials) {
-  std::vector<Trial> added;
+std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> trials) {
+  std::vector<const Trial*> added;
   const auto found = units_.find(unit_id);
   if (found == units_.end()) return added;
   Unit& unit = found->second;
-  for (const Trial& trial : trials) {
-    Trial kept = trial;
-    kept.clear_log();
-    if (unit.kind != UnitKind::kFinals) kept.mutable_measurement()->clear_sample_ns();
-    if (!unit.trials.emplace(trial.ordinal(), kept).second) continue;
-    Count(unit.kind, kept);
-    kept.mutable_measurement()->clear_sample_ns();
-    added.push_back(std::move(kept));
+  for (Trial& trial : trials) {
+    const auto [kept, is_new] = unit.trials.try_emplace(trial.ordinal());
+    if (!is_new) continue;
+    trial.clear_log();
+    if (unit.kind != UnitKind::kFinals) trial.mutable_measurement()->clear_sample_ns();
+    kept->second = std::move(trial);
+    Count(unit.kind, kept->second);
+    added.push_back(&kept->second);
   }
   return added;
 }
@@ -264,15 +264,18 @@ bool Study::IsComplete(int64_t unit_id) const {
   return unit != units_.end() && unit->second.trials.size() == unit->second.specs.size();
 }
 
+bool Study::IsDone(int64_t unit_id) const { return std::find(done_.begin(), done_.end(), unit_id) != done_.end(); }
+
 void Study::UnitDone(int64_t unit_id) {
-  if (units_.count(unit_id) == 0 || std::find(done_.begin(), done_.end(), unit_id) != done_.end()) return;
+  if (units_.count(unit_id) == 0 || IsDone(unit_id)) return;
   done_.push_back(unit_id);
 }
 
 int64_t Study::OpenTrials() const {
   int64_t open = 0;
+  const std::set<int64_t> done(done_.begin(), done_.end());
   for (const auto& [unit_id, unit] : units_) {
-    if (std::find(done_.begin(), done_.end(), unit_id) != done_.end()) continue;
+    if (done.count(unit_id) > 0) continue;
     open += static_cast<int64_t>(unit.specs.size() - unit.trials.size());
   }
   return open;

@@ -98,7 +98,8 @@ class Study {
   absl::Status Replay(const StudyHistory& history, const TrialReader& with_samples);
 
   // Trials of a unit, as they are stored. Returns those that are new; others (a repeated report) change nothing.
-  std::vector<tunefarm::v1::Trial> AddTrials(int64_t unit_id, const std::vector<tunefarm::v1::Trial>& trials);
+  // They are valid until the unit is told.
+  std::vector<const tunefarm::v1::Trial*> AddTrials(int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);
   // Whether all trials of a unit that is not told have ended.
   bool IsComplete(int64_t unit_id) const;
   // The unit is DONE in the store.
@@ -134,6 +135,7 @@ class Study {
   double device_busy_ms() const { return device_busy_ms_; }
   // Of the open ones and those that are DONE.
   bool HasUnit(int64_t unit_id) const { return units_.count(unit_id) > 0; }
+  bool IsDone(int64_t unit_id) const;
   bool HasOpenUnits() const { return units_.size() > done_.size(); }
   bool HasDoneUnits() const { return !done_.empty(); }
 

@@ -27,6 +27,10 @@ TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm:
     *samples.mutable_sample_ns() = trial.measurement().sample_ns();
     row.samples = samples.SerializeAsString();
   }
+  if (trial.name().empty() && trial.log().empty() && trial.measurement().sample_ns_size() == 0) {
+    row.detail = trial.SerializeAsString();
+    return row;
+  }
   tunefarm::v1::Trial detail = trial;
   detail.clear_name();
   detail.clear_log();

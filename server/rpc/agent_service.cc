@@ -21,7 +21,8 @@ namespace {
 
 namespace wire = tunefarm::agent::v1;
 
-constexpr int kLanes = 8;
+// They wait for the store's disk most of the time: what waits together is made durable together.
+constexpr int kLanes = 14;
 constexpr int kWaitMsMax = 10'000;
 // Of work that waits for a thread: an agent that is told to come back does so.
 constexpr Duration kQueueTimeMax = std::chrono::seconds(20);

@@ -128,7 +128,7 @@ class Database(Machine):
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         super().start()
         wait_until(lambda: self.psql("-c", "SELECT 1", database="postgres", check=False).returncode == 0,
-                   "PostgreSQL's answer", 120)
+                   "PostgreSQL's answer")
         if self.psql("-c", "SELECT 1", check=False).returncode != 0:
             self.psql("-c", "CREATE DATABASE tunefarm", database="postgres")
         return self
@@ -260,7 +260,7 @@ class Cluster:
             return sum(device["state"] == "DEVICE_STATE_READY" for device in devices) == len(self.agents)
 
         for control in self.controls:
-            wait_until(lambda control=control: ready(control), f"the agents' devices at {control.name}", 120)
+            wait_until(lambda control=control: ready(control), f"the agents' devices at {control.name}")
 
     def machine(self, name):
         return next(machine for machine in self.machines if machine.name == name)

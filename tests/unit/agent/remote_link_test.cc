@@ -169,7 +169,9 @@ class RemoteLinkTest : public testing::Test {
 
   std::vector<int64_t> Ordinals() const {
     std::vector<int64_t> ordinals;
-    for (const auto& report : farm_.reports) ordinals.push_back(report.trials(0).ordinal());
+    for (const auto& report : farm_.reports) {
+      for (const auto& trial : report.trials()) ordinals.push_back(trial.ordinal());
+    }
     return ordinals;
   }
 
@@ -238,20 +240,124 @@ TEST_F(RemoteLinkTest, UnitsWhoseReportsAreOnTheirWayAreInHand) {
   EXPECT_EQ(farm_.asked[0].units(0).token(), 7);
   EXPECT_EQ(farm_.asked[0].units(0).device_uuid(), "GPU-1");
   Run();
-  link_->Synchronize(request_).status().IgnoreError();
+  link_->Synchronize(Demand(1)).status().IgnoreError();
   Run();
+  ASSERT_EQ(farm_.asked.size(), 2);
   EXPECT_EQ(farm_.asked[1].units_size(), 0);
 }
 
 TEST_F(RemoteLinkTest, ManyReportsGoInOneCallAndInTheirOrder) {
   Register();
-  for (int i = 0; i < 100; ++i) Report(i / 10, i);
+  for (int i = 0; i < 100; ++i) Report(i, i);
   farm_.calls.clear();
   Run();
   EXPECT_EQ(farm_.calls.size(), 2);  // 64 and 36
   std::vector<int64_t> expected(100);
   for (int i = 0; i < 100; ++i) expected[static_cast<size_t>(i)] = i;
   EXPECT_EQ(Ordinals(), expected);
+  EXPECT_EQ(link_->counts().reports_sent, 100);
+}
+
+TEST_F(RemoteLinkTest, ResultsAreGatheredByUnitForASecond) {
+  Register();
+  farm_.calls.clear();
+  Report(1, 10);
+  Report(2, 20);
+  Report(1, 11);
+  RunFor(std::chrono::milliseconds(990));
+  EXPECT_TRUE(farm_.calls.empty());
+  Report(1, 12, true);
+  RunFor(std::chrono::milliseconds(20));
+  EXPECT_EQ(farm_.calls.size(), 1);
+  ASSERT_EQ(farm_.reports.size(), 2);
+  EXPECT_EQ(farm_.reports[0].unit_id(), 1);
+  EXPECT_TRUE(farm_.reports[0].unit_done());
+  EXPECT_EQ(Ordinals(), (std::vector<int64_t>{10, 11, 12, 20}));
+  EXPECT_EQ(link_->counts().reports_sent, 4);
+  // What comes afterwards waits for a second of its own, and nothing is left of those before.
+  Report(2, 21, true);
+  RunFor(std::chrono::milliseconds(990));
+  EXPECT_EQ(farm_.calls.size(), 1);
+  RunFor(std::chrono::milliseconds(20));
+  EXPECT_EQ(Ordinals().back(), 21);
+  link_->Synchronize(request_).status().IgnoreError();
+  Run();
+  EXPECT_EQ(farm_.asked.back().units_size(), 0);
+}
+
+TEST_F(RemoteLinkTest, AUnitsWorthOfResultsIsSentAtOnce) {
+  Register();
+  for (int i = 0; i < 64; ++i) Report(1, i, i == 63);
+  Run();
+  ASSERT_EQ(farm_.reports.size(), 1);
+  EXPECT_EQ(farm_.reports[0].trials_size(), 64);
+}
+
+TEST_F(RemoteLinkTest, NoReportHasMoreTrialsThanControlTakes) {
+  Register();
+  for (int i = 0; i < 100; ++i) Report(1, i);
+  Run();
+  ASSERT_EQ(farm_.reports.size(), 2);
+  EXPECT_EQ(farm_.reports[0].trials_size(), 64);
+  EXPECT_EQ(farm_.reports[1].trials_size(), 36);
+}
+
+TEST_F(RemoteLinkTest, WhoeverAsksForWorkOrHasNoneReportsFirst) {
+  Register();
+  wire::SynchronizeRequest busy = request_;
+  busy.add_units()->set_unit_id(1);
+  Report(1, 1);
+  link_->Synchronize(busy).status().IgnoreError();
+  Run();
+  EXPECT_TRUE(farm_.reports.empty());
+  auto* const demand = busy.add_demands();
+  demand->set_device_uuid("GPU-1");
+  demand->set_units(1);
+  link_->Synchronize(busy).status().IgnoreError();
+  Run();
+  EXPECT_EQ(Ordinals(), std::vector<int64_t>{1});
+  Report(1, 2, true);
+  link_->Synchronize(request_).status().IgnoreError();
+  Run();
+  EXPECT_EQ(Ordinals(), (std::vector<int64_t>{1, 2}));
+}
+
+TEST_F(RemoteLinkTest, SamplesThatControlDoesNotKeepStayHere) {
+  Register();
+  wire::ReportTrialsRequest report;
+  report.set_agent_id("agent");
+  report.set_unit_id(1);
+  for (const auto purpose : {tunefarm::v1::TRIAL_PURPOSE_SEARCH, tunefarm::v1::TRIAL_PURPOSE_FINALIST}) {
+    for (const auto outcome : {tunefarm::v1::OUTCOME_OK, tunefarm::v1::OUTCOME_NOISY}) {
+      auto* trial = report.add_trials();
+      trial->set_purpose(purpose);
+      trial->set_outcome(outcome);
+      trial->mutable_measurement()->set_median_ns(7);
+      trial->mutable_measurement()->add_sample_ns(7);
+    }
+  }
+  ASSERT_TRUE(link_->ReportTrials(report).ok());
+  RunFor(seconds(1));
+  ASSERT_EQ(farm_.reports.size(), 1);
+  const auto& sent = farm_.reports[0].trials();
+  EXPECT_EQ(sent[0].measurement().median_ns(), 7);
+  EXPECT_EQ(sent[0].measurement().sample_ns_size(), 0);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(sent[i].measurement().sample_ns_size(), 1) << i;
+}
+
+TEST_F(RemoteLinkTest, WhatSaysNothingNewIsSaidAsOftenAsTheLeaseNeedsIt) {
+  Register();
+  wire::SynchronizeRequest busy = request_;
+  busy.add_units()->set_unit_id(1);
+  for (int i = 0; i < 10; ++i) {
+    link_->Synchronize(busy).status().IgnoreError();
+    RunFor(std::chrono::milliseconds(1000));
+  }
+  EXPECT_EQ(farm_.asked.size(), 2);
+  busy.add_units()->set_unit_id(2);
+  link_->Synchronize(busy).status().IgnoreError();
+  Run();
+  EXPECT_EQ(farm_.asked.size(), 3);
 }
 
 TEST_F(RemoteLinkTest, GoesToTheNextControlWhenOneIsAway) {
@@ -291,7 +397,7 @@ TEST_F(RemoteLinkTest, WhenAllAreAwayTheyAreAskedSeldom) {
 TEST_F(RemoteLinkTest, ReportsWaitOnDiskAndAreSentInTheirOrder) {
   Register();
   Report(1, 1);
-  Run();
+  RunFor(seconds(1));
   farm_.away = {{"a:1", true}, {"b:1", true}};
   for (int i = 2; i <= 5; ++i) Report(1, i);
   RunFor(seconds(20));
