@@ -124,9 +124,9 @@ struct ClaimedUnit {
   UnitRow unit;
   int64_t job_id = 0;
   std::string kernel_id;
-  std::string problem;                    // opaque
-  std::string job_spec;                   // opaque
-  std::vector<int64_t> present_ordinals;  // trials of the unit that are already stored
+  std::string problem;                            // opaque
+  std::string job_spec;                           // opaque
+  std::vector<int64_t> present_ordinals;          // trials of the unit that are already stored
   std::vector<std::string> present_devices = {};  // of FINALS: those that these name
 };
 
