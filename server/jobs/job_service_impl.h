@@ -78,6 +78,7 @@ struct JobService::Impl {
     hooks.claimed = [this](int64_t job_id) { driver->Claimed(job_id); };
     hooks.gone = [this](int64_t job_id) { driver->Gone(job_id); };
     hooks.brought = [this](const AgentDevices& agent) { return follower.RecordDevices(agent.devices); };
+    hooks.devices_changed = [this] { driver->TellWaiting(); };
     return hooks;
   }
 

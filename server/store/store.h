@@ -59,7 +59,9 @@ struct StudyRow {
   std::string problem_key;
   std::string problem;  // opaque
   std::string class_id;
-  std::string device_uuid;    // the device that runs it; may be empty: any device of the class
+  // What a device of the class must answer to (ClaimRequest) to run it: a UUID or another of its names; empty: any
+  // does.
+  std::string device_uuid;
   std::string space_summary;  // opaque
   StudyState state = StudyState::kSearching;
   int64_t next_ordinal = 0;
@@ -103,6 +105,10 @@ struct UnitRow {
   std::string payload;  // opaque: the trials
   int64_t token = 0;    // grows with every claim
   int attempt = 0;      // number of claims
+  // Since it was last handed out whole its agent was lost so often with it in hand; see LostUnits in lost_units.h.
+  int losses = 0;
+  int64_t suspects_end = 0;
+  int64_t handed_end = 0;  // only its trials before this ordinal are handed out; 0: all
 };
 
 struct ClaimRequest {
@@ -112,14 +118,16 @@ struct ClaimRequest {
   std::string class_id;
   int units_max = 1;
   int64_t now_ms = 0;
+  std::vector<std::string> device_names = {};  // what the device answers to besides its UUID; without line breaks
 };
 struct ClaimedUnit {
   UnitRow unit;
   int64_t job_id = 0;
   std::string kernel_id;
-  std::string problem;                    // opaque
-  std::string job_spec;                   // opaque
-  std::vector<int64_t> present_ordinals;  // trials of the unit that are already stored
+  std::string problem;                            // opaque
+  std::string job_spec;                           // opaque
+  std::vector<int64_t> present_ordinals;          // trials of the unit that are already stored
+  std::vector<std::string> present_devices = {};  // of FINALS: those that these name
 };
 
 // Values are those of tunefarm.v1.Outcome and TrialPurpose; the store knows only which ones are final.
@@ -172,6 +180,8 @@ struct DriveStep {
   // What the proposals rest on besides the study's own history; at most 16, in its first step only.
   std::vector<PriorRow> priors;
   int64_t driver_epoch = 0;  // of the job, as AdoptJobs answered it; 0: one daemon alone, not checked
+  // Who runs the study from now on (StudyRow::device_uuid), also what of it is READY.
+  std::optional<std::string> device_uuid = {};
 };
 struct DriveResult {
   std::vector<int64_t> unit_ids;  // of new_units, in order
@@ -314,12 +324,12 @@ class Store {
   // is not one of the unit's.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
-  // removed.
-  virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
+  // removed. `was_lost`: it did not leave in order, and what it had in hand may be why.
+  virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost = false) = 0;
   // The same for all agents without a lease but those named: what a restarted daemon does first. Returns how many units
   // were returned.
   virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
-  // The same for all agents whose lease has run out; answers their ids.
+  // The same for all agents whose lease has run out, which were lost; answers their ids.
   virtual absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) = 0;
 
   // --- leases ---

@@ -70,6 +70,9 @@ class FarmConformance : public StoreConformance {
   // An agent with a lease, as Register.
   ClaimRequest RegisterLeased(const std::string& id);
   LeaseRow Take(const std::string& name, const std::string& holder);
+  // "agent N", which holds the unit under token N, is lost after it has reported these of its trials; what "agent N+1"
+  // is given then.
+  ClaimedUnit LoseWith(ClaimedUnit claimed, const std::vector<int64_t>& reported);
 };
 
 }  // namespace tunefarm

@@ -35,7 +35,7 @@ absl::StatusOr<AgentRow> RenewAgent(Session& session, std::string_view agent_id,
 absl::StatusOr<std::optional<AgentRow>> FindAgent(Session& session, std::string_view agent_id);
 absl::StatusOr<std::vector<AgentRow>> ListAgents(Session& session);
 absl::Status SetAgentDraining(Session& session, std::string_view agent_id, bool draining);
-absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms);
+absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms, bool was_lost);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<std::string>& keep, int64_t now_ms);
 absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t now_ms);
 
@@ -67,6 +67,7 @@ struct ClaimStep {
 struct ClaimStepResult {
   std::vector<UnitRow> units;
   std::vector<std::vector<int64_t>> present;  // of each
+  std::vector<std::vector<std::string>> devices;
   int64_t last_seq = 0;
   int64_t trials = 0;
 };

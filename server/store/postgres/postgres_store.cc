@@ -1,6 +1,7 @@
 #include "server/store/postgres/postgres_store.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "server/base/log.h"
@@ -85,8 +86,10 @@ absl::StatusOr<ClaimStepResult> PostgresStore::ClaimOnce(const ClaimRequest& req
 
 absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<ClaimedUnit>* units) {
   const auto units_max = static_cast<size_t>(std::clamp(request.units_max, 0, kUnitsPerClaimMax));
+  std::set<std::string_view> names = {"", request.device_uuid};
+  names.insert(request.device_names.begin(), request.device_names.end());
   while (units->size() < units_max) {
-    const std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, request.device_uuid);
+    const std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, names);
     if (!pick.has_value()) break;
     const absl::StatusOr<Facts> facts = FactsOf(pick->study_id);
     if (absl::IsNotFound(facts.status())) {
@@ -104,7 +107,7 @@ absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<
       const StudyFacts& known = **facts;
       LogDebug("store", "claimed unit={} token={} epoch={}", step.units[i].unit_id, step.units[i].token, request.epoch);
       units->push_back({std::move(step.units[i]), known.job_id, known.kernel_id, known.problem, known.job_spec,
-                        std::move(step.present[i])});
+                        std::move(step.present[i]), std::move(step.devices[i])});
     }
   }
   return absl::OkStatus();
@@ -239,9 +242,9 @@ absl::StatusOr<std::vector<ClaimedUnit>> PostgresStore::ClaimsOf(std::string_vie
   return pool_.Call(&Pool::Read, [&](Session& session) { return postgres::ClaimsOf(session, agent_id, epoch); });
 }
 
-absl::Status PostgresStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms) {
+absl::Status PostgresStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) {
   absl::Status result =
-      pool_.Write([&](Session& session) { return postgres::ReleaseAgent(session, agent_id, now_ms); });
+      pool_.Write([&](Session& session) { return postgres::ReleaseAgent(session, agent_id, now_ms, was_lost); });
   board_.Invalidate();
   return result;
 }

@@ -28,7 +28,7 @@ absl::StatusOr<AgentRow> RenewAgent(Database& database, std::string_view agent_i
                                     const std::optional<std::string>& detail, int64_t now_ms);
 absl::Status SetAgentDraining(Database& database, std::string_view agent_id, bool draining);
 absl::StatusOr<std::vector<std::string>> ReapAgents(Database& database, int64_t released_at_ms, int64_t now_ms);
-absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms);
+absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms, bool was_lost);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms);
 absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request);
 absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportRequest& request);

@@ -100,8 +100,8 @@ absl::StatusOr<ReportVerdict> SqliteStore::ReportTrials(const ReportRequest& req
   return writer_->Call([&](Database& database) { return sqlite::ReportTrials(database, request); });
 }
 
-absl::Status SqliteStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms) {
-  return writer_->Run([&](Database& database) { return sqlite::ReleaseAgent(database, agent_id, now_ms); });
+absl::Status SqliteStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) {
+  return writer_->Run([&](Database& database) { return sqlite::ReleaseAgent(database, agent_id, now_ms, was_lost); });
 }
 
 absl::StatusOr<int64_t> SqliteStore::ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) {

@@ -42,7 +42,7 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override;
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override;
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
   absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override;
 

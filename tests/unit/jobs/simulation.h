@@ -145,6 +145,7 @@ class Simulation : public AgentWorld {
   void CheckJob(const JobRow& row);
   void CheckStudy(const JobRow& row, const StudyRow& study);
   void CheckProposals(const JobRow& row, const StudyRow& study, const StudyHistory& history);
+  void CheckFinals(const StudyHistory& history);
   void CheckBest(const JobRow& row, const StudyRow& study);
 
   const Options options_;
