@@ -22,7 +22,6 @@ class ClaimTable {
   const std::map<int64_t, Claim>& all() const { return claims_; }
   // Units that the agent holds, in their order.
   std::vector<int64_t> OfAgent(const std::string& agent_id) const;
-  bool HasAgent(const std::string& agent_id) const { return of_agent_.count(agent_id) > 0; }
 
   // In place of an earlier one of the same unit.
   void Put(Claim claim);
