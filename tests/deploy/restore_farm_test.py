@@ -16,7 +16,7 @@ from farm import assert_ordinals_complete, config, outcome, search, wait_until  
 from machines import Machines  # noqa: E402
 from postgres import Postgres, programs  # noqa: E402
 
-TRIALS = 300
+TRIALS = 900
 LONG = ("noop_host", "--dim", "N=4096", "--policy", "fast", "--strategy", "random", "--max-trials", str(TRIALS), "--measure",
         "no_reuse=true")
 # Trials that the agent may have in hand: what it reports so much later was claimed later.
@@ -52,7 +52,7 @@ class RestoreUnderAnAgent(unittest.TestCase):
             self.assertEqual(len(configs), len(set(configs)), "a config was proposed twice")
         self.assertEqual(len(search(control.trials(2))), TRIALS)
         problems = {best["problem"]["key"] for best in listed(control).values()}
-        self.assertEqual(problems, {"N=64", "N=256", "N=4096"})
+        self.assertEqual({key.rpartition(",")[2] for key in problems}, {"N=64", "N=256", "N=4096"})
 
     def test_sqlite(self):
         with Machines(agents=1) as machines:
@@ -78,16 +78,20 @@ class RestoreUnderAnAgent(unittest.TestCase):
         with Postgres() as server, Machines(agents=1, control_flags=("--store", server.url("farm"))) as machines:
             control, (agent,) = machines.control, machines.agents
             catalog_id = "SELECT value FROM setting WHERE name = 'catalog.id'"
+            lease = "SELECT detail FROM named_lease WHERE name LIKE 'node/%'"
             self.begin(machines)
             copy = server.dump("farm")
+            mark = server.sql("farm", lease)
             control.server = next(address for address in control.info()["addresses"] if "admin" in address)
             with Watcher(control) as watcher:
                 wait_until(lambda: watcher.apply().bests == listed(control), "the watcher's agreement")
                 self.lose_an_hour(machines)
+                # What is younger than the last renewal cannot be told from it.
+                wait_until(lambda: server.sql("farm", lease) != mark, "a renewal of the node's lease")
                 before = server.sql("farm", catalog_id)
                 server.put_back(copy, "farm")
                 wait_until(lambda: server.sql("farm", catalog_id) != before, "another catalog")
-                wait_until(lambda: watcher.apply().resets == 2, "the watcher's new beginning")
+                wait_until(lambda: watcher.apply().resets >= 2, "the watcher's new beginning")
                 self.finish(machines)
                 wait_until(lambda: watcher.apply().bests == listed(control), "the watcher's agreement")
             self.assertIn("was put back to an older state", control.log.read_text())
