@@ -252,7 +252,8 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     if (closed_) return Unavailable("the daemon is stopping");
     const auto found = agents_.find(agent_id);
     is_known = found != agents_.end() && found->second.epoch == request.epoch();
-    if (found != agents_.end() && found->second.epoch > request.epoch()) return false;
+    // One that comes from another daemon may have begun anew there, in a database that was put back.
+    if (found != agents_.end() && found->second.epoch > request.epoch() && !from_elsewhere) return false;
   }
   if (!is_known || from_elsewhere) {
     ASSIGN_OR_RETURN(const bool taken, TakeOver(agent_id, request.epoch(), request.units()));

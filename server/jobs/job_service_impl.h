@@ -54,7 +54,7 @@ struct JobService::Impl {
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
                                                              events.get(), &bests, &link, node.get()})),
         follower({given.store, given.control->clock(), given.entropy, &devices, &catalog, &kernels, watch.get(), &bests,
-                  events.get(), driver.get(), given.node.id.empty() ? std::string() : given.local_copy}) {
+                  events.get(), driver.get(), given.node.id.empty() ? std::string() : given.local_copy, node.get()}) {
     if (node == nullptr) return;
     Executor* const lease = given.lease != nullptr      ? given.lease
                             : given.watchers != nullptr ? given.watchers

@@ -25,6 +25,7 @@
 namespace tunefarm {
 
 class Clock;
+class EntropySource;
 class RecordingStore;
 class TokenStore;
 
@@ -103,7 +104,7 @@ struct UnitRow {
   int trial_count = 0;
   int rounds = 0;       // interleaved rounds; 0: one after another
   std::string payload;  // opaque: the trials
-  int64_t token = 0;    // grows with every claim
+  int64_t token = 0;    // grows with every claim, nobody can tell by how much
   int attempt = 0;      // number of claims
   // Since it was last handed out whole its agent was lost so often with it in hand; see LostUnits in lost_units.h.
   int losses = 0;
@@ -460,13 +461,16 @@ class Store {
   // revisions mean something else.
   static constexpr std::string_view kCatalogIdSetting = "catalog.id";
   virtual absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) = 0;
+  // The value from now on, whatever it was.
+  virtual absl::Status PutSetting(std::string_view name, std::string_view value) = 0;
 };
 
 struct SqliteOptions {
-  std::string path;                // the database file; its directory exists
-  std::string backup_directory;    // where a copy goes before migrating; made if missing
-  int64_t database_bytes_max = 0;  // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
-  Clock* clock = nullptr;          // of leases, migrations and backups; outlives the store; null: the real one
+  std::string path;                  // the database file; its directory exists
+  std::string backup_directory;      // where a copy goes before migrating; made if missing
+  int64_t database_bytes_max = 0;    // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
+  Clock* clock = nullptr;            // of leases, migrations and backups; outlives the store; null: the real one
+  EntropySource* entropy = nullptr;  // of tokens and epochs; outlives the store; null: the real one
 };
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.

@@ -202,6 +202,9 @@ class FaultyStore : public ForwardingStore {
   absl::Status Backup(const std::string& path) override {
     return Call("Backup", [&] { return store_->Backup(path); });
   }
+  absl::Status PutSetting(std::string_view name, std::string_view value) override {
+    return Call("PutSetting", [&] { return store_->PutSetting(name, value); });
+  }
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
     return Call("GetOrPutSetting", [&] { return store_->GetOrPutSetting(name, value_if_absent); });
   }

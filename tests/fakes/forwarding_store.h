@@ -142,6 +142,9 @@ class ForwardingStore : public Store {
   CommitStats Commits() const override { return store_->Commits(); }
   absl::Status CheckWritable() override { return store_->CheckWritable(); }
   absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
+  absl::Status PutSetting(std::string_view name, std::string_view value) override {
+    return store_->PutSetting(name, value);
+  }
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
     return store_->GetOrPutSetting(name, value_if_absent);
   }

@@ -63,15 +63,15 @@ absl::Status EpochEnded(std::string_view agent_id, int64_t epoch) {
                     "AGENT_EPOCH");
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent) {
+absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent, int64_t step) {
   ASSIGN_OR_RETURN(
       const int64_t epoch,
       session.QueryInt("INSERT INTO agent AS a (agent_id, host, epoch, registered_at_ms, detail, lease_until) VALUES "
-                       "($1, $2, 1, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
-                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + 1, "
+                       "($1, $2, $6, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
+                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + $6, "
                        "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = false, "
                        "detail = excluded.detail, lease_until = excluded.lease_until RETURNING epoch",
-                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms));
+                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms, step));
   RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id, false).status());
   return epoch;
 }

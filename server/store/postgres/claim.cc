@@ -34,7 +34,7 @@ namespace {
 
 // The agent's row is locked first: an epoch cannot end between here and the commit, leaving units with nobody. $1
 // agent, $2 epoch, $3 study, $4 cursor, $5 units, $6 trials left in the turn, $7 now, $8 nonce, $9 lowest state of the
-// job, $10 what the device answers to.
+// job, $10 what the device answers to, $13 by how much tokens grow.
 constexpr std::string_view kClaim =
     "WITH me AS MATERIALIZED (SELECT a.draining FROM agent a WHERE a.agent_id = $1 AND a.epoch = $2 AND "
     "a.released_at_ms IS NULL FOR SHARE), "
@@ -44,7 +44,7 @@ constexpr std::string_view kClaim =
     "s.device_uuid = ANY($10)) "
     "ORDER BY w.claim_seq LIMIT $5 FOR UPDATE OF w SKIP LOCKED), "
     "turn AS (SELECT n.unit_id, sum(n.trial_count) OVER (ORDER BY n.claim_seq) - n.trial_count AS handed FROM next n), "
-    "u AS (UPDATE work_unit w SET state = 2, token = w.token + 1, attempt = w.attempt + 1, agent_id = $1, "
+    "u AS (UPDATE work_unit w SET state = 2, token = w.token + $13, attempt = w.attempt + 1, agent_id = $1, "
     "agent_epoch = $2, claimed_at_ms = $7, claim_nonce = $8, handed_end = " TUNEFARM_PG_PART
     " FROM turn WHERE w.unit_id = turn.unit_id AND "
     "turn.handed < $6 RETURNING w.*) "
@@ -78,7 +78,7 @@ absl::StatusOr<ClaimStepResult> RunClaim(Session& session, const ClaimStep& step
   ASSIGN_OR_RETURN(const Rows rows,
                    session.Query(kClaim, request.agent_id, request.epoch, step.pick.study_id, step.pick.after_seq,
                                  step.units_max, step.pick.trials_left, request.now_ms, step.nonce, lowest_job_state,
-                                 names, kAloneFromLoss, kPartAfterLoss));
+                                 names, kAloneFromLoss, kPartAfterLoss, step.token_step));
   if (rows[0].Int(kIsCurrent) == 0) return EpochEnded(request.agent_id, request.epoch);
   return ReadStep(rows);
 }

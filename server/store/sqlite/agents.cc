@@ -91,15 +91,16 @@ absl::Status CheckEpoch(Database& database, std::string_view agent_id, int64_t e
                     "AGENT_EPOCH");
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t now_ms) {
+absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t step,
+                                      int64_t now_ms) {
   RETURN_IF_ERROR(ReturnUnits(database, agent.agent_id, false).status());
   RETURN_IF_ERROR(database
                       .Prepare("INSERT INTO agent (agent_id, host, epoch, registered_at_ms, detail, lease_until_ms) "
-                               "VALUES (?, ?, 1, ?, ?, ?) "
-                               "ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = epoch + 1, "
+                               "VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                               "ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = epoch + ?3, "
                                "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = 0, "
                                "detail = excluded.detail, lease_until_ms = excluded.lease_until_ms")
-                      .Bind(agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail},
+                      .Bind(agent.agent_id, agent.host, step, agent.now_ms, Blob{agent.detail},
                             ZeroAsNull{agent.lease_ms > 0 ? now_ms + agent.lease_ms : 0})
                       .Run());
   Statement epoch = database.Prepare("SELECT epoch FROM agent WHERE agent_id = ?");

@@ -141,17 +141,17 @@ int64_t PartOf(const ClaimedUnit& claimed) {
   return end;
 }
 
-absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit* claimed) {
+absl::Status Claim(Database& database, const ClaimRequest& request, int64_t step, ClaimedUnit* claimed) {
   UnitRow& unit = claimed->unit;
   // Token, attempt and owner change together, and only if the unit is still free and the agent still current.
   Statement claim = database.Prepare(
-      "UPDATE work_unit SET state = 2, token = token + 1, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
+      "UPDATE work_unit SET state = 2, token = token + ?5, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
       "claimed_at_ms = ?3 WHERE unit_id = ?4 AND state = 1 AND EXISTS "
       "(SELECT 1 FROM agent a WHERE a.agent_id = ?1 AND a.epoch = ?2 AND a.released_at_ms IS NULL)");
-  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id).Run());
+  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id, step).Run());
   if (database.Changes() != 1) return Internal("unit {} was claimed twice in one transaction", unit.unit_id);
   unit.state = UnitState::kClaimed;
-  unit.token += 1;
+  unit.token += step;
   unit.attempt += 1;
   LogDebug("store", "claimed unit={} token={} epoch={}", unit.unit_id, unit.token, request.epoch);
   RETURN_IF_ERROR(database
@@ -236,7 +236,7 @@ absl::Status ReturnUnit(Database& database, const ReportRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request, int64_t step) {
   RETURN_IF_ERROR(CheckEpoch(database, request.agent_id, request.epoch));
   std::vector<ClaimedUnit> units;
   Statement draining = database.Prepare("SELECT draining FROM agent WHERE agent_id = ?");
@@ -245,7 +245,7 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const Cl
   for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
     ASSIGN_OR_RETURN(std::optional<ClaimedUnit> unit, FindReady(database, request));
     if (!unit.has_value()) break;
-    RETURN_IF_ERROR(Claim(database, request, &*unit));
+    RETURN_IF_ERROR(Claim(database, request, step, &*unit));
     units.push_back(*std::move(unit));
   }
   return units;

@@ -56,11 +56,12 @@ bool Simulation::Fails(const tunefarm::v1::Config& config, const std::string& pr
 }
 
 Simulation::Simulation(const Options& options, const std::string& directory)
-    : options_(options), dice_(options.seed), entropy_(options.seed) {
+    : options_(options), dice_(options.seed), entropy_(options.seed), store_entropy_(options.seed) {
   SqliteOptions sqlite;
   sqlite.path = directory + "/tunefarm.db";
   sqlite.backup_directory = directory;
   sqlite.clock = &clock_;
+  sqlite.entropy = &store_entropy_;
   auto store = OpenSqliteStore(sqlite);
   TUNEFARM_CHECK_OK(store);
   store_ = *std::move(store);

@@ -151,7 +151,7 @@ class Simulation : public AgentWorld {
   const Options options_;
   FakeClock clock_;
   Dice dice_;
-  FakeEntropy entropy_;
+  FakeEntropy entropy_, store_entropy_;
   std::unique_ptr<Store> store_;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<SimulatedAgent>> agents_;
