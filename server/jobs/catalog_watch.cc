@@ -100,7 +100,13 @@ CatalogWatch::CatalogWatch(Executor* executor, const Catalog* catalog, int watch
 
 void CatalogWatch::Open(std::string catalog_id) {
   MutexLock lock(&mutex_);
+  const bool is_another = !catalog_id_.empty() && catalog_id_ != catalog_id;
   catalog_id_ = std::move(catalog_id);
+  if (!is_another) return;
+  // What they were told counts for nothing in this one: they ask again, and begin anew.
+  replaced_.insert(replaced_.end(), watchers_.begin(), watchers_.end());
+  watchers_.clear();
+  Post();
 }
 
 absl::StatusOr<std::unique_ptr<CatalogStream>> CatalogWatch::Watch(const WatchBestConfigsRequest& request,
@@ -151,14 +157,24 @@ void CatalogWatch::Post() {
 }
 
 void CatalogWatch::Deliver() {
-  std::vector<std::weak_ptr<Watcher>> watchers;
+  std::vector<std::weak_ptr<Watcher>> watchers, replaced;
   absl::Status closed;
   {
     MutexLock lock(&mutex_);
     is_posted_ = false;
     Prune();
     watchers = watchers_;
+    replaced.swap(replaced_);
     closed = closed_;
+  }
+  for (const auto& weak : replaced) {
+    const auto watcher = weak.lock();
+    if (watcher == nullptr) continue;
+    MutexLock lock(&watcher->mutex);
+    if (!watcher->live) continue;
+    watcher->live = false;
+    watcher->end(
+        Unavailable("the database was put back to an older state, and its catalog is another one; watch again"));
   }
   for (const auto& weak : watchers) {
     const auto watcher = weak.lock();

@@ -99,6 +99,7 @@ class CatalogWatch : public std::enable_shared_from_this<CatalogWatch> {
   std::string catalog_id_ GUARDED_BY(mutex_);
   absl::Status closed_ GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Watcher>> watchers_ GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Watcher>> replaced_ GUARDED_BY(mutex_);  // to be told so
   bool is_posted_ GUARDED_BY(mutex_) = false;
   bool beats_ GUARDED_BY(mutex_) = false;  // a timer is set
 };

@@ -77,25 +77,6 @@ class Postgres:
                 os.kill(pid, signal.SIGCONT)
         self.frozen = []
 
-    def dump(self, database):
-        """A copy of it, with pg_dump's own consistency; the file."""
-        path = self.directory / f"{database}.dump"
-        subprocess.run([programs() / "pg_dump", "--format=custom", f"--file={path}", *self.client(database)], check=True)
-        return path
-
-    def put_back(self, path, database):
-        """The copy takes the database's name, with its users connected and going on to ask for it."""
-        self.sql("postgres", f"CREATE DATABASE {database}_restored")
-        subprocess.run([programs() / "pg_restore", "--exit-on-error", *self.client(f"{database}_restored"), path], check=True)
-        self.sql("postgres", f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
-
-        def swapped():
-            self.sql("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
-            return self.psql("postgres", f"BEGIN; ALTER DATABASE {database} RENAME TO {database}_lost; "
-                                         f"ALTER DATABASE {database}_restored RENAME TO {database}; COMMIT").returncode == 0
-
-        wait_until(swapped, "the end of the last connection")
-
     def client(self, database):
         return ["--host", self.directory, "--username", "tunefarm", "--dbname", database]
 
