@@ -72,6 +72,22 @@ void AddRecordingNames(Session* session, std::vector<std::string>* candidates) {
   for (const v1::Recording& recording : response->recordings()) candidates->push_back(recording.display_name());
 }
 
+// What stands for devices: always there, and of those that a running daemon knows.
+void AddDeviceSelectors(Session* session, std::vector<std::string>* candidates) {
+  candidates->insert(candidates->end(), {"cuda", "host", "all-classes"});
+  session->connect.start_if_absent = false;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  const auto response = Connection::Call((*connection)->devices(), &v1::DeviceService::StubInterface::ListDevices,
+                                         v1::ListDevicesRequest(), std::chrono::seconds(1));
+  if (!response.ok()) return;
+  for (const v1::Device& device : response->devices()) {
+    candidates->push_back(device.uuid());
+    for (const auto& [key, value] : device.labels()) candidates->push_back(fmt::format("label:{}={}", key, value));
+    if (!device.agent().empty()) candidates->push_back("agent:" + device.agent());
+  }
+}
+
 // Whether a word of the command line is an option that the next word belongs to.
 bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& word) {
   if (word.size() < 2 || word[0] != '-' || word.find('=') != std::string::npos) return false;
@@ -87,10 +103,10 @@ std::vector<std::string> ValuesOf(const std::string& option, Session* session) {
   if (option == "--strategy") return StrategyNames();
   if (option == "--output" || option == "-o") return {"table", "json", "csv"};
   if (option == "--policy") return {"fast", "default", "rigorous"};
-  if (option == "--device") return {"cuda", "host"};
   if (option == "--role") return {"lookup", "submit", "kernels", "agent", "admin"};
   if (option == "--keys") return {"moe", "gemm", "guide"};
   std::vector<std::string> names;
+  if (option == "--device") AddDeviceSelectors(session, &names);
   if (option == "--kernel") AddKernelNames(*session, &names);
   if (option == "--job") AddJobNumbers(session, &names);
   if (option == "--from-recording" || option == "--recording") AddRecordingNames(session, &names);

@@ -110,6 +110,8 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
     const v1::Progress& progress = study.progress();
     out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", study.problem().key(),
                        study.device_class_name(), ValidText(study.space()), CartesianText(study.space()));
+    if (!study.device_selector().empty()) out += fmt::format("  only     on {}\n", study.device_selector());
+    if (!study.finals_device_uuid().empty()) out += fmt::format("  final    on {}\n", study.finals_device_uuid());
     out += RulesText(study.space(), "  ");
     out += fmt::format("  trials   {} of {}", FormatCount(progress.done()), FormatCount(progress.total()));
     if (progress.done() > 0) out += ": " + OutcomesText(progress);

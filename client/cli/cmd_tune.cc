@@ -41,6 +41,7 @@ struct SubmitOptions {
   MeasureOptions measure;
   int priority = 0;
   bool retry_poisoned = false;
+  int agent_losses_max = 0;
   bool no_memory = false;
   std::string required_isolation;
   std::string label;
@@ -63,7 +64,8 @@ CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
 void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--device", options->device,
-                   "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one).")
+                   "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one); label:KEY=VALUE or "
+                   "agent:NAME: those of agents; all-classes: every class in the farm.")
       ->type_name("DEVICE");
   options->measure.AddTo(command);
 }
@@ -83,6 +85,10 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
+  command
+      ->add_option("--agent-losses-max", options->agent_losses_max,
+                   "Leave a config out with which so many agents were lost (default 3, the least that tells which).")
+      ->check(CLI::Range(3, 1'000'000));
   command->add_flag("--no-memory", options->no_memory, "Search as if earlier jobs had found nothing.");
   command
       ->add_option("--required-isolation", options->required_isolation,
@@ -116,6 +122,7 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
   ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
   job->set_priority(options.priority);
   job->set_retry_poisoned(options.retry_poisoned);
+  job->set_agent_losses_max(options.agent_losses_max);
   job->set_no_memory(options.no_memory);
   job->set_label(options.label);
   job->set_required_isolation(options.required_isolation);
@@ -269,7 +276,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
-    const bool is_grid = is_recorded || job.problems_size() > 1 || !asked.ok() || asked->size() > 1;
+    const bool is_grid = is_recorded || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
     session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
   }
   return code;

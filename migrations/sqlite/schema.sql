@@ -283,7 +283,7 @@ CREATE TABLE work_unit (
   agent_id TEXT,  -- who holds it; set exactly while CLAIMED
   agent_epoch INTEGER,
   claimed_at_ms INTEGER,
-  done_at_ms INTEGER,
+  done_at_ms INTEGER, losses INTEGER NOT NULL DEFAULT 0 CHECK (losses >= 0), suspects_end INTEGER NOT NULL DEFAULT 0 CHECK (suspects_end >= 0), handed_end INTEGER NOT NULL DEFAULT 0 CHECK (handed_end >= 0),
   UNIQUE (study_id, first_ordinal),
   CONSTRAINT work_unit_owner_iff_claimed CHECK ((agent_id IS NOT NULL) = (state = 2)),
   CONSTRAINT work_unit_epoch_iff_claimed CHECK ((agent_epoch IS NOT NULL) = (state = 2)),

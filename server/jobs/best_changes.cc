@@ -56,6 +56,11 @@ absl::Status BestChanges::Follow() {
   return CatchUp();
 }
 
+void BestChanges::Forget() {
+  MutexLock lock(&mutex_);
+  followed_ = 0;
+}
+
 absl::Status BestChanges::CatchUp() {
   ASSIGN_OR_RETURN(const int64_t revision, store_->CatalogRevision());
   const int64_t known = std::max(followed_, catalog_->revision());

@@ -35,6 +35,8 @@ class BestChanges {
   // What was changed since the catalog was loaded, or since the last call. The store's errors; FailedPrecondition
   // (CATALOG_REPLACED) where the store has been put back to what it was: the catalog is to be loaded again.
   absl::Status Follow() LOCKS_EXCLUDED(mutex_);
+  // The catalog is about to be loaded again, from what may be an older state.
+  void Forget() LOCKS_EXCLUDED(mutex_);
 
   // May be repeated for one study and ordinal. The store's errors; FailedPrecondition (BEST_CHANGED) where another
   // daemon has changed the best that the row was compared with, which the catalog has then.

@@ -8,6 +8,7 @@
 #include "server/jobs/measured_key.h"
 #include "server/jobs/resource_names.h"
 #include "server/measure/policy.h"
+#include "server/store/lost_units.h"
 
 namespace tunefarm {
 
@@ -67,6 +68,9 @@ Claim Claim::WithoutTrials() const {
   claim.measured_scope = measured_scope;
   claim.delivered = delivered;
   claim.mode = mode;
+  claim.losses = losses;
+  claim.is_part = is_part;
+  claim.is_alone = is_alone;
   claim.texts = texts;
   return claim;
 }
@@ -97,9 +101,16 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   assignment.set_kernel_id(KernelName(claimed.kernel_id));
   *assignment.mutable_policy() = ResolvePolicy(spec.policy());
   assignment.set_interleaved_rounds(claimed.unit.rounds);
+  const int64_t handed_end = claimed.unit.handed_end;
+  claim.losses = handed_end > 0 || claim.kind != UnitKind::kSearch ? claimed.unit.losses : 0;
+  claim.is_alone = claim.losses >= kAloneFromLoss;
   const std::set<int64_t> present(claimed.present_ordinals.begin(), claimed.present_ordinals.end());
   for (wire::TrialSpec& trial : *payload.mutable_trials()) {
     if (present.count(trial.ordinal()) > 0) continue;
+    if (handed_end > 0 && trial.ordinal() >= handed_end) {
+      claim.is_part = true;
+      continue;
+    }
     trial.set_attempt(1);
     *assignment.add_trials() = std::move(trial);
   }

@@ -19,8 +19,6 @@ namespace {
 
 constexpr int kUnitsPerDemandMax = 8;
 constexpr int kTrialsPerReportMax = 64;
-// How often the store is asked for one demand when all that it gives must be dropped.
-constexpr int kClaimsPerDemandMax = 64;
 
 }  // namespace
 
@@ -157,113 +155,20 @@ void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::
     if (owned) listed.insert(unit.unit_id());
     if (!owned || claim->mode != Mode::kActive) response->add_revoked_unit_ids(unit.unit_id());
   }
+  bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
   for (int64_t unit_id : claims_.OfAgent(request.agent_id())) {
-    if (listed.count(unit_id) > 0) continue;
     Claim* const claim = claims_.Find(unit_id);
+    waits_alone = waits_alone || (claim->is_alone && claim->mode == Mode::kActive);
+    if (listed.count(unit_id) > 0) continue;
     if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
     claims_.SetDelivered(claim, false);
     int& room = (*wanted)[claim->assignment.device_uuid()];
-    if (claim->mode != Mode::kActive || room <= 0) continue;
+    if (claim->mode != Mode::kActive || room <= 0 || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
     --room;
     claims_.SetDelivered(claim, true);
     *response->add_assignments() = claim->assignment;
   }
-}
-
-absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
-                                   wire::SynchronizeResponse* response) {
-  {
-    MutexLock lock(&mutex_);
-    ++claiming_;
-  }
-  const absl::Status claimed = ClaimUntilDelivered(request, device_uuid, units, response);
-  std::vector<int64_t> cancelled;
-  {
-    MutexLock lock(&mutex_);
-    if (--claiming_ == 0) ended_while_claiming_.clear();
-    for (const auto& [job_id, job] : jobs_) {
-      if (job.cancelled) cancelled.push_back(job_id);
-    }
-  }
-  FinishDropped();
-  // Their end may have waited for this claim only.
-  for (int64_t job_id : cancelled) hooks_.gone(job_id);
-  return claimed;
-}
-
-absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& request, const std::string& device_uuid,
-                                              int units, wire::SynchronizeResponse* response) {
-  const std::string class_id = devices_->ClassForWork(device_uuid, request.agent_id());
-  if (class_id.empty()) return absl::OkStatus();
-  std::vector<ClaimedUnit> claimed_units = TakeUnmade(request.agent_id(), device_uuid);
-  // Units of a search whose time is up are dropped here, and the device must not wait for its next question because of
-  // them.
-  for (int claims = 0; claims < kClaimsPerDemandMax; ++claims) {
-    if (claimed_units.empty()) {
-      ClaimRequest claim_request{request.agent_id(), request.epoch(), device_uuid, class_id, units, clock_->WallMs()};
-      ASSIGN_OR_RETURN(claimed_units, store_->ClaimUnits(claim_request));
-    }
-    if (claimed_units.empty()) break;
-    bool enough = false;
-    for (const ClaimedUnit& claimed : claimed_units)
-      enough = HandOut(request, device_uuid, claimed, response) || enough;
-    if (enough) break;
-    claimed_units.clear();
-  }
-  return absl::OkStatus();
-}
-
-bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::string& device_uuid,
-                          const ClaimedUnit& claimed, wire::SynchronizeResponse* response) {
-  tunefarm::v1::Job spec;
-  auto claim = MakeClaim(request.agent_id(), request.epoch(), device_uuid, claimed, kernels_, *devices_);
-  if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
-  if (claim.status().code() == absl::StatusCode::kUnavailable) {
-    LogWarn("jobs", "unit {} waits until its kernel can be read: {}", claimed.unit.unit_id, MessageOf(claim.status()));
-    MutexLock lock(&mutex_);
-    unmade_.push_back({request.agent_id(), device_uuid, claimed});
-    return true;
-  }
-  if (!claim.ok()) {
-    // Stays claimed until the next start; the job's driver has failed on the same data.
-    LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
-    return false;
-  }
-  const absl::Status may_run = CheckMayRun(request.agent_id(), *claim, spec);
-  if (!may_run.ok()) {
-    GiveUp(*claim, may_run);
-    return true;  // what comes next in the queue is probably like it
-  }
-  hooks_.claimed(claimed.job_id);
-  const absl::Status filtered = FilterPoisoned(&*claim, spec);
-  if (!filtered.ok()) {
-    LogWarn("jobs", "known crashes cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
-            MessageOf(filtered));
-  }
-  const absl::Status taken_over = FilterMeasured(&*claim);
-  if (!taken_over.ok()) {
-    LogWarn("jobs", "earlier measurements cannot be looked up; unit {} runs whole: {}", claimed.unit.unit_id,
-            MessageOf(taken_over));
-  }
-  MutexLock lock(&mutex_);
-  claim->mode =
-      claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->study_id, claim->kind);
-  claim->delivered = claim->mode == Mode::kActive;
-  const bool delivered = claim->delivered;
-  if (delivered) *response->add_assignments() = claim->assignment;
-  claims_.Put(*std::move(claim));
-  return delivered;
-}
-
-std::vector<ClaimedUnit> ControlLink::TakeUnmade(const std::string& agent_id, const std::string& device_uuid) {
-  MutexLock lock(&mutex_);
-  std::vector<ClaimedUnit> taken;
-  for (auto it = unmade_.begin(); it != unmade_.end();) {
-    const bool own = it->agent_id == agent_id && it->device_uuid == device_uuid;
-    if (own) taken.push_back(std::move(it->claimed));
-    it = own ? unmade_.erase(it) : std::next(it);
-  }
-  return taken;
+  if (waits_alone) wanted->clear();
 }
 
 absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
@@ -335,9 +240,11 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   if (!found_claim.has_value()) return response;
   Claim& claim = *found_claim;
   std::vector<Trial> trials = OwnTrials(&claim, request);
-  // What was cancelled meanwhile ends with what it has.
-  const bool done = request.unit_done() || (request.unit_returned() && claim.mode == Mode::kDropped);
-  const bool returned = request.unit_returned() && !done;
+  // What was cancelled meanwhile ends with what it has; of a part the rest comes next.
+  const bool is_dropped = claim.mode == Mode::kDropped;
+  const bool done =
+      (request.unit_done() && !claim.is_part) || ((request.unit_done() || request.unit_returned()) && is_dropped);
+  const bool returned = (request.unit_done() || request.unit_returned()) && !done;
   ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials,
                                                             done       ? After::kDone
                                                             : returned ? After::kReturned
@@ -363,7 +270,9 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
   if (done || returned) hooks_.gone(claim.job_id);
   if (returned) {
-    LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
+    if (request.unit_returned()) {
+      LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
+    }
     Wake();  // another device may take it
   }
   response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
@@ -371,27 +280,36 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
 }
 
 void ControlLink::FinishDropped() {
-  std::vector<Claim> dropped;
+  std::vector<std::pair<Claim, After>> dropped;
   {
     MutexLock lock(&mutex_);
-    for (int64_t unit_id : claims_.ended()) dropped.push_back(claims_.Find(unit_id)->WithoutTrials());
+    for (int64_t unit_id : claims_.ended()) {
+      const Claim& claim = *claims_.Find(unit_id);
+      const bool has_rest = claim.is_part && ModeOf(claim.job_id, claim.study_id, claim.kind) != Mode::kDropped;
+      dropped.emplace_back(claim.WithoutTrials(), has_rest ? After::kReturned : After::kDone);
+    }
   }
-  for (const Claim& claim : dropped) {
-    const auto verdict = StoreTrials(claim, {}, After::kDone);
+  bool has_returned = false;
+  for (const auto& [claim, after] : dropped) {
+    const auto verdict = StoreTrials(claim, {}, after);
     if (!verdict.ok()) {
       LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
       continue;  // the next Synchronize tries again
     }
     // Another thread may be ending the same claim and erase it first; the store accepts only one of them, and that one
     // tells.
-    if (*verdict == ReportVerdict::kAccepted) hooks_.reported(claim.study_id, claim.unit_id, {}, true);
+    if (*verdict == ReportVerdict::kAccepted) {
+      hooks_.reported(claim.study_id, claim.unit_id, {}, after == After::kDone);
+    }
     {
       MutexLock lock(&mutex_);
       const Claim* const found = claims_.Find(claim.unit_id);
       if (found != nullptr && found->token == claim.token) claims_.Erase(claim.unit_id);
     }
     hooks_.gone(claim.job_id);
+    has_returned = has_returned || after == After::kReturned;
   }
+  if (has_returned) Wake();
 }
 
 absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::FetchKernelRequest& request) {

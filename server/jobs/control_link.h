@@ -46,6 +46,8 @@ class ControlLink : public AgentLink {
     std::function<void(int64_t job_id)> gone;
     // An agent on another machine brings devices; may be empty.
     std::function<absl::Status(const AgentDevices& agent)> brought = nullptr;
+    // Devices of agents have gone, or say something else of themselves; may be empty.
+    std::function<void()> devices_changed = nullptr;
   };
   struct Options {
     std::string control_id;           // of this process; never the same twice
@@ -164,6 +166,8 @@ class ControlLink : public AgentLink {
   // Whether the agent's epoch is current; takes it over if need be, renews its lease when it is due.
   absl::StatusOr<bool> Greet(const tunefarm::agent::v1::SynchronizeRequest& request);
   void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request);
+  // What an agent has said of its devices to another daemon.
+  void NoteElsewhere(const tunefarm::agent::v1::RegisterRequest& about);
   // Its epoch is over: what is remembered of it goes.
   void Lose(const std::string& agent_id);
   // Whether the agent's workers may run the job's units: isolation and language. Else why not.
@@ -174,12 +178,20 @@ class ControlLink : public AgentLink {
   // A claim that is reported on and not known here; none: it is not the agent's.
   absl::StatusOr<std::optional<Claim>> FindClaim(const tunefarm::agent::v1::ReportTrialsRequest& request);
 
+  // Another unit of the agent, in its hands, that keeps a unit from being handed to it: `alone`: any; else one that its
+  // agent must have alone.
+  bool HasOther(const std::string& agent_id, int64_t unit_id, bool alone) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Mode ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ApplyModes(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Stores POISONED for the trials of a claim that are known to crash.
   absl::Status FilterPoisoned(Claim* claim, const tunefarm::v1::Job& spec);
+  // Stores POISONED for the trials of a claim with which too many agents were lost, and remembers their configs.
+  absl::Status FilterLost(Claim* claim, const tunefarm::v1::Job& spec);
   // Stores, for the trials of a claim whose config was measured before, what was measured.
   absl::Status FilterMeasured(Claim* claim);
+  // Stores LOST for what is left of a final that another device has begun (Study measures all of it again). An error:
+  // it must not be handed out.
+  absl::Status FilterBegunFinal(Claim* claim, const std::vector<std::string>& present_devices);
   // Stores trials of a claim that need not run; the claim is left with `kept`.
   absl::Status StoreWithoutRun(Claim* claim, std::vector<tunefarm::v1::Trial> trials,
                                tunefarm::agent::v1::Assignment kept);

@@ -8,6 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/control_link.h"
+#include "server/jobs/device_selector.h"
 #include "server/jobs/isolation.h"
 
 namespace tunefarm {
@@ -46,6 +47,14 @@ absl::Status Invalid(std::string_view what, std::string_view value) {
       "AGENT_INVALID");
 }
 
+// Both are written into lines, and name devices to people and to the store.
+absl::Status CheckPrintable(std::string_view what, std::string_view value) {
+  const bool has_control =
+      std::any_of(value.begin(), value.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; });
+  if (!has_control) return absl::OkStatus();
+  return WithReason(InvalidArgument("{} has control characters", what), "AGENT_INVALID");
+}
+
 }  // namespace
 
 absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request) {
@@ -61,8 +70,12 @@ absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request
   if (request.display_name().empty() || request.display_name().size() > kTextBytesMax) {
     return Invalid("the agent's name", request.display_name());
   }
+  RETURN_IF_ERROR(CheckPrintable("the agent's name", request.display_name()));
   for (const auto& [name, value] : request.labels()) {
-    if (name.empty() || name.size() > kTextBytesMax || value.size() > kTextBytesMax) return Invalid("the label", name);
+    if (name.empty() || kLabelPrefix.size() + name.size() + 1 + value.size() > kTextBytesMax) {
+      return Invalid("the label", name);
+    }
+    RETURN_IF_ERROR(CheckPrintable("the label", name + "=" + value));
   }
   if (request.devices_size() > kDevicesPerAgentMax || request.labels_size() > kLabelsPerAgentMax) {
     return WithReason(
@@ -85,7 +98,8 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   if (agent.is_remote) {
     RETURN_IF_ERROR(CheckRegistration(request));
     if (!request.replaces_agent_id().empty()) {
-      const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs());
+      // It has not taken leave.
+      const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs(), true);
       if (!released.ok() && !absl::IsNotFound(released)) return released;
       Lose(request.replaces_agent_id());
     }
@@ -93,6 +107,9 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
     RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
     RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
     if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(request)));
+  }
+  if (!agent.is_remote) {
+    devices_->SetOwn(request.display_name(), {request.labels().begin(), request.labels().end()});
   }
   AgentRegistration row;
   row.agent_id = request.agent_id();
@@ -139,6 +156,7 @@ void ControlLink::Lose(const std::string& agent_id) {
                   unmade_.end());
   }
   devices_->RemoveAgent(agent_id, clock_->WallMs());
+  if (hooks_.devices_changed) hooks_.devices_changed();
   if (was_remote) wakes_.Forget(agent_id);
   for (int64_t job_id : jobs) hooks_.gone(job_id);
 }
@@ -149,10 +167,12 @@ absl::StatusOr<std::string> ControlLink::DeviceOfClaim(const AgentState& agent, 
   for (const StudyRow& study : job.studies) {
     if (study.study_id != claimed.unit.study_id) continue;
     for (const auto& device : agent.about.devices()) {
-      if (device.uuid() == study.device_uuid) return device.uuid();
-    }
-    for (const auto& device : agent.about.devices()) {
-      if (devices_->ClassForWork(device.uuid(), agent.about.agent_id()) == study.class_id) return device.uuid();
+      if (devices_->ClassForWork(device.uuid(), agent.about.agent_id()) != study.class_id) continue;
+      const std::vector<std::string> names = devices_->NamesOf(device.uuid());
+      if (study.device_uuid.empty() || study.device_uuid == device.uuid() ||
+          std::find(names.begin(), names.end(), study.device_uuid) != names.end()) {
+        return device.uuid();
+      }
     }
   }
   return NotFound("agent {} has no device for unit {}", agent.about.display_name(), claimed.unit.unit_id);
@@ -181,6 +201,7 @@ absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::str
       LogError("jobs", "unit {} cannot be taken over: {}", claimed.unit.unit_id, MessageOf(claim.status()));
       continue;
     }
+    RETURN_IF_ERROR(FilterBegunFinal(&*claim, claimed.present_devices));
     claims.push_back(*std::move(claim));
   }
   MutexLock lock(&mutex_);
@@ -231,7 +252,8 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     if (closed_) return Unavailable("the daemon is stopping");
     const auto found = agents_.find(agent_id);
     is_known = found != agents_.end() && found->second.epoch == request.epoch();
-    if (found != agents_.end() && found->second.epoch > request.epoch()) return false;
+    // One that comes from another daemon may have begun anew there, in a database that was put back.
+    if (found != agents_.end() && found->second.epoch > request.epoch() && !from_elsewhere) return false;
   }
   if (!is_known || from_elsewhere) {
     ASSIGN_OR_RETURN(const bool taken, TakeOver(agent_id, request.epoch(), request.units()));
@@ -268,6 +290,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
 void ControlLink::NoteChangedDevices(const wire::SynchronizeRequest& request) {
   for (const tunefarm::v1::Device& changed : request.changed_devices()) {
     if (!devices_->UpdateOfAgent(request.agent_id(), changed)) continue;
+    if (hooks_.devices_changed) hooks_.devices_changed();
     MutexLock lock(&mutex_);
     const auto found = agents_.find(request.agent_id());
     if (found == agents_.end()) return;
@@ -388,6 +411,14 @@ uint64_t ControlLink::Wait(const wire::WaitRequest& request, std::function<void(
 
 void ControlLink::ExpireWait(const std::string& agent_id, uint64_t ticket) { wakes_.Expire(agent_id, ticket); }
 
+void ControlLink::NoteElsewhere(const wire::RegisterRequest& about) {
+  {
+    MutexLock lock(&mutex_);
+    if (agents_.count(about.agent_id()) > 0) return;
+  }
+  for (const tunefarm::v1::Device& device : about.devices()) devices_->UpdateOfAgent(about.agent_id(), device);
+}
+
 absl::Status ControlLink::RefreshAgents(bool reap) {
   if (reap) {
     ASSIGN_OR_RETURN(const std::vector<std::string> reaped, store_->ReapAgents(clock_->WallMs()));
@@ -410,9 +441,12 @@ absl::Status ControlLink::RefreshAgents(bool reap) {
         if (!found->second.is_remote) continue;  // its devices are this machine's
       }
     }
-    if (!row.lease_left_ms.has_value() || std::binary_search(known.begin(), known.end(), row.agent_id)) continue;
     wire::RegisterRequest about;
-    if (!about.ParseFromString(row.detail)) continue;
+    if (!row.lease_left_ms.has_value() || !about.ParseFromString(row.detail)) continue;
+    if (std::binary_search(known.begin(), known.end(), row.agent_id)) {
+      NoteElsewhere(about);
+      continue;
+    }
     const absl::Status set = devices_->SetAgent(DevicesOf(about), clock_->WallMs());
     if (!set.ok()) {
       LogWarn("jobs", "devices of agent {} are not shown: {}", about.display_name(), MessageOf(set));
@@ -423,6 +457,7 @@ absl::Status ControlLink::RefreshAgents(bool reap) {
   for (const std::string& agent_id : known) {
     if (live.count(agent_id) == 0) Lose(agent_id);
   }
+  if (hooks_.devices_changed) hooks_.devices_changed();
   return absl::OkStatus();
 }
 

@@ -1,15 +1,20 @@
-// What a claim's trials need not run for: configs that are known to crash, and those that were measured before.
+// What a claim's trials need not run for: configs that are known to crash or that agents were lost with, those that
+// were measured before, and what is left of a final that another device has begun.
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/measured_key.h"
 #include "server/jobs/resource_names.h"
+#include "server/jobs/submission.h"
 #include "server/jobs/trial_rows.h"
 
 namespace tunefarm {
@@ -49,6 +54,34 @@ absl::Status ControlLink::FilterPoisoned(Claim* claim, const tunefarm::v1::Job& 
   return StoreWithoutRun(claim, std::move(poisoned), std::move(kept));
 }
 
+absl::Status ControlLink::FilterLost(Claim* claim, const tunefarm::v1::Job& spec) {
+  const int losses_max = spec.agent_losses_max() > 0 ? spec.agent_losses_max() : kAgentLossesMax;
+  if (claim->losses < losses_max) return absl::OkStatus();
+  std::vector<Trial> poisoned;
+  for (const wire::TrialSpec& trial_spec : claim->assignment.trials()) {
+    Trial trial;
+    trial.set_ordinal(trial_spec.ordinal());
+    trial.set_purpose(trial_spec.purpose());
+    trial.set_attempt(trial_spec.attempt());
+    trial.set_outcome(tunefarm::v1::OUTCOME_POISONED);
+    if (trial_spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) *trial.mutable_config() = trial_spec.config();
+    trial.set_device_uuid(claim->assignment.device_uuid());
+    trial.set_message(fmt::format("not run again: {} agents were lost with it in hand", claim->losses));
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    if (claim->kind == UnitKind::kSearch) {
+      ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, trial));
+      RETURN_IF_ERROR(poison_->Record(claim->poison, text, tunefarm::v1::OUTCOME_RUN_CRASH));
+    }
+    LogWarn("jobs", "trial {} of study {} is not run again: {} agents were lost with it in hand", trial.ordinal(),
+            claim->study_id, claim->losses);
+    poisoned.push_back(std::move(trial));
+  }
+  wire::Assignment kept = claim->assignment;
+  kept.clear_trials();
+  return StoreWithoutRun(claim, std::move(poisoned), std::move(kept));
+}
+
 absl::Status ControlLink::FilterMeasured(Claim* claim) {
   if (claim->measured_scope.empty() || claim->assignment.policy().no_reuse()) return absl::OkStatus();
   std::vector<std::string> keys;
@@ -82,6 +115,31 @@ absl::Status ControlLink::FilterMeasured(Claim* claim) {
     measured.push_back(std::move(trial));
   }
   return StoreWithoutRun(claim, std::move(measured), std::move(kept));
+}
+
+absl::Status ControlLink::FilterBegunFinal(Claim* claim, const std::vector<std::string>& present_devices) {
+  const std::string& own = claim->assignment.device_uuid();
+  if (claim->kind != UnitKind::kFinals ||
+      std::all_of(present_devices.begin(), present_devices.end(), [&](const auto& device) { return device == own; })) {
+    return absl::OkStatus();
+  }
+  std::vector<Trial> left;
+  for (const wire::TrialSpec& spec : claim->assignment.trials()) {
+    Trial trial;
+    trial.set_ordinal(spec.ordinal());
+    trial.set_purpose(spec.purpose());
+    trial.set_attempt(spec.attempt());
+    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) *trial.mutable_config() = spec.config();
+    trial.set_outcome(tunefarm::v1::OUTCOME_LOST);
+    trial.set_message("not run: the device that had begun the final was lost, and times of two devices do not compare");
+    trial.set_device_uuid(own);
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(clock_->WallMs());
+    left.push_back(std::move(trial));
+  }
+  wire::Assignment kept = claim->assignment;
+  kept.clear_trials();
+  return StoreWithoutRun(claim, std::move(left), std::move(kept));
 }
 
 absl::Status ControlLink::StoreWithoutRun(Claim* claim, std::vector<Trial> trials, wire::Assignment kept) {

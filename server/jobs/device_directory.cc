@@ -1,16 +1,19 @@
 #include "server/jobs/device_directory.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/device_selector.h"
 
 namespace tunefarm {
 namespace {
@@ -55,12 +58,34 @@ absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devic
     known->push_back(std::move(entry));
   }
   MutexLock lock(&mutex_);
+  for (Known& own : *known) Label(&own, own_agent_, own_labels_);
   for (const Known& other : *devices_) {
     if (!other.device.agent_id().empty()) known->push_back(other);
   }
   Sort(known.get());
   devices_ = std::move(known);
   return absl::OkStatus();
+}
+
+void DeviceDirectory::Label(Known* known, std::string_view agent, const std::map<std::string, std::string>& labels) {
+  known->device.mutable_labels()->clear();
+  for (const auto& [key, value] : labels) (*known->device.mutable_labels())[key] = value;
+  known->names = SelectorNames(known->device, agent);
+}
+
+void DeviceDirectory::SetOwn(std::string_view agent, const std::map<std::string, std::string>& labels) {
+  MutexLock lock(&mutex_);
+  own_agent_ = std::string(agent);
+  own_labels_ = labels;
+  auto changed = std::make_shared<Devices>(*devices_);
+  for (Known& known : *changed) {
+    if (known.device.agent_id().empty()) Label(&known, own_agent_, own_labels_);
+  }
+  devices_ = std::move(changed);
+}
+
+bool DeviceDirectory::Known::Answers(std::string_view name) const {
+  return name.empty() || device.uuid() == name || std::find(names.begin(), names.end(), name) != names.end();
 }
 
 absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms) {
@@ -70,8 +95,7 @@ absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms
     entry.device.set_agent_id(agent.agent_id);
     entry.device.set_agent(agent.display_name);
     entry.device.set_host(agent.host);
-    entry.device.mutable_labels()->clear();
-    for (const auto& [name, value] : agent.labels) (*entry.device.mutable_labels())[name] = value;
+    Label(&entry, agent.display_name, agent.labels);
     if (entry.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE ||
         entry.device.state() == tunefarm::v1::DEVICE_STATE_UNSPECIFIED) {
       entry.device.set_state(tunefarm::v1::DEVICE_STATE_READY);
@@ -153,10 +177,18 @@ std::vector<std::string> DeviceDirectory::Agents() const {
 
 bool DeviceDirectory::UpdateOfAgent(std::string_view agent_id, const tunefarm::v1::Device& device) {
   MutexLock lock(&mutex_);
+  const auto own = std::find_if(devices_->begin(), devices_->end(),
+                                [&](const Known& known) { return known.device.uuid() == device.uuid(); });
+  if (own == devices_->end() || own->device.agent_id() != agent_id) return false;
+  const tunefarm::v1::Device& before = own->held_out.empty() ? own->device : own->own_word;
+  if (before.state() == device.state() && before.state_reason() == device.state_reason() &&
+      own->device.baseline_ns() == device.baseline_ns() &&
+      own->device.foreign_processes() == device.foreign_processes() &&
+      own->device.memory_free_bytes() == device.memory_free_bytes()) {
+    return true;  // a copy of a large farm's list is not for nothing
+  }
   auto changed = std::make_shared<Devices>(*devices_);
-  const auto found = std::find_if(changed->begin(), changed->end(),
-                                  [&](const Known& known) { return known.device.uuid() == device.uuid(); });
-  if (found == changed->end() || found->device.agent_id() != agent_id) return false;
+  const auto found = changed->begin() + (own - devices_->begin());
   tunefarm::v1::Device* const to = found->held_out.empty() ? &found->device : &found->own_word;
   to->set_state(device.state() == tunefarm::v1::DEVICE_STATE_QUARANTINED ? tunefarm::v1::DEVICE_STATE_QUARANTINED
                                                                          : tunefarm::v1::DEVICE_STATE_READY);
@@ -237,11 +269,11 @@ void DeviceDirectory::SetWaiting(std::string_view uuid, std::string_view reason,
   });
 }
 
-std::string DeviceDirectory::WaitingReason(std::string_view class_id) const {
+std::string DeviceDirectory::WaitingReason(std::string_view class_id, std::string_view name) const {
   const auto devices = Current();
   std::string waiting;
   for (const Known& known : *devices) {
-    if (!known.ready() || known.class_id != class_id) continue;
+    if (!known.ready() || known.class_id != class_id || !known.Answers(name)) continue;
     if (known.device.state_reason().empty()) return {};
     waiting = fmt::format("{}: {}", known.device.device_class().display_name(), known.device.state_reason());
   }
@@ -262,11 +294,25 @@ std::vector<tunefarm::v1::Device> DeviceDirectory::List() const {
   return list;
 }
 
-int DeviceDirectory::CountReady(std::string_view class_id) const {
+int DeviceDirectory::CountReady(std::string_view class_id, std::string_view name) const {
   const auto devices = Current();
   return static_cast<int>(std::count_if(devices->begin(), devices->end(), [&](const Known& known) {
-    return known.ready() && known.class_id == class_id;
+    return known.ready() && known.class_id == class_id && known.Answers(name);
   }));
+}
+
+bool DeviceDirectory::IsReady(std::string_view uuid) const {
+  const auto devices = Current();
+  return std::any_of(devices->begin(), devices->end(),
+                     [&](const Known& known) { return known.device.uuid() == uuid && known.ready(); });
+}
+
+std::vector<std::string> DeviceDirectory::NamesOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.names;
+  }
+  return {};
 }
 
 std::string DeviceDirectory::ClassOf(std::string_view uuid) const {
@@ -293,18 +339,17 @@ std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
   return {};
 }
 
-SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& known, bool by_uuid) {
+SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& known, std::string_view only) {
   SelectedDevice selected{known.device_class,
                           known.class_id,
-                          by_uuid ? known.device.uuid() : std::string(),
+                          std::string(only),
                           known.device.memory_bytes(),
                           known.device.driver_version(),
                           known.device.toolkit_version(),
                           known.device.peak_bytes_per_second(),
                           {known.device.peak_flops_by_unit().begin(), known.device.peak_flops_by_unit().end()}};
-  if (by_uuid) return selected;
   for (const Known& other : devices) {
-    if (other.class_id == known.class_id && other.ready() && other.device.memory_bytes() > 0) {
+    if (other.class_id == known.class_id && other.Answers(only) && other.ready() && other.device.memory_bytes() > 0) {
       selected.memory_bytes = selected.memory_bytes == 0 ? other.device.memory_bytes()
                                                          : std::min(selected.memory_bytes, other.device.memory_bytes());
     }
@@ -321,7 +366,7 @@ absl::Status DeviceDirectory::Unknown(const Devices& devices, std::string_view s
     }
     list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", known.device_class.display_name, known.device.uuid());
   }
-  candidates.insert(candidates.end(), {"host", "cuda"});
+  candidates.insert(candidates.end(), {"host", "cuda", std::string(kAllClasses)});
   if (known_classes) {
     for (const KnownClass& known : KnownClasses()) candidates.emplace_back(known.short_name);
   }
@@ -332,9 +377,69 @@ absl::Status DeviceDirectory::Unknown(const Devices& devices, std::string_view s
                     "DEVICE_NOT_FOUND");
 }
 
+absl::StatusOr<std::vector<SelectedDevice>> DeviceDirectory::SelectMany(const Devices& devices,
+                                                                        std::string_view selector,
+                                                                        std::string_view name, const KernelPlan& plan) {
+  RETURN_IF_ERROR(CheckPrefix(selector));
+  std::vector<const Known*> matches;
+  std::set<std::string> there;  // what there is of the kind of name that is asked for
+  const std::string_view prefix = name.substr(0, name.find(':') + 1);
+  for (const Known& known : devices) {
+    if (known.Answers(name)) matches.push_back(&known);
+    if (known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE) continue;
+    for (const std::string& other : known.names) {
+      if (other.substr(0, prefix.size()) == prefix) there.insert(other);
+    }
+  }
+  if (matches.empty() && !name.empty()) {
+    return WithReason(NotFound("no device answers to '{}'; {}", name.substr(0, 256),
+                               there.empty() ? fmt::format("nothing here answers to any {}", prefix)
+                                             : fmt::format("there are: {}", fmt::join(there, ", "))),
+                      "DEVICE_NOT_FOUND");
+  }
+  std::vector<SelectedDevice> selected;
+  std::set<std::string> classes;
+  const Known* out_of_service = nullptr;
+  for (const Known* known : matches) {
+    if (known->device_class.kind != plan.device_kind()) continue;
+    if (!known->ready()) {
+      out_of_service = known;
+    } else if (classes.insert(known->class_id).second) {
+      selected.push_back(Selected(devices, *known, name));
+    }
+  }
+  if (!selected.empty()) return selected;
+  if (out_of_service != nullptr) {
+    return WithReason(
+        FailedPrecondition("no device that '{}' stands for takes work; {}: {}", selector, out_of_service->device.uuid(),
+                           out_of_service->device.state_reason().empty() ? "it is quarantined"
+                                                                         : out_of_service->device.state_reason()),
+        "DEVICE_QUARANTINED");
+  }
+  return WithReason(InvalidArgument("no device that '{}' stands for runs {} kernels", selector, LanguageName(plan)),
+                    "DEVICE_KIND");
+}
+
+absl::StatusOr<std::vector<SelectedDevice>> DeviceDirectory::Select(std::string_view selector,
+                                                                    const KernelPlan& plan) const {
+  const ManyDevices many = ParseManyDevices(selector);
+  if (many.is_many) return SelectMany(*Current(), selector, many.name, plan);
+  ASSIGN_OR_RETURN(SelectedDevice one, Resolve(selector, plan, false));
+  return std::vector<SelectedDevice>{std::move(one)};
+}
+
 absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selector, const KernelPlan& plan,
                                                         bool known_classes) const {
   const auto devices = Current();
+  if (const ManyDevices many = ParseManyDevices(selector); many.is_many) {
+    ASSIGN_OR_RETURN(const std::vector<SelectedDevice> classes, SelectMany(*devices, selector, many.name, plan));
+    if (classes.size() == 1) return classes.front();
+    std::string list;
+    for (const SelectedDevice& one : classes) list += (list.empty() ? "" : ", ") + one.device_class.display_name;
+    return WithReason(
+        InvalidArgument("'{}' stands for devices of {} classes ({}); name one of them", selector, classes.size(), list),
+        "DEVICE_SELECTOR");
+  }
   const DeviceKind kind = plan.device_kind();
   const std::string_view language = LanguageName(plan);
   const std::string lower = Lower(selector);
@@ -369,14 +474,17 @@ absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selecto
                                known_classes ? "; name a known class instead, for example A100" : ""),
                       "DEVICE_NOT_FOUND");
   }
-  if (matches.empty()) return Unknown(*devices, selector, known_classes);
+  if (matches.empty()) {
+    RETURN_IF_ERROR(CheckPrefix(selector));
+    return Unknown(*devices, selector, known_classes);
+  }
   if (matches[0]->device_class.kind != kind) {
     return WithReason(InvalidArgument("device '{}' does not run {} kernels", selector, language), "DEVICE_KIND");
   }
   for (const Known* known : matches) {
-    if (known->ready()) return Selected(*devices, *known, by_uuid);
+    if (known->ready()) return Selected(*devices, *known, by_uuid ? selector : "");
   }
-  if (known_classes) return Selected(*devices, *matches[0], by_uuid);
+  if (known_classes) return Selected(*devices, *matches[0], by_uuid ? selector : "");
   return WithReason(FailedPrecondition("device {} takes no work: {}", matches[0]->device.uuid(),
                                        matches[0]->device.state_reason().empty() ? "it is quarantined"
                                                                                  : matches[0]->device.state_reason()),

@@ -24,7 +24,7 @@ namespace tunefarm {
 struct SelectedDevice {
   DeviceClass device_class;
   std::string class_id;
-  std::string uuid;                             // only if the selector named one device; else any of the class will do
+  std::string only;                             // what a device of the class must answer to; empty: any of them will do
   int64_t memory_bytes = 0;                     // of the smallest device that may run it; 0 unknown
   std::string driver_version, toolkit_version;  // empty: not a device of this machine
   double peak_bytes_per_second = 0;             // 0 unknown
@@ -43,9 +43,11 @@ class DeviceDirectory {
   // Devices whose agents are gone are kept to be shown, so many in all.
   static constexpr size_t kOfflineMax = 4096;
 
-  // This machine's own. InvalidArgument for a device without uuid or with a class that cannot be read; nothing is
-  // changed then.
+  // This machine's own; they keep what SetOwn said. InvalidArgument for a device without uuid or with a class that
+  // cannot be read; nothing is changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
+  // What selects this machine's own devices besides their own properties: the name and the labels of its agent.
+  void SetOwn(std::string_view agent, const std::map<std::string, std::string>& labels);
 
   // An agent's devices are there, instead of those it had. What a person took out of service stays so. InvalidArgument
   // as Set; FailedPrecondition (DEVICE_TAKEN) if one of them belongs to this machine, or to another agent that is not
@@ -70,16 +72,20 @@ class DeviceDirectory {
   // The work of a device in service waits for a reason, in one sentence, or does not any more. Unknown devices and
   // those out of service are ignored.
   void SetWaiting(std::string_view uuid, std::string_view reason, int64_t now_ms);
-  // Why no ready device of the class takes up its work, by the device; empty where one does, or where none is ready.
-  std::string WaitingReason(std::string_view class_id) const;
+  // Why no ready device of the class that answers to the name takes up its work, by the device; empty where one does,
+  // or where none is ready.
+  std::string WaitingReason(std::string_view class_id, std::string_view name) const;
   // What a health check has found; foreign_processes -1: unknown. Unknown devices are ignored.
   void SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes);
 
   // GPUs first, then by ordinal.
   std::vector<tunefarm::v1::Device> List() const;
 
-  // How many devices of a class take work.
-  int CountReady(std::string_view class_id) const;
+  // How many devices of a class that answer to a name (empty: any) take work.
+  int CountReady(std::string_view class_id, std::string_view name) const;
+  bool IsReady(std::string_view uuid) const;
+  // What it answers to besides its UUID.
+  std::vector<std::string> NamesOf(std::string_view uuid) const;
   // Empty for an unknown device, the next three.
   std::string ClassOf(std::string_view uuid) const;
   std::string ToolkitOf(std::string_view uuid) const;
@@ -89,15 +95,22 @@ class DeviceDirectory {
   // `known_classes` also the short name of a class known without hardware ("A100"). NotFound (DEVICE_NOT_FOUND) with
   // "did you mean" and the list of devices; InvalidArgument (DEVICE_KIND) if it does not run the kernel;
   // FailedPrecondition (DEVICE_QUARANTINED) if it takes no work and the question is not only about its class.
+  // InvalidArgument (DEVICE_SELECTOR) for a selector that stands for devices of several classes.
   absl::StatusOr<SelectedDevice> Resolve(std::string_view selector, const KernelPlan& plan, bool known_classes) const;
+
+  // The same for work: a selector that stands for many devices (device_selector.h) gives one for each class of those
+  // that are ready. With what there is in the error where nothing answers.
+  absl::StatusOr<std::vector<SelectedDevice>> Select(std::string_view selector, const KernelPlan& plan) const;
 
  private:
   struct Known {
     tunefarm::v1::Device device;
     DeviceClass device_class;
     std::string class_id;
-    std::string held_out = {};           // why a person took it out of service
-    tunefarm::v1::Device own_word = {};  // state and reason as its agent says, while it is held out
+    std::string held_out = {};                  // why a person took it out of service
+    tunefarm::v1::Device own_word = {};         // state and reason as its agent says, while it is held out
+    std::vector<std::string> names = {};        // SelectorNames
+    bool Answers(std::string_view name) const;  // also to its UUID, and to the empty name
     bool ready() const {
       return device.state() != tunefarm::v1::DEVICE_STATE_QUARANTINED &&
              device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE;
@@ -107,15 +120,20 @@ class DeviceDirectory {
 
   static absl::StatusOr<Known> MakeKnown(const tunefarm::v1::Device& device);
   static void Sort(Devices* devices);
+  static void Label(Known* known, std::string_view agent, const std::map<std::string, std::string>& labels);
   std::shared_ptr<const Devices> Current() const LOCKS_EXCLUDED(mutex_);
   // Whoever holds the list before keeps it as it was. False: unknown.
   template <typename Change>
   bool Update(std::string_view uuid, Change change) LOCKS_EXCLUDED(mutex_);
-  static SelectedDevice Selected(const Devices& devices, const Known& known, bool by_uuid);
+  static SelectedDevice Selected(const Devices& devices, const Known& known, std::string_view only);
+  static absl::StatusOr<std::vector<SelectedDevice>> SelectMany(const Devices& devices, std::string_view selector,
+                                                                std::string_view name, const KernelPlan& plan);
   static absl::Status Unknown(const Devices& devices, std::string_view selector, bool known_classes);
 
   mutable Mutex mutex_;
   std::shared_ptr<const Devices> devices_ GUARDED_BY(mutex_) = std::make_shared<const Devices>();
+  std::string own_agent_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string> own_labels_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tunefarm

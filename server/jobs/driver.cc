@@ -235,8 +235,8 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
   Study& study = *slot;
   if (!study.has_begun() && job.stop_because.empty()) return true;  // its turn comes
   const StudyContext& context = study.context();
-  const int devices =
-      context.row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(context.row.class_id)) : 1;
+  const int devices = std::max(1, deps_.devices->CountReady(context.row.class_id, context.row.device_uuid));
+  if (HasLostFinalsDevice(study)) study.LeaveFinalsDevice();
   const auto incumbent =
       deps_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
   auto step =
@@ -272,14 +272,31 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     PublishMessage(job, fmt::format("{}: {}", context.problem->key, message));
   }
   if (step->drive.state.has_value() || !step->drive.priors.empty()) PublishStudy(job, study);
-  if (!step->drive.new_units.empty()) {
-    if (context.row.device_uuid.empty()) {
+  if (!step->drive.new_units.empty() || step->drive.device_uuid.has_value()) {
+    if (context.row.device_uuid.empty() && !step->drive.device_uuid.has_value() && study.finals_device().empty()) {
       deps_.link->WakeFor(context.row.class_id, step->drive.new_units.size());
     } else {
       deps_.link->Wake();
     }
   }
   return true;
+}
+
+bool Driver::HasLostFinalsDevice(const Study& study) const {
+  return study.state() == StudyState::kFinals && !study.finals_device().empty() &&
+         !deps_.devices->IsReady(study.finals_device()) &&
+         deps_.devices->CountReady(study.context().row.class_id, study.device_selector()) > 0;
+}
+
+void Driver::FreeFinals() {
+  std::vector<int64_t> job_ids;
+  for (const auto& [job_id, job] : jobs_) {
+    if (std::any_of(job->studies.begin(), job->studies.end(),
+                    [&](const auto& study) { return HasLostFinalsDevice(*study.second); })) {
+      job_ids.push_back(job_id);
+    }
+  }
+  for (const int64_t job_id : job_ids) Step(job_id);
 }
 
 void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& status) {

@@ -1,8 +1,8 @@
 // Driver: moves active jobs on. For each study it tells results to the strategy, records the next proposals, starts the
 // final, promotes the winner; it ends jobs, and takes them up again after a restart.
 //
-// The studies of a job begin one after another, each when those before it leave too little work for the devices: so the
-// later ones learn from the earlier ones, and only those at work hold their spaces in memory.
+// The studies of a job on one class begin one after another, each when those before it leave too little work for the
+// devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
 // In a farm several daemons drive jobs of one store (node.h). A job is driven by the one that adopted it last, under
 // that adoption's epoch, which every step and change of state of its driver names: whoever is refused for it drops the
@@ -199,6 +199,10 @@ class Driver : public std::enable_shared_from_this<Driver> {
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   tunefarm::v1::BestConfig BestOf(const Active& job, const Study& study, const StudyStep::Promotion& promotion) const;
   void RetryLater(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the device that the study's finals are tied to takes no work, and another one could.
+  bool HasLostFinalsDevice(const Study& study) const;
+  // Steps those studies.
+  void FreeFinals() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failed step: wait and repair, or FAIL.
   void OnStepError(Active& job, int64_t study_id, const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndJob(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

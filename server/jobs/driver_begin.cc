@@ -1,6 +1,8 @@
 // How the driver lets studies begin: one after another, each with what is known by then.
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "server/base/log.h"
@@ -30,19 +32,23 @@ void Driver::BeginNext(Active& job) {
       IsTerminal(job.row.state) || !job.stop_because.empty() || job.retry_timer != 0 || stopped_) {
     return;
   }
-  const Study* next = nullptr;
-  int64_t open = 0;
+  // Devices of one class take no work of another one's studies.
+  std::map<std::string, int64_t> open;
   for (const auto& [study_id, study] : job.studies) {
-    if (study->has_begun()) {
-      open += study->open_trials();
-    } else if (next == nullptr && job.broken.count(study_id) == 0) {
-      next = study.get();
-    }
+    if (study->has_begun()) open[study->context().row.class_id] += study->open_trials();
+  }
+  const Study* next = nullptr;
+  std::set<std::string> waiting;
+  for (const auto& [study_id, study] : job.studies) {
+    const StudyRow& row = study->context().row;
+    if (study->has_begun() || job.broken.count(study_id) > 0 || !waiting.insert(row.class_id).second) continue;
+    const int devices = std::max(1, deps_.devices->CountReady(row.class_id, row.device_uuid));
+    if (open[row.class_id] >= OpenAtBegin(study->context(), devices)) continue;
+    next = study.get();
+    break;
   }
   if (next == nullptr) return;
   const StudyRow& row = next->context().row;
-  const int devices = row.device_uuid.empty() ? std::max(1, deps_.devices->CountReady(row.class_id)) : 1;
-  if (open >= OpenAtBegin(next->context(), devices)) return;
   job.beginning = row.study_id;
   Post([job_id = job.row.job_id, study_id = row.study_id](Driver* self) { self->BeginStudy(job_id, study_id); });
 }

@@ -161,6 +161,7 @@ absl::Status Driver::Follow() {
     told_link_.erase(job_id);
     deps_.link->Forget(job_id);
   }
+  FreeFinals();
   return FollowResults();
 }
 

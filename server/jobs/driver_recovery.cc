@@ -31,10 +31,12 @@ absl::StatusOr<StudyContext> Driver::ContextOf(const Active& job, const StudyRow
   context.spec = job.spec;
   // Studies live as long as the job: of what is tried first each keeps its own.
   auto* const starting = context.spec.mutable_starting_configs();
-  starting->erase(
-      std::remove_if(starting->begin(), starting->end(),
-                     [&](const tunefarm::v1::StartingConfig& one) { return one.problem_index() != row.number - 1; }),
-      starting->end());
+  starting->erase(std::remove_if(starting->begin(), starting->end(),
+                                 [&](const tunefarm::v1::StartingConfig& one) {
+                                   // A study for each problem, and again for each further class.
+                                   return one.problem_index() != (row.number - 1) % job.spec.problems_size();
+                                 }),
+                  starting->end());
   ASSIGN_OR_RETURN(context.plan, deps_.kernels->GetById(job.row.kernel_id));
   tunefarm::v1::Problem problem;
   tunefarm::v1::Study summary;

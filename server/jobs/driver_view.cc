@@ -36,6 +36,7 @@ void Driver::TellWaiting() {
       job->told_waiting = std::move(reason);
       self->PublishJob(*job);
     }
+    self->FreeFinals();
   });
 }
 
@@ -44,7 +45,7 @@ std::string Driver::WaitingReason(const Active& job) const {
   std::string waiting;
   for (const auto& [study_id, study] : job.studies) {
     if (study->state() == StudyState::kEnded) continue;
-    waiting = deps_.devices->WaitingReason(study->context().row.class_id);
+    waiting = deps_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_uuid);
     if (waiting.empty()) return {};
   }
   return waiting;

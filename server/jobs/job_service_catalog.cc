@@ -26,6 +26,7 @@ std::string JobService::AgentOfDevice(const std::string& uuid) const { return im
 absl::StatusOr<tunefarm::v1::Device> JobService::HoldOutDevice(std::string_view name, const std::string& reason) {
   ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
   impl_->devices.SetHeldOut(device.uuid(), reason, impl_->now_ms());
+  impl_->driver->TellWaiting();
   return GetDevice(name);
 }
 
@@ -44,7 +45,9 @@ absl::StatusOr<tunefarm::v1::Agent> JobService::DrainAgent(std::string_view name
 }
 
 void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string& reason) {
-  if (impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) impl_->link.Wake();
+  if (!impl_->devices.SetQuarantine(uuid, reason, impl_->now_ms())) return;
+  impl_->link.Wake();
+  impl_->driver->TellWaiting();
 }
 
 void JobService::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {

@@ -54,7 +54,7 @@ struct JobService::Impl {
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
                                                              events.get(), &bests, &link, node.get()})),
         follower({given.store, given.control->clock(), given.entropy, &devices, &catalog, &kernels, watch.get(), &bests,
-                  events.get(), driver.get(), given.node.id.empty() ? std::string() : given.local_copy}) {
+                  events.get(), driver.get(), given.node.id.empty() ? std::string() : given.local_copy, node.get()}) {
     if (node == nullptr) return;
     Executor* const lease = given.lease != nullptr      ? given.lease
                             : given.watchers != nullptr ? given.watchers
@@ -78,6 +78,7 @@ struct JobService::Impl {
     hooks.claimed = [this](int64_t job_id) { driver->Claimed(job_id); };
     hooks.gone = [this](int64_t job_id) { driver->Gone(job_id); };
     hooks.brought = [this](const AgentDevices& agent) { return follower.RecordDevices(agent.devices); };
+    hooks.devices_changed = [this] { driver->TellWaiting(); };
     return hooks;
   }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "server/base/log.h"
@@ -9,13 +11,57 @@
 #include "server/base/status_macros.h"
 
 namespace tunefarm {
+namespace {
+
+constexpr std::string_view kMark = "\nrenewal ";
+
+// 0: none.
+int64_t MarkIn(std::string_view detail) {
+  const size_t at = detail.rfind(kMark);
+  int64_t mark = 0;
+  if (at != std::string_view::npos) {
+    const std::string_view digits = detail.substr(at + kMark.size());
+    std::from_chars(digits.data(), digits.data() + digits.size(), mark);
+  }
+  return mark;
+}
+
+}  // namespace
 
 Node::Node(Store* store, Clock* clock, NodeOptions options)
     : store_(store), clock_(clock), options_(std::move(options)) {}
 
-absl::Status Node::Renew() {
+absl::StatusOr<bool> Node::TakeLease(Duration lease, Mark* mark) {
   LeaseRequest request;
-  std::string lost;
+  request.name = kNodeLeasePrefix + mark->name;
+  request.holder = mark->name;
+  request.detail = fmt::format("{}{}{}", options_.detail, kMark, ++mark->tried);
+  request.lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(lease).count();
+  ASSIGN_OR_RETURN(const LeaseRow row, store_->TakeLease(request));
+  if (row.holder != request.holder) return Aborted("the lease {} is held by {}", row.name, row.holder);
+  const int64_t before = MarkIn(row.detail_before);
+  const bool is_there = mark->known <= before && before < mark->tried;
+  mark->known = mark->tried;
+  return is_there;
+}
+
+absl::Status Node::CheckOldName(const std::string& name) {
+  if (mark_.name.empty() || mark_.name == name) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool is_there, TakeLease(std::chrono::milliseconds(1), &mark_));
+  store_->ReleaseLease(kNodeLeasePrefix + mark_.name, mark_.name).IgnoreError();
+  mark_ = Mark();
+  if (!is_there) NoteReplacement();
+  return absl::OkStatus();
+}
+
+void Node::NoteReplacement() {
+  LogWarn("jobs", "the database was put back to an older state: all that is known of it here is read again");
+  MutexLock lock(&mutex_);
+  ++replacements_;
+}
+
+absl::Status Node::Renew() {
+  std::string lost, name;
   const MonotonicTime now = clock_->Now();
   {
     MutexLock lock(&mutex_);
@@ -25,21 +71,34 @@ absl::Status Node::Renew() {
       ++names_;
       name_ = names_ == 1 ? options_.id : fmt::format("{}.{}", options_.id, names_);
     }
-    request.holder = name_;
+    name = name_;
   }
   if (!lost.empty()) {
     LogWarn("jobs", "node {} could not renew its lease in time: what it drove is free for others", lost);
     // It ends by itself a little later otherwise.
     store_->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
   }
-  request.name = kNodeLeasePrefix + request.holder;
-  request.detail = options_.detail;
-  request.lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.lease).count();
-  ASSIGN_OR_RETURN(const LeaseRow row, store_->TakeLease(request));
-  if (row.holder != request.holder) return Aborted("the lease {} is held by {}", row.name, row.holder);
+  RETURN_IF_ERROR(CheckOldName(name));
+  mark_.name = name;
+  ASSIGN_OR_RETURN(const bool is_there, TakeLease(options_.lease, &mark_));
+  if (!is_there) {
+    // Nothing that this name has driven counts in the database as it is now.
+    NoteReplacement();
+    mark_ = Mark();
+    {
+      MutexLock lock(&mutex_);
+      until_ = MonotonicTime{};
+    }
+    return Renew();
+  }
   MutexLock lock(&mutex_);
   until_ = now + options_.lease * 5 / 6;
   return absl::OkStatus();
+}
+
+int64_t Node::replacements() const {
+  MutexLock lock(&mutex_);
+  return replacements_;
 }
 
 std::string Node::Name() const {

@@ -103,11 +103,35 @@ absl::Status NodeFollower::Refresh() {
 }
 
 absl::Status NodeFollower::FollowCatalog() {
+  const int64_t replacements = deps_.node == nullptr ? 0 : deps_.node->replacements();
+  if (replacements != replacements_) {
+    // Its revisions are given once more, to other bests.
+    RETURN_IF_ERROR(deps_.store->PutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));
+    replacements_ = replacements;
+    return ReadAgain();
+  }
   if (!is_loaded_) return Load();
+  // Another daemon may have found out first.
+  ASSIGN_OR_RETURN(const std::string id,
+                   deps_.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));
+  bool is_another = false;
+  {
+    MutexLock lock(&mutex_);
+    is_another = id != catalog_id_;
+  }
+  if (is_another) {
+    LogWarn("jobs", "the catalog in the store is another one: it is read again");
+    return ReadAgain();
+  }
   const absl::Status followed = deps_.bests->Follow();
   if (ReasonOf(followed) != "CATALOG_REPLACED") return followed;
   LogWarn("jobs", "{}: it is read again", MessageOf(followed));
+  return ReadAgain();
+}
+
+absl::Status NodeFollower::ReadAgain() {
   is_loaded_ = false;
+  deps_.bests->Forget();
   return Load();
 }
 

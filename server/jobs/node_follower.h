@@ -22,6 +22,7 @@
 #include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/kernel_registry.h"
+#include "server/jobs/node.h"
 #include "server/store/store.h"
 
 namespace tunefarm {
@@ -40,7 +41,8 @@ class NodeFollower {
     BestChanges* bests = nullptr;
     EventHub* events = nullptr;
     Driver* driver = nullptr;
-    std::string local_copy;  // a file; empty: no copy is kept
+    std::string local_copy;      // a file; empty: no copy is kept
+    const Node* node = nullptr;  // null: alone
   };
 
   explicit NodeFollower(Dependencies dependencies) : deps_(std::move(dependencies)) {}
@@ -62,11 +64,13 @@ class NodeFollower {
 
  private:
   absl::Status FollowCatalog();
+  absl::Status ReadAgain();
   absl::Status FollowClasses();
   absl::Status FollowWatched();
 
   const Dependencies deps_;
   std::atomic<bool> is_loaded_{false};  // from the store
+  int64_t replacements_ = 0;            // of the database, that the catalog's id has followed
   std::atomic<bool> devices_unrecorded_{false};
   std::map<int64_t, uint64_t> told_;  // a digest of what watchers were told last, by job
   int64_t watched_after_ = 0;         // the job with which the last part of those that are watched ended

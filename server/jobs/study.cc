@@ -190,6 +190,7 @@ absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_
 
 // What a told unit means to the strategy and to the race.
 absl::Status Study::Fold(const Unit& unit) {
+  if (unit.kind == UnitKind::kFinals && IsVoid(unit)) --finals_;
   if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
   for (const auto& [ordinal, trial] : unit.trials) {
     rule_.Tell(trial);
@@ -375,6 +376,8 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
     }
   } else if (finals != nullptr) {
     RETURN_IF_ERROR(Conclude(*finals, incumbent, &step));
+  } else if (leaves_finals_device_) {
+    TieFinals("", &step);
   }
   for (const Draft& draft : drafts_) step.drive.new_units.push_back(draft.row);
   step.drive.next_ordinal = next_ordinal_;
@@ -465,6 +468,8 @@ tunefarm::v1::Study Study::ToProto() const {
   *study.mutable_priors() = summary_.priors();
   study.set_reused_from_earlier(taken_over_);
   study.set_not_promoted_because(summary_.not_promoted_because());
+  study.set_device_selector(summary_.device_selector());
+  study.set_finals_device_uuid(summary_.finals_device_uuid());
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;

@@ -125,6 +125,12 @@ class Study {
   bool search_is_over() const {
     return state_ == StudyState::kSearching && (!rule_.because().empty() || !search_ended_because_.empty());
   }
+  // Where its further finals are measured, once one was; empty: wherever they are taken up.
+  const std::string& finals_device() const { return summary_.finals_device_uuid(); }
+  // Who may run it, as the job wants it; as StudyRow::device_uuid.
+  const std::string& device_selector() const { return summary_.device_selector(); }
+  // That device takes no work any more: from the next step on the finals may go to another.
+  void LeaveFinalsDevice() { leaves_finals_device_ = !finals_device().empty(); }
   // Time that devices worked for it, finals included.
   double device_busy_ms() const { return device_busy_ms_; }
   // Of the open ones and those that are DONE.
@@ -161,9 +167,14 @@ class Study {
   int64_t TrialsLeft() const;
   absl::Status Propose(int open_trials_wanted, int devices, StudyStep* step);
   absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
-  // `rematch`: no new finalists but this one, again, against the incumbent; null: the next best.
-  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, const tunefarm::v1::Config* rematch,
-                                 StudyStep* step);
+  // `again`: no new finalists but these, again, against the incumbent; empty: the next best.
+  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent,
+                                 const std::vector<tunefarm::v1::Config>& again, StudyStep* step);
+  // A final that two devices took part in compares nothing: it is measured again, as if it had not been.
+  static bool IsVoid(const Unit& unit);
+  absl::Status BeginAgain(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
+  // All further finals are on this device; empty: on whichever may run the study.
+  void TieFinals(const std::string& device_uuid, StudyStep* step);
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);
@@ -196,6 +207,7 @@ class Study {
   int finals_ = 0;
   int64_t finals_planned_ = 0;
   std::set<std::string> finalists_;  // configs that have been in a final
+  bool leaves_finals_device_ = false;
   Leaderboard leaderboard_;
   StoppingRule rule_;
   std::string search_ended_because_;  // empty before

@@ -27,7 +27,7 @@ absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
     End(step);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
+  ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {}, step));
   if (!added) {
     End(step);
     return absl::OkStatus();
@@ -37,10 +37,10 @@ absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
 }
 
 // False when there is nobody left.
-absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefarm::v1::Config* rematch,
+absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const std::vector<tunefarm::v1::Config>& again,
                                       StudyStep* step) {
   std::vector<Leaderboard::Entry> best;
-  if (rematch == nullptr) {
+  if (again.empty()) {
     best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
     if (best.empty()) return false;
   }
@@ -48,11 +48,13 @@ absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefar
   const auto add = [&](const Config& config) {
     if (finalists_.insert(config.ToText()).second) configs.push_back(config);
   };
-  if (rematch != nullptr) {
+  if (!again.empty()) {
     // All who take part do so again; the default, since gains may be told by it.
     if (const auto defender = IncumbentConfig(incumbent)) finalists_.erase(defender->ToText());
     finalists_.erase(default_config_);
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(*rematch));
+  }
+  for (const tunefarm::v1::Config& one : again) {
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(one));
     finalists_.erase(config.ToText());
     add(config);
   }
@@ -66,7 +68,9 @@ absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefar
   std::vector<wire::TrialSpec> specs;
   for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   // A baseline that could not run before (no library here) is not tried again.
-  if (context_.plan->HasSequence(Sequence::kBaseline) && (!baseline_.has_value() || HasTime(*baseline_))) {
+  const bool may_run =
+      !baseline_.has_value() || HasTime(*baseline_) || baseline_->outcome() == tunefarm::v1::OUTCOME_LOST;
+  if (context_.plan->HasSequence(Sequence::kBaseline) && may_run) {
     specs.push_back(Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
   }
   ++finals_;
@@ -75,7 +79,34 @@ absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const tunefar
   return true;
 }
 
+bool Study::IsVoid(const Unit& unit) {
+  std::set<std::string> devices;
+  for (const auto& [ordinal, trial] : unit.trials) devices.insert(trial.device_uuid());
+  return devices.size() > 1;
+}
+
+void Study::TieFinals(const std::string& device_uuid, StudyStep* step) {
+  leaves_finals_device_ = false;
+  if (device_uuid == summary_.finals_device_uuid()) return;
+  summary_.set_finals_device_uuid(device_uuid);
+  step->drive.device_uuid = device_uuid.empty() ? summary_.device_selector() : device_uuid;
+  step->drive.space_summary = summary_.SerializeAsString();
+  step->empty = false;
+}
+
+absl::Status Study::BeginAgain(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
+  std::vector<tunefarm::v1::Config> again;
+  for (const wire::TrialSpec& spec : unit.specs) {
+    if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) again.push_back(spec.config());
+  }
+  TieFinals("", step);
+  RETURN_IF_ERROR(AddFinals(incumbent, again, step).status());
+  step->messages.emplace_back("the device of the final was lost before its end; all of it is measured again");
+  return absl::OkStatus();
+}
+
 absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
+  if (IsVoid(unit)) return BeginAgain(unit, incumbent, step);
   std::vector<FinalTrial> trials;
   std::optional<Trial> baseline, by_default;
   for (const auto& [ordinal, trial] : unit.trials) {
@@ -87,12 +118,13 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     if (text == default_config_ && HasTime(trial)) by_default = trial;
     trials.push_back({std::move(text), trial});
   }
+  if (!unit.trials.empty()) TieFinals(unit.trials.begin()->second.device_uuid(), step);
   const auto defender = IncumbentConfig(incumbent);
   const FinalDecision decision =
       Decide(trials, defender.has_value() ? defender->ToText() : std::string(), policy_.final_rounds());
   if (decision.kind == FinalDecision::Kind::kNone) {
     if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, nullptr, step));
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {}, step));
       if (added) {
         step->messages.emplace_back("every finalist failed in the final; the next ones are measured");
         return absl::OkStatus();
@@ -106,7 +138,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     // Promoted by another job since this final began, or lost or too noisy in it: nothing says that the winner beats
     // it.
     if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, &decision.winner->trial.config(), step));
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {decision.winner->trial.config()}, step));
       if (added) {
         step->messages.emplace_back("the winner of the final is measured against the incumbent");
         return absl::OkStatus();

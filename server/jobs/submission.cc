@@ -53,6 +53,8 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   constexpr int64_t kSecondsMax = 366LL * 24 * 3600;
   const Bound bounds[] = {
       {"priority", job.priority(), -100, 100, "JOB_INVALID"},
+      {"agent_losses_max", job.agent_losses_max() == 0 ? kAgentLossesMax : job.agent_losses_max(), kAgentLossesMax,
+       1'000'000, "JOB_INVALID"},
       {"budget.max_trials", job.budget().max_trials(), 0, 1'000'000'000, "BUDGET_INVALID"},
       {"budget.max_seconds", job.budget().max_seconds(), 0, kSecondsMax, "BUDGET_INVALID"},
       {"budget.max_trials_without_gain", job.budget().max_trials_without_gain(), 0, 1'000'000'000, "BUDGET_INVALID"},
@@ -95,6 +97,11 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   if (std::isnan(policy.noisy_relative_half_width())) {
     return WithReason(InvalidArgument("policy.noisy_relative_half_width is not a number"), "POLICY_INVALID");
   }
+  if (job.device_selector().size() > 256) {
+    return WithReason(
+        InvalidArgument("the device selector has {} bytes, at most 256 are taken", job.device_selector().size()),
+        "JOB_INVALID");
+  }
   if (job.label().size() > 256) {
     return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()),
                       "JOB_INVALID");
@@ -118,6 +125,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_kernel(job.kernel());
   *own.mutable_problems() = job.problems();
   own.set_device_selector(job.device_selector());
+  own.set_agent_losses_max(job.agent_losses_max());
   if (job.has_strategy()) *own.mutable_strategy() = job.strategy();
   if (job.has_budget()) *own.mutable_budget() = job.budget();
   if (job.has_policy()) *own.mutable_policy() = job.policy();
@@ -168,6 +176,7 @@ struct CheckedProblem {
   ResolvedProblem problem;
   Space space;
   tunefarm::v1::SpaceSize size;
+  const SelectedDevice* device = nullptr;
 };
 
 absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPlan>& shared_plan,
@@ -206,10 +215,11 @@ absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPl
   row.problem_key = resolved.key;
   row.problem = summary.problem().SerializeAsString();
   row.class_id = device.class_id;
-  row.device_uuid = device.uuid;
+  summary.set_device_selector(device.only);
+  row.device_uuid = device.only;
   row.toolkit = device.toolkit_version;
   row.space_summary = summary.SerializeAsString();
-  return CheckedProblem{std::move(row), resolved, std::move(space), summary.space()};
+  return CheckedProblem{std::move(row), resolved, std::move(space), summary.space(), &device};
 }
 
 // The number of configs to try, where all of them would be tried if nobody asks for anything else.
@@ -255,21 +265,33 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   submission.spec = ClientFields(job);
   submission.spec.set_kernel(KernelName(plan.kernel_id()));
   submission.spec.set_kernel_name(plan.display_name());
-  ASSIGN_OR_RETURN(const SelectedDevice device, devices.Resolve(job.device_selector(), plan, false));
+  ASSIGN_OR_RETURN(const std::vector<SelectedDevice> selected, devices.Select(job.device_selector(), plan));
+  if (selected.size() * static_cast<size_t>(job.problems_size()) > kStudiesMax) {
+    return WithReason(InvalidArgument("{} problems for each of {} device classes are {} studies, at most {} are taken",
+                                      job.problems_size(), selected.size(),
+                                      selected.size() * static_cast<size_t>(job.problems_size()), kStudiesMax),
+                      "PROBLEM_COUNT");
+  }
 
   std::map<std::string, int> numbers;
   std::vector<CheckedProblem> problems;
   bool large = false;
   bool cut = MayEndEarly(job.budget());
-  for (int i = 0; i < job.problems_size(); ++i) {
-    auto checked = CheckProblem(submission.plan, job.problems(i), job, device, i + 1);
+  const int studies = static_cast<int>(selected.size()) * job.problems_size();
+  for (int number = 1; number <= studies; ++number) {
+    const int i = (number - 1) % job.problems_size();
+    const SelectedDevice& device = selected[static_cast<size_t>((number - 1) / job.problems_size())];
+    auto checked = CheckProblem(submission.plan, job.problems(i), job, device, number);
+    if (!checked.ok() && selected.size() > 1) {
+      return Annotate(checked.status(), "problems[{}] on {}", i, device.device_class.display_name);
+    }
     if (!checked.ok()) {
       return job.problems_size() == 1 ? checked.status() : Annotate(checked.status(), "problems[{}]", i);
     }
-    const auto [same, inserted] = numbers.emplace(checked->row.problem_key, i);
+    const auto [same, inserted] = numbers.emplace(checked->row.class_id + " " + checked->row.problem_key, i);
     if (!inserted) {
       return WithReason(
-          InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, same->first),
+          InvalidArgument("problems[{}] and problems[{}] are the same ({})", same->second, i, checked->row.problem_key),
           "JOB_INVALID");
     }
     if (job.strategy().strategy_name().empty()) {
@@ -295,7 +317,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   for (const CheckedProblem& checked : problems) {
     // Made again by the driver; made here so that what cannot work is refused now.
     auto guide = MakeCostGuide(strategy->cost_model(), strategy->strategy_name(), submission.plan, checked.problem,
-                               device.device_class, checked.space);
+                               checked.device->device_class, checked.space);
     if (!guide.ok()) return guide.status();
     const auto made = MakeStudyStrategy(submission.spec, checked.space, {}, *guide);
     if (made.ok()) continue;

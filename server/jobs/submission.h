@@ -19,6 +19,9 @@
 namespace tunefarm {
 
 inline constexpr int kProblemsMax = 256;
+inline constexpr size_t kStudiesMax = 1024;
+// Job.agent_losses_max unless it says otherwise; fewer do not tell which config it was.
+inline constexpr int kAgentLossesMax = 3;
 inline constexpr int kStartingConfigsMax = 4096;
 // Up to so many configs are all tried, one by one, when no strategy is named and the budget allows it; else the default
 // strategy searches.

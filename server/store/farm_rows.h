@@ -38,6 +38,9 @@ struct LeaseRow {
   std::string name, holder, detail;
   int64_t epoch = 0;    // grows with every change of the holder
   int64_t left_ms = 0;  // 0 or less: run out
+  // Of TakeLease: the detail that was there before, also of a lease that had run out; empty: there was none. Who takes
+  // a lease again and again sees by it whether the database has forgotten the last time.
+  std::string detail_before = {};
 };
 
 // A control daemon of a farm is a node. Node N lives as long as it holds the lease "node/N".

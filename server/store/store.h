@@ -25,6 +25,7 @@
 namespace tunefarm {
 
 class Clock;
+class EntropySource;
 class RecordingStore;
 class TokenStore;
 
@@ -59,7 +60,9 @@ struct StudyRow {
   std::string problem_key;
   std::string problem;  // opaque
   std::string class_id;
-  std::string device_uuid;    // the device that runs it; may be empty: any device of the class
+  // What a device of the class must answer to (ClaimRequest) to run it: a UUID or another of its names; empty: any
+  // does.
+  std::string device_uuid;
   std::string space_summary;  // opaque
   StudyState state = StudyState::kSearching;
   int64_t next_ordinal = 0;
@@ -101,8 +104,12 @@ struct UnitRow {
   int trial_count = 0;
   int rounds = 0;       // interleaved rounds; 0: one after another
   std::string payload;  // opaque: the trials
-  int64_t token = 0;    // grows with every claim
+  int64_t token = 0;    // grows with every claim, nobody can tell by how much
   int attempt = 0;      // number of claims
+  // Since it was last handed out whole its agent was lost so often with it in hand; see LostUnits in lost_units.h.
+  int losses = 0;
+  int64_t suspects_end = 0;
+  int64_t handed_end = 0;  // only its trials before this ordinal are handed out; 0: all
 };
 
 struct ClaimRequest {
@@ -112,14 +119,16 @@ struct ClaimRequest {
   std::string class_id;
   int units_max = 1;
   int64_t now_ms = 0;
+  std::vector<std::string> device_names = {};  // what the device answers to besides its UUID; without line breaks
 };
 struct ClaimedUnit {
   UnitRow unit;
   int64_t job_id = 0;
   std::string kernel_id;
-  std::string problem;                    // opaque
-  std::string job_spec;                   // opaque
-  std::vector<int64_t> present_ordinals;  // trials of the unit that are already stored
+  std::string problem;                            // opaque
+  std::string job_spec;                           // opaque
+  std::vector<int64_t> present_ordinals;          // trials of the unit that are already stored
+  std::vector<std::string> present_devices = {};  // of FINALS: those that these name
 };
 
 // Values are those of tunefarm.v1.Outcome and TrialPurpose; the store knows only which ones are final.
@@ -172,6 +181,8 @@ struct DriveStep {
   // What the proposals rest on besides the study's own history; at most 16, in its first step only.
   std::vector<PriorRow> priors;
   int64_t driver_epoch = 0;  // of the job, as AdoptJobs answered it; 0: one daemon alone, not checked
+  // Who runs the study from now on (StudyRow::device_uuid), also what of it is READY.
+  std::optional<std::string> device_uuid = {};
 };
 struct DriveResult {
   std::vector<int64_t> unit_ids;  // of new_units, in order
@@ -314,12 +325,12 @@ class Store {
   // is not one of the unit's.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
-  // removed.
-  virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) = 0;
+  // removed. `was_lost`: it did not leave in order, and what it had in hand may be why.
+  virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost = false) = 0;
   // The same for all agents without a lease but those named: what a restarted daemon does first. Returns how many units
   // were returned.
   virtual absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) = 0;
-  // The same for all agents whose lease has run out; answers their ids.
+  // The same for all agents whose lease has run out, which were lost; answers their ids.
   virtual absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) = 0;
 
   // --- leases ---
@@ -450,13 +461,16 @@ class Store {
   // revisions mean something else.
   static constexpr std::string_view kCatalogIdSetting = "catalog.id";
   virtual absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) = 0;
+  // The value from now on, whatever it was.
+  virtual absl::Status PutSetting(std::string_view name, std::string_view value) = 0;
 };
 
 struct SqliteOptions {
-  std::string path;                // the database file; its directory exists
-  std::string backup_directory;    // where a copy goes before migrating; made if missing
-  int64_t database_bytes_max = 0;  // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
-  Clock* clock = nullptr;          // of leases, migrations and backups; outlives the store; null: the real one
+  std::string path;                  // the database file; its directory exists
+  std::string backup_directory;      // where a copy goes before migrating; made if missing
+  int64_t database_bytes_max = 0;    // the file never grows beyond: Unavailable, as for a full disk; 0: no bound
+  Clock* clock = nullptr;            // of leases, migrations and backups; outlives the store; null: the real one
+  EntropySource* entropy = nullptr;  // of tokens and epochs; outlives the store; null: the real one
 };
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.

@@ -178,6 +178,9 @@ class Control(Daemon):
         if {"tune", "submit", "run"} & set(map(str, arguments[:3])):
             # As in tests/e2e: no test judges times.
             arguments += ("--measure", "noisy_relative_half_width=-1", "--warm-cache")
+        if {"tune", "submit"} & set(map(str, arguments[:3])):
+            # Agents are killed for no fault of a config.
+            arguments += ("--agent-losses-max", "1000000")
         environment = dict(os.environ, TUNEFARM_SERVER=self.socket() or "unix:/nonexistent", TUNEFARM_KERNELS=str(KERNELS))
         done = subprocess.run([BIN / "tunefarm", *map(str, arguments)], capture_output=True, text=True, env=environment,
                               timeout=HANG_SECONDS, stdin=subprocess.DEVNULL)

@@ -15,9 +15,6 @@ import network
 from cluster import Cluster
 from farm import BIN, Farm, config, wait_until
 
-# Whether rounds may also freeze the database. Not as long as calls of libpq wait without a deadline of ours: then
-# everything hangs with it.
-FREEZE_THE_DATABASE = False
 # Events that cannot come on their own, on the slowest machine.
 BOUND_SECONDS = 900
 
@@ -105,7 +102,7 @@ class WholeFarm(unittest.TestCase):
         submitted = farm.controls[0].json("submit", *TUNE, "--dim", f"N={64 + number}", "--max-trials", 200)
         # Numbers have gaps: PostgreSQL gives some up when it is killed.
         job = int(submitted["name"].removeprefix("jobs/"))
-        harms = [(machine, chance.choice(self.ways(farm, machine)), chance.randint(1, 60))
+        harms = [(machine, chance.choice(("kill", "freeze", "cut", "impair")), chance.randint(1, 60))
                  for machine in chance.sample(farm.machines, chance.randint(1, 3))]
         print(f"round {number}: {', '.join(f'{how} {machine.name} at {at}' for machine, how, at in harms)}", flush=True)
         try:
@@ -118,12 +115,6 @@ class WholeFarm(unittest.TestCase):
                     machine.start()
         wait_until(lambda: self.ended(farm, job), f"the end of job {job}", BOUND_SECONDS)
         farm.check(drained=True)
-
-    @staticmethod
-    def ways(farm, machine):
-        ways = ("kill", "freeze", "cut", "impair")
-        may_freeze = FREEZE_THE_DATABASE or machine is not farm.database
-        return ways if may_freeze else tuple(way for way in ways if way != "freeze")
 
     def harm(self, farm, job, harms, chance):
         for machine, how, at in sorted(harms, key=lambda harm: harm[2]):

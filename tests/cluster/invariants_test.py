@@ -16,7 +16,7 @@ DAMAGES = {
     "INSERT INTO trial_result SELECT * FROM trial_result WHERE ordinal = 3": "has 2 results",
     "DELETE FROM trial_result WHERE ordinal = 4": "without results for ordinals [4]",
     "UPDATE work_unit SET state = 2, agent_id = 'ghost', agent_epoch = 7 WHERE unit_id = 1": "which has ended",
-    "UPDATE work_unit SET attempt = token + 1 WHERE unit_id = 1": "was tried 2 times and claimed 1 times",
+    "UPDATE work_unit SET token = 1, attempt = 2 WHERE unit_id = 1": "was tried 2 times and claimed 1 times",
     "UPDATE work_unit SET token = 0, attempt = 0 WHERE unit_id = 1": "was never claimed",
     "DELETE FROM study_event WHERE sequence = 2": "event 2 of the decision log is missing",
     "UPDATE best_config SET ordinal = 0": "no accepted finalist",

@@ -47,6 +47,34 @@ class FarmOfMachines(unittest.TestCase):
             names = {device["agent"] for device in machines.control.json("devices")["devices"]}
             self.assertEqual(names, {"agent-1", "agent-2"})
 
+    def test_a_job_chooses_its_devices(self):
+        with Machines(agents=0, start=False) as machines:
+            machines.agents = [machines.new_agent("agent-1", "--labels", "rack=3,room=b"), machines.new_agent("agent-2")]
+            machines.control.start()
+            for agent in machines.agents:
+                agent.spawn()
+            machines.wait_for_agents(2)
+            uuid_of = {d["agent"]: d["uuid"] for d in machines.control.json("devices")["devices"]}
+            for number, (selector, agent) in enumerate([("label:rack=3", "agent-1"), ("agent:agent-2", "agent-2")], 1):
+                machines.control.cli("submit", "matmul_host", "--policy", "fast", "--strategy", "random", "--max-trials",
+                                     40, "--device", selector, "--measure", "no_reuse=true", *DIMS)
+                trials = finish(machines, str(number))
+                self.assertEqual({t["device_uuid"] for t in trials}, {uuid_of[agent]})
+                shown = machines.control.cli("jobs", "show", number).stdout
+                self.assertIn(f"only     on {selector}", shown)
+                self.assertIn(f"final    on {uuid_of[agent]}", shown)
+            machines.control.cli("submit", "matmul_host", "--policy", "fast", "--max-trials", 4, "--device", "all-classes",
+                                 *DIMS)
+            classes = {d["device_class"]["id"] for d in machines.control.json("devices")["devices"]}
+            self.assertEqual(len(machines.control.json("jobs", "show", "3")["studies"]), len(classes))
+            refused = machines.control.cli("submit", "matmul_host", "--device", "label:rack=4", *DIMS, check=False)
+            self.assertEqual(refused.returncode, 3, refused.stderr)
+            self.assertIn("there are: label:rack=3, label:room=b", refused.stderr)
+            refused = machines.control.cli("submit", "matmul_host", "--device", "rack:3", *DIMS, check=False)
+            self.assertIn("label:KEY=VALUE and agent:NAME", refused.stderr)
+            words = machines.control.cli("__complete", "tune", "--device", "").stdout.split()
+            self.assertLessEqual({"all-classes", "label:rack=3", "agent:agent-2", uuid_of["agent-1"]}, set(words))
+
     def begun(self, machines, job, count=20):
         """Until so many trials are stored, and not all of them."""
         wait_until(lambda: machines.trial_count(job) >= count, f"{count} trials")

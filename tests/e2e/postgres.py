@@ -77,10 +77,36 @@ class Postgres:
                 os.kill(pid, signal.SIGCONT)
         self.frozen = []
 
+    def dump(self, database):
+        """A copy of it, with pg_dump's own consistency; the file."""
+        path = self.directory / f"{database}.dump"
+        subprocess.run([programs() / "pg_dump", "--format=custom", f"--file={path}", *self.client(database)], check=True)
+        return path
+
+    def put_back(self, path, database):
+        """The copy takes the database's name, with its users connected and going on to ask for it."""
+        self.sql("postgres", f"CREATE DATABASE {database}_restored")
+        subprocess.run([programs() / "pg_restore", "--exit-on-error", *self.client(f"{database}_restored"), path], check=True)
+        self.sql("postgres", f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+
+        def swapped():
+            self.sql("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
+            return self.psql("postgres", f"BEGIN; ALTER DATABASE {database} RENAME TO {database}_lost; "
+                                         f"ALTER DATABASE {database}_restored RENAME TO {database}; COMMIT").returncode == 0
+
+        wait_until(swapped, "the end of the last connection")
+
+    def client(self, database):
+        return ["--host", self.directory, "--username", "tunefarm", "--dbname", database]
+
+    def psql(self, database, text):
+        return subprocess.run([programs() / "psql", *self.client(database), "--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1",
+                               "--tuples-only", "--no-align", "--command", text], capture_output=True, text=True)
+
     def sql(self, database, text):
-        return subprocess.run([programs() / "psql", "--host", self.directory, "--username", "tunefarm", "--no-psqlrc", "--quiet",
-                               "--tuples-only", "--no-align", "--dbname", database, "--command", text],
-                              check=True, capture_output=True, text=True).stdout.strip()
+        done = self.psql(database, text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
     def url(self, database):
         """Of a new, empty database."""

@@ -68,8 +68,8 @@ class FaultyStore : public ForwardingStore {
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
     return Call("ReportTrials", [&] { return store_->ReportTrials(request); });
   }
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override {
-    return Call("ReleaseAgent", [&] { return store_->ReleaseAgent(agent_id, now_ms); });
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override {
+    return Call("ReleaseAgent", [&] { return store_->ReleaseAgent(agent_id, now_ms, was_lost); });
   }
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override {
     return Call("ReleaseOtherAgents", [&] { return store_->ReleaseOtherAgents(keep, now_ms); });
@@ -201,6 +201,9 @@ class FaultyStore : public ForwardingStore {
   }
   absl::Status Backup(const std::string& path) override {
     return Call("Backup", [&] { return store_->Backup(path); });
+  }
+  absl::Status PutSetting(std::string_view name, std::string_view value) override {
+    return Call("PutSetting", [&] { return store_->PutSetting(name, value); });
   }
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
     return Call("GetOrPutSetting", [&] { return store_->GetOrPutSetting(name, value_if_absent); });

@@ -47,8 +47,8 @@ class ForwardingStore : public Store {
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
     return store_->ReportTrials(request);
   }
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override {
-    return store_->ReleaseAgent(agent_id, now_ms);
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override {
+    return store_->ReleaseAgent(agent_id, now_ms, was_lost);
   }
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override {
     return store_->ReleaseOtherAgents(keep, now_ms);
@@ -142,6 +142,9 @@ class ForwardingStore : public Store {
   CommitStats Commits() const override { return store_->Commits(); }
   absl::Status CheckWritable() override { return store_->CheckWritable(); }
   absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
+  absl::Status PutSetting(std::string_view name, std::string_view value) override {
+    return store_->PutSetting(name, value);
+  }
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override {
     return store_->GetOrPutSetting(name, value_if_absent);
   }

@@ -146,10 +146,12 @@ class DatabaseChecker:
         present = set(ordinals)  # once: a study may have 10^6
         if len(ordinals) != len(present):
             self.fail(f"study {number} has two results for one ordinal")
+        void = self.void_finals(study)
         for row in rows:
             if row["ordinal"] >= study["next_ordinal"]:
                 self.fail(f"study {number} has a result for ordinal {row['ordinal']}, which was never handed out")
-            if row["outcome"] == 0 or (row["outcome"] == OUTCOME_LOST and not self.lost):
+            may_be_lost = self.lost or row["ordinal"] in void
+            if row["outcome"] == 0 or (row["outcome"] == OUTCOME_LOST and not may_be_lost):
                 self.fail(f"study {number}: ordinal {row['ordinal']} has outcome {row['outcome']}, which is none")
         complete = study["job_state"] == SUCCEEDED and study["job_id"] not in self.incomplete
         missing = set(range(study["next_ordinal"])) - present
@@ -160,6 +162,23 @@ class DatabaseChecker:
             if study["job_id"] not in self.incomplete and study["job_state"] in (QUEUED, RUNNING, PAUSED, SUCCEEDED):
                 for ordinal in sorted(wanted - present):
                     self.fail(f"unit {unit['unit_id']} is done without a result for its ordinal {ordinal}")
+
+    def void_finals(self, study):
+        """Ordinals of finals that lost their device; what a final decides rests on times of one device."""
+        void, last = set(), None
+        for unit in self.rows("SELECT * FROM work_unit WHERE study_id = ? AND kind = ? ORDER BY first_ordinal",
+                              study["study_id"], FINALS_UNIT):
+            trials = self.rows("SELECT ordinal, outcome, device_uuid FROM trial_result WHERE study_id = ? AND ordinal >= ? "
+                               "AND ordinal < ?", study["study_id"], unit["first_ordinal"],
+                               unit["first_ordinal"] + unit["trial_count"])
+            if len({trial["device_uuid"] for trial in trials if trial["outcome"] not in (OUTCOME_LOST, OUTCOME_POISONED)}) > 1:
+                self.fail(f"the final in unit {unit['unit_id']} was measured on several devices")
+            last = unit["unit_id"] if len({trial["device_uuid"] for trial in trials}) > 1 else None
+            if last is not None:
+                void |= {trial["ordinal"] for trial in trials}
+        if last is not None and study["job_state"] == SUCCEEDED:
+            self.fail(f"the final in unit {last} lost its device, and nothing was measured again")
+        return void
 
     def check_end(self, study):
         """A job's end ends its studies, and an ended study has nothing to hand out."""

@@ -387,10 +387,15 @@ TEST_P(StoreConformance, PoisonCountsCrashesPerKey) {
   EXPECT_THAT(store_->LoadPoison("q", "class").value(), IsEmpty());
 }
 
-TEST_P(StoreConformance, SettingsKeepTheirFirstValue) {
+TEST_P(StoreConformance, SettingsKeepTheirValueUntilItIsReplaced) {
   EXPECT_EQ(store_->GetOrPutSetting("host", "one").value(), "one");
   Reopen();
   EXPECT_EQ(store_->GetOrPutSetting("host", "two").value(), "one");
+  ASSERT_TRUE(store_->PutSetting("host", "three").ok());
+  ASSERT_TRUE(store_->PutSetting("fresh", "first").ok());
+  EXPECT_EQ(store_->GetOrPutSetting("host", "two").value(), "three");
+  EXPECT_EQ(store_->GetOrPutSetting("fresh", "two").value(), "first");
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->PutSetting("store.x", "y")));
   EXPECT_TRUE(absl::IsInvalidArgument(store_->GetOrPutSetting("store.x", "y").status()));
 }
 

@@ -23,6 +23,8 @@ struct StoreFactory {
   std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& directory)> open;
   // Lets the time pass that its leases run by.
   std::function<void(std::chrono::milliseconds by)> advance;
+  // The same of a copy of what is in the directory, whose store is closed: a backup that was put back.
+  std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& directory)> open_copy;
   bool makes_backups = true;
 };
 inline void PrintTo(const StoreFactory& factory, std::ostream* out) { *out << factory.name; }
@@ -70,6 +72,9 @@ class FarmConformance : public StoreConformance {
   // An agent with a lease, as Register.
   ClaimRequest RegisterLeased(const std::string& id);
   LeaseRow Take(const std::string& name, const std::string& holder);
+  // "agent N", which holds the unit under token N, is lost after it has reported these of its trials; what "agent N+1"
+  // is given then.
+  ClaimedUnit LoseWith(ClaimedUnit claimed, const std::vector<int64_t>& reported);
 };
 
 }  // namespace tunefarm

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <set>
+#include <string>
 
 #include "server/base/status.h"
 #include "tests/store/conformance.h"
@@ -35,6 +37,18 @@ std::vector<int64_t> IdsOf(const std::vector<DrivenJob>& jobs) {
 
 ClaimRequest FarmConformance::RegisterLeased(const std::string& id) {
   return {id, store_->RegisterAgent(Leased(id)).value(), "gpu-0", "class", 1, kNow};
+}
+
+// The agent that holds the unit is lost, after it has reported so many trials of it. Answers its next claim.
+ClaimedUnit FarmConformance::LoseWith(ClaimedUnit claimed, const std::vector<int64_t>& reported) {
+  const std::string id = "agent " + std::to_string(claimed.unit.token);
+  const AgentRow holder = store_->FindAgent(id).value().value();
+  std::vector<TrialRow> trials;
+  for (const int64_t ordinal : reported) trials.push_back(MakeTrial(ordinal));
+  const ClaimRequest own{id, holder.epoch, "gpu-0", "class", 1, kNow};
+  EXPECT_EQ(Report(MakeReport(own, claimed, trials, false)), ReportVerdict::kAccepted);
+  EXPECT_TRUE(store_->ReleaseAgent(id, kNow, /*was_lost=*/true).ok());
+  return ClaimOne(RegisterLeased("agent " + std::to_string(claimed.unit.token + 1)));
 }
 
 LeaseRow FarmConformance::Take(const std::string& name, const std::string& holder) {
@@ -142,6 +156,138 @@ TEST_P(FarmConformance, ClaimsOfAnswersWhatWasClaimed) {
   EXPECT_THAT(store_->ClaimsOf("a", agent.epoch).value(), IsEmpty());
 }
 
+TEST_P(FarmConformance, AStudyIsForDevicesThatAnswerToItsName) {
+  const int64_t job =
+      Submit(MakeSubmit("job", {MakeStudy(1, "class", "label:rack=a"), MakeStudy(2, "class", "gpu-0"), MakeStudy(3)}));
+  for (int number = 1; number <= 3; ++number) Propose(StudyOf(job, number), {MakeUnit(0, 2), MakeUnit(2, 2)});
+  ClaimRequest other = Register("other");
+  other.device_uuid = "gpu-1";
+  other.device_names = {"agent:other", "label:rack=b"};
+  EXPECT_EQ(ClaimOne(other).unit.study_id, StudyOf(job, 3));
+  other.device_names.push_back("label:rack=a");
+  EXPECT_EQ(ClaimOne(other).unit.study_id, StudyOf(job, 1));
+  ClaimRequest own = Register("own");
+  std::set<int64_t> studies;
+  while (true) {
+    const std::vector<ClaimedUnit> units = Claim(own);
+    if (units.empty()) break;
+    for (const ClaimedUnit& unit : units) studies.insert(unit.unit.study_id);
+  }
+  EXPECT_THAT(studies, ElementsAre(StudyOf(job, 2), StudyOf(job, 3)));
+  EXPECT_THAT(Claim(other), SizeIs(1));
+  EXPECT_THAT(Claim(other), IsEmpty());
+}
+
+TEST_P(FarmConformance, AStepChangesWhoRunsAStudyFromThenOn) {
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  Propose(study, {MakeUnit(0, 2)});
+  ClaimRequest one = Register("one"), two = Register("two");
+  two.device_uuid = "gpu-1";
+  DriveStep step;
+  step.study_id = study;
+  step.next_ordinal = 4;
+  step.now_ms = kNow;
+  step.new_units = {MakeUnit(2, 2)};
+  step.device_uuid = "gpu-1";
+  ASSERT_TRUE(store_->Drive(step).ok());
+  Reopen();
+  EXPECT_THAT(Claim(one), IsEmpty());
+  EXPECT_EQ(ClaimOne(two).unit.first_ordinal, 0);
+  step.new_units.clear();
+  step.device_uuid = "";
+  ASSERT_TRUE(store_->Drive(step).ok());
+  EXPECT_EQ(ClaimOne(one).unit.first_ordinal, 2);
+}
+
+TEST_P(FarmConformance, AFinalIsHandedOutWithTheDevicesOfItsResults) {
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  UnitRow unit = MakeUnit(0, 3);
+  unit.kind = UnitKind::kFinals;
+  Propose(study, {unit});
+  const ClaimRequest first = RegisterLeased("first");
+  const ClaimedUnit claimed = ClaimOne(first);
+  EXPECT_THAT(claimed.present_devices, IsEmpty());
+  TrialRow a = MakeTrial(0), b = MakeTrial(1);
+  a.device_uuid = b.device_uuid = "gpu-7";
+  ASSERT_EQ(Report(MakeReport(first, claimed, {a, b}, false)), ReportVerdict::kAccepted);
+  EXPECT_THAT(store_->ClaimsOf("first", first.epoch).value().at(0).present_devices, ElementsAre("gpu-7"));
+  ASSERT_TRUE(store_->ReleaseAgent("first", kNow).ok());
+  const ClaimRequest second = RegisterLeased("second");
+  const ClaimedUnit again = ClaimOne(second);
+  EXPECT_THAT(again.present_devices, ElementsAre("gpu-7"));
+  EXPECT_THAT(again.present_ordinals, ElementsAre(0, 1));
+}
+
+TEST_P(FarmConformance, AUnitThatAgentsAreLostWithIsHandedOutInParts) {
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  Propose(study, {MakeUnit(10, 20)});
+  ClaimedUnit unit = ClaimOne(RegisterLeased("agent 1"));
+  EXPECT_EQ(unit.unit.losses, 0);
+  EXPECT_EQ(unit.unit.handed_end, 0);
+  unit = LoseWith(unit, {10, 12});
+  EXPECT_EQ(unit.unit.losses, 1);
+  EXPECT_EQ(unit.unit.handed_end, 20);  // 11, 13 to 19
+  Reopen();
+  EXPECT_EQ(store_->ClaimsOf("agent 2", store_->FindAgent("agent 2").value()->epoch).value().at(0).unit.handed_end, 20);
+  unit = LoseWith(unit, {11});
+  EXPECT_EQ(unit.unit.losses, 2);
+  EXPECT_EQ(unit.unit.handed_end, 14);  // 13 alone
+  unit = LoseWith(unit, {});
+  EXPECT_EQ(unit.unit.losses, 3);
+  EXPECT_EQ(unit.unit.handed_end, 14);
+  // What was suspected has a result: the rest is free, and a further loss is a first one.
+  unit = LoseWith(unit, {13});
+  EXPECT_EQ(unit.unit.handed_end, 0);
+  unit = LoseWith(unit, {});
+  EXPECT_EQ(unit.unit.losses, 1);
+  EXPECT_EQ(unit.unit.handed_end, 22);
+  // One that leaves in order says nothing.
+  const ClaimRequest last = RegisterLeased("in order");
+  ASSERT_TRUE(store_->ReleaseAgent("agent 6", kNow).ok());
+  EXPECT_EQ(ClaimOne(last).unit.losses, 1);
+}
+
+TEST_P(FarmConformance, OnlyALossOfAUnitAloneCountsInTheEnd) {
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  Propose(study, {MakeUnit(0, 2), MakeUnit(2, 2)});
+  for (int i = 0; i < 5; ++i) {
+    const ClaimRequest agent = RegisterLeased("agent");
+    for (int j = 0; j < 2; ++j) EXPECT_EQ(ClaimOne(agent).unit.losses, std::min(i, 2));
+    ASSERT_TRUE(store_->ReleaseAgent("agent", kNow, true).ok());
+  }
+  ClaimRequest agent = RegisterLeased("agent");
+  const int64_t unit = ClaimOne(agent).unit.unit_id;
+  ASSERT_TRUE(store_->ReleaseAgent("agent", kNow, true).ok());
+  agent = RegisterLeased("agent");
+  for (int j = 0; j < 2; ++j) {
+    const ClaimedUnit claimed = ClaimOne(agent);
+    EXPECT_EQ(claimed.unit.losses, claimed.unit.unit_id == unit ? 3 : 2);
+  }
+}
+
+// A final is whole always.
+TEST_P(FarmConformance, LostAgentsDoNotPartAFinal) {
+  const int64_t study = StudyOf(Submit(MakeSubmit("job")));
+  UnitRow unit = MakeUnit(0, 20);
+  unit.kind = UnitKind::kFinals;
+  Propose(study, {unit});
+  ClaimedUnit claimed = ClaimOne(RegisterLeased("agent 1"));
+  for (int losses = 1; losses <= 3; ++losses) {
+    claimed = LoseWith(claimed, {});
+    EXPECT_EQ(claimed.unit.losses, losses);
+    EXPECT_EQ(claimed.unit.handed_end, 0);
+  }
+}
+
+// Whoever is not heard for a lease is lost too.
+TEST_P(FarmConformance, AReapedAgentIsALostOne) {
+  const ClaimRequest dead = RegisterLeased("dead");
+  Prepare(dead);
+  GetParam().advance(kPastLease);
+  ASSERT_TRUE(store_->ReapAgents(kNow).ok());
+  EXPECT_EQ(ClaimOne(RegisterLeased("alive")).unit.losses, 1);
+}
+
 TEST_P(FarmConformance, OneHolderHasALease) {
   const LeaseRow first = Take("reaper", "one");
   EXPECT_EQ(first.holder, "one");
@@ -151,6 +297,11 @@ TEST_P(FarmConformance, OneHolderHasALease) {
   EXPECT_EQ(Take("reaper", "one").epoch, first.epoch);
   GetParam().advance(kPastLease);
   EXPECT_THAT(store_->ListLeases("reaper").value(), IsEmpty());
+  EXPECT_EQ(store_->TakeLease({"reaper", "one", "anew", kLeaseMs})->detail_before, "at one")
+      << "also when it has run out";
+  EXPECT_EQ(store_->TakeLease({"another", "one", "anew", kLeaseMs})->detail_before, "");
+  ASSERT_TRUE(store_->ReleaseLease("reaper", "one").ok());
+  ASSERT_TRUE(store_->ReleaseLease("another", "one").ok());
   const LeaseRow second = Take("reaper", "two");
   EXPECT_EQ(second.holder, "two");
   EXPECT_GT(second.epoch, first.epoch);
@@ -183,23 +334,25 @@ TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {
   EXPECT_EQ(ReasonOf(store_->AdoptJobs("n1", 10).status()), "NODE_LEASE");
   Take("node/n1", "n1");
   Take("node/n2", "n2");
-  EXPECT_THAT(IdsOf(store_->AdoptJobs("n1", 1).value()), ElementsAre(first));
+  const std::vector<DrivenJob> of_first = store_->AdoptJobs("n1", 1).value();
+  EXPECT_THAT(IdsOf(of_first), ElementsAre(first));
   EXPECT_THAT(store_->AdoptJobs("n2", 10, {first, second}).value(), IsEmpty());
-  EXPECT_THAT(IdsOf(store_->AdoptJobs("n2", 10, {first}).value()), ElementsAre(second));
+  const std::vector<DrivenJob> of_second = store_->AdoptJobs("n2", 10, {first}).value();
+  EXPECT_THAT(IdsOf(of_second), ElementsAre(second));
   EXPECT_THAT(store_->AdoptJobs("n1", 10).value(), IsEmpty());
   GetParam().advance(milliseconds(kLeaseMs / 2));
   Take("node/n2", "n2");
   GetParam().advance(milliseconds(kLeaseMs / 2 + 1));
   const std::vector<DrivenJob> taken = store_->AdoptJobs("n2", 10).value();
   EXPECT_THAT(IdsOf(taken), ElementsAre(first));
-  EXPECT_EQ(taken[0].driver_epoch, 2);
+  EXPECT_GT(taken[0].driver_epoch, of_first[0].driver_epoch);
   const std::vector<JobStateRow> states = store_->JobStates({second, first, 100000, first}).value();
   ASSERT_THAT(states, SizeIs(2));
   EXPECT_EQ(states[0].job_id, first);
   EXPECT_EQ(states[0].driver, "n2");
-  EXPECT_EQ(states[0].driver_epoch, 2);
+  EXPECT_EQ(states[0].driver_epoch, taken[0].driver_epoch);
   EXPECT_EQ(states[0].state, JobState::kQueued);
-  EXPECT_EQ(states[1].driver_epoch, 1);
+  EXPECT_EQ(states[1].driver_epoch, of_second[0].driver_epoch);
 }
 
 TEST_P(FarmConformance, OfJobsThatANodeLeavesAloneItAdoptsThoseThatAreBeingCancelled) {

@@ -210,7 +210,9 @@ TEST_F(PostgresCopy, BothStoresAnswerTheSameAndTheNewOneGoesOn) {
   EXPECT_EQ(store->GetOrPutSetting("host/here", "new").value(), "uuid");
   EXPECT_EQ(store->GetOrPutSetting(Store::kCatalogIdSetting, "new").value(), "new");
   // What an agent held is returned, and claimed behind the rest.
-  const std::vector<ClaimedUnit> held = store->ClaimsOf("agent", 1).value();
+  const auto agent = store->FindAgent("agent").value();
+  ASSERT_TRUE(agent.has_value());
+  const std::vector<ClaimedUnit> held = store->ClaimsOf("agent", agent->epoch).value();
   ASSERT_THAT(held, SizeIs(1));
   EXPECT_EQ(store->ReleaseOtherAgents({}, kNow).value(), 1);
   const ClaimRequest claimer{"next", store->RegisterAgent({"next", "host", "", 0, kNow}).value(), "gpu-0", "class", 9,

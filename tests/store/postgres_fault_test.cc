@@ -207,7 +207,7 @@ TEST_F(PostgresFault, ALostAnswerToAClaimOrAReportIsFoundOut) {
     const auto units = store->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ASSERT_THAT(*units, SizeIs(1));
-    EXPECT_EQ(units->at(0).unit.token, 1);
+    EXPECT_EQ(units->at(0).unit.attempt, 1);
     EXPECT_THAT(store->ClaimsOf(claimer.agent_id, claimer.epoch).value(), SizeIs(1)) << "no unit is lost";
     // The new session prepares first.
     ASSERT_EQ(store->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);

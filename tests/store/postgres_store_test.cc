@@ -40,6 +40,11 @@ absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory) {
   return OpenPostgresStore({PostgresServer::Shared()->Url(TheDatabases()->Of(directory))});
 }
 
+absl::StatusOr<std::unique_ptr<Store>> OpenCopyOf(const std::string& directory) {
+  PostgresServer* const server = PostgresServer::Shared();
+  return OpenPostgresStore({server->Url(server->NewDatabase(TheDatabases()->Of(directory)))});
+}
+
 // Its clock is the server's: what runs out is moved instead.
 void Advance(std::chrono::milliseconds by) {
   const std::string interval = "interval '" + std::to_string(by.count()) + " milliseconds'";
@@ -49,7 +54,7 @@ void Advance(std::chrono::milliseconds by) {
 }
 
 StoreFactory Factory() {
-  StoreFactory factory{"postgres", OpenIn, Advance};
+  StoreFactory factory{"postgres", OpenIn, Advance, OpenCopyOf};
   factory.makes_backups = false;
   return factory;
 }

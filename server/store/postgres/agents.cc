@@ -4,6 +4,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/lost_units.h"
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/rows.h"
 
@@ -14,8 +15,9 @@ constexpr int64_t kEndedAgentsKeptMs = int64_t{7} * 24 * 3600 * 1000;
 
 // Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go
 // to the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
-// The caller has changed the agent's row, so that nothing more is claimed for it meanwhile.
-absl::StatusOr<int64_t> ReturnUnits(Session& session, std::string_view agent_id) {
+// The caller has changed the agent's row, so that nothing more is claimed for it meanwhile. `was_lost`: see
+// lost_units.h.
+absl::StatusOr<int64_t> ReturnUnits(Session& session, std::string_view agent_id, bool was_lost) {
   // Studies before units: they must not end while units come back to them.
   RETURN_IF_ERROR(session
                       .Run("SELECT 1 FROM study s WHERE s.study_id IN (SELECT u.study_id FROM work_unit u WHERE "
@@ -27,6 +29,17 @@ absl::StatusOr<int64_t> ReturnUnits(Session& session, std::string_view agent_id)
                            "s.study_id = u.study_id AND s.state = 3",
                            agent_id)
                       .status());
+  if (was_lost) {
+    RETURN_IF_ERROR(
+        session
+            .Run("UPDATE work_unit u SET losses = CASE WHEN u.kind = 1 AND u.handed_end = 0 THEN 1 WHEN u.losses < $2 "
+                 "OR "
+                 "(SELECT count(*) FROM work_unit w WHERE w.agent_id = $1 AND w.state = 2) = 1 THEN u.losses + 1 ELSE "
+                 "u.losses END, suspects_end = CASE u.handed_end WHEN 0 THEN u.first_ordinal + u.trial_count ELSE "
+                 "u.handed_end END WHERE u.agent_id = $1 AND u.state = 2",
+                 agent_id, kAloneFromLoss)
+            .status());
+  }
   return session.Run(
       "UPDATE work_unit u SET state = 1, claim_seq = n.seq, agent_id = NULL, agent_epoch = NULL, claimed_at_ms = NULL "
       "FROM (SELECT o.unit_id, nextval('claim_seq') AS seq FROM (SELECT w.unit_id FROM work_unit w WHERE "
@@ -35,12 +48,12 @@ absl::StatusOr<int64_t> ReturnUnits(Session& session, std::string_view agent_id)
       agent_id);
 }
 
-absl::StatusOr<int64_t> Release(Session& session, std::string_view agent_id, int64_t now_ms) {
+absl::StatusOr<int64_t> Release(Session& session, std::string_view agent_id, int64_t now_ms, bool was_lost) {
   RETURN_IF_ERROR(
       session
           .Run("UPDATE agent SET released_at_ms = $1 WHERE agent_id = $2 AND released_at_ms IS NULL", now_ms, agent_id)
           .status());
-  return ReturnUnits(session, agent_id);
+  return ReturnUnits(session, agent_id, was_lost);
 }
 
 }  // namespace
@@ -50,16 +63,16 @@ absl::Status EpochEnded(std::string_view agent_id, int64_t epoch) {
                     "AGENT_EPOCH");
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent) {
+absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent, int64_t step) {
   ASSIGN_OR_RETURN(
       const int64_t epoch,
       session.QueryInt("INSERT INTO agent AS a (agent_id, host, epoch, registered_at_ms, detail, lease_until) VALUES "
-                       "($1, $2, 1, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
-                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + 1, "
+                       "($1, $2, $6, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
+                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + $6, "
                        "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = false, "
                        "detail = excluded.detail, lease_until = excluded.lease_until RETURNING epoch",
-                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms));
-  RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id).status());
+                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms, step));
+  RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id, false).status());
   return epoch;
 }
 
@@ -99,10 +112,10 @@ absl::Status SetAgentDraining(Session& session, std::string_view agent_id, bool 
   return NotFound("agent {} is not registered", agent_id);
 }
 
-absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms) {
+absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms, bool was_lost) {
   ASSIGN_OR_RETURN(const Rows known, session.Query("SELECT 1 FROM agent WHERE agent_id = $1", agent_id));
   if (known.empty()) return NotFound("agent {} has never registered", agent_id);
-  return Release(session, agent_id, now_ms).status();
+  return Release(session, agent_id, now_ms, was_lost).status();
 }
 
 absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<std::string>& keep, int64_t now_ms) {
@@ -112,7 +125,7 @@ absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<s
   for (int i = 0; i < live.size(); ++i) {
     const std::string agent_id = live[i].Bytes(0);
     if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
-    ASSIGN_OR_RETURN(const int64_t count, Release(session, agent_id, now_ms));
+    ASSIGN_OR_RETURN(const int64_t count, Release(session, agent_id, now_ms, false));
     returned += count;
   }
   return returned;
@@ -126,7 +139,7 @@ absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t no
   std::vector<std::string> agents;
   for (int i = 0; i < expired.size(); ++i) {
     agents.push_back(expired[i].Bytes(0));
-    RETURN_IF_ERROR(Release(session, agents.back(), now_ms).status());
+    RETURN_IF_ERROR(Release(session, agents.back(), now_ms, true).status());
   }
   // A process has a fresh id, so what ended long ago is never asked for again.
   RETURN_IF_ERROR(session.Run("DELETE FROM agent WHERE released_at_ms < $1", now_ms - kEndedAgentsKeptMs).status());

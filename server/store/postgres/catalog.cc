@@ -143,13 +143,25 @@ absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Session& session, std::string_
   return ReadAll(rows, ReadPoison);
 }
 
+absl::StatusOr<std::optional<std::string>> FindSetting(Session& session, std::string_view name) {
+  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT value FROM setting WHERE name = $1", name));
+  return rows.empty() ? std::nullopt : std::optional<std::string>(rows[0].Bytes(0));
+}
+
+absl::Status PutSetting(Session& session, std::string_view name, std::string_view value) {
+  return session
+      .Run("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+           name, value)
+      .status();
+}
+
 absl::StatusOr<std::string> GetOrPutSetting(Session& session, std::string_view name, std::string_view value_if_absent) {
   RETURN_IF_ERROR(
       session.Run("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", name, value_if_absent)
           .status());
-  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT value FROM setting WHERE name = $1", name));
-  if (rows.empty()) return Internal("setting {} is gone", name);
-  return rows[0].Bytes(0);
+  ASSIGN_OR_RETURN(std::optional<std::string> value, FindSetting(session, name));
+  if (!value.has_value()) return Internal("setting {} is gone", name);
+  return *std::move(value);
 }
 
 }  // namespace tunefarm::postgres

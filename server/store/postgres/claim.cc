@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/lost_units.h"
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/rows.h"
 
@@ -17,23 +19,43 @@ namespace {
   "WHERE t.study_id = u.study_id AND t.ordinal >= u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count) " \
   "END"
 
+// The devices that the results of a final name, each on a line.
+#define TUNEFARM_PG_DEVICES                                                                                  \
+  "CASE WHEN u.kind = 3 THEN (SELECT string_agg(DISTINCT t.device_uuid, chr(10)) FROM trial_result t WHERE " \
+  "t.study_id = u.study_id AND t.ordinal >= u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count) END"
+
+// Where the part of a unit ends that is handed out after a loss (lost_units.h); 0: it is handed out whole. $11
+// kAloneFromLoss, $12 kPartAfterLoss.
+#define TUNEFARM_PG_PART                                                                                               \
+  "CASE WHEN w.losses = 0 OR w.kind <> 1 THEN 0 ELSE coalesce((SELECT max(s.o) + 1 FROM (SELECT o.o FROM "             \
+  "generate_series(w.first_ordinal, w.suspects_end - 1) AS o(o) WHERE NOT EXISTS (SELECT 1 FROM trial_result t WHERE " \
+  "t.study_id = w.study_id AND t.ordinal = o.o) ORDER BY o.o LIMIT CASE WHEN w.losses < $11 THEN $12 ELSE 1 END) s), " \
+  "0) END"
+
 // The agent's row is locked first: an epoch cannot end between here and the commit, leaving units with nobody. $1
 // agent, $2 epoch, $3 study, $4 cursor, $5 units, $6 trials left in the turn, $7 now, $8 nonce, $9 lowest state of the
-// job.
+// job, $10 what the device answers to, $13 by how much tokens grow.
 constexpr std::string_view kClaim =
     "WITH me AS MATERIALIZED (SELECT a.draining FROM agent a WHERE a.agent_id = $1 AND a.epoch = $2 AND "
     "a.released_at_ms IS NULL FOR SHARE), "
     "next AS MATERIALIZED (SELECT w.unit_id, w.claim_seq, w.trial_count FROM work_unit w WHERE w.study_id = $3 AND "
     "w.state = 1 AND w.claim_seq > $4 AND EXISTS (SELECT 1 FROM me WHERE NOT me.draining) AND EXISTS (SELECT 1 FROM "
-    "study s JOIN job j ON j.job_id = s.job_id WHERE s.study_id = $3 AND s.state < 3 AND j.state BETWEEN $9 AND 2) "
+    "study s JOIN job j ON j.job_id = s.job_id WHERE s.study_id = $3 AND s.state < 3 AND j.state BETWEEN $9 AND 2 AND "
+    "s.device_uuid = ANY($10)) "
     "ORDER BY w.claim_seq LIMIT $5 FOR UPDATE OF w SKIP LOCKED), "
     "turn AS (SELECT n.unit_id, sum(n.trial_count) OVER (ORDER BY n.claim_seq) - n.trial_count AS handed FROM next n), "
-    "u AS (UPDATE work_unit w SET state = 2, token = w.token + 1, attempt = w.attempt + 1, agent_id = $1, "
-    "agent_epoch = $2, claimed_at_ms = $7, claim_nonce = $8 FROM turn WHERE w.unit_id = turn.unit_id AND "
+    "u AS (UPDATE work_unit w SET state = 2, token = w.token + $13, attempt = w.attempt + 1, agent_id = $1, "
+    "agent_epoch = $2, claimed_at_ms = $7, claim_nonce = $8, handed_end = " TUNEFARM_PG_PART
+    " FROM turn WHERE w.unit_id = turn.unit_id AND "
     "turn.handed < $6 RETURNING w.*) "
-    "SELECT " TUNEFARM_PG_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT
+    "SELECT " TUNEFARM_PG_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT ", " TUNEFARM_PG_DEVICES
     ", (SELECT count(*) FROM me) FROM (SELECT 1) one LEFT JOIN u ON true ORDER BY u.claim_seq";
-constexpr int kIsCurrent = kUnitColumns + 2;
+constexpr int kIsCurrent = kUnitColumns + 3;
+
+std::vector<std::string> Lines(const std::string& text) {
+  if (text.empty()) return {};
+  return absl::StrSplit(text, '\n');
+}
 
 ClaimStepResult ReadStep(const Rows& rows) {
   ClaimStepResult result;
@@ -43,6 +65,7 @@ ClaimStepResult ReadStep(const Rows& rows) {
     result.units.push_back(ReadUnit(row));
     result.last_seq = std::max(result.last_seq, row.Int(kUnitColumns));
     result.present.push_back(row.Ints(kUnitColumns + 1));
+    result.devices.push_back(Lines(row.Bytes(kUnitColumns + 2)));
     result.trials += result.units.back().trial_count;
   }
   return result;
@@ -50,9 +73,12 @@ ClaimStepResult ReadStep(const Rows& rows) {
 
 absl::StatusOr<ClaimStepResult> RunClaim(Session& session, const ClaimStep& step, int lowest_job_state) {
   const ClaimRequest& request = *step.request;
+  Texts names{{"", request.device_uuid}};
+  names.values.insert(names.values.end(), request.device_names.begin(), request.device_names.end());
   ASSIGN_OR_RETURN(const Rows rows,
                    session.Query(kClaim, request.agent_id, request.epoch, step.pick.study_id, step.pick.after_seq,
-                                 step.units_max, step.pick.trials_left, request.now_ms, step.nonce, lowest_job_state));
+                                 step.units_max, step.pick.trials_left, request.now_ms, step.nonce, lowest_job_state,
+                                 names, kAloneFromLoss, kPartAfterLoss, step.token_step));
   if (rows[0].Int(kIsCurrent) == 0) return EpochEnded(request.agent_id, request.epoch);
   return ReadStep(rows);
 }
@@ -78,11 +104,12 @@ absl::StatusOr<ClaimStepResult> ClaimOfQueued(Session& session, const ClaimStep&
 }
 
 absl::StatusOr<ClaimStepResult> FindClaimed(Session& session, const ClaimStep& step) {
-  ASSIGN_OR_RETURN(const Rows rows,
-                   session.Query("SELECT " TUNEFARM_PG_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT
-                                 " FROM work_unit u WHERE u.agent_id = $1 AND u.agent_epoch = $2 AND u.state = 2 AND "
-                                 "u.claim_nonce = $3 ORDER BY u.claim_seq",
-                                 step.request->agent_id, step.request->epoch, step.nonce));
+  ASSIGN_OR_RETURN(
+      const Rows rows,
+      session.Query("SELECT " TUNEFARM_PG_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT ", " TUNEFARM_PG_DEVICES
+                    " FROM work_unit u WHERE u.agent_id = $1 AND u.agent_epoch = $2 AND u.state = 2 AND "
+                    "u.claim_nonce = $3 ORDER BY u.claim_seq",
+                    step.request->agent_id, step.request->epoch, step.nonce));
   return ReadStep(rows);
 }
 
@@ -121,7 +148,8 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Session& session, std::string_
       session.Query("SELECT " TUNEFARM_PG_UNIT_COLUMNS
                     ", j.job_id, j.kernel_id, s.problem, p.spec, (SELECT array_agg(t.ordinal ORDER BY t.ordinal) FROM "
                     "trial_result t WHERE t.study_id = u.study_id AND t.ordinal >= u.first_ordinal AND t.ordinal < "
-                    "u.first_ordinal + u.trial_count) FROM work_unit u JOIN study s ON s.study_id = u.study_id "
+                    "u.first_ordinal + u.trial_count), " TUNEFARM_PG_DEVICES
+                    " FROM work_unit u JOIN study s ON s.study_id = u.study_id "
                     "JOIN job j ON j.job_id = s.job_id JOIN job_spec p ON p.job_id = j.job_id "
                     "JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = u.agent_epoch "
                     "WHERE u.agent_id = $1 AND u.agent_epoch = $2 AND u.state = 2 AND a.released_at_ms IS NULL "
@@ -131,7 +159,7 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Session& session, std::string_
   for (int i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
     units.push_back({ReadUnit(row), row.Int(kUnitColumns), row.Bytes(kUnitColumns + 1), row.Bytes(kUnitColumns + 2),
-                     row.Bytes(kUnitColumns + 3), row.Ints(kUnitColumns + 4)});
+                     row.Bytes(kUnitColumns + 3), row.Ints(kUnitColumns + 4), Lines(row.Bytes(kUnitColumns + 5))});
   }
   return units;
 }

@@ -26,15 +26,15 @@ ClaimBoard::Queue& ClaimBoard::QueueOf(std::string_view class_id) {
   return queues_[std::string(class_id)];
 }
 
-const ClaimBoard::Ready* ClaimBoard::FindIn(const Queue& queue, Place from, Place to, std::string_view device_uuid) {
+const ClaimBoard::Ready* ClaimBoard::FindIn(const Queue& queue, Place from, Place to,
+                                            const std::set<std::string_view>& names) {
   for (auto it = queue.ready.lower_bound(from); it != queue.ready.end() && it->first <= to; ++it) {
-    const ReadyStudy& study = it->second.study;
-    if (study.device_uuid.empty() || study.device_uuid == device_uuid) return &it->second;
+    if (names.count(it->second.study.device_uuid) > 0) return &it->second;
   }
   return nullptr;
 }
 
-std::optional<ClaimBoard::Pick> ClaimBoard::Next(std::string_view class_id, std::string_view device_uuid) {
+std::optional<ClaimBoard::Pick> ClaimBoard::Next(std::string_view class_id, const std::set<std::string_view>& names) {
   MutexLock lock(&mutex_);
   Queue& queue = QueueOf(class_id);
   for (auto first = queue.ready.begin(); first != queue.ready.end();) {
@@ -43,9 +43,9 @@ std::optional<ClaimBoard::Pick> ClaimBoard::Next(std::string_view class_id, std:
     const Turn turn = found_turn == queue.turns.end() ? Turn{} : found_turn->second;
     const Ready* ready = nullptr;
     const bool goes_on = turn.trials < kTrialsPerTurn;
-    if (goes_on) ready = FindIn(queue, {rank, turn.job_id, 0}, {rank, turn.job_id, kLast}, device_uuid);
-    if (ready == nullptr) ready = FindIn(queue, {rank, turn.job_id + 1, 0}, {rank, kLast, kLast}, device_uuid);
-    if (ready == nullptr) ready = FindIn(queue, {rank, 0, 0}, {rank, turn.job_id, kLast}, device_uuid);
+    if (goes_on) ready = FindIn(queue, {rank, turn.job_id, 0}, {rank, turn.job_id, kLast}, names);
+    if (ready == nullptr) ready = FindIn(queue, {rank, turn.job_id + 1, 0}, {rank, kLast, kLast}, names);
+    if (ready == nullptr) ready = FindIn(queue, {rank, 0, 0}, {rank, turn.job_id, kLast}, names);
     if (ready == nullptr) {
       first = queue.ready.upper_bound({rank, kLast, kLast});
       continue;

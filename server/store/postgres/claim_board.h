@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,7 +20,7 @@ namespace tunefarm::postgres {
 struct ReadyStudy {
   int64_t study_id = 0, job_id = 0;
   int priority = 0;
-  std::string device_uuid;  // empty: any of the class
+  std::string device_uuid;  // as StudyRow's
   bool job_is_queued = false;
 };
 
@@ -49,8 +50,9 @@ class ClaimBoard {
 
   explicit ClaimBoard(Clock* clock) : clock_(clock) {}
 
-  // The study that a device of the class should be given units of next. None: no study known has any.
-  std::optional<Pick> Next(std::string_view class_id, std::string_view device_uuid) LOCKS_EXCLUDED(mutex_);
+  // The study that a device of the class that answers to these names (also the empty one) should be given units of
+  // next. None: no study known has any.
+  std::optional<Pick> Next(std::string_view class_id, const std::set<std::string_view>& names) LOCKS_EXCLUDED(mutex_);
   // What became of a pick: units of so many trials, or nothing.
   void Claimed(std::string_view class_id, const Pick& pick, int64_t trials, int64_t last_seq) LOCKS_EXCLUDED(mutex_);
   void Missed(std::string_view class_id, const Pick& pick) LOCKS_EXCLUDED(mutex_);
@@ -99,7 +101,7 @@ class ClaimBoard {
   };
 
   Queue& QueueOf(std::string_view class_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static const Ready* FindIn(const Queue& queue, Place from, Place to, std::string_view device_uuid);
+  static const Ready* FindIn(const Queue& queue, Place from, Place to, const std::set<std::string_view>& names);
 
   Clock* const clock_;
   Mutex reading_mutex_;

@@ -62,10 +62,10 @@ const std::vector<Table>& Tables() {
        "SELECT study_id, position, source_rank, payload FROM study_prior ORDER BY 1, 2"},
       {"work_unit",
        "unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, agent_id, "
-       "agent_epoch, claimed_at_ms, done_at_ms, payload",
+       "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end",
        "SELECT unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, "
        "agent_id, "
-       "agent_epoch, claimed_at_ms, done_at_ms, payload FROM work_unit ORDER BY 1"},
+       "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end FROM work_unit ORDER BY 1"},
       {"trial_result",
        "study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, measured_key, "
        "detail",

@@ -163,6 +163,12 @@ absl::StatusOr<Driven> Drive(Session& session, const DriveStep& step) {
     }
     RETURN_IF_ERROR(StorePriors(session, step.study_id, step.priors));
   }
+  if (step.device_uuid.has_value()) {
+    study.device_uuid = *step.device_uuid;
+    RETURN_IF_ERROR(
+        session.Run("UPDATE study SET device_uuid = $1 WHERE study_id = $2", study.device_uuid, step.study_id)
+            .status());
+  }
   Driven driven;
   RETURN_IF_ERROR(Tell(session, step, &study));
   ASSIGN_OR_RETURN(driven.result.unit_ids, Propose(session, step, &study, &driven.first_seq));

@@ -26,6 +26,8 @@ absl::StatusOr<LeaseRow> TakeLease(Session& session, const LeaseRequest& request
     return InvalidArgument("a lease needs a name, a holder and a length of at least 1 ms; it has \"{}\", \"{}\", {}",
                            request.name, request.holder, request.lease_ms);
   }
+  ASSIGN_OR_RETURN(const Rows before,
+                   session.Query("SELECT detail FROM named_lease WHERE name = $1 FOR UPDATE", request.name));
   RETURN_IF_ERROR(
       session
           .Run("INSERT INTO named_lease AS l (name, holder, detail, epoch, lease_until) VALUES ($1, $2, $3, 1, "
@@ -44,7 +46,9 @@ absl::StatusOr<LeaseRow> TakeLease(Session& session, const LeaseRequest& request
       const Rows rows,
       session.Query("SELECT " TUNEFARM_PG_LEASE_COLUMNS " FROM named_lease WHERE name = $1", request.name));
   if (rows.empty()) return Internal("lease {} is gone", request.name);
-  return ReadLease(rows[0]);
+  LeaseRow lease = ReadLease(rows[0]);
+  if (!before.empty()) lease.detail_before = before[0].Bytes(0);
+  return lease;
 }
 
 absl::Status ReleaseLease(Session& session, std::string_view name, std::string_view holder) {
@@ -63,7 +67,7 @@ absl::StatusOr<std::vector<LeaseRow>> ListLeases(Session& session, std::string_v
 }
 
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max,
-                                                 const std::vector<int64_t>& except) {
+                                                 const std::vector<int64_t>& except, int64_t step) {
   // Held until the commit: the node lives as long as it takes to adopt.
   ASSIGN_OR_RETURN(const Rows lives,
                    session.Query("SELECT 1 FROM named_lease WHERE name = $1 AND holder = $2 AND lease_until > "
@@ -76,12 +80,12 @@ absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_v
   ASSIGN_OR_RETURN(
       const Rows orphans,
       session.Query(
-          "UPDATE job SET driver = $1, driver_epoch = driver_epoch + 1 WHERE job_id IN (SELECT j.job_id FROM "
+          "UPDATE job SET driver = $1, driver_epoch = driver_epoch + $4 WHERE job_id IN (SELECT j.job_id FROM "
           "job j WHERE j.state < 5 AND (j.state = 4 OR j.job_id <> ALL($3)) AND NOT EXISTS (SELECT 1 FROM named_lease "
           "l WHERE l.name = 'node/' || "
           "j.driver AND l.holder = j.driver AND l.lease_until > clock_timestamp()) ORDER BY j.job_id LIMIT $2 "
           "FOR UPDATE OF j SKIP LOCKED) RETURNING job_id, driver_epoch",
-          node, std::clamp(jobs_max, 0, kJobsPerAdoptionMax), except));
+          node, std::clamp(jobs_max, 0, kJobsPerAdoptionMax), except, step));
   std::vector<DrivenJob> jobs;
   for (int i = 0; i < orphans.size(); ++i) jobs.push_back({orphans[i].Int(0), orphans[i].Int(1)});
   std::sort(jobs.begin(), jobs.end(), [](const DrivenJob& a, const DrivenJob& b) { return a.job_id < b.job_id; });

@@ -29,13 +29,14 @@ absl::StatusOr<std::vector<DeviceClassRow>> ListDeviceClasses(Session& session);
 
 // --- agents.cc ---
 absl::Status EpochEnded(std::string_view agent_id, int64_t epoch);
-absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent);
+// `step`, here and below: by how much epochs and tokens grow (fence_step.h).
+absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent, int64_t step);
 absl::StatusOr<AgentRow> RenewAgent(Session& session, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
                                     const std::optional<std::string>& detail);
 absl::StatusOr<std::optional<AgentRow>> FindAgent(Session& session, std::string_view agent_id);
 absl::StatusOr<std::vector<AgentRow>> ListAgents(Session& session);
 absl::Status SetAgentDraining(Session& session, std::string_view agent_id, bool draining);
-absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms);
+absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms, bool was_lost);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<std::string>& keep, int64_t now_ms);
 absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t now_ms);
 
@@ -44,7 +45,7 @@ absl::StatusOr<LeaseRow> TakeLease(Session& session, const LeaseRequest& request
 absl::Status ReleaseLease(Session& session, std::string_view name, std::string_view holder);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Session& session, std::string_view prefix);
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max,
-                                                 const std::vector<int64_t>& except);
+                                                 const std::vector<int64_t>& except, int64_t step);
 absl::Status YieldJob(Session& session, int64_t job_id, int64_t driver_epoch);
 absl::StatusOr<std::vector<JobStateRow>> JobStates(Session& session, const std::vector<int64_t>& job_ids);
 
@@ -63,10 +64,12 @@ struct ClaimStep {
   ClaimBoard::Pick pick;
   int units_max = 1;
   int64_t nonce = 0;
+  int64_t token_step = 1;
 };
 struct ClaimStepResult {
   std::vector<UnitRow> units;
   std::vector<std::vector<int64_t>> present;  // of each
+  std::vector<std::vector<std::string>> devices;
   int64_t last_seq = 0;
   int64_t trials = 0;
 };
@@ -116,6 +119,8 @@ absl::StatusOr<std::vector<MissRow>> LoadMisses(Session& session);
 absl::Status RecordPoison(Session& session, const PoisonRow& row);
 absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Session& session, std::string_view program_digest,
                                                   std::string_view class_id);
+absl::StatusOr<std::optional<std::string>> FindSetting(Session& session, std::string_view name);
+absl::Status PutSetting(Session& session, std::string_view name, std::string_view value);
 absl::StatusOr<std::string> GetOrPutSetting(Session& session, std::string_view name, std::string_view value_if_absent);
 
 // --- read_jobs.cc, read_trials.cc ---

@@ -1,11 +1,13 @@
 #include "server/store/postgres/postgres_store.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/fence_step.h"
 
 namespace tunefarm::postgres {
 namespace {
@@ -16,6 +18,12 @@ constexpr int kUnitsPerClaimMax = 256;
 constexpr size_t kFactsMax = 1024;
 constexpr size_t kFactsBytesMax = size_t{64} << 20;
 constexpr std::string_view kReservedSettingPrefix = "store.";
+
+absl::Status CheckSettingName(std::string_view name) {
+  if (!name.starts_with(kReservedSettingPrefix)) return absl::OkStatus();
+  return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name,
+                         kReservedSettingPrefix);
+}
 
 }  // namespace
 
@@ -66,7 +74,7 @@ absl::Status PostgresStore::ReadReady(std::string_view class_id, uint64_t readin
 
 absl::StatusOr<ClaimStepResult> PostgresStore::ClaimOnce(const ClaimRequest& request, const ClaimBoard::Pick& pick,
                                                          int units_max) {
-  ClaimStep step{&request, pick, units_max, 0};
+  ClaimStep step{&request, pick, units_max, 0, FenceStep(entropy_)};
   entropy_->Fill(&step.nonce, sizeof(step.nonce));
   if (pick.job_is_queued) {
     return pool_.Call(&Pool::Write, [&](Session& session) { return ClaimOfQueued(session, step); });
@@ -85,8 +93,10 @@ absl::StatusOr<ClaimStepResult> PostgresStore::ClaimOnce(const ClaimRequest& req
 
 absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<ClaimedUnit>* units) {
   const auto units_max = static_cast<size_t>(std::clamp(request.units_max, 0, kUnitsPerClaimMax));
+  std::set<std::string_view> names = {"", request.device_uuid};
+  names.insert(request.device_names.begin(), request.device_names.end());
   while (units->size() < units_max) {
-    const std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, request.device_uuid);
+    const std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, names);
     if (!pick.has_value()) break;
     const absl::StatusOr<Facts> facts = FactsOf(pick->study_id);
     if (absl::IsNotFound(facts.status())) {
@@ -104,7 +114,7 @@ absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<
       const StudyFacts& known = **facts;
       LogDebug("store", "claimed unit={} token={} epoch={}", step.units[i].unit_id, step.units[i].token, request.epoch);
       units->push_back({std::move(step.units[i]), known.job_id, known.kernel_id, known.problem, known.job_spec,
-                        std::move(step.present[i])});
+                        std::move(step.present[i]), std::move(step.devices[i])});
     }
   }
   return absl::OkStatus();
@@ -167,12 +177,35 @@ absl::Status PostgresStore::Backup(const std::string& /*path*/) {
 }
 
 absl::StatusOr<std::string> PostgresStore::GetOrPutSetting(std::string_view name, std::string_view value_if_absent) {
-  if (name.starts_with(kReservedSettingPrefix)) {
-    return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name,
-                           kReservedSettingPrefix);
+  RETURN_IF_ERROR(CheckSettingName(name));
+  // Most often it is there: daemons ask again and again.
+  ASSIGN_OR_RETURN(std::optional<std::string> found,
+                   pool_.Call(&Pool::Read, [&](Session& session) { return postgres::FindSetting(session, name); }));
+  if (!found.has_value()) {
+    ASSIGN_OR_RETURN(found, pool_.Call(&Pool::Write, [&](Session& session) {
+      return postgres::GetOrPutSetting(session, name, value_if_absent);
+    }));
   }
-  return pool_.Call(&Pool::Write,
-                    [&](Session& session) { return postgres::GetOrPutSetting(session, name, value_if_absent); });
+  if (name == kCatalogIdSetting) NoteCatalogId(*found);
+  return *std::move(found);
+}
+
+absl::Status PostgresStore::PutSetting(std::string_view name, std::string_view value) {
+  RETURN_IF_ERROR(CheckSettingName(name));
+  RETURN_IF_ERROR(pool_.Write([&](Session& session) { return postgres::PutSetting(session, name, value); }));
+  if (name == kCatalogIdSetting) NoteCatalogId(value);
+  return absl::OkStatus();
+}
+
+void PostgresStore::NoteCatalogId(std::string_view id) {
+  {
+    MutexLock lock(&facts_mutex_);
+    if (id == catalog_id_) return;
+    catalog_id_ = id;
+    facts_.clear();
+    facts_bytes_ = 0;
+  }
+  board_.Invalidate();
 }
 
 absl::StatusOr<int64_t> PostgresStore::CatalogRevision() {
@@ -208,8 +241,9 @@ absl::StatusOr<std::vector<DeviceClassRow>> PostgresStore::ListDeviceClasses() {
 }
 
 absl::StatusOr<int64_t> PostgresStore::RegisterAgent(const AgentRegistration& agent) {
+  const int64_t step = FenceStep(entropy_);
   absl::StatusOr<int64_t> result =
-      pool_.Call(&Pool::Write, [&](Session& session) { return postgres::RegisterAgent(session, agent); });
+      pool_.Call(&Pool::Write, [&](Session& session) { return postgres::RegisterAgent(session, agent, step); });
   board_.Invalidate();
   return result;
 }
@@ -239,9 +273,9 @@ absl::StatusOr<std::vector<ClaimedUnit>> PostgresStore::ClaimsOf(std::string_vie
   return pool_.Call(&Pool::Read, [&](Session& session) { return postgres::ClaimsOf(session, agent_id, epoch); });
 }
 
-absl::Status PostgresStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms) {
+absl::Status PostgresStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) {
   absl::Status result =
-      pool_.Write([&](Session& session) { return postgres::ReleaseAgent(session, agent_id, now_ms); });
+      pool_.Write([&](Session& session) { return postgres::ReleaseAgent(session, agent_id, now_ms, was_lost); });
   board_.Invalidate();
   return result;
 }
@@ -292,8 +326,9 @@ absl::Status PostgresStore::SetJobState(int64_t job_id, const std::vector<JobSta
 
 absl::StatusOr<std::vector<DrivenJob>> PostgresStore::AdoptJobs(std::string_view node, int jobs_max,
                                                                 const std::vector<int64_t>& except) {
+  const int64_t step = FenceStep(entropy_);
   return pool_.Call(&Pool::Write,
-                    [&](Session& session) { return postgres::AdoptJobs(session, node, jobs_max, except); });
+                    [&](Session& session) { return postgres::AdoptJobs(session, node, jobs_max, except, step); });
 }
 
 absl::Status PostgresStore::YieldJob(int64_t job_id, int64_t driver_epoch) {

@@ -42,7 +42,7 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override;
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override;
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
   absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override;
 
@@ -103,9 +103,12 @@ class PostgresStore : public Store {
   CommitStats Commits() const override { return pool_.stats(); }
   absl::Status CheckWritable() override;
   absl::Status Backup(const std::string& path) override;
+  absl::Status PutSetting(std::string_view name, std::string_view value) override;
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
 
  private:
+  // Another one than before: ids of studies may mean others than they did.
+  void NoteCatalogId(std::string_view id) LOCKS_EXCLUDED(facts_mutex_);
   using Facts = std::shared_ptr<const StudyFacts>;
 
   absl::StatusOr<Facts> FactsOf(int64_t study_id) LOCKS_EXCLUDED(facts_mutex_);
@@ -123,6 +126,7 @@ class PostgresStore : public Store {
 
   Mutex facts_mutex_;
   std::map<int64_t, Facts> facts_ GUARDED_BY(facts_mutex_);  // by study
+  std::string catalog_id_ GUARDED_BY(facts_mutex_);          // of the database that the facts are of
   size_t facts_bytes_ GUARDED_BY(facts_mutex_) = 0;
 };
 

@@ -33,9 +33,10 @@ StudyRow ReadStudy(const Row& row);
   "(extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint"
 AgentRow ReadAgent(const Row& row);
 
-#define TUNEFARM_PG_UNIT_COLUMNS \
-  "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt"
-inline constexpr int kUnitColumns = 10;
+#define TUNEFARM_PG_UNIT_COLUMNS                                                                                      \
+  "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt, " \
+  "u.losses, u.suspects_end, u.handed_end"
+inline constexpr int kUnitColumns = 13;
 UnitRow ReadUnit(const Row& row);
 
 // Without log and samples.

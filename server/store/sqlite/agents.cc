@@ -2,6 +2,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/lost_units.h"
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/rows.h"
 
@@ -10,9 +11,20 @@ namespace {
 
 constexpr int64_t kEndedAgentsKeptMs = int64_t{7} * 24 * 3600 * 1000;
 
+absl::Status NoteLoss(Database& database, int64_t unit_id, bool was_alone) {
+  return database
+      .Prepare(
+          "UPDATE work_unit SET losses = CASE WHEN kind = 1 AND handed_end = 0 THEN 1 WHEN losses < ?1 OR ?2 THEN "
+          "losses + 1 ELSE losses END, suspects_end = CASE handed_end WHEN 0 THEN first_ordinal + trial_count ELSE "
+          "handed_end END WHERE unit_id = ?3")
+      .Bind(kAloneFromLoss, was_alone ? 1 : 0, unit_id)
+      .Run();
+}
+
 // Takes from an agent all that it holds. Units of ended studies go, since nobody will ask for them again; the others go
 // to the end of the queue. Returns how many went back. A kept token makes late reports stale: the next claim raises it.
-absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_id) {
+// `was_lost`: see lost_units.h.
+absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_id, bool was_lost) {
   RETURN_IF_ERROR(database
                       .Prepare("DELETE FROM work_unit WHERE agent_id = ?1 AND state = 2 AND study_id IN "
                                "(SELECT study_id FROM study WHERE state = 3)")
@@ -36,6 +48,7 @@ absl::StatusOr<int64_t> ReturnUnits(Database& database, std::string_view agent_i
                                  "claimed_at_ms = NULL WHERE unit_id = ?")
                         .Bind(claim_seq, unit_id)
                         .Run());
+    if (was_lost) RETURN_IF_ERROR(NoteLoss(database, unit_id, held.size() == 1));
   }
   return static_cast<int64_t>(held.size());
 }
@@ -50,11 +63,11 @@ absl::StatusOr<std::vector<std::string>> Names(Statement* rows) {
   }
 }
 
-absl::StatusOr<int64_t> Release(Database& database, std::string_view agent_id, int64_t now_ms) {
+absl::StatusOr<int64_t> Release(Database& database, std::string_view agent_id, int64_t now_ms, bool was_lost) {
   RETURN_IF_ERROR(database.Prepare("UPDATE agent SET released_at_ms = ? WHERE agent_id = ? AND released_at_ms IS NULL")
                       .Bind(now_ms, agent_id)
                       .Run());
-  return ReturnUnits(database, agent_id);
+  return ReturnUnits(database, agent_id, was_lost);
 }
 
 }  // namespace
@@ -78,15 +91,16 @@ absl::Status CheckEpoch(Database& database, std::string_view agent_id, int64_t e
                     "AGENT_EPOCH");
 }
 
-absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t now_ms) {
-  RETURN_IF_ERROR(ReturnUnits(database, agent.agent_id).status());
+absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t step,
+                                      int64_t now_ms) {
+  RETURN_IF_ERROR(ReturnUnits(database, agent.agent_id, false).status());
   RETURN_IF_ERROR(database
                       .Prepare("INSERT INTO agent (agent_id, host, epoch, registered_at_ms, detail, lease_until_ms) "
-                               "VALUES (?, ?, 1, ?, ?, ?) "
-                               "ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = epoch + 1, "
+                               "VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+                               "ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = epoch + ?3, "
                                "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = 0, "
                                "detail = excluded.detail, lease_until_ms = excluded.lease_until_ms")
-                      .Bind(agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail},
+                      .Bind(agent.agent_id, agent.host, step, agent.now_ms, Blob{agent.detail},
                             ZeroAsNull{agent.lease_ms > 0 ? now_ms + agent.lease_ms : 0})
                       .Run());
   Statement epoch = database.Prepare("SELECT epoch FROM agent WHERE agent_id = ?");
@@ -136,11 +150,11 @@ absl::Status SetAgentDraining(Database& database, std::string_view agent_id, boo
   return NotFound("agent {} is not registered", agent_id);
 }
 
-absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms) {
+absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms, bool was_lost) {
   Statement known = database.Prepare("SELECT 1 FROM agent WHERE agent_id = ?");
   ASSIGN_OR_RETURN(const bool found, known.Bind(agent_id).Step());
   if (!found) return NotFound("agent {} has never registered", agent_id);
-  return Release(database, agent_id, now_ms).status();
+  return Release(database, agent_id, now_ms, was_lost).status();
 }
 
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms) {
@@ -150,7 +164,7 @@ absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector
   int64_t returned = 0;
   for (const std::string& agent_id : agents) {
     if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
-    ASSIGN_OR_RETURN(const int64_t count, Release(database, agent_id, now_ms));
+    ASSIGN_OR_RETURN(const int64_t count, Release(database, agent_id, now_ms, false));
     returned += count;
   }
   return returned;
@@ -162,7 +176,7 @@ absl::StatusOr<std::vector<std::string>> ReapAgents(Database& database, int64_t 
   expired.Bind(now_ms);
   ASSIGN_OR_RETURN(std::vector<std::string> agents, Names(&expired));
   for (const std::string& agent_id : agents) {
-    RETURN_IF_ERROR(Release(database, agent_id, released_at_ms).status());
+    RETURN_IF_ERROR(Release(database, agent_id, released_at_ms, true).status());
   }
   // A process has a fresh id, so what ended long ago is never asked for again.
   RETURN_IF_ERROR(

@@ -58,14 +58,24 @@ absl::StatusOr<std::vector<PoisonRow>> LoadPoison(Database& database, std::strin
   }
 }
 
+absl::StatusOr<std::optional<std::string>> FindSetting(Database& database, std::string_view name) {
+  Statement row = database.Prepare("SELECT value FROM setting WHERE name = ?");
+  ASSIGN_OR_RETURN(const bool has_row, row.Bind(name).Step());
+  return has_row ? std::optional<std::string>(row.Bytes(0)) : std::nullopt;
+}
+
+absl::Status PutSetting(Database& database, std::string_view name, std::string_view value) {
+  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES (?, ?)").Bind(name, value).Run();
+}
+
 absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name,
                                             std::string_view value_if_absent) {
   RETURN_IF_ERROR(database.Prepare("INSERT INTO setting (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING")
                       .Bind(name, value_if_absent)
                       .Run());
-  Statement row = database.Prepare("SELECT value FROM setting WHERE name = ?");
-  RETURN_IF_ERROR(row.Bind(name).Step().status());
-  return row.Bytes(0);
+  ASSIGN_OR_RETURN(std::optional<std::string> value, FindSetting(database, name));
+  if (!value.has_value()) return Internal("setting {} is gone", name);
+  return *std::move(value);
 }
 
 }  // namespace tunefarm::sqlite

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/lost_units.h"
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/rows.h"
 
@@ -17,23 +19,36 @@ constexpr int64_t kTrialsPerTurn = 32;
 constexpr int64_t kStudyIdMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kLogBytesMax = size_t{64} * 1024;
 
-absl::StatusOr<std::vector<int64_t>> PresentOrdinals(Database& database, const UnitRow& unit) {
-  std::vector<int64_t> ordinals;
+absl::Status ReadPresent(Database& database, ClaimedUnit* claimed) {
+  const UnitRow& unit = claimed->unit;
   Statement present = database.Prepare(
-      "SELECT ordinal FROM trial_result WHERE study_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal");
+      "SELECT ordinal, device_uuid FROM trial_result WHERE study_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY "
+      "ordinal");
   present.Bind(unit.study_id, unit.first_ordinal, unit.first_ordinal + unit.trial_count);
+  std::set<std::string> devices;
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, present.Step());
-    if (!has_row) return ordinals;
-    ordinals.push_back(present.Int(0));
+    if (!has_row) break;
+    claimed->present_ordinals.push_back(present.Int(0));
+    if (unit.kind == UnitKind::kFinals) devices.insert(present.Bytes(1));
   }
+  claimed->present_devices.assign(devices.begin(), devices.end());
+  return absl::OkStatus();
 }
 
-// What a claim may take. Parameters ?1 class, ?2 device; the index gives the order.
-#define TUNEFARM_CLAIMABLE                                                                                  \
-  "FROM work_unit u INDEXED BY work_unit_ready CROSS JOIN study s ON s.study_id = u.study_id "              \
-  "CROSS JOIN job j ON j.job_id = s.job_id CROSS JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 " \
-  "AND u.class_id = ?1 AND u.device_uuid IN ('', ?2) AND j.state IN (1, 2) AND s.state <> 3 "
+// What a device answers to, each between line breaks; the empty name too, which stands for any device.
+std::string NamesOf(const ClaimRequest& request) {
+  std::string names = "\n\n" + request.device_uuid + "\n";
+  for (const std::string& name : request.device_names) names += name + "\n";
+  return names;
+}
+
+// What a claim may take. Parameters ?1 class, ?2 NamesOf; the index gives the order.
+#define TUNEFARM_CLAIMABLE                                                                                             \
+  "FROM work_unit u INDEXED BY work_unit_ready CROSS JOIN study s ON s.study_id = u.study_id "                         \
+  "CROSS JOIN job j ON j.job_id = s.job_id CROSS JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 "            \
+  "AND u.class_id = ?1 AND instr(?2, char(10) || u.device_uuid || char(10)) > 0 AND j.state IN (1, 2) AND s.state <> " \
+  "3 "
 
 // All but the ordinals that are present.
 #define TUNEFARM_CLAIMED_COLUMNS TUNEFARM_UNIT_COLUMNS ", j.job_id, j.kernel_id, s.problem, p.spec"
@@ -67,7 +82,7 @@ absl::StatusOr<std::optional<ClaimedUnit>> FindWithin(Database& database, const 
       database.Prepare("SELECT " TUNEFARM_CLAIMED_COLUMNS " " TUNEFARM_CLAIMABLE
                        "AND u.priority = ?3 AND u.study_id BETWEEN ?4 AND ?5 ORDER BY u.study_id, u.claim_seq LIMIT 1");
   ASSIGN_OR_RETURN(const bool has_row,
-                   ready.Bind(request.class_id, request.device_uuid, priority, first_study_id, last_study_id).Step());
+                   ready.Bind(request.class_id, NamesOf(request), priority, first_study_id, last_study_id).Step());
   if (!has_row) return std::optional<ClaimedUnit>();
   return std::optional<ClaimedUnit>(ReadClaimed(ready));
 }
@@ -94,7 +109,7 @@ absl::Status NoteTurn(Database& database, const ClaimRequest& request, int64_t p
 absl::StatusOr<std::optional<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
   Statement highest =
       database.Prepare("SELECT u.priority " TUNEFARM_CLAIMABLE "ORDER BY u.priority DESC, u.study_id LIMIT 1");
-  ASSIGN_OR_RETURN(const bool has_row, highest.Bind(request.class_id, request.device_uuid).Step());
+  ASSIGN_OR_RETURN(const bool has_row, highest.Bind(request.class_id, NamesOf(request)).Step());
   if (!has_row) return std::optional<ClaimedUnit>();
   const int64_t priority = highest.Int(0);
   ASSIGN_OR_RETURN(const Turn turn, ReadTurn(database, request.class_id, priority));
@@ -112,17 +127,31 @@ absl::StatusOr<std::optional<ClaimedUnit>> FindReady(Database& database, const C
   return found;
 }
 
-absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit* claimed) {
+// Where the part of a unit ends that is handed out after a loss; 0: no suspects are left.
+int64_t PartOf(const ClaimedUnit& claimed) {
+  const UnitRow& unit = claimed.unit;
+  const auto& present = claimed.present_ordinals;
+  int left = unit.losses < kAloneFromLoss ? kPartAfterLoss : 1;
+  int64_t end = 0;
+  for (int64_t ordinal = unit.first_ordinal; ordinal < unit.suspects_end && left > 0; ++ordinal) {
+    if (std::binary_search(present.begin(), present.end(), ordinal)) continue;
+    end = ordinal + 1;
+    --left;
+  }
+  return end;
+}
+
+absl::Status Claim(Database& database, const ClaimRequest& request, int64_t step, ClaimedUnit* claimed) {
   UnitRow& unit = claimed->unit;
   // Token, attempt and owner change together, and only if the unit is still free and the agent still current.
   Statement claim = database.Prepare(
-      "UPDATE work_unit SET state = 2, token = token + 1, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
+      "UPDATE work_unit SET state = 2, token = token + ?5, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
       "claimed_at_ms = ?3 WHERE unit_id = ?4 AND state = 1 AND EXISTS "
       "(SELECT 1 FROM agent a WHERE a.agent_id = ?1 AND a.epoch = ?2 AND a.released_at_ms IS NULL)");
-  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id).Run());
+  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id, step).Run());
   if (database.Changes() != 1) return Internal("unit {} was claimed twice in one transaction", unit.unit_id);
   unit.state = UnitState::kClaimed;
-  unit.token += 1;
+  unit.token += step;
   unit.attempt += 1;
   LogDebug("store", "claimed unit={} token={} epoch={}", unit.unit_id, unit.token, request.epoch);
   RETURN_IF_ERROR(database
@@ -130,8 +159,12 @@ absl::Status Claim(Database& database, const ClaimRequest& request, ClaimedUnit*
                                "WHERE job_id = ? AND state = 1")
                       .Bind(request.now_ms, claimed->job_id)
                       .Run());
-  ASSIGN_OR_RETURN(claimed->present_ordinals, PresentOrdinals(database, unit));
-  return absl::OkStatus();
+  RETURN_IF_ERROR(ReadPresent(database, claimed));
+  if (unit.losses == 0 || unit.kind != UnitKind::kSearch) return absl::OkStatus();
+  unit.handed_end = PartOf(*claimed);
+  return database.Prepare("UPDATE work_unit SET handed_end = ? WHERE unit_id = ?")
+      .Bind(unit.handed_end, unit.unit_id)
+      .Run();
 }
 
 absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
@@ -203,7 +236,7 @@ absl::Status ReturnUnit(Database& database, const ReportRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request) {
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request, int64_t step) {
   RETURN_IF_ERROR(CheckEpoch(database, request.agent_id, request.epoch));
   std::vector<ClaimedUnit> units;
   Statement draining = database.Prepare("SELECT draining FROM agent WHERE agent_id = ?");
@@ -212,7 +245,7 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const Cl
   for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
     ASSIGN_OR_RETURN(std::optional<ClaimedUnit> unit, FindReady(database, request));
     if (!unit.has_value()) break;
-    RETURN_IF_ERROR(Claim(database, request, &*unit));
+    RETURN_IF_ERROR(Claim(database, request, step, &*unit));
     units.push_back(*std::move(unit));
   }
   return units;
@@ -233,7 +266,7 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Database& database, std::strin
     units.push_back(ReadClaimed(held));
   }
   for (ClaimedUnit& claimed : units) {
-    ASSIGN_OR_RETURN(claimed.present_ordinals, PresentOrdinals(database, claimed.unit));
+    RETURN_IF_ERROR(ReadPresent(database, &claimed));
   }
   return units;
 }

@@ -121,6 +121,13 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
     }
     RETURN_IF_ERROR(StorePriors(database, step.study_id, step.priors));
   }
+  if (step.device_uuid.has_value()) {
+    study.device_uuid = *step.device_uuid;
+    for (const char* const change : {"UPDATE study SET device_uuid = ? WHERE study_id = ?",
+                                     "UPDATE work_unit SET device_uuid = ? WHERE study_id = ? AND state = 1"}) {
+      RETURN_IF_ERROR(database.Prepare(change).Bind(study.device_uuid, step.study_id).Run());
+    }
+  }
   DriveResult result;
   for (const int64_t unit_id : step.told_unit_ids) RETURN_IF_ERROR(Tell(database, step, unit_id, &study));
   for (const UnitRow& unit : step.new_units) {

@@ -29,6 +29,12 @@ absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& reque
     return InvalidArgument("a lease needs a name, a holder and a length of at least 1 ms; it has \"{}\", \"{}\", {}",
                            request.name, request.holder, request.lease_ms);
   }
+  std::string detail_before;
+  {
+    Statement before = database.Prepare("SELECT detail FROM lease WHERE name = ?");
+    ASSIGN_OR_RETURN(const bool has_row, before.Bind(request.name).Step());
+    if (has_row) detail_before = before.Bytes(0);
+  }
   RETURN_IF_ERROR(database
                       .Prepare("INSERT INTO lease (" TUNEFARM_LEASE_COLUMNS
                                ") VALUES (?1, ?2, ?3, 1, ?4) ON CONFLICT (name) DO UPDATE SET "
@@ -42,7 +48,9 @@ absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& reque
                       .Run());
   Statement row = database.Prepare("SELECT " TUNEFARM_LEASE_COLUMNS " FROM lease WHERE name = ?");
   RETURN_IF_ERROR(row.Bind(request.name).Step().status());
-  return ReadLease(row, now_ms);
+  LeaseRow lease = ReadLease(row, now_ms);
+  lease.detail_before = std::move(detail_before);
+  return lease;
 }
 
 absl::Status ReleaseLease(Database& database, std::string_view name, std::string_view holder, int64_t now_ms) {
@@ -65,7 +73,7 @@ absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string
 }
 
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
-                                                 const std::vector<int64_t>& except, int64_t now_ms) {
+                                                 const std::vector<int64_t>& except, int64_t step, int64_t now_ms) {
   Statement lives = database.Prepare("SELECT 1 FROM lease WHERE name = ?1 AND holder = ?2 AND until_ms > ?3");
   ASSIGN_OR_RETURN(const bool is_alive, lives.Bind(NodeLease(node), node, now_ms).Step());
   if (!is_alive) {
@@ -84,7 +92,7 @@ absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string
       if (!has_row) break;
       if (static_cast<JobState>(orphans.Int(2)) != JobState::kCancelling && excepted.count(orphans.Int(0)) > 0)
         continue;
-      jobs.push_back({orphans.Int(0), orphans.Int(1) + 1});
+      jobs.push_back({orphans.Int(0), orphans.Int(1) + step});
     }
   }
   for (const DrivenJob& job : jobs) {

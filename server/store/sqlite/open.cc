@@ -12,6 +12,7 @@
 
 #include "server/base/file.h"
 #include "server/base/log.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -124,7 +125,8 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers, ReaderPool::Open(options.path, kReaders));
   auto writer = std::make_unique<Writer>(std::move(database));
-  auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers), clock);
+  EntropySource* const entropy = options.entropy != nullptr ? options.entropy : EntropySource::Real();
+  auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers), clock, entropy);
   store->CleanUp();
   return store;
 }

@@ -23,14 +23,15 @@ absl::Status PutDevice(Database& database, const DeviceRow& device, const Device
 
 // --- write: agents.cc, claim.cc ---
 // now_ms of leases is the store's own time, which no step of the clock changes (SqliteStore::NowMs).
-absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t now_ms);
+// `step`, here and below: by how much epochs and tokens grow (fence_step.h).
+absl::StatusOr<int64_t> RegisterAgent(Database& database, const AgentRegistration& agent, int64_t step, int64_t now_ms);
 absl::StatusOr<AgentRow> RenewAgent(Database& database, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
                                     const std::optional<std::string>& detail, int64_t now_ms);
 absl::Status SetAgentDraining(Database& database, std::string_view agent_id, bool draining);
 absl::StatusOr<std::vector<std::string>> ReapAgents(Database& database, int64_t released_at_ms, int64_t now_ms);
-absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms);
+absl::Status ReleaseAgent(Database& database, std::string_view agent_id, int64_t now_ms, bool was_lost);
 absl::StatusOr<int64_t> ReleaseOtherAgents(Database& database, const std::vector<std::string>& keep, int64_t now_ms);
-absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request);
+absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const ClaimRequest& request, int64_t step);
 absl::StatusOr<ReportVerdict> ReportTrials(Database& database, const ReportRequest& request);
 absl::Status CheckEpoch(Database& database, std::string_view agent_id, int64_t epoch);
 // A place at the end of the queue.
@@ -46,7 +47,7 @@ absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& reque
 absl::Status ReleaseLease(Database& database, std::string_view name, std::string_view holder, int64_t now_ms);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string_view prefix, int64_t now_ms);
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
-                                                 const std::vector<int64_t>& except, int64_t now_ms);
+                                                 const std::vector<int64_t>& except, int64_t step, int64_t now_ms);
 absl::Status YieldJob(Database& database, int64_t job_id, int64_t driver_epoch);
 absl::StatusOr<std::vector<JobStateRow>> JobStates(Database& database, const std::vector<int64_t>& job_ids);
 
@@ -77,6 +78,8 @@ absl::StatusOr<std::vector<BestRemovalRow>> LoadBestRemovals(Database& database)
 
 // --- write: catalog.cc ---
 absl::Status RecordPoison(Database& database, const PoisonRow& row);
+absl::StatusOr<std::optional<std::string>> FindSetting(Database& database, std::string_view name);
+absl::Status PutSetting(Database& database, std::string_view name, std::string_view value);
 absl::StatusOr<std::string> GetOrPutSetting(Database& database, std::string_view name,
                                             std::string_view value_if_absent);
 

@@ -67,6 +67,9 @@ UnitRow ReadUnit(const Statement& row) {
   unit.payload = row.Bytes(7);
   unit.token = row.Int(8);
   unit.attempt = static_cast<int>(row.Int(9));
+  unit.losses = static_cast<int>(row.Int(10));
+  unit.suspects_end = row.Int(11);
+  unit.handed_end = row.Int(12);
   return unit;
 }
 

@@ -27,9 +27,10 @@ StudyRow ReadStudy(const Statement& row);
 // now_ms: of leases.
 AgentRow ReadAgent(const Statement& row, int64_t now_ms);
 
-#define TUNEFARM_UNIT_COLUMNS \
-  "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt"
-inline constexpr int kUnitColumns = 10;
+#define TUNEFARM_UNIT_COLUMNS                                                                                         \
+  "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt, " \
+  "u.losses, u.suspects_end, u.handed_end"
+inline constexpr int kUnitColumns = 13;
 UnitRow ReadUnit(const Statement& row);
 
 // Without log and samples.

@@ -5,6 +5,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/fence_step.h"
 
 namespace tunefarm::sqlite {
 namespace {
@@ -12,10 +13,18 @@ namespace {
 // Some ten milliseconds of deleting, for which other writes wait.
 constexpr int kRowsDeletedAtOnceMax = 2000;
 
+absl::Status CheckSettingName(std::string_view name) {
+  if (!name.starts_with(kReservedSettingPrefix)) return absl::OkStatus();
+  return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name,
+                         kReservedSettingPrefix);
+}
+
 }  // namespace
 
-SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock)
+SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock,
+                         EntropySource* entropy)
     : clock_(clock),
+      entropy_(entropy),
       opened_at_ms_(clock->WallMs()),
       opened_at_(clock->Now()),
       writer_(std::move(writer)),
@@ -67,7 +76,8 @@ absl::StatusOr<std::vector<DeviceClassRow>> SqliteStore::ListDeviceClasses() {
 }
 
 absl::StatusOr<int64_t> SqliteStore::RegisterAgent(const AgentRegistration& agent) {
-  return writer_->Call([&](Database& database) { return sqlite::RegisterAgent(database, agent, NowMs()); });
+  const int64_t step = FenceStep(entropy_);
+  return writer_->Call([&](Database& database) { return sqlite::RegisterAgent(database, agent, step, NowMs()); });
 }
 
 absl::StatusOr<AgentRow> SqliteStore::RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
@@ -93,15 +103,16 @@ absl::StatusOr<std::vector<ClaimedUnit>> SqliteStore::ClaimsOf(std::string_view 
 }
 
 absl::StatusOr<std::vector<ClaimedUnit>> SqliteStore::ClaimUnits(const ClaimRequest& request) {
-  return writer_->Call([&](Database& database) { return sqlite::ClaimUnits(database, request); });
+  const int64_t step = FenceStep(entropy_);
+  return writer_->Call([&](Database& database) { return sqlite::ClaimUnits(database, request, step); });
 }
 
 absl::StatusOr<ReportVerdict> SqliteStore::ReportTrials(const ReportRequest& request) {
   return writer_->Call([&](Database& database) { return sqlite::ReportTrials(database, request); });
 }
 
-absl::Status SqliteStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms) {
-  return writer_->Run([&](Database& database) { return sqlite::ReleaseAgent(database, agent_id, now_ms); });
+absl::Status SqliteStore::ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) {
+  return writer_->Run([&](Database& database) { return sqlite::ReleaseAgent(database, agent_id, now_ms, was_lost); });
 }
 
 absl::StatusOr<int64_t> SqliteStore::ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) {
@@ -145,8 +156,9 @@ absl::Status SqliteStore::SetJobState(int64_t job_id, const std::vector<JobState
 
 absl::StatusOr<std::vector<DrivenJob>> SqliteStore::AdoptJobs(std::string_view node, int jobs_max,
                                                               const std::vector<int64_t>& except) {
+  const int64_t step = FenceStep(entropy_);
   return writer_->Call(
-      [&](Database& database) { return sqlite::AdoptJobs(database, node, jobs_max, except, NowMs()); });
+      [&](Database& database) { return sqlite::AdoptJobs(database, node, jobs_max, except, step, NowMs()); });
 }
 
 absl::Status SqliteStore::YieldJob(int64_t job_id, int64_t driver_epoch) {
@@ -287,11 +299,17 @@ absl::Status SqliteStore::Backup(const std::string& path) {
 }
 
 absl::StatusOr<std::string> SqliteStore::GetOrPutSetting(std::string_view name, std::string_view value_if_absent) {
-  if (name.starts_with(kReservedSettingPrefix)) {
-    return InvalidArgument("setting \"{}\": names that start with \"{}\" are the store's own", name,
-                           kReservedSettingPrefix);
-  }
+  RETURN_IF_ERROR(CheckSettingName(name));
+  // Most often it is there: daemons ask again and again.
+  ASSIGN_OR_RETURN(std::optional<std::string> found,
+                   readers_->Read([&](Database& database) { return sqlite::FindSetting(database, name); }));
+  if (found.has_value()) return *std::move(found);
   return writer_->Call([&](Database& database) { return sqlite::GetOrPutSetting(database, name, value_if_absent); });
+}
+
+absl::Status SqliteStore::PutSetting(std::string_view name, std::string_view value) {
+  RETURN_IF_ERROR(CheckSettingName(name));
+  return writer_->Run([&](Database& database) { return sqlite::PutSetting(database, name, value); });
 }
 
 }  // namespace tunefarm::sqlite

@@ -17,8 +17,9 @@ namespace tunefarm::sqlite {
 // Store on one SQLite file: writes go through the writer thread, reads through the pool. Thread-safe.
 class SqliteStore : public Store {
  public:
-  // `clock` outlives the store.
-  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock);
+  // `clock` and `entropy` outlive the store.
+  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock,
+              EntropySource* entropy);
   // Notes the clean end in the file. Nobody may be in a method any more.
   ~SqliteStore() override;
 
@@ -42,7 +43,7 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override;
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(const ClaimRequest& request) override;
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override;
-  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms) override;
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override;
   absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override;
   absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override;
 
@@ -103,6 +104,7 @@ class SqliteStore : public Store {
   CommitStats Commits() const override { return writer_->stats(); }
   absl::Status CheckWritable() override;
   absl::Status Backup(const std::string& path) override;
+  absl::Status PutSetting(std::string_view name, std::string_view value) override;
   absl::StatusOr<std::string> GetOrPutSetting(std::string_view name, std::string_view value_if_absent) override;
 
  private:
@@ -111,6 +113,7 @@ class SqliteStore : public Store {
   int64_t NowMs() const;
 
   Clock* const clock_;
+  EntropySource* const entropy_;
   const int64_t opened_at_ms_;
   const MonotonicTime opened_at_;
   // The writer closes last: the last connection to close must be the one that checkpoints.

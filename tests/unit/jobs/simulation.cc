@@ -56,11 +56,12 @@ bool Simulation::Fails(const tunefarm::v1::Config& config, const std::string& pr
 }
 
 Simulation::Simulation(const Options& options, const std::string& directory)
-    : options_(options), dice_(options.seed), entropy_(options.seed) {
+    : options_(options), dice_(options.seed), entropy_(options.seed), store_entropy_(options.seed) {
   SqliteOptions sqlite;
   sqlite.path = directory + "/tunefarm.db";
   sqlite.backup_directory = directory;
   sqlite.clock = &clock_;
+  sqlite.entropy = &store_entropy_;
   auto store = OpenSqliteStore(sqlite);
   TUNEFARM_CHECK_OK(store);
   store_ = *std::move(store);
@@ -162,6 +163,7 @@ void Simulation::Submit() {
   job.mutable_strategy()->set_seed(static_cast<uint64_t>(1 + dice_.Below(100)));
   job.set_no_memory(true);
   job.mutable_policy()->set_no_reuse(true);
+  job.set_agent_losses_max(1'000'000);  // agents are lost for no reason
   if (dice_.OneIn(4)) job.mutable_budget()->set_max_trials(4 + dice_.Below(5));
   if (dice_.OneIn(6)) job.mutable_budget()->set_max_trials_without_gain(3);
   wanted_ = std::move(job);
@@ -253,7 +255,7 @@ void Simulation::ReleaseLost() {
       ++it;
       continue;
     }
-    store_->ReleaseAgent(it->first, clock_.WallMs()).IgnoreError();
+    store_->ReleaseAgent(it->first, clock_.WallMs(), true).IgnoreError();
     it = lost_agents_.erase(it);
   }
 }

@@ -145,12 +145,13 @@ class Simulation : public AgentWorld {
   void CheckJob(const JobRow& row);
   void CheckStudy(const JobRow& row, const StudyRow& study);
   void CheckProposals(const JobRow& row, const StudyRow& study, const StudyHistory& history);
+  void CheckFinals(const StudyHistory& history);
   void CheckBest(const JobRow& row, const StudyRow& study);
 
   const Options options_;
   FakeClock clock_;
   Dice dice_;
-  FakeEntropy entropy_;
+  FakeEntropy entropy_, store_entropy_;
   std::unique_ptr<Store> store_;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<SimulatedAgent>> agents_;

@@ -99,7 +99,30 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
     EXPECT_TRUE(searched.insert(trial.config).second) << trial.config << " was tried twice";
   }
   CheckProposals(row, study, *history);
+  CheckFinals(*history);
   CheckBest(row, study);
+}
+
+// What a final decides rests on times of one device.
+void Simulation::CheckFinals(const StudyHistory& history) {
+  std::map<int64_t, Trial> trials;
+  for (const TrialRow& row : history.trials) ASSERT_TRUE(trials[row.ordinal].ParseFromString(row.detail));
+  const UnitRow* last = nullptr;
+  for (const UnitRow& unit : history.units) {
+    if (unit.kind != UnitKind::kFinals) continue;
+    if (last == nullptr || last->first_ordinal < unit.first_ordinal) last = &unit;
+    std::set<std::string> measured_on;
+    for (int64_t ordinal = unit.first_ordinal; ordinal < unit.first_ordinal + unit.trial_count; ++ordinal) {
+      const Trial& trial = trials[ordinal];
+      if (trial.outcome() != tunefarm::v1::OUTCOME_LOST) measured_on.insert(trial.device_uuid());
+    }
+    EXPECT_LE(measured_on.size(), 1u) << "the final in unit " << unit.unit_id << " was measured on several devices";
+  }
+  if (last == nullptr) return;
+  for (int64_t ordinal = last->first_ordinal; ordinal < last->first_ordinal + last->trial_count; ++ordinal) {
+    EXPECT_EQ(trials[ordinal].device_uuid(), trials[last->first_ordinal].device_uuid())
+        << "the last final in unit " << last->unit_id << " was not measured again";
+  }
 }
 
 // The strategy, asked again with the same seed and told the same, proposes the same.
