@@ -19,6 +19,8 @@ namespace {
 // As the agent's daemon, and as its look-ahead with sixteen compile workers.
 constexpr Duration kPoll = std::chrono::milliseconds(1500);
 constexpr int kTrialsWanted = 50;
+// Without a rate: so much ahead that no device waits for an answer.
+constexpr int kTrialsWantedMax = 256;
 // With a rate: how often the trials that are due are played, so that a thousand devices cost the load little.
 constexpr Duration kPlayPause = std::chrono::milliseconds(200);
 constexpr int kTrialsPerUnit = 64;
@@ -135,6 +137,8 @@ void PlayedAgent::Tick() {
   });
 }
 
+int PlayedAgent::trials_wanted() const { return options_.rate > 0 ? kTrialsWanted : kTrialsWantedMax; }
+
 int PlayedAgent::trials_in_hand() const {
   int trials = 0;
   for (const Unit& unit : units_) trials += unit.assignment.trials_size() - unit.next;
@@ -157,7 +161,7 @@ bool PlayedAgent::SynchronizeOnce() {
     listed->set_token(unit.assignment.token());
     listed->set_device_uuid(device_uuid_);
   }
-  const int missing = kTrialsWanted - trials_in_hand();
+  const int missing = trials_wanted() - trials_in_hand();
   if (missing > 0) {
     wire::DeviceDemand* demand = request.add_demands();
     demand->set_device_uuid(device_uuid_);
@@ -206,7 +210,7 @@ void PlayedAgent::Play() {
       if (takes) due_ += each * played;
     }
   }
-  if (!starved_ && trials_in_hand() < kTrialsWanted) Synchronize();
+  if (!starved_ && trials_in_hand() < trials_wanted()) Synchronize();
   if (units_.empty()) return;
   PlaySoon(!takes ? kPause : options_.rate > 0 ? std::max(due_ - now, kPlayPause) : Duration::zero());
 }

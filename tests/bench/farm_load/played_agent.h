@@ -51,6 +51,7 @@ class PlayedAgent {
   void Play();
   // Reports up to so many trials of the first unit. False: control takes nothing now.
   bool PlaySome(int trials_max);
+  int trials_wanted() const;
   int trials_in_hand() const;
 
   const PlayedAgentOptions options_;
