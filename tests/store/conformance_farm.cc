@@ -41,14 +41,14 @@ ClaimRequest FarmConformance::RegisterLeased(const std::string& id) {
 
 // The agent that holds the unit is lost, after it has reported so many trials of it. Answers its next claim.
 ClaimedUnit FarmConformance::LoseWith(ClaimedUnit claimed, const std::vector<int64_t>& reported) {
-  const std::string id = "agent " + std::to_string(claimed.unit.token);
+  const std::string id = "agent " + std::to_string(claimed.unit.attempt);
   const AgentRow holder = store_->FindAgent(id).value().value();
   std::vector<TrialRow> trials;
   for (const int64_t ordinal : reported) trials.push_back(MakeTrial(ordinal));
   const ClaimRequest own{id, holder.epoch, "gpu-0", "class", 1, kNow};
   EXPECT_EQ(Report(MakeReport(own, claimed, trials, false)), ReportVerdict::kAccepted);
   EXPECT_TRUE(store_->ReleaseAgent(id, kNow, /*was_lost=*/true).ok());
-  return ClaimOne(RegisterLeased("agent " + std::to_string(claimed.unit.token + 1)));
+  return ClaimOne(RegisterLeased("agent " + std::to_string(claimed.unit.attempt + 1)));
 }
 
 LeaseRow FarmConformance::Take(const std::string& name, const std::string& holder) {
