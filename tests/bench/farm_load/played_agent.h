@@ -62,6 +62,7 @@ class PlayedAgent {
   RemoteLink link_;
 
   std::atomic<int64_t> epoch_{0};
+  bool ticks_ = false;
   std::deque<Unit> units_;
   bool starved_ = false;
   bool play_posted_ = false;
