@@ -44,15 +44,15 @@ class Network(unittest.TestCase):
             def answer():
                 return client.run(command, check=False).stdout.strip()
 
-            self.assertEqual(answer(), "42")
+            wait_until(lambda: answer() == "42", "PostgreSQL's answer")
             for harm, repair in ((farm.database.cut, farm.database.heal), (farm.database.freeze, farm.database.thaw),
                                  (farm.database.kill, farm.database.start)):
                 harm()
                 self.assertEqual(answer(), "", harm.__name__)
                 repair()
-                wait_until(lambda: answer() == "42", f"PostgreSQL's answer after {harm.__name__}", 60)
+                wait_until(lambda: answer() == "42", f"PostgreSQL's answer after {harm.__name__}")
             farm.database.impair(delay_ms=5, loss=0.02)
-            self.assertEqual(answer(), "42")
+            wait_until(lambda: answer() == "42", "PostgreSQL's answer through delay and loss")
 
 
 class WholeFarm(unittest.TestCase):
