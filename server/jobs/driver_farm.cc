@@ -301,7 +301,13 @@ absl::Status Driver::FollowResults() {
 
 absl::StatusOr<bool> Driver::TakeDone(Active& job, Study& study) {
   const StudyRow& row = study.context().row;
-  ASSIGN_OR_RETURN(const StudyHistory done, deps_.store->LoadDone(row.study_id, kUnitsAtOnce));
+  // Not again what is known: a busy study's results would be read twice.
+  std::vector<int64_t> known(study.done_units().begin(), study.done_units().end());
+  {
+    MutexLock lock(&arriving_mutex_);
+    known.insert(known.end(), arriving_.begin(), arriving_.end());
+  }
+  ASSIGN_OR_RETURN(const StudyHistory done, deps_.store->LoadDone(row.study_id, kUnitsAtOnce, known));
   bool is_news = false;
   for (const UnitRow& unit : done.units) {
     if (study.IsDone(unit.unit_id) || IsArriving(unit.unit_id)) continue;

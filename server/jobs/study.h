@@ -136,6 +136,7 @@ class Study {
   // Of the open ones and those that are DONE.
   bool HasUnit(int64_t unit_id) const { return units_.count(unit_id) > 0; }
   bool IsDone(int64_t unit_id) const;
+  const std::deque<int64_t>& done_units() const { return done_; }
   bool HasOpenUnits() const { return units_.size() > done_.size(); }
   bool HasDoneUnits() const { return !done_.empty(); }
 

@@ -53,7 +53,7 @@ LEASES = {
               "name, holder, epoch, extract(epoch FROM lease_until - clock_timestamp()) * 1000 AS left_ms",
               "name, holder, epoch, until_ms - {now_ms} AS left_ms"),
 }
-POSTGRES_NAMES = {"lease": "named_lease"}
+POSTGRES_NAMES = {"lease": "named_lease", "study": "study_now"}
 
 
 def _value(value):

@@ -109,8 +109,9 @@ class FaultyStore : public ForwardingStore {
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override {
     return Call("JobStates", [&] { return store_->JobStates(job_ids); });
   }
-  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override {
-    return Call("LoadDone", [&] { return store_->LoadDone(study_id, units_max); });
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max,
+                                        const std::vector<int64_t>& known_unit_ids = {}) override {
+    return Call("LoadDone", [&] { return store_->LoadDone(study_id, units_max, known_unit_ids); });
   }
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override {
     return Call("StudiesOfProgram", [&] { return store_->StudiesOfProgram(program_digest, limit); });

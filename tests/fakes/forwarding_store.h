@@ -80,8 +80,9 @@ class ForwardingStore : public Store {
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override {
     return store_->JobStates(job_ids);
   }
-  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override {
-    return store_->LoadDone(study_id, units_max);
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max,
+                                        const std::vector<int64_t>& known_unit_ids = {}) override {
+    return store_->LoadDone(study_id, units_max, known_unit_ids);
   }
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program, int limit) override {
     return store_->StudiesOfProgram(program, limit);

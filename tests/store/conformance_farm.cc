@@ -433,6 +433,11 @@ TEST_P(FarmConformance, LoadDoneAnswersWhatIsToBeTold) {
   ASSERT_THAT(done.trials, SizeIs(4));
   EXPECT_EQ(done.trials[3].ordinal, 5);
   EXPECT_THAT(store_->LoadDone(study, 1)->units, SizeIs(1));
+  // Only what is not known yet; that does not count.
+  const StudyHistory others = store_->LoadDone(study, 1, {units[0].unit.unit_id, 4711}).value();
+  ASSERT_THAT(others.units, SizeIs(1));
+  EXPECT_EQ(others.units[0].unit_id, units[2].unit.unit_id);
+  EXPECT_THAT(others.trials, SizeIs(2));
   DriveStep tell;
   tell.study_id = study;
   tell.now_ms = kNow;

@@ -25,6 +25,8 @@ struct DrivenStudy {
   std::string device_uuid;
   int64_t next_ordinal = 0;
   int64_t last_event = 0;
+  double device_busy_ms = 0;
+  int64_t step = 0;
   int64_t job_id = 0;
   int64_t priority = 0;
   JobState job_state = JobState::kQueued;
@@ -44,18 +46,23 @@ absl::StatusOr<DrivenStudy> LoadDriven(Session& session, int64_t study_id, int64
                                  "(SELECT s.job_id FROM study s WHERE s.study_id = $1) FOR SHARE",
                                  study_id));
   ASSIGN_OR_RETURN(const Rows study,
-                   session.Query("SELECT class_id, device_uuid, next_ordinal, state, last_event FROM study WHERE "
-                                 "study_id = $1 FOR NO KEY UPDATE",
+                   session.Query("SELECT class_id, device_uuid, state FROM study WHERE study_id = $1 FOR NO KEY UPDATE",
                                  study_id));
   if (job.empty() || study.empty()) return NotFound("study {} does not exist", study_id);
   RETURN_IF_ERROR(CheckDriver(job[0].Int(0), driver_epoch, job[0].Int(2)));
-  if (study[0].Int(3) == static_cast<int>(StudyState::kEnded)) {
+  if (study[0].Int(2) == static_cast<int>(StudyState::kEnded)) {
     return FailedPrecondition("study {} has ended", study_id);
   }
+  // With the lock in hand: a statement sees what was there when it began.
+  ASSIGN_OR_RETURN(const Rows now, session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now "
+                                                 "WHERE study_id = $1",
+                                                 study_id));
   return DrivenStudy{study[0].Bytes(0),
                      study[0].Bytes(1),
-                     study[0].Int(2),
-                     study[0].Int(4),
+                     now[0].Int(0),
+                     now[0].Int(1),
+                     now[0].Real(2),
+                     now[0].Int(3),
                      job[0].Int(0),
                      job[0].Int(1),
                      static_cast<JobState>(job[0].Int(3))};
@@ -128,6 +135,17 @@ absl::StatusOr<std::vector<int64_t>> Propose(Session& session, const DriveStep& 
   return unit_ids;
 }
 
+// The row before goes by its key: what is dead and not removed yet is not walked over.
+absl::Status StoreStep(Session& session, const DriveStep& step, const DrivenStudy& study) {
+  return session
+      .Run(
+          "WITH before AS (DELETE FROM study_step WHERE study_id = $1 AND step = $2) INSERT INTO study_step (study_id, "
+          "step, next_ordinal, last_event, device_busy_ms) VALUES ($1, $2 + 1, $3, $4, $5)",
+          step.study_id, study.step, std::max(step.next_ordinal, study.next_ordinal), study.last_event,
+          std::max(step.device_busy_ms, study.device_busy_ms))
+      .status();
+}
+
 absl::StatusOr<JobState> LockJob(Session& session, int64_t job_id, int64_t driver_epoch) {
   ASSIGN_OR_RETURN(const Rows rows,
                    session.Query("SELECT state, driver_epoch FROM job WHERE job_id = $1 FOR UPDATE", job_id));
@@ -172,13 +190,13 @@ absl::StatusOr<Driven> Drive(Session& session, const DriveStep& step) {
   Driven driven;
   RETURN_IF_ERROR(Tell(session, step, &study));
   ASSIGN_OR_RETURN(driven.result.unit_ids, Propose(session, step, &study, &driven.first_seq));
-  RETURN_IF_ERROR(session
-                      .Run("UPDATE study SET next_ordinal = $1, last_event = $2, state = coalesce(nullif($3, 0), "
-                           "state), device_busy_ms = greatest(device_busy_ms, $4) WHERE study_id = $5",
-                           std::max(step.next_ordinal, study.next_ordinal), study.last_event,
-                           step.state.has_value() ? static_cast<int>(*step.state) : 0, step.device_busy_ms,
-                           step.study_id)
-                      .status());
+  RETURN_IF_ERROR(StoreStep(session, step, study));
+  if (step.state.has_value()) {
+    RETURN_IF_ERROR(session
+                        .Run("UPDATE study SET state = $1 WHERE study_id = $2", static_cast<int>(*step.state),
+                             step.study_id)
+                        .status());
+  }
   if (step.space_summary.has_value()) {
     RETURN_IF_ERROR(
         session.Run("UPDATE study SET space_summary = $1 WHERE study_id = $2", Blob{*step.space_summary}, step.study_id)

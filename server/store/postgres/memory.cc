@@ -37,7 +37,7 @@ void TakeAll(const Rows& rows, Results* results) {
 
 // Look-ups at even distances: a walk over all ordinals would take as long as the search was.
 absl::Status TakeSpread(Session& session, int64_t study_id, int spread_max, Results* results) {
-  ASSIGN_OR_RETURN(const Rows study, session.Query("SELECT next_ordinal FROM study WHERE study_id = $1", study_id));
+  ASSIGN_OR_RETURN(const Rows study, session.Query("SELECT next_ordinal FROM study_now WHERE study_id = $1", study_id));
   const int64_t ordinals = study.empty() ? 0 : study[0].Int(0);
   const int64_t count = std::min<int64_t>(spread_max, ordinals);
   std::vector<int64_t> wanted;
@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(Session& session, st
       const Rows rows,
       session.Query("SELECT s.study_id, s.job_id, s.problem_key, s.problem, s.class_id, s.toolkit, s.next_ordinal FROM "
                     "(SELECT o.study_id FROM kernel k JOIN job j ON j.kernel_id = k.kernel_id "
-                    "JOIN study o ON o.job_id = j.job_id WHERE k.program_digest = $1 AND o.next_ordinal > 0 "
-                    "ORDER BY o.study_id DESC LIMIT $2) n JOIN study s ON s.study_id = n.study_id ORDER BY "
+                    "JOIN study_now o ON o.job_id = j.job_id WHERE k.program_digest = $1 AND o.next_ordinal > 0 "
+                    "ORDER BY o.study_id DESC LIMIT $2) n JOIN study_now s ON s.study_id = n.study_id ORDER BY "
                     "s.study_id DESC",
                     program_digest, std::max(limit, 0)));
   std::vector<KnownStudyRow> studies;
@@ -125,27 +125,30 @@ absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(Session& se
                            kMeasuredAtOnceMax);
   }
   Blobs keys;
-  for (const std::string& key : measured_keys) {
+  std::map<std::string_view, std::vector<size_t>> places;
+  for (size_t i = 0; i < measured_keys.size(); ++i) {
+    const std::string& key = measured_keys[i];
     if (key.size() != kMeasuredKeyBytes)
       return InvalidArgument("a key has {} bytes, not {}", key.size(), kMeasuredKeyBytes);
     keys.values.push_back(key);
+    places[key].push_back(i);
   }
   std::vector<std::optional<MeasuredRow>> found(measured_keys.size());
   if (found.empty()) return found;
-  // Sorted by expressions, so that no plan takes the order from the primary keys, walking over all results for a key
-  // that there is not.
+  // All keys in one walk over each partition's index: a search by key cannot tell which partition has it, and most ask
+  // for what is nowhere. Sorted by expressions, so that no plan takes the order from the primary keys, walking over all
+  // results.
   ASSIGN_OR_RETURN(
       const Rows rows,
       session.Query("SELECT " TUNEFARM_PG_TRIAL_COLUMNS
-                    ", s.job_id, s.number, k.place FROM unnest($1) WITH ORDINALITY AS k(measured_key, place) "
-                    "CROSS JOIN LATERAL (SELECT r.* FROM trial_result r WHERE r.measured_key = "
-                    "k.measured_key ORDER BY r.study_id + 0 DESC, r.ordinal + 0 DESC LIMIT 1) t "
-                    "JOIN study s ON s.study_id = t.study_id",
+                    ", s.job_id, s.number, t.measured_key FROM (SELECT DISTINCT ON (r.measured_key) r.* FROM "
+                    "trial_result r WHERE r.measured_key = ANY($1) ORDER BY r.measured_key, r.study_id + 0 DESC, "
+                    "r.ordinal + 0 DESC) t JOIN study s ON s.study_id = t.study_id",
                     keys));
   for (int i = 0; i < rows.size(); ++i) {
     const Row row = rows[i];
-    found[static_cast<size_t>(row.Int(kTrialColumns + 2) - 1)] =
-        MeasuredRow{row.Int(kTrialColumns), static_cast<int>(row.Int(kTrialColumns + 1)), ReadTrial(row)};
+    const MeasuredRow measured{row.Int(kTrialColumns), static_cast<int>(row.Int(kTrialColumns + 1)), ReadTrial(row)};
+    for (const size_t place : places.at(row.Bytes(kTrialColumns + 2))) found[place] = measured;
   }
   return found;
 }

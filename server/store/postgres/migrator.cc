@@ -194,7 +194,7 @@ absl::StatusOr<std::string> DumpSchema(Session* session) {
           "a.attnotnull THEN ' not null' ELSE '' END || CASE WHEN a.attidentity <> '' THEN ' identity' ELSE '' END || "
           "coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') AS line "
           "FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid "
-          "AND d.adnum = a.attnum WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') "
+          "AND d.adnum = a.attnum WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') "
           "AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped "
           "UNION ALL SELECT c.relname::text, 2, t.conname::text, 'constraint ' || c.relname || ' ' || t.conname || ' ' "
           "|| pg_get_constraintdef(t.oid) FROM pg_constraint t JOIN pg_class c ON c.oid = t.conrelid WHERE "

@@ -129,7 +129,8 @@ absl::StatusOr<std::vector<JobRow>> ActiveJobs(Session& session);
 absl::StatusOr<JobRow> GetJob(Session& session, int64_t job_id);
 absl::StatusOr<Page<JobRow>> ListJobs(Session& session, const std::vector<JobState>& states, const PageRequest& page);
 absl::StatusOr<StudyHistory> LoadHistory(Session& session, int64_t study_id, int64_t after_sequence, int events_max);
-absl::StatusOr<StudyHistory> LoadDone(Session& session, int64_t study_id, int units_max);
+absl::StatusOr<StudyHistory> LoadDone(Session& session, int64_t study_id, int units_max,
+                                      const std::vector<int64_t>& known_unit_ids);
 absl::StatusOr<Page<TrialRow>> ListTrials(Session& session, const TrialQuery& query);
 absl::StatusOr<TrialRow> GetTrial(Session& session, int64_t job_id, int study_number, int64_t ordinal);
 absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(Session& session, int64_t job_id);

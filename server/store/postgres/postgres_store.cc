@@ -339,9 +339,10 @@ absl::StatusOr<std::vector<JobStateRow>> PostgresStore::JobStates(const std::vec
   return pool_.Call(&Pool::Read, [&](Session& session) { return postgres::JobStates(session, job_ids); });
 }
 
-absl::StatusOr<StudyHistory> PostgresStore::LoadDone(int64_t study_id, int units_max) {
+absl::StatusOr<StudyHistory> PostgresStore::LoadDone(int64_t study_id, int units_max,
+                                                     const std::vector<int64_t>& known_unit_ids) {
   return pool_.Call(&Pool::ReadSnapshot,
-                    [&](Session& session) { return postgres::LoadDone(session, study_id, units_max); });
+                    [&](Session& session) { return postgres::LoadDone(session, study_id, units_max, known_unit_ids); });
 }
 
 absl::StatusOr<std::vector<KnownStudyRow>> PostgresStore::StudiesOfProgram(std::string_view program_digest, int limit) {

@@ -66,6 +66,7 @@ absl::StatusOr<bool> DeleteJobPart(Session& session, int64_t job_id, int rows_ma
        {"DELETE FROM trial_log d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
         "DELETE FROM trial_samples d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
         "DELETE FROM trial_result d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
+        "DELETE FROM study_step d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
         "DELETE FROM study_prior d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
         "DELETE FROM job WHERE job_id = $1"}) {
     RETURN_IF_ERROR(session.Run(sql, job_id).status());

@@ -105,7 +105,8 @@ absl::StatusOr<std::vector<JobRow>> ActiveJobs(Database& database);
 absl::StatusOr<JobRow> GetJob(Database& database, int64_t job_id);
 absl::StatusOr<Page<JobRow>> ListJobs(Database& database, const std::vector<JobState>& states, const PageRequest& page);
 absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, int64_t after_sequence, int events_max);
-absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max);
+absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max,
+                                      const std::vector<int64_t>& known_unit_ids);
 absl::StatusOr<StoreStatus> ReadStatus(Database& database);
 
 // --- read: read_trials.cc ---

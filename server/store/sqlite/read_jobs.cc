@@ -128,16 +128,20 @@ absl::StatusOr<StudyHistory> LoadHistory(Database& database, int64_t study_id, i
   return history;
 }
 
-absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max) {
+absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int units_max,
+                                      const std::vector<int64_t>& known_unit_ids) {
+  const std::set<int64_t> known(known_unit_ids.begin(), known_unit_ids.end());
+  const size_t units_wanted = static_cast<size_t>(std::max(units_max, 1));
   StudyHistory done;
   Statement rows =
       database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
-                       " FROM work_unit u WHERE u.study_id = ? AND u.state = 3 ORDER BY u.unit_id LIMIT ?");
-  rows.Bind(study_id, std::max(units_max, 1));
-  while (true) {
+                       " FROM work_unit u WHERE u.study_id = ? AND u.state = 3 ORDER BY u.unit_id");
+  rows.Bind(study_id);
+  while (done.units.size() < units_wanted) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) break;
-    done.units.push_back(ReadUnit(rows));
+    UnitRow unit = ReadUnit(rows);
+    if (known.count(unit.unit_id) == 0) done.units.push_back(std::move(unit));
   }
   for (const UnitRow& unit : done.units) RETURN_IF_ERROR(LoadTrials(database, unit, &done.trials));
   SortByOrdinal(&done.trials);

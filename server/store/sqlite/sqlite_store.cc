@@ -169,8 +169,10 @@ absl::StatusOr<std::vector<JobStateRow>> SqliteStore::JobStates(const std::vecto
   return readers_->Read([&](Database& database) { return sqlite::JobStates(database, job_ids); });
 }
 
-absl::StatusOr<StudyHistory> SqliteStore::LoadDone(int64_t study_id, int units_max) {
-  return readers_->Read([&](Database& database) { return sqlite::LoadDone(database, study_id, units_max); });
+absl::StatusOr<StudyHistory> SqliteStore::LoadDone(int64_t study_id, int units_max,
+                                                   const std::vector<int64_t>& known_unit_ids) {
+  return readers_->Read(
+      [&](Database& database) { return sqlite::LoadDone(database, study_id, units_max, known_unit_ids); });
 }
 
 absl::StatusOr<std::vector<KnownStudyRow>> SqliteStore::StudiesOfProgram(std::string_view program_digest, int limit) {

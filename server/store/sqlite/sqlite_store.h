@@ -60,7 +60,8 @@ class SqliteStore : public Store {
                                                    const std::vector<int64_t>& except) override;
   absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) override;
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;
-  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max) override;
+  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max,
+                                        const std::vector<int64_t>& known_unit_ids = {}) override;
 
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override;
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
