@@ -152,6 +152,7 @@ def main():
             arguments = ["grouped_gemm_forward", *[word for name, value in GEMM.items() for word in ("--dim", f"{name}={value}")],
                          *[word for pin in PINS for word in ("--pin", pin)]]
             reached.append(budget(truths, "grouped_gemm_forward qwen3_up", arguments, options.seeds, report))
+        truths.stop()  # the other daemons of `warm` need its GPU
         if "warm" in parts:
             names = ("told", "cold") if options.cold else ("told",)
             reached.append(warm(options.bundle, work, truths, SHAPES[:options.shapes], names, report))
