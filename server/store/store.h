@@ -366,8 +366,8 @@ class Store {
   virtual absl::Status YieldJob(int64_t job_id, int64_t driver_epoch) = 0;
   // Of those that exist, by id. At most 10,000.
   virtual absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) = 0;
-  // Up to units_max units that are DONE and not TOLD, but for those named, by unit id, with their trials by ordinal (log
-  // and samples left out). No events.
+  // Up to units_max units that are DONE and not TOLD, but for those named, by unit id, with their trials by ordinal
+  // (log and samples left out). No events.
   virtual absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max,
                                                 const std::vector<int64_t>& known_unit_ids = {}) = 0;
 

@@ -45,9 +45,9 @@ absl::StatusOr<DrivenStudy> LoadDriven(Session& session, int64_t study_id, int64
                    session.Query("SELECT j.job_id, j.priority, j.driver_epoch, j.state FROM job j WHERE j.job_id = "
                                  "(SELECT s.job_id FROM study s WHERE s.study_id = $1) FOR SHARE",
                                  study_id));
-  ASSIGN_OR_RETURN(const Rows study,
-                   session.Query("SELECT class_id, device_uuid, state FROM study WHERE study_id = $1 FOR NO KEY UPDATE",
-                                 study_id));
+  ASSIGN_OR_RETURN(
+      const Rows study,
+      session.Query("SELECT class_id, device_uuid, state FROM study WHERE study_id = $1 FOR NO KEY UPDATE", study_id));
   if (job.empty() || study.empty()) return NotFound("study {} does not exist", study_id);
   RETURN_IF_ERROR(CheckDriver(job[0].Int(0), driver_epoch, job[0].Int(2)));
   if (study[0].Int(2) == static_cast<int>(StudyState::kEnded)) {
@@ -57,15 +57,9 @@ absl::StatusOr<DrivenStudy> LoadDriven(Session& session, int64_t study_id, int64
   ASSIGN_OR_RETURN(const Rows now, session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now "
                                                  "WHERE study_id = $1",
                                                  study_id));
-  return DrivenStudy{study[0].Bytes(0),
-                     study[0].Bytes(1),
-                     now[0].Int(0),
-                     now[0].Int(1),
-                     now[0].Real(2),
-                     now[0].Int(3),
-                     job[0].Int(0),
-                     job[0].Int(1),
-                     static_cast<JobState>(job[0].Int(3))};
+  return DrivenStudy{study[0].Bytes(0), study[0].Bytes(1), now[0].Int(0),
+                     now[0].Int(1),     now[0].Real(2),    now[0].Int(3),
+                     job[0].Int(0),     job[0].Int(1),     static_cast<JobState>(job[0].Int(3))};
 }
 
 absl::Status AppendEvents(Session& session, const DriveStep& step, StudyEvent::Kind kind,
@@ -192,10 +186,9 @@ absl::StatusOr<Driven> Drive(Session& session, const DriveStep& step) {
   ASSIGN_OR_RETURN(driven.result.unit_ids, Propose(session, step, &study, &driven.first_seq));
   RETURN_IF_ERROR(StoreStep(session, step, study));
   if (step.state.has_value()) {
-    RETURN_IF_ERROR(session
-                        .Run("UPDATE study SET state = $1 WHERE study_id = $2", static_cast<int>(*step.state),
-                             step.study_id)
-                        .status());
+    RETURN_IF_ERROR(
+        session.Run("UPDATE study SET state = $1 WHERE study_id = $2", static_cast<int>(*step.state), step.study_id)
+            .status());
   }
   if (step.space_summary.has_value()) {
     RETURN_IF_ERROR(

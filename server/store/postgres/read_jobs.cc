@@ -21,9 +21,10 @@ absl::Status LoadStudies(Session& session, std::vector<JobRow>* jobs) {
     by_id[job.job_id] = &job;
   }
   if (ids.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_STUDY_COLUMNS
-                                                  ", job_id FROM study_now WHERE job_id = ANY($1) ORDER BY job_id, number",
-                                                  ids));
+  ASSIGN_OR_RETURN(const Rows rows,
+                   session.Query("SELECT " TUNEFARM_PG_STUDY_COLUMNS
+                                 ", job_id FROM study_now WHERE job_id = ANY($1) ORDER BY job_id, number",
+                                 ids));
   constexpr int kJobId = 11;
   for (int i = 0; i < rows.size(); ++i) {
     by_id[rows[i].Int(kJobId)]->studies.push_back(ReadStudy(rows[i]));
@@ -117,11 +118,12 @@ absl::StatusOr<StudyHistory> LoadHistory(Session& session, int64_t study_id, int
 
 absl::StatusOr<StudyHistory> LoadDone(Session& session, int64_t study_id, int units_max,
                                       const std::vector<int64_t>& known_unit_ids) {
-  ASSIGN_OR_RETURN(const Rows units,
-                   session.Query("SELECT " TUNEFARM_PG_UNIT_COLUMNS
-                                 " FROM work_unit u WHERE u.study_id = $1 AND u.state = 3 AND u.unit_id <> ALL($3) ORDER BY "
-                                 "u.unit_id LIMIT $2",
-                                 study_id, std::max(units_max, 1), known_unit_ids));
+  ASSIGN_OR_RETURN(
+      const Rows units,
+      session.Query("SELECT " TUNEFARM_PG_UNIT_COLUMNS
+                    " FROM work_unit u WHERE u.study_id = $1 AND u.state = 3 AND u.unit_id <> ALL($3) ORDER BY "
+                    "u.unit_id LIMIT $2",
+                    study_id, std::max(units_max, 1), known_unit_ids));
   StudyHistory history;
   history.units = ReadAll(units, ReadUnit);
   std::vector<int64_t> ids;

@@ -133,9 +133,8 @@ absl::StatusOr<StudyHistory> LoadDone(Database& database, int64_t study_id, int 
   const std::set<int64_t> known(known_unit_ids.begin(), known_unit_ids.end());
   const size_t units_wanted = static_cast<size_t>(std::max(units_max, 1));
   StudyHistory done;
-  Statement rows =
-      database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
-                       " FROM work_unit u WHERE u.study_id = ? AND u.state = 3 ORDER BY u.unit_id");
+  Statement rows = database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS
+                                    " FROM work_unit u WHERE u.study_id = ? AND u.state = 3 ORDER BY u.unit_id");
   rows.Bind(study_id);
   while (done.units.size() < units_wanted) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
