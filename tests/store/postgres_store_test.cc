@@ -59,6 +59,41 @@ StoreFactory Factory() {
   return factory;
 }
 
+// Not every table's rows are tied to their job's by a foreign key.
+class PostgresRows : public StoreConformance {
+ protected:
+  // The tables with rows of any study, with commas between them.
+  static std::string Tables() {
+    return PostgresServer::Shared()->Sql(
+        TheDatabases()->current(),
+        "SELECT string_agg(table_name, ',' ORDER BY table_name) FROM information_schema.columns JOIN "
+        "information_schema.tables USING (table_schema, table_name), LATERAL (SELECT (xpath('/row/count/text()', "
+        "query_to_xml(format('SELECT count(*) FROM %I', table_name), false, true, '')))[1]::text::bigint AS found) n "
+        "WHERE column_name = 'study_id' AND table_type = 'BASE TABLE' AND table_name !~ '_[0-9]$' AND found > 0");
+  }
+};
+
+TEST_P(PostgresRows, OfADeletedJobNoneStay) {
+  const int64_t job_id = Submit(MakeSubmit("job"));
+  DriveStep step;
+  step.study_id = StudyOf(job_id);
+  step.now_ms = kNow;
+  step.priors = {{3, "prior"}};
+  step.new_units = {MakeUnit(0, 2), MakeUnit(2, 4)};
+  ASSERT_EQ(store_->Drive(step).status(), absl::OkStatus());
+  const ClaimRequest claimer = Register("agent");
+  const ClaimedUnit unit = ClaimOne(claimer);
+  TrialRow trial = MakeTrial(0);
+  trial.log = "log";
+  trial.samples = "samples";
+  ASSERT_EQ(Report(MakeReport(claimer, unit, {trial, MakeTrial(1)}, true)), ReportVerdict::kAccepted);
+  EXPECT_EQ(Tables(), "study,study_event,study_prior,study_step,trial_log,trial_result,trial_samples,work_unit");
+  ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
+  ASSERT_TRUE(store_->DeleteJob(job_id).ok());
+  EXPECT_EQ(Tables(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, PostgresRows, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, FarmConformance, testing::Values(Factory()));
 
