@@ -308,11 +308,16 @@ def flag_table(farm, cases, ops, trials):
         for op in ops:
             packed = 0
             for flags in FLAGS[op]:
-                _, search = farm.tune(op, case, trials, flags)
+                try:
+                    _, search = farm.tune(op, case, trials, flags)
+                except RuntimeError as error:  # The other combinations are worth knowing all the same.
+                    lines.append(f"| {case} {op} | {'+'.join(flags) or 'packed'} | - | {str(error).splitlines()[-1]} | - | - |")
+                    print(lines[-1], flush=True)
+                    continue
                 packed = packed or search["best_ns"]
                 outcomes = " ".join(f"{count} {name}" for name, count in sorted(search["outcomes"].items()))
                 lines.append(f"| {case} {op} | {'+'.join(flags) or 'packed'} | {search['configs']} | {outcomes} | "
-                             f"{search['best_ns'] / 1e3:.1f} | {search['best_ns'] / packed:.3f} |")
+                             f"{search['best_ns'] / 1e3:.1f} | {search['best_ns'] / packed if packed else 0:.3f} |")
                 print(lines[-1], flush=True)
     return lines
 

@@ -1,5 +1,6 @@
 """The examples of client/python run as they stand."""
 
+import ast
 import csv
 import json
 import os
@@ -14,6 +15,17 @@ sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 from farm import HANG_SECONDS, KERNELS, Farm  # noqa: E402
 
 EXAMPLES = SOURCE / "client" / "python" / "examples"
+
+
+def public_names(file):
+    """Constants, and functions with their parameters."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add((node.name, tuple(argument.arg for argument in node.args.args)))
+        elif isinstance(node, ast.Assign):
+            names.update(name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+    return names
 
 
 class Examples(unittest.TestCase):
@@ -54,6 +66,14 @@ class Examples(unittest.TestCase):
         import tuning_script
 
         self.assertEqual(len(tuning_script.custom_search_space()), 216)
+
+    def test_the_triton_kernels_can_take_the_place_of_those_in_numpy(self):
+        numpy_names, triton_names = (public_names(EXAMPLES / file) for file in ("numpy_kernels.py", "triton_kernels.py"))
+        self.assertIn(("grouped_gemm", ("x", "w", "sizes", "gather", "config")), numpy_names)
+        self.assertIn("MATMUL_K", numpy_names)
+        # How often a run is repeated is a matter of each.
+        self.assertLessEqual(numpy_names - {("milliseconds", ("run", "repeats"))}, triton_names)
+        self.assertIn(("milliseconds", ("run",)), triton_names)
 
     def test_tune_matmul_host(self):
         with Farm() as farm:

@@ -2,15 +2,17 @@
 """Look-ups over gRPC against a catalog of many bests, client and daemon on the same machine, in one table.
 
   lookup_bench.py [--bin build/release/bin] [--entries 100000] [--seconds 5] [--directory DIR] [--job]
-                  [--lookups-first]
+                  [--lookups-first] [--question exact,nearest] [--paced] [--rounds 1]
 
 matmul_host is tuned a little, for one true best, which fill_catalog copies to --entries shapes. lookup_load then asks:
 as fast as answers come, at 5,000 questions a second, and in batches of 1,000, each for shapes that are there and for
 shapes between them. --job: the same while a job of a million host trials runs (its processes use the cores, too).
---lookups-first: with the daemon's setting of this name.
+--lookups-first: with the daemon's setting of this name. --paced: only at 5,000 questions a second. --rounds: all of it as
+many times, one after the other.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import shutil
@@ -50,6 +52,9 @@ def main():
     parser.add_argument("--directory", default="/dev/shm", help="where the data directory is made")
     parser.add_argument("--job", action="store_true", help="while a job runs")
     parser.add_argument("--lookups-first", action="store_true", help="jobs get only processor time that is left over")
+    parser.add_argument("--question", default="exact,nearest")
+    parser.add_argument("--paced", action="store_true", help="only at 5,000 questions a second")
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-lookup.", dir=options.directory))
     daemon = Daemon(options, directory)
@@ -65,12 +70,13 @@ def main():
             daemon.cli("submit", SOURCE / "kernels/examples/noop_host", "--device", "host", "--policy", "fast",
                        "--strategy", "exhaustive", "--max-trials", 1_000_000, "--min-samples", 1, "--max-samples", 1,
                        "--warm-cache", "--host-isolation", "shared")
-        for question in ("exact", "nearest"):
-            for arguments in ([], ["--rate", "5000"], ["--batch", "1000", "--outstanding", "4"]):
-                subprocess.run([options.bin / "lookup_load", f"unix:{daemon.socket()}", "--question", question,
-                                "--entries", str(options.entries), "--seconds", str(options.seconds), *arguments],
-                               check=False)
-                sys.stdout.flush()
+        modes = [["--rate", "5000"]] if options.paced else [[], ["--rate", "5000"], ["--batch", "1000", "--outstanding", "4"]]
+        for question, mode in itertools.product(options.question.split(",") * options.rounds, modes):
+            subprocess.run([options.bin / "lookup_load", f"unix:{daemon.socket()}", "--question", question, "--entries",
+                            str(options.entries), "--seconds", str(options.seconds), *mode], check=False)
+            sys.stdout.flush()
+        if options.job:
+            print(daemon.cli("jobs"), end="")
     finally:
         daemon.cli("stop", "--now", check=False)
         shutil.rmtree(directory, ignore_errors=True)
