@@ -76,7 +76,7 @@ def main():
                             str(options.entries), "--seconds", str(options.seconds), *mode], check=False)
             sys.stdout.flush()
         if options.job:
-            print(daemon.cli("jobs"), end="")
+            print(daemon.cli("jobs", "list"), end="")
     finally:
         daemon.cli("stop", "--now", check=False)
         shutil.rmtree(directory, ignore_errors=True)
