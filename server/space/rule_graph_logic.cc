@@ -230,7 +230,8 @@ Id RuleGraph::BoundOperation(Id id, bool is_upper, const ParameterSet& bound, st
       return Sum(same(node.a), same(node.b));
     case GraphOp::kMultiply:
       if (is_not_negative(node.a) && is_not_negative(node.b)) return Product(same(node.a), same(node.b));
-      if (IsConstant(node.b)) return Product(opposite(node.a), node.b);  // by a negative one
+      // Constants stand on the right.
+      if (IsConstant(node.b)) return Product(nodes_[node.b].value < 0 ? opposite(node.a) : same(node.a), node.b);
       return -1;
     case GraphOp::kNegate:
     case GraphOp::kFloatNegate:

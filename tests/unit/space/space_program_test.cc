@@ -320,46 +320,91 @@ SpaceDefinition RandomDefinition(PhiloxStream& random) {
   return definition;
 }
 
+// What is listed, counted and drawn is what brute force finds. Whether that is without a fault.
+bool AgreesWithBruteForce(const SpaceDefinition& definition, PhiloxStream& random) {
+  const Expected expected = BruteForce(definition);
+  const Space space = Make(definition);
+  const auto table = space.Enumerate();
+  const auto count = space.CountValid();
+  const auto sample = space.SampleUniform(random);
+  EXPECT_EQ(table.ok(), !expected.fails) << table.status();
+  EXPECT_EQ(count.ok(), !expected.fails) << count.status();
+  EXPECT_EQ(sample.ok(), !expected.fails && !expected.rows.empty());
+  if (expected.fails || !table.ok() || !count.ok()) return false;
+  std::vector<Row> rows;
+  for (uint64_t row = 0; row < table->size(); ++row) rows.emplace_back(table->Row(row).begin(), table->Row(row).end());
+  EXPECT_EQ(rows, expected.rows);
+  EXPECT_EQ(*count, rows.size());
+  if (sample.ok()) {
+    EXPECT_TRUE(std::binary_search(rows.begin(), rows.end(), *sample));
+  }
+  return true;
+}
+
+std::string Shown(const SpaceDefinition& definition) {
+  std::string shown;
+  for (const Parameter& parameter : definition.parameters) {
+    shown += parameter.name + " in";
+    for (const Value& value : parameter.values) shown += " " + value.ToLiteral();
+    shown += "; ";
+  }
+  for (const Rule& rule : definition.constraints) shown += "\n" + rule.text;
+  return shown;
+}
+
 TEST(SpaceProgram, AgreesWithBruteForce) {
   PhiloxStream random(31);
-  int failing = 0;
-  int constrained = 0;
+  int failing = 0, constrained = 0;
   for (int round = 0; round < 1000; ++round) {
     const SpaceDefinition definition = RandomDefinition(random);
-    const Expected expected = BruteForce(definition);
-    std::string shown;
-    for (const Parameter& parameter : definition.parameters) {
-      shown += parameter.name + " in";
-      for (const Value& value : parameter.values) shown += " " + value.ToLiteral();
-      shown += "; ";
-    }
-    for (const Rule& rule : definition.constraints) shown += "\n" + rule.text;
-    const Space space = Make(definition);
-    const auto table = space.Enumerate();
-    const auto count = space.CountValid();
-    if (expected.fails) {
-      ++failing;
-      ASSERT_FALSE(table.ok()) << shown;
-      ASSERT_FALSE(count.ok()) << shown;
-      ASSERT_FALSE(space.SampleUniform(random).ok()) << shown;
-      continue;
-    }
-    ASSERT_TRUE(table.ok()) << shown << table.status();
-    ASSERT_TRUE(count.ok()) << shown << count.status();
-    std::vector<Row> rows;
-    for (uint64_t row = 0; row < table->size(); ++row)
-      rows.emplace_back(table->Row(row).begin(), table->Row(row).end());
-    ASSERT_EQ(rows, expected.rows) << shown;
-    ASSERT_EQ(*count, rows.size()) << shown;
-    constrained += definition.constraints.empty() || rows.empty() ? 0 : 1;
-    const auto sample = space.SampleUniform(random);
-    ASSERT_EQ(sample.ok(), !rows.empty()) << shown;
-    if (sample.ok()) {
-      ASSERT_TRUE(std::binary_search(rows.begin(), rows.end(), *sample)) << shown;
-    }
+    (AgreesWithBruteForce(definition, random) ? constrained : failing) += definition.constraints.empty() ? 0 : 1;
+    ASSERT_FALSE(testing::Test::HasFailure()) << Shown(definition);
   }
   EXPECT_GT(failing, 10);
   EXPECT_GT(constrained, 300);
+}
+
+TEST(SpaceProgram, AConstantTimesWhatMayBeNegativeHasTheBoundsOfItsSign) {
+  PhiloxStream random(2);
+  for (const char* rule :
+       {"(x - y) * 3 < 1", "(x - y) * -3 < 1", "2 * min(x, y) >= -2", "(y if x > 0 else x) * 4 == 4"}) {
+    SpaceDefinition definition;
+    definition.parameters = {{"x", {-1, 0, 3}, {}}, {"y", {-2, 1, 2}, {}}};
+    definition.constraints = {{rule, ""}};
+    EXPECT_TRUE(AgreesWithBruteForce(definition, random)) << rule;
+    EXPECT_FALSE(BruteForce(definition).rows.empty()) << rule;
+  }
+}
+
+TEST(SpaceProgram, RulesOfAnyFormAgreeWithBruteForce) {
+  PhiloxStream random(59);
+  int told = 0;
+  for (int round = 0; round < 3000; ++round) {
+    SpaceDefinition definition;
+    const uint64_t parameters = 2 + random.UniformInt(3);
+    for (uint64_t p = 0; p < parameters; ++p) {
+      Parameter parameter{fmt::format("P{}", p), {}, {}};
+      const uint64_t kind = random.UniformInt(6);
+      const int first = -static_cast<int>(random.UniformInt(5));
+      for (int v = 0; v < 4; ++v) {
+        if (kind == 0) {
+          parameter.values.push_back(v * 0.75 - 1.5);
+        } else if (kind == 1) {
+          if (v < 2) parameter.values.push_back(v == 1);
+        } else {
+          parameter.values.push_back(first + v * static_cast<int>(kind - 1));
+        }
+      }
+      definition.parameters.push_back(parameter);
+    }
+    RandomRules rules(parameters, &random);
+    for (uint64_t rule = 0; rule < 1 + random.UniformInt(2); ++rule) {
+      definition.constraints.push_back({rules.Truth(1 + static_cast<int>(random.UniformInt(3))), ""});
+    }
+    told += AgreesWithBruteForce(definition, random) ? 1 : 0;
+    ASSERT_FALSE(testing::Test::HasFailure()) << Shown(definition);
+  }
+  EXPECT_GT(told, 2000);
 }
 
 }  // namespace
