@@ -33,6 +33,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -302,7 +303,8 @@ def table(results, limits):
 
 
 def flag_table(farm, cases, ops, trials):
-    """Lines of a table, one for each case, op and combination of flags."""
+    """Lines of a table, one for each case, op and combination of flags; and how many combinations have no best."""
+    failed = 0
     lines = ["| case | flags | configs | outcomes | best us | against packed |", "|---|---|---|---|---|---|"]
     for case in cases:
         for op in ops:
@@ -313,13 +315,14 @@ def flag_table(farm, cases, ops, trials):
                 except RuntimeError as error:  # The other combinations are worth knowing all the same.
                     lines.append(f"| {case} {op} | {'+'.join(flags) or 'packed'} | - | {str(error).splitlines()[-1]} | - | - |")
                     print(lines[-1], flush=True)
+                    failed += 1
                     continue
                 packed = packed or search["best_ns"]
                 outcomes = " ".join(f"{count} {name}" for name, count in sorted(search["outcomes"].items()))
                 lines.append(f"| {case} {op} | {'+'.join(flags) or 'packed'} | {search['configs']} | {outcomes} | "
                              f"{search['best_ns'] / 1e3:.1f} | {search['best_ns'] / packed if packed else 0:.3f} |")
                 print(lines[-1], flush=True)
-    return lines
+    return lines, failed
 
 
 def main():
@@ -343,10 +346,11 @@ def main():
     ops = arguments.op.split(",")
     if arguments.flags:
         try:
-            (out / "flags.md").write_text("\n".join(flag_table(farm, arguments.case, ops, arguments.later_trials)) + "\n")
+            lines, failed = flag_table(farm, arguments.case, ops, arguments.later_trials)
+            (out / "flags.md").write_text("\n".join(lines) + "\n")
         finally:
             farm.stop()
-        return
+        sys.exit(f"{failed} combinations of flags have no verified config" if failed else 0)
     torch = Torch()
     limits = torch.limits()
     results = []

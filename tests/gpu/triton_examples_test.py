@@ -24,7 +24,7 @@ class TritonExamples(unittest.TestCase):
 
     def run_example(self, name, *arguments):
         done = subprocess.run([sys.executable, EXAMPLES / name, "--triton", *arguments], cwd=self.folder, text=True,
-                              capture_output=True, stdin=subprocess.DEVNULL)
+                              capture_output=True, stdin=subprocess.DEVNULL, timeout=600)
         print(done.stdout, done.stderr, flush=True)
         self.assertEqual(done.returncode, 0)
         return done.stdout
