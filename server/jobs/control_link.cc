@@ -28,6 +28,7 @@ ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, Po
       clock_(clock),
       kernels_(kernels),
       poison_(poison),
+      other_studies_(store, clock),
       devices_(devices),
       hooks_(std::move(hooks)),
       options_(std::move(options)) {}

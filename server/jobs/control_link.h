@@ -29,6 +29,7 @@
 #include "server/jobs/claim_table.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
+#include "server/jobs/other_studies.h"
 #include "server/jobs/poison_index.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/job.pb.h"
@@ -125,6 +126,9 @@ class ControlLink : public AgentLink {
   std::vector<int64_t> JobsInHand() const;
   // The job has ended: nothing of it is remembered.
   void Forget(int64_t job_id);
+  // The database was put back to an older state: nothing that was known of agents, their claims and jobs counts any
+  // more. All of it is taken over from the store again, for each agent when it is heard next. Calls no hooks.
+  void BeginAgain();
   // Returns all units to the store's queue and refuses agents from now on.
   void Close();
 
@@ -224,6 +228,7 @@ class ControlLink : public AgentLink {
   Clock* const clock_;
   KernelRegistry* const kernels_;
   PoisonIndex* const poison_;
+  OtherStudies other_studies_;
   DeviceDirectory* const devices_;
   const Hooks hooks_;
   const Options options_;

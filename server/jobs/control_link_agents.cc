@@ -161,6 +161,18 @@ void ControlLink::Lose(const std::string& agent_id) {
   for (int64_t job_id : jobs) hooks_.gone(job_id);
 }
 
+void ControlLink::BeginAgain() {
+  {
+    MutexLock lock(&mutex_);
+    agents_.clear();
+    claims_.Clear();
+    unmade_.clear();
+    jobs_.clear();
+  }
+  // A claim that the store has and its agent has not waits for the agent's next word.
+  WakeAll();
+}
+
 absl::StatusOr<std::string> ControlLink::DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed) {
   if (agent.about.devices_size() == 1) return agent.about.devices(0).uuid();
   ASSIGN_OR_RETURN(const JobRow job, store_->GetJob(claimed.job_id));

@@ -84,6 +84,9 @@ absl::Status ControlLink::FilterLost(Claim* claim, const tunefarm::v1::Job& spec
 
 absl::Status ControlLink::FilterMeasured(Claim* claim) {
   if (claim->measured_scope.empty() || claim->assignment.policy().no_reuse()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool has_others, other_studies_.Exist(claim->study_id, claim->poison.program_digest,
+                                                               claim->problem_key, claim->poison.class_id));
+  if (!has_others) return absl::OkStatus();
   std::vector<std::string> keys;
   for (const wire::TrialSpec& spec : claim->assignment.trials()) {
     ASSIGN_OR_RETURN(const std::string text, ConfigText(*claim, spec));

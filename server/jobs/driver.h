@@ -235,6 +235,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   // In a farm only.
   std::string name_ GUARDED_BY(mutex_);                   // the node's, under which jobs were adopted
+  int64_t replacements_ GUARDED_BY(mutex_) = 0;           // of the database, after which the link has begun again
   std::map<int64_t, int64_t> epochs_ GUARDED_BY(mutex_);  // of all jobs that are the node's, also those that wait
   bool adoption_unknown_ GUARDED_BY(mutex_) = false;
   std::map<int64_t, JobState> told_link_ GUARDED_BY(mutex_);  // of jobs that others drive

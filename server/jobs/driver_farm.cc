@@ -51,6 +51,13 @@ bool Driver::KeepName() {
     for (int64_t job_id : all) Drop(job_id);
     adoption_unknown_ = false;
     name_ = std::move(name);
+    const int64_t replacements = deps_.node->replacements();
+    if (replacements != replacements_) {
+      replacements_ = replacements;
+      told_link_.clear();
+      left_alone_.clear();
+      deps_.link->BeginAgain();
+    }
   }
   return !name_.empty();
 }

@@ -21,6 +21,10 @@ from farm import BIN, HANG_SECONDS, KERNELS, CliError, wait_until  # noqa: E402
 from network import Network  # noqa: E402
 
 PORT = 7070
+# Events that cannot come on their own, on the slowest machine.
+BOUND_SECONDS = 900
+TUNE = ("noop_host", "--policy", "fast", "--strategy", "random", "--seed", "1", "--measure", "no_reuse=true",
+        "--host-isolation", "shared")
 POSTGRES_USER = "postgres"  # of the system: initdb refuses root
 
 
@@ -148,6 +152,22 @@ class Database(Machine):
         assert not check or done.returncode == 0, done.stderr
         return done
 
+    def dump(self):
+        """A copy of the database as it is now, for put_back()."""
+        copy = self.directory / "copy.dump"
+        self.host.run(["pg_dump", "-h", self.directory, "-U", "tunefarm", "--format=custom", "--file", copy, "tunefarm"])
+        return copy
+
+    def put_back(self, copy):
+        """The database becomes what it was when the copy was made, under whoever uses it."""
+        self.psql("-c", "CREATE DATABASE restored", database="postgres")
+        self.host.run(["pg_restore", "-h", self.directory, "-U", "tunefarm", "--exit-on-error", "--dbname=restored", copy])
+        for statement in ("ALTER DATABASE tunefarm ALLOW_CONNECTIONS false",
+                          "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'tunefarm'",
+                          "ALTER DATABASE tunefarm RENAME TO lost", "ALTER DATABASE restored RENAME TO tunefarm",
+                          "DROP DATABASE lost"):
+            self.psql("-c", statement, database="postgres")
+
 
 class Daemon(Machine):
     role = None
@@ -191,6 +211,16 @@ class Control(Daemon):
 
     def json(self, *arguments, **options):
         return json.loads(self.cli("--output", "json", *arguments, **options).stdout or "{}")
+
+    def submit(self, size, trials):
+        """The number of a job. Numbers have gaps: PostgreSQL gives some up when it is killed."""
+        job = self.json("submit", *TUNE, "--dim", f"N={size}", "--max-trials", trials)
+        return int(job["name"].removeprefix("jobs/"))
+
+    def state(self, job):
+        """None: there is no such job here, or no answer."""
+        done = self.cli("--output", "json", "jobs", "show", job, check=False)
+        return json.loads(done.stdout)["state"] if done.returncode == 0 else None
 
     def answers(self):
         assert self.runs(), f"{self.name} ended with {self.process.returncode}: {self.log.read_text()[-2000:]}"

@@ -12,21 +12,11 @@ import sys
 import unittest
 
 import network
-from cluster import Cluster
+from cluster import BOUND_SECONDS, Cluster
 from farm import BIN, Farm, config, wait_until
-
-# Events that cannot come on their own, on the slowest machine.
-BOUND_SECONDS = 900
 
 VALLEY = pathlib.Path(__file__).resolve().parent / "valley_host"
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
-TUNE = ("noop_host", "--policy", "fast", "--strategy", "random", "--seed", "1", "--measure", "no_reuse=true",
-        "--host-isolation", "shared")
-
-
-def state(control, job):
-    done = control.cli("--output", "json", "jobs", "show", job, check=False)
-    return control.json("jobs", "show", job)["state"] if done.returncode == 0 else None
 
 
 class Network(unittest.TestCase):
@@ -62,7 +52,7 @@ class WholeFarm(unittest.TestCase):
 
     def ended(self, farm, job):
         """By any control daemon that can be asked."""
-        return any(control.runs() and not control.is_frozen and state(control, job) in ENDED for control in farm.controls)
+        return any(control.runs() and not control.is_frozen and control.state(job) in ENDED for control in farm.controls)
 
     def test_a_job_of_5000_trials_has_the_best_of_one_machine(self):
         tune = (VALLEY, "--policy", "fast", "--strategy", "exhaustive", "--host-isolation", "shared", "--dim", "N=64",
@@ -99,9 +89,7 @@ class WholeFarm(unittest.TestCase):
     def one_round(self, farm, chance, number):
         """A job; harm while it runs; everything repaired; the job ends, and the invariants hold."""
         farm.wait_for_devices()
-        submitted = farm.controls[0].json("submit", *TUNE, "--dim", f"N={64 + number}", "--max-trials", 200)
-        # Numbers have gaps: PostgreSQL gives some up when it is killed.
-        job = int(submitted["name"].removeprefix("jobs/"))
+        job = farm.controls[0].submit(64 + number, trials=200)
         harms = [(machine, chance.choice(("kill", "freeze", "cut", "impair")), chance.randint(1, 60))
                  for machine in chance.sample(farm.machines, chance.randint(1, 3))]
         print(f"round {number}: {', '.join(f'{how} {machine.name} at {at}' for machine, how, at in harms)}", flush=True)

@@ -14,6 +14,8 @@ namespace tunefarm {
 class ForwardingStore : public Store {
  public:
   explicit ForwardingStore(Store* store) : store_(store) {}
+  // Another one stands behind it from now on. Between calls only.
+  void PutBehind(Store* store) { store_ = store; }
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return store_->SubmitJob(r); }
   absl::Status PutKernel(const KernelRow& kernel) override { return store_->PutKernel(kernel); }
@@ -151,7 +153,7 @@ class ForwardingStore : public Store {
   }
 
  private:
-  Store* const store_;
+  Store* store_;
 };
 
 }  // namespace tunefarm

@@ -121,8 +121,9 @@ absl::StatusOr<StoreStatus> ReadStatus(Session& session) {
   status.used_bytes = std::min(sizes[0].Int(1), status.database_bytes);
   ASSIGN_OR_RETURN(status.active_jobs, session.QueryInt("SELECT count(*) FROM job WHERE state < 5"));
   ASSIGN_OR_RETURN(status.stored_trials,
-                   session.QueryInt("SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_inherits i JOIN "
-                                    "pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'trial_result'::regclass"));
+                   session.QueryInt("SELECT coalesce(sum(greatest(c.reltuples, pg_stat_get_live_tuples(c.oid), 0)), 0)"
+                                    "::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
+                                    "WHERE i.inhparent = 'trial_result'::regclass"));
   if (status.stored_trials <= kCountedMax) {
     ASSIGN_OR_RETURN(status.stored_trials, session.QueryInt("SELECT count(*) FROM trial_result"));
   }

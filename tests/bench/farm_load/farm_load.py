@@ -6,9 +6,9 @@
 
 The agents speak to control as agents do, each over a connection of its own; what they report is invented. --rate: trials a
 second of all of them (a simulated farm); 0: as many as control takes. --hold-transaction: another session keeps a
-transaction open all the time, so that vacuum may remove nothing. Prints trials a second for each sixth of the run, what the
-processes cost, and how long calls took. The exit code is 1 when a goal is missed: --goal-rate by the slowest sixth,
---goal-cores by the control daemon.
+transaction open all the time, so that vacuum may remove nothing. Each job has problems of its own. Prints trials a second for
+each sixth of the run, what the processes cost, and how long calls took. The exit code is 1 when a goal is missed: --goal-rate
+by the slowest sixth, --goal-cores by the control daemon.
 """
 
 import argparse
@@ -172,8 +172,10 @@ def main():
                 holder = None
                 try:
                     for number in range(options.jobs):
+                        first = 16 + number * options.studies
+                        problems = f"N={first}..{first + options.studies - 1}"
                         control.cli("submit", KERNEL, "--strategy", "random", "--seed", number + 1, "--max-trials",
-                                    options.trials, "--policy", "fast", "--dim", f"N=16..{15 + options.studies}")
+                                    options.trials, "--policy", "fast", "--dim", problems)
                     if options.hold_transaction:
                         holder = hold_transaction(server)
                     result = measure(options, control.process.pid, load, server.process.pid)

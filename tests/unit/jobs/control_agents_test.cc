@@ -10,6 +10,7 @@
 
 #include "server/base/status.h"
 #include "server/jobs/agent_wakes.h"
+#include "tests/fakes/forwarding_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -101,6 +102,46 @@ TEST_F(ControlAgentsTest, AnAgentGoesToAnotherControlAndBack) {
     EXPECT_NE(assignment.unit_id(), first.assignments(0).unit_id());
   }
   other.service->Stop();
+}
+
+TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
+  ForwardingStore front(store_.get());
+  control_ = std::make_unique<Control>(&front, &clock_, &entropy_);
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  const auto early = Ask("one", "CPU-1");
+  ASSERT_EQ(early.assignments_size(), 1);
+  SqliteOptions options;
+  options.path = directory_.File("copy.db");
+  options.backup_directory = directory_.File("backups");
+  options.clock = &clock_;
+  ASSERT_TRUE(store_->Backup(options.path).ok());
+  // The hour that will be lost.
+  EXPECT_EQ(Report("one", early.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  const auto late = Ask("one", "CPU-1");
+  ASSERT_EQ(late.assignments_size(), 1);
+  ASSERT_NE(late.assignments(0).unit_id(), early.assignments(0).unit_id());
+
+  const auto copy = OpenSqliteStore(options);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  front.PutBehind(copy->get());
+  control_->link().BeginAgain();
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 1);
+  auto* unit = request.add_units();
+  unit->set_unit_id(late.assignments(0).unit_id());
+  unit->set_token(late.assignments(0).token());
+  unit->set_device_uuid("CPU-1");
+  const auto response = control_->link().Synchronize(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_FALSE(response->epoch_expired());
+  EXPECT_THAT(response->revoked_unit_ids(), ElementsAre(late.assignments(0).unit_id()));
+  ASSERT_EQ(response->assignments_size(), 1);
+  EXPECT_EQ(response->assignments(0).unit_id(), early.assignments(0).unit_id());
+  EXPECT_EQ(response->assignments(0).token(), early.assignments(0).token());
+  EXPECT_EQ(Report("one", late.assignments(0)), wire::REPORT_VERDICT_STALE);
+  EXPECT_EQ(Report("one", early.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  control_->service->Stop();
+  control_ = nullptr;  // before what it stands on
 }
 
 TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
