@@ -214,12 +214,14 @@ bool IsAnswering(const SessionOptions& options) {
 
 absl::Status Session::SetUp(const SessionOptions& options) {
   // Whatever the server's own defaults are. Statements here find few rows by a key: a plan made for a table that was
-  // empty then must not become a walk over a full one.
+  // empty then must not become a walk over a full one. Nor does a value change which plan is good, so none is made for
+  // one: after each ANALYZE of a growing table, statements would be planned at every call until that looks dear again.
   RETURN_IF_ERROR(Script(
       fmt::format("SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; "
                   "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; "
                   "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_mergejoin = off; "
-                  "SET jit = off; SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                  "SET jit = off; SET plan_cache_mode = force_generic_plan; SELECT set_config('synchronous_commit', "
+                  "'on', false) WHERE "
                   "current_setting('synchronous_commit') = "
                   "'off'",
                   options.statement_timeout_ms, options.lock_timeout_ms, options.idle_in_transaction_ms)));
