@@ -29,7 +29,7 @@ int64_t MarkIn(std::string_view detail) {
 }  // namespace
 
 Node::Node(Store* store, Clock* clock, NodeOptions options)
-    : store_(store), clock_(clock), options_(std::move(options)) {}
+    : store_(store), clock_(clock), options_(std::move(options)), of_store_(store->Replacements()) {}
 
 absl::StatusOr<bool> Node::TakeLease(Duration lease, Mark* mark) {
   LeaseRequest request;
@@ -54,42 +54,57 @@ absl::Status Node::CheckOldName(const std::string& name) {
   return absl::OkStatus();
 }
 
+void Node::CheckStore() {
+  const int64_t found = store_->Replacements();
+  {
+    MutexLock lock(&mutex_);
+    if (found == of_store_) return;
+    of_store_ = found;
+  }
+  NoteReplacement();
+}
+
 void Node::NoteReplacement() {
   LogWarn("jobs", "the database was put back to an older state: all that is known of it here is read again");
+  mark_ = Mark();
   MutexLock lock(&mutex_);
   ++replacements_;
+  until_ = MonotonicTime{};
 }
 
 absl::Status Node::Renew() {
-  std::string lost, name;
+  CheckStore();
+  const int64_t before = replacements();
+  const absl::Status renewed = RenewOnce();
+  CheckStore();
+  return replacements() == before ? renewed : Renew();
+}
+
+absl::Status Node::RenewOnce() {
+  std::string late, lost, name;
   const MonotonicTime now = clock_->Now();
   {
     MutexLock lock(&mutex_);
     if (left_) return Unavailable("the daemon is stopping");
     if (now >= until_) {
       lost = std::move(name_);
+      if (until_ != MonotonicTime{}) late = lost;
       ++names_;
       name_ = names_ == 1 ? options_.id : fmt::format("{}.{}", options_.id, names_);
     }
     name = name_;
   }
-  if (!lost.empty()) {
-    LogWarn("jobs", "node {} could not renew its lease in time: what it drove is free for others", lost);
-    // It ends by itself a little later otherwise.
-    store_->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
+  if (!late.empty()) {
+    LogWarn("jobs", "node {} could not renew its lease in time: what it drove is free for others", late);
   }
+  // It ends by itself a little later otherwise.
+  if (!lost.empty()) store_->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
   RETURN_IF_ERROR(CheckOldName(name));
   mark_.name = name;
   ASSIGN_OR_RETURN(const bool is_there, TakeLease(options_.lease, &mark_));
   if (!is_there) {
-    // Nothing that this name has driven counts in the database as it is now.
     NoteReplacement();
-    mark_ = Mark();
-    {
-      MutexLock lock(&mutex_);
-      until_ = MonotonicTime{};
-    }
-    return Renew();
+    return absl::OkStatus();
   }
   MutexLock lock(&mutex_);
   until_ = now + options_.lease * 5 / 6;
@@ -103,7 +118,8 @@ int64_t Node::replacements() const {
 
 std::string Node::Name() const {
   MutexLock lock(&mutex_);
-  return !left_ && clock_->Now() < until_ ? name_ : std::string();
+  const bool may_drive = !left_ && clock_->Now() < until_ && store_->Replacements() == of_store_;
+  return may_drive ? name_ : std::string();
 }
 
 void Node::Leave() {

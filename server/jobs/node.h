@@ -5,9 +5,9 @@
 // takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an adoption
 // that it never heard the answer of is found under the name that it had then.
 //
-// Each renewal leaves a mark in the lease's row, which the next one must find there. A database that has forgotten it
-// was put back to what it was before: what this daemon knows of it is of no use any more, and it is another node from
-// then on.
+// Once the store has been replaced (Store::Replacements) this daemon drives nothing until it is another node, since
+// what it knows is of no use any more. Nor does every replacement show there: so each renewal leaves a mark in the
+// lease's row, which the next one must find. A database that has forgotten it was put back to what it was before.
 //
 // Time is this daemon's own monotonic clock, which runs as fast as the database's and need not agree with it: a lease
 // counts from before the call that took it, and ends a sixth early.
@@ -47,7 +47,7 @@ class Node {
   // Gives the lease back, for good: what it drove is free at once.
   void Leave() LOCKS_EXCLUDED(mutex_);
 
-  // How often the database was found to have been put back to an older state.
+  // How often the database was found to have been put back to an older state, as it is under the name of now.
   int64_t replacements() const LOCKS_EXCLUDED(mutex_);
 
   const NodeOptions& options() const { return options_; }
@@ -58,9 +58,12 @@ class Node {
     std::string name;
     int64_t known = 0, tried = 0;
   };
+  absl::Status RenewOnce() LOCKS_EXCLUDED(mutex_);
   // One call of the store, under a name that may be an old one. False: what the mark was left in is gone.
   absl::StatusOr<bool> TakeLease(Duration lease, Mark* mark);
   absl::Status CheckOldName(const std::string& name);
+  void CheckStore() LOCKS_EXCLUDED(mutex_);
+  // Nothing that was driven under the name counts in the database as it is now.
   void NoteReplacement() LOCKS_EXCLUDED(mutex_);
 
   Store* const store_;
@@ -71,6 +74,7 @@ class Node {
   mutable Mutex mutex_;
   bool left_ GUARDED_BY(mutex_) = false;
   int64_t replacements_ GUARDED_BY(mutex_) = 0;
+  int64_t of_store_ GUARDED_BY(mutex_);   // replacements that the store knew of when the name was taken
   int64_t names_ GUARDED_BY(mutex_) = 0;  // that it has had
   std::string name_ GUARDED_BY(mutex_);
   MonotonicTime until_ GUARDED_BY(mutex_){};  // may drive until then

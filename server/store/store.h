@@ -453,6 +453,9 @@ class Store {
   virtual absl::StatusOr<QueueCounts> CountQueue() = 0;
   // Does not touch the database.
   virtual CommitStats Commits() const = 0;
+  // How often the database was found to be another one than before, as one is that was put back to an older state: what
+  // was read before may not be true of it. Known before any call works on it. Does not touch the database.
+  virtual int64_t Replacements() const = 0;
   // A write that changes nothing, on disk: the same errors as any other.
   virtual absl::Status CheckWritable() = 0;
   // A consistent copy, checked and on disk. AlreadyExists if the path exists.

@@ -143,6 +143,7 @@ class ForwardingStore : public Store {
   absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
   absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }
   CommitStats Commits() const override { return store_->Commits(); }
+  int64_t Replacements() const override { return store_->Replacements(); }
   absl::Status CheckWritable() override { return store_->CheckWritable(); }
   absl::Status Backup(const std::string& path) override { return store_->Backup(path); }
   absl::Status PutSetting(std::string_view name, std::string_view value) override {

@@ -125,6 +125,34 @@ TEST_F(PostgresFault, KilledSessionsAreReplacedWithoutAWord) {
   EXPECT_EQ(store->Status()->stored_trials, 5);
 }
 
+TEST_F(PostgresFault, ACallDuringWhichTheDatabaseWasReplacedFailsAndIsNotRepeated) {
+  const auto store = Open();
+  ASSERT_TRUE(store->PutSetting("state", "of the copy").ok());
+  ASSERT_NE(Sql(kKillAll), "0");
+  const std::string copy = server_->NewDatabase(database_);
+  ASSERT_TRUE(store->PutSetting("state", "lost").ok());
+  EXPECT_EQ(store->Replacements(), 0) << "another session is no other database";
+  const std::string lost = server_->NewDatabase();
+  server_->DropDatabase(lost);
+  const auto sql = [&](const std::string& statement) { server_->Sql("postgres", statement); };
+  sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + database_ + "'");
+  sql("ALTER DATABASE " + database_ + " RENAME TO " + lost);
+  sql("ALTER DATABASE " + copy + " RENAME TO " + database_);
+  const absl::Status status = store->PutSetting("state", "what somebody made of what is lost");
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(store->Replacements(), 1);
+  EXPECT_EQ(store->GetOrPutSetting("state", "none").value(), "of the copy");
+  EXPECT_TRUE(store->PutSetting("state", "new").ok());
+  ASSERT_NE(Sql(kKillAll), "0");
+  EXPECT_EQ(store->GetOrPutSetting("state", "none").value(), "new");
+  // In place: its tables are others.
+  Sql("ALTER TABLE named_lease RENAME TO lease_before; CREATE TABLE named_lease (LIKE lease_before INCLUDING ALL)");
+  ASSERT_NE(Sql(kKillAll), "0");
+  EXPECT_TRUE(absl::IsUnavailable(store->PutSetting("state", "newer")));
+  EXPECT_EQ(store->Replacements(), 2);
+  server_->DropDatabase(lost);
+}
+
 TEST_F(PostgresFault, ASessionKilledInATransactionUndoesItAndItIsRepeated) {
   const auto pool = OpenPool(server_->Url(database_));
   int tries = 0;

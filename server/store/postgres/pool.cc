@@ -86,13 +86,23 @@ absl::StatusOr<Pool::Lease> Pool::OpenOne() {
   absl::Status status = presence_.Check();
   if (status.ok()) {
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(options_);
-    if (session.ok()) return Lease(this, *std::move(session));
+    if (session.ok()) {
+      NoteDatabase((*session)->database());
+      return Lease(this, *std::move(session));
+    }
     status = session.status();
   }
   MutexLock lock(&mutex_);
   --open_;
   ServeWaiters();
   return status;
+}
+
+void Pool::NoteDatabase(const std::string& database) {
+  if (database.empty()) return;
+  MutexLock lock(&mutex_);
+  if (!database_.empty() && database_ != database) ++replacements_;
+  database_ = database;
 }
 
 void Pool::ServeWaiters() {
@@ -139,6 +149,7 @@ void Pool::Pause(int attempt) {
 
 absl::Status Pool::Repeat(const std::function<absl::Status(Session&, bool* may_repeat)>& once) {
   absl::Status status;
+  const int64_t before = replacements();
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     if (attempt > 0) Pause(attempt);
     absl::StatusOr<Lease> session = Take();
@@ -147,6 +158,8 @@ absl::Status Pool::Repeat(const std::function<absl::Status(Session&, bool* may_r
       if (absl::IsUnavailable(status) && !presence_.is_away()) continue;
       return status;
     }
+    // What the caller knew when it called was of another database.
+    if (replacements() != before) return Unavailable("the database was replaced during the call; try again");
     bool may_repeat = false;
     status = once(**session, &may_repeat);
     if (status.ok() || !may_repeat) return status;

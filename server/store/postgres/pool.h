@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -60,6 +63,8 @@ class Pool {
   }
 
   CommitStats stats() const LOCKS_EXCLUDED(mutex_);
+  // Store::Replacements. A call under way while it grows is not repeated, and fails.
+  int64_t replacements() const { return replacements_.load(); }
 
  private:
   // A session taken out of the pool, given back at the end of its life.
@@ -88,6 +93,7 @@ class Pool {
   absl::StatusOr<Lease> Take() LOCKS_EXCLUDED(mutex_);
   void GiveBack(std::unique_ptr<Session> session) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Lease> OpenOne() LOCKS_EXCLUDED(mutex_);
+  void NoteDatabase(const std::string& database) LOCKS_EXCLUDED(mutex_);
   // Lets those open sessions who have waited longest, as many as there is room for.
   void ServeWaiters() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs `once` until it does not ask for a repetition any more or that has been done often enough.
@@ -111,7 +117,9 @@ class Pool {
   std::vector<std::unique_ptr<Session>> idle_ GUARDED_BY(mutex_);
   int open_ GUARDED_BY(mutex_) = 0;  // idle, lent, or being opened
   std::deque<Waiter*> waiters_ GUARDED_BY(mutex_);
-  CommitStats stats_ GUARDED_BY(mutex_);  // with `waiting`
+  CommitStats stats_ GUARDED_BY(mutex_);     // with `waiting`
+  std::string database_ GUARDED_BY(mutex_);  // of the last session opened, as far as known
+  std::atomic<int64_t> replacements_{0};
 };
 
 }  // namespace tunefarm::postgres

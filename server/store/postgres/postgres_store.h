@@ -102,6 +102,7 @@ class PostgresStore : public Store {
   absl::StatusOr<StoreStatus> Status() override;
   absl::StatusOr<QueueCounts> CountQueue() override;
   CommitStats Commits() const override { return pool_.stats(); }
+  int64_t Replacements() const override { return pool_.replacements(); }
   absl::Status CheckWritable() override;
   absl::Status Backup(const std::string& path) override;
   absl::Status PutSetting(std::string_view name, std::string_view value) override;

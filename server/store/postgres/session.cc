@@ -229,7 +229,23 @@ absl::Status Session::SetUp(const SessionOptions& options) {
                    QueryInt("SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE "
                             "pid = pg_backend_pid()"));
   backend_.pid = PQbackendPID(connection_);
+  FindDatabase();
   return absl::OkStatus();
+}
+
+void Session::FindDatabase() {
+  // A database that is restored gets another oid, its tables do so too where they are restored in place, and a server
+  // that takes over begins a timeline (PostgreSQL's documentation, "Continuous Archiving", Timelines).
+  const absl::StatusOr<Rows> rows = Query(
+      "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), (SELECT oid FROM pg_database WHERE "
+      "datname = current_database()), to_regclass('named_lease')::oid, "
+      "substr(pg_walfile_name(pg_current_wal_insert_lsn()), "
+      "1, 8)) WHERE to_regclass('named_lease') IS NOT NULL AND NOT pg_is_in_recovery()");
+  if (!rows.ok()) {
+    LogDebug("store", "{} does not tell which database it has: {}", server_, MessageOf(rows.status()));
+  } else if (!rows->empty()) {
+    database_ = (*rows)[0].Bytes(0);
+  }
 }
 
 absl::Status Session::StatusOf(const char* state_text, std::string_view message, std::string_view constraint) {

@@ -140,6 +140,9 @@ class Session {
     int64_t started_at = 0;  // tells it from another one of the same number
   };
   const Backend& backend() const { return backend_; }
+  // Which database this is, of all servers: another text where one was restored in its place, or where another server
+  // took over from the one that had it and may not have had all. Empty: the server does not tell.
+  const std::string& database() const { return database_; }
   const std::string& server() const { return server_; }
 
  private:
@@ -152,6 +155,7 @@ class Session {
   static absl::StatusOr<std::unique_ptr<Session>> OpenAt(const SessionOptions& options, const Endpoint& endpoint,
                                                          const std::string& server);
   absl::Status SetUp(const SessionOptions& options);
+  void FindDatabase();
   absl::Status Prepare(std::string_view sql, const Parameters& parameters, const char** name);
   // The answer to what one of libpq's PQsend… calls has sent, or could not.
   absl::StatusOr<Rows> Answer(int was_sent);
@@ -167,6 +171,7 @@ class Session {
   Wire wire_;
   std::unordered_map<std::string, std::string> prepared_;  // text to name
   Backend backend_;
+  std::string database_;
   Failure last_failure_ = Failure::kNone;
   bool is_broken_ = false;
 };

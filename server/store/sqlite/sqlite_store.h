@@ -103,6 +103,7 @@ class SqliteStore : public Store {
   absl::StatusOr<StoreStatus> Status() override;
   absl::StatusOr<QueueCounts> CountQueue() override;
   CommitStats Commits() const override { return writer_->stats(); }
+  int64_t Replacements() const override { return 0; }  // its file is open as long as it lives
   absl::Status CheckWritable() override;
   absl::Status Backup(const std::string& path) override;
   absl::Status PutSetting(std::string_view name, std::string_view value) override;

@@ -12,6 +12,21 @@ namespace {
 
 using NodeTest = NodeWorld;
 
+class ReplacedStore final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  int64_t Replacements() const override { return replacements_; }
+  absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override {
+    if (!is_found_by_call_) return ForwardingStore::TakeLease(request);
+    is_found_by_call_ = false;
+    ++replacements_;
+    return Unavailable("the database was replaced during the call");
+  }
+
+  int64_t replacements_ = 0;
+  bool is_found_by_call_ = false;
+};
+
 TEST_F(NodeTest, LivesUnderItsNameWhileItsLeaseRunsAndUnderAnotherAfterwards) {
   tunefarm::Node node(store_.get(), &clock_, {"a", "here", kNodeLease});
   EXPECT_EQ(node.Name(), "") << "before it has the lease";
@@ -58,6 +73,27 @@ TEST_F(NodeTest, IsAnotherOneInADatabaseThatHasForgottenItsLastRenewal) {
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.replacements(), 2) << "late is not put back";
   EXPECT_EQ(node.Name(), "a.4");
+}
+
+// Found by CI: the database was put back to what it was since the last renewal, and so had its mark.
+TEST_F(NodeTest, DrivesNothingOnceTheStoreWasReplacedUntilItIsAnotherOne) {
+  ReplacedStore store(store_.get());
+  tunefarm::Node node(&store, &clock_, {"a", "here", kNodeLease});
+  ASSERT_TRUE(node.Renew().ok());
+  ++store.replacements_;
+  EXPECT_EQ(node.Name(), "");
+  EXPECT_EQ(node.replacements(), 0) << "those who ask have a name that they know nothing under";
+  ASSERT_TRUE(node.Renew().ok());
+  EXPECT_EQ(node.Name(), "a.2");
+  EXPECT_EQ(node.replacements(), 1);
+  ASSERT_EQ(store_->ListLeases("node/")->size(), 1) << "the old one was given back";
+  store.is_found_by_call_ = true;
+  ASSERT_TRUE(node.Renew().ok());
+  EXPECT_EQ(node.Name(), "a.3");
+  EXPECT_EQ(node.replacements(), 2);
+  ASSERT_TRUE(node.Renew().ok());
+  EXPECT_EQ(node.Name(), "a.3");
+  EXPECT_EQ(node.replacements(), 2);
 }
 
 TEST_F(NodeTest, AloneItAsksNothing) {
