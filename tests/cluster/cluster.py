@@ -28,6 +28,10 @@ TUNE = ("noop_host", "--policy", "fast", "--strategy", "random", "--seed", "1", 
 POSTGRES_USER = "postgres"  # of the system: initdb refuses root
 
 
+def progress_query(job):
+    return f"SELECT count(*) FROM trial_result JOIN study USING (study_id) WHERE job_id = {job}"
+
+
 def postgres_programs():
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     assert found, "PostgreSQL is missing; install Debian's postgresql"
@@ -158,15 +162,17 @@ class Database(Machine):
         self.host.run(["pg_dump", "-h", self.directory, "-U", "tunefarm", "--format=custom", "--file", copy, "tunefarm"])
         return copy
 
-    def put_back(self, copy):
-        """The database becomes what it was when the copy was made, under whoever uses it."""
+    def put_back(self, copy, query):
+        """The database becomes what it was when the copy was made, under whoever uses it. What `query` finds in the copy."""
         self.psql("-c", "CREATE DATABASE restored", database="postgres")
         self.host.run(["pg_restore", "-h", self.directory, "-U", "tunefarm", "--exit-on-error", "--dbname=restored", copy])
+        found = self.psql("-c", query, database="restored").stdout.strip()
         for statement in ("ALTER DATABASE tunefarm ALLOW_CONNECTIONS false",
                           "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'tunefarm'",
                           "ALTER DATABASE tunefarm RENAME TO lost", "ALTER DATABASE restored RENAME TO tunefarm",
                           "DROP DATABASE lost"):
             self.psql("-c", statement, database="postgres")
+        return found
 
 
 class Daemon(Machine):
@@ -303,8 +309,7 @@ class Cluster:
         """Trials of a job that are in the database; 0 while it cannot be asked."""
         if self.database.is_frozen:
             return 0
-        asked = self.database.psql("-c", f"SELECT count(*) FROM trial_result JOIN study USING (study_id) WHERE job_id = {job}",
-                                   check=False)
+        asked = self.database.psql("-c", progress_query(job), check=False)
         return int(asked.stdout) if asked.returncode == 0 else 0
 
     def stands_still(self):
