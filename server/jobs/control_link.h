@@ -7,7 +7,7 @@
 //
 // Nothing here matters that the store does not hold: an agent that is not known, because this daemon was started anew
 // or because the agent talked to another one last, is looked up in the store and taken over with its epoch and its
-// claims, as long as its lease runs (control_link_agents.cc).
+// claims, as long as its lease runs (control_link_takeover.cc).
 //
 // Thread-safe. Hooks are called on the caller's thread with no lock held; they must not block.
 #pragma once
@@ -53,7 +53,9 @@ class ControlLink : public AgentLink {
   struct Options {
     std::string control_id;           // of this process; never the same twice
     int64_t agent_lease_ms = 30'000;  // of agents on other machines
-    bool leases_own_agent = false;    // that of this process has one too: others may outlive it
+    // Other daemons may share the store: they may outlive this process, so its own agent has a lease too, and agents
+    // may have claimed through them.
+    bool has_peers = false;
   };
 
   // The oldest version of the conversation that is understood, and the one spoken here.
@@ -158,15 +160,10 @@ class ControlLink : public AgentLink {
   };
 
   // control_link_agents.cc:
+  static std::set<std::string> ClassesOf(const tunefarm::agent::v1::RegisterRequest& about);
+  // The agent's devices are known here from now on.
+  absl::Status NoteDevices(const tunefarm::agent::v1::RegisterRequest& about);
   static absl::Status CheckRegistration(const tunefarm::agent::v1::RegisterRequest& request);
-  // Makes the agent known, with its claims, if its epoch is the store's current one: false if it is not. `units`: as it
-  // lists them, for the devices they are on.
-  absl::StatusOr<bool> TakeOver(const std::string& agent_id, int64_t epoch,
-                                const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
-  absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
-                              const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
-  // Where a claim of the agent runs, for all that is known of it.
-  absl::StatusOr<std::string> DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed);
   // Whether the agent's epoch is current; takes it over if need be, renews its lease when it is due.
   absl::StatusOr<bool> Greet(const tunefarm::agent::v1::SynchronizeRequest& request);
   void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request);
@@ -179,6 +176,24 @@ class ControlLink : public AgentLink {
   // Back to the queue with a unit that its agent may not run; the agent is given nothing for a while, so that others
   // come first.
   void GiveUp(const Claim& claim, const absl::Status& why);
+
+  // control_link_takeover.cc:
+  // Makes the agent known, with its claims, if its epoch is the store's current one: false if it is not. `units`: as it
+  // lists them, for the devices they are on.
+  absl::StatusOr<bool> TakeOver(const std::string& agent_id, int64_t epoch,
+                                const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+  absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
+                              const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+  // What was claimed through another daemon after this one had taken the agent over: a call that the agent had given up
+  // there, and that went on. The agent lists none of it, and nobody else would ever hand it out.
+  absl::Status TakeOverLateClaims(const std::string& agent_id, int64_t epoch);
+  // The agent's claims in the store, but for some. `device_of`: where they run, by unit, as the agent lists them.
+  absl::StatusOr<std::vector<Claim>> ReadClaims(const AgentState& agent, const std::string& agent_id,
+                                                const std::map<int64_t, std::string>& device_of,
+                                                const std::set<int64_t>& except);
+  void PutTakenOver(Claim claim, bool delivered) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Where a claim of the agent runs, for all that is known of it.
+  absl::StatusOr<std::string> DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed);
   // A claim that is reported on and not known here; none: it is not the agent's.
   absl::StatusOr<std::optional<Claim>> FindClaim(const tunefarm::agent::v1::ReportTrialsRequest& request);
 

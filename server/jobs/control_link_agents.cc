@@ -1,4 +1,4 @@
-// The agents of a ControlLink: how they register, are taken over, keep their leases, and go.
+// The agents of a ControlLink: how they register, keep their leases, and go.
 
 #include <algorithm>
 #include <chrono>
@@ -30,15 +30,6 @@ AgentDevices DevicesOf(const wire::RegisterRequest& about) {
           about.host(),
           {about.labels().begin(), about.labels().end()},
           {about.devices().begin(), about.devices().end()}};
-}
-
-std::set<std::string> ClassesOf(const wire::RegisterRequest& about) {
-  std::set<std::string> classes;
-  for (const tunefarm::v1::Device& device : about.devices()) {
-    const auto device_class = DeviceClass::FromProto(device.device_class());
-    if (device_class.ok()) classes.insert(device_class->Id());
-  }
-  return classes;
 }
 
 absl::Status Invalid(std::string_view what, std::string_view value) {
@@ -86,6 +77,20 @@ absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request
   return absl::OkStatus();
 }
 
+std::set<std::string> ControlLink::ClassesOf(const wire::RegisterRequest& about) {
+  std::set<std::string> classes;
+  for (const tunefarm::v1::Device& device : about.devices()) {
+    const auto device_class = DeviceClass::FromProto(device.device_class());
+    if (device_class.ok()) classes.insert(device_class->Id());
+  }
+  return classes;
+}
+
+absl::Status ControlLink::NoteDevices(const wire::RegisterRequest& about) {
+  RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(about), clock_->WallMs()));
+  return hooks_.brought ? hooks_.brought(DevicesOf(about)) : absl::OkStatus();
+}
+
 absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
   {
     MutexLock lock(&mutex_);
@@ -105,8 +110,7 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
     }
     // Its devices may have been another's that is gone by now.
     RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
-    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
-    if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(request)));
+    RETURN_IF_ERROR(NoteDevices(request));
   }
   if (!agent.is_remote) {
     devices_->SetOwn(request.display_name(), {request.labels().begin(), request.labels().end()});
@@ -115,7 +119,7 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   row.agent_id = request.agent_id();
   row.host = request.host();
   row.detail = request.SerializeAsString();
-  row.lease_ms = agent.is_remote || options_.leases_own_agent ? options_.agent_lease_ms : 0;
+  row.lease_ms = agent.is_remote || options_.has_peers ? options_.agent_lease_ms : 0;
   row.now_ms = clock_->WallMs();
   ASSIGN_OR_RETURN(agent.epoch, store_->RegisterAgent(row));
   agent.renewed = agent.heard = clock_->Now();
@@ -173,88 +177,6 @@ void ControlLink::BeginAgain() {
   WakeAll();
 }
 
-absl::StatusOr<std::string> ControlLink::DeviceOfClaim(const AgentState& agent, const ClaimedUnit& claimed) {
-  if (agent.about.devices_size() == 1) return agent.about.devices(0).uuid();
-  ASSIGN_OR_RETURN(const JobRow job, store_->GetJob(claimed.job_id));
-  for (const StudyRow& study : job.studies) {
-    if (study.study_id != claimed.unit.study_id) continue;
-    for (const auto& device : agent.about.devices()) {
-      if (devices_->ClassForWork(device.uuid(), agent.about.agent_id()) != study.class_id) continue;
-      const std::vector<std::string> names = devices_->NamesOf(device.uuid());
-      if (study.device_uuid.empty() || study.device_uuid == device.uuid() ||
-          std::find(names.begin(), names.end(), study.device_uuid) != names.end()) {
-        return device.uuid();
-      }
-    }
-  }
-  return NotFound("agent {} has no device for unit {}", agent.about.display_name(), claimed.unit.unit_id);
-}
-
-absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::string& agent_id,
-                                         const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
-  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(agent_id, agent.epoch));
-  std::map<int64_t, std::string> device_of;
-  for (const wire::UnitInHand& unit : units) device_of[unit.unit_id()] = unit.device_uuid();
-  std::vector<Claim> claims;
-  for (const ClaimedUnit& claimed : held) {
-    std::string device = device_of[claimed.unit.unit_id];
-    if (device.empty() || devices_->OwnerOf(device) != agent_id) {
-      absl::StatusOr<std::string> found = DeviceOfClaim(agent, claimed);
-      if (absl::IsUnavailable(found.status())) return found.status();
-      if (!found.ok()) {
-        LogWarn("jobs", "a claim waits for the end of its agent: {}", MessageOf(found.status()));
-        continue;
-      }
-      device = *std::move(found);
-    }
-    absl::StatusOr<Claim> claim = MakeClaim(agent_id, agent.epoch, device, claimed, kernels_, *devices_);
-    if (absl::IsUnavailable(claim.status())) return claim.status();
-    if (!claim.ok()) {
-      LogError("jobs", "unit {} cannot be taken over: {}", claimed.unit.unit_id, MessageOf(claim.status()));
-      continue;
-    }
-    RETURN_IF_ERROR(FilterBegunFinal(&*claim, claimed.present_devices));
-    claims.push_back(*std::move(claim));
-  }
-  MutexLock lock(&mutex_);
-  claims_.EraseAgent(agent_id);
-  for (Claim& claim : claims) {
-    claim.mode = claim.assignment.trials().empty() ? Mode::kDropped : ModeOf(claim.job_id, claim.study_id, claim.kind);
-    claim.delivered = device_of.count(claim.unit_id) > 0 && !device_of[claim.unit_id].empty();
-    claims_.Put(std::move(claim));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t epoch,
-                                           const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
-  MutexLock one_at_a_time(&taking_over_);
-  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(agent_id));
-  if (!row.has_value() || row->epoch != epoch) {
-    Lose(agent_id);
-    return false;
-  }
-  AgentState agent;
-  if (!agent.about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
-  agent.epoch = epoch;
-  agent.is_remote = agent.about.protocol() > 0;
-  agent.classes = ClassesOf(agent.about);
-  agent.draining = row->draining;
-  agent.heard = clock_->Now();
-  agent.renewed = clock_->Now() - std::chrono::milliseconds(options_.agent_lease_ms);  // renew it now
-  if (agent.is_remote) {
-    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(agent.about), clock_->WallMs()));
-    if (hooks_.brought) RETURN_IF_ERROR(hooks_.brought(DevicesOf(agent.about)));
-  }
-  RETURN_IF_ERROR(TakeOverClaims(agent, agent_id, units));
-  LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent.about.display_name(), row->host,
-          units.size());
-  MutexLock lock(&mutex_);
-  if (closed_) return Unavailable("the daemon is stopping");
-  agents_[agent_id] = std::move(agent);
-  return true;
-}
-
 absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request) {
   const std::string& agent_id = request.agent_id();
   const bool from_elsewhere = !request.control().empty() && request.control() != options_.control_id;
@@ -280,7 +202,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     AgentState& agent = found->second;
     agent.heard = clock_->Now();
     if (request.now_ms() != 0) agent.clock_skew_ms = request.now_ms() - clock_->WallMs();
-    if (!agent.is_remote && !options_.leases_own_agent) return true;
+    if (!agent.is_remote && !options_.has_peers) return true;
     const Duration third = std::chrono::milliseconds(options_.agent_lease_ms) / 3;
     if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return true;
     if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
@@ -291,11 +213,19 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     return false;
   }
   RETURN_IF_ERROR(row.status());
-  MutexLock lock(&mutex_);
-  const auto found = agents_.find(agent_id);
-  if (found == agents_.end()) return false;
-  found->second.renewed = clock_->Now();
-  found->second.draining = row->draining;
+  bool is_remote = false;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = agents_.find(agent_id);
+    if (found == agents_.end()) return false;
+    found->second.renewed = clock_->Now();
+    found->second.draining = row->draining;
+    is_remote = found->second.is_remote;
+  }
+  if (is_remote && options_.has_peers) {
+    const absl::Status taken = TakeOverLateClaims(agent_id, request.epoch());
+    if (!taken.ok()) LogWarn("jobs", "claims of agent {} are looked at later: {}", agent_id, MessageOf(taken));
+  }
   return true;
 }
 
@@ -310,44 +240,6 @@ void ControlLink::NoteChangedDevices(const wire::SynchronizeRequest& request) {
       if (known.uuid() == changed.uuid()) known = changed;
     }
   }
-}
-
-absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTrialsRequest& request) {
-  bool is_known = false;
-  for (int i = 0; i < 2; ++i) {
-    {
-      MutexLock lock(&mutex_);
-      if (closed_) return Unavailable("the daemon is stopping");
-      const Claim* const found = claims_.Find(request.unit_id());
-      if (found != nullptr && found->agent_id == request.agent_id() && found->epoch == request.epoch() &&
-          found->token == request.token()) {
-        return ReportedPart(*found, request);
-      }
-      const auto agent = agents_.find(request.agent_id());
-      is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
-      // In this process nothing can be claimed behind our back.
-      if (is_known && !agent->second.is_remote) return std::nullopt;
-    }
-    if (i > 0) return std::nullopt;
-    google::protobuf::RepeatedPtrField<wire::UnitInHand> units;
-    if (request.trials_size() > 0) {
-      wire::UnitInHand* unit = units.Add();
-      unit->set_unit_id(request.unit_id());
-      unit->set_device_uuid(request.trials(0).device_uuid());
-    }
-    if (is_known) {
-      // Claimed through another control daemon, or taken away.
-      ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(request.agent_id(), request.epoch()));
-      if (std::none_of(held.begin(), held.end(), [&](const ClaimedUnit& claimed) {
-            return claimed.unit.unit_id == request.unit_id() && claimed.unit.token == request.token();
-          })) {
-        return std::nullopt;
-      }
-    }
-    ASSIGN_OR_RETURN(const bool taken, TakeOver(request.agent_id(), request.epoch(), units));
-    if (!taken) return std::nullopt;
-  }
-  return std::nullopt;
 }
 
 absl::Status ControlLink::CheckMayRun(const std::string& agent_id, const Claim& claim,

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import unittest
 
@@ -18,7 +19,7 @@ LONGER_JOB = ["submit", "--quiet", "noop_host", "--max-trials", "400", *QUICK]
 TORN_WRITES = 40 if NIGHTLY else 5
 CUT_LOGS = 40 if NIGHTLY else 4
 INTERRUPTED_CHECKPOINTS = 30 if NIGHTLY else 4
-DAMAGED_LOG_BYTES = 32
+LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 
 
 class FaultyDisk(FaultFarm):
@@ -50,6 +51,15 @@ def stored(farm):
     with invariants.open_copy(farm.directory / "tunefarm.db") as database:
         return {(row[0], row[1]): tuple(row[2:]) for row in
                 database.execute("SELECT study_id, ordinal, attempt, outcome, ended_at_ms FROM trial_result")}
+
+
+def uncopied_part(log):
+    """From where to where the log holds what only it has: a checkpoint that has begun to copy frames has synced them
+    before, and no log may lose them. As the index of the log says (sqlite.org/walformat.html, "WAL-Index Header")."""
+    index = log.with_name(log.name.replace("-wal", "-shm")).read_bytes()
+    page_bytes, frames = struct.unpack_from("=HI", index, 14)
+    (copied,) = struct.unpack_from("=I", index, 128)  # or begun to be
+    return [LOG_HEADER_BYTES + count * (FRAME_HEADER_BYTES + page_bytes) for count in (copied, frames)]
 
 
 def progress(farm, job):
@@ -141,10 +151,12 @@ class FaultyStore(unittest.TestCase):
                 self.assertEqual(farm.watch_to_end(job["name"]), "SUCCEEDED")
 
     def test_a_log_that_lost_its_tail(self):
-        """A disk that lied about its syncs: the log ends anywhere, or in garbage. What is left is consistent, and the
-        job completes from there."""
+        """A disk that lied about its last syncs: the log ends anywhere, or in garbage. What is left is consistent, and
+        the job completes from there."""
         random = generator("tail")
         with FaultFarm() as farm:
+            farm.start()
+            self.assertEqual(farm.stop(), 0)  # What the daemon and the checker need is then no longer in the log alone.
             farm.start()
             for number in range(CUT_LOGS):
                 # The tail that is cut off may hold the submit itself, and end a job that had more: each time a new one.
@@ -153,13 +165,14 @@ class FaultyStore(unittest.TestCase):
                 farm.kill()
                 farm.check()
                 log = farm.directory / "tunefarm.db-wal"
-                size = log.stat().st_size
-                self.assertGreater(size, 0)
+                first, end = uncopied_part(log)
                 with open(log, "r+b") as file:
-                    file.truncate(random.randint(size // 2, size - 1))
+                    at = random.randint(first, max(first, end - 1))
                     if number % 2:
-                        file.seek(max(0, file.seek(0, os.SEEK_END) - DAMAGED_LOG_BYTES))
-                        file.write(random.randbytes(DAMAGED_LOG_BYTES))
+                        file.seek(at)
+                        file.write(random.randbytes(log.stat().st_size - at))
+                    else:
+                        file.truncate(at)
                 farm.log.write_text("")  # reports that were lost with the tail are no longer accepted ones
                 farm.check()
                 farm.start()

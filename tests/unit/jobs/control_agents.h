@@ -19,15 +19,16 @@
 
 namespace tunefarm {
 
-// A control daemon without devices of its own.
+// A control daemon without devices of its own; with a node id, one of several.
 struct Control {
-  Control(Store* store, FakeClock* clock, FakeEntropy* entropy) : executor(clock) {
+  Control(Store* store, FakeClock* clock, FakeEntropy* entropy, const std::string& node = "") : executor(clock) {
     JobServiceOptions options;
     options.store = store;
     options.control = &executor;
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
+    options.node.id = node;
     service = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(service->Start());
   }

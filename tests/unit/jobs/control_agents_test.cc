@@ -104,6 +104,54 @@ TEST_F(ControlAgentsTest, AnAgentGoesToAnotherControlAndBack) {
   other.service->Stop();
 }
 
+// The agent gave up a call that went on: the daemon that it asked has claimed for it, and nobody told it.
+TEST_F(ControlAgentsTest, WhatWasClaimedElsewhereAfterTheAgentHadLeftIsHandedOut) {
+  control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_, "a");
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  control_->executor.RunUntilIdle();
+  Submit();
+  Control other(store_.get(), &clock_, &entropy_, "b");
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 0);
+  request.set_control(control_->link().control_id());
+  ASSERT_TRUE(other.link().Synchronize(request).ok());
+  request = Request("one", "CPU-1", 1);
+  request.set_control(control_->link().control_id());
+  const auto late = control_->link().Synchronize(request);
+  ASSERT_TRUE(late.ok()) << late.status();
+  ASSERT_EQ(late->assignments_size(), 1);
+  // At its next renewal the daemon that it has gone to sees the claim.
+  clock_.Advance(seconds(11));
+  request.set_control(other.link().control_id());
+  const auto response = other.link().Synchronize(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_EQ(response->assignments_size(), 1);
+  EXPECT_EQ(response->assignments(0).unit_id(), late->assignments(0).unit_id());
+  EXPECT_EQ(response->assignments(0).token(), late->assignments(0).token());
+  const auto reported = other.link().ReportTrials(ReportOf("one", response->assignments(0)));
+  ASSERT_TRUE(reported.ok()) << reported.status();
+  EXPECT_EQ(reported->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+  other.service->Stop();
+}
+
+TEST_F(ControlAgentsTest, ADeviceHasAnotherAgentBehindADaemonsBack) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  Submit();
+  Control other(store_.get(), &clock_, &entropy_);
+  wire::DeregisterRequest end;
+  end.set_agent_id("one");
+  end.set_epoch(epochs_["one"]);
+  ASSERT_TRUE(other.link().Deregister(end).ok());
+  const auto registered = other.link().Register(About("two", "CPU-1"));
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  epochs_["two"] = registered->epoch();
+  const auto given = other.link().Synchronize(Request("two", "CPU-1", 1));
+  ASSERT_TRUE(given.ok()) << given.status();
+  ASSERT_EQ(given->assignments_size(), 1);
+  // The first daemon still thinks that the device is the other agent's.
+  EXPECT_EQ(Report("two", given->assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  other.service->Stop();
+}
+
 TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
   ForwardingStore front(store_.get());
   control_ = std::make_unique<Control>(&front, &clock_, &entropy_);

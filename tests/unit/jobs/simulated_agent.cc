@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "server/base/status.h"
 #include "tests/unit/jobs/farm.h"
@@ -16,6 +17,14 @@ using tunefarm::v1::Trial;
 namespace {
 
 constexpr size_t kSentKept = 6;
+
+std::string TextOf(const tunefarm::v1::Config& config) {
+  std::string text;
+  for (const auto& [name, value] :
+       std::map<std::string, tunefarm::v1::Value>(config.values().begin(), config.values().end()))
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value.int_value());
+  return text;
+}
 
 }  // namespace
 
@@ -83,13 +92,14 @@ Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   trial.set_phase(tunefarm::v1::PHASE_MEASURE);
   *trial.mutable_config() = spec.config();
   const std::string& problem = held.assignment.problem().key();
-  if (Simulation::Fails(spec.config(), problem)) {
+  const std::string config = TextOf(spec.config());
+  if (Simulation::Fails(config, problem)) {
     trial.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);
     return trial;
   }
   trial.set_outcome(tunefarm::v1::OUTCOME_OK);
   auto& measurement = *trial.mutable_measurement();
-  const double median = Simulation::TrueTime(spec.config(), problem);
+  const double median = Simulation::TrueTime(config, problem);
   measurement.set_median_ns(median);
   measurement.set_ci_low_ns(median * 0.99);
   measurement.set_ci_high_ns(median * 1.01);

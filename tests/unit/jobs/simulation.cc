@@ -30,6 +30,11 @@ class FencedStore : public FaultyStore {
   }
 };
 
+bool IsCallOfAgents(std::string_view call) {
+  return call == "ClaimUnits" || call == "ReportTrials" || call == "RegisterAgent" || call == "RenewAgent" ||
+         call == "ReapAgents" || call == "ClaimsOf";
+}
+
 std::vector<tunefarm::v1::Device> Devices() {
   std::vector<tunefarm::v1::Device> devices;
   for (int i = 0; i < kDevices; ++i) devices.push_back(HostDevice(fmt::format("HOST-{}", i + 1)));
@@ -40,18 +45,30 @@ int64_t IdOf(const std::string& job_name) { return std::stoll(job_name.substr(jo
 
 }  // namespace
 
+Simulation::Outcome& Simulation::Outcome::operator+=(const Outcome& other) {
+  steps += other.steps;
+  took += other.took;
+  for (int Outcome::*count : {&Outcome::crashes, &Outcome::freezes, &Outcome::stalls, &Outcome::stops, &Outcome::faults,
+                              &Outcome::orders, &Outcome::edits, &Outcome::agents_lost, &Outcome::agents_frozen,
+                              &Outcome::cut_off, &Outcome::drained, &Outcome::quarantined}) {
+    this->*count += other.*count;
+  }
+  using Calls = SimulatedNetwork::Counts;
+  for (int Calls::*count : {&Calls::lost, &Calls::late, &Calls::unanswered, &Calls::refused}) {
+    calls.*count += other.calls.*count;
+  }
+  return *this;
+}
+
 // ---- The farm ----
 
-double Simulation::TrueTime(const tunefarm::v1::Config& config, const std::string& problem_key) {
-  tunefarm::v1::Config bare = config;
-  std::string text;
-  for (const auto& [name, value] :
-       std::map<std::string, tunefarm::v1::Value>(bare.values().begin(), bare.values().end()))
-    text += fmt::format("{}={};", name, value.int_value());
+double Simulation::TrueTime(const std::string& config, const std::string& problem_key) {
+  std::string text = config + ";";
+  std::replace(text.begin(), text.end(), ',', ';');
   return 1000 + static_cast<double>(Xxh3(text + problem_key) % 64) * 50;
 }
 
-bool Simulation::Fails(const tunefarm::v1::Config& config, const std::string& problem_key) {
+bool Simulation::Fails(const std::string& config, const std::string& problem_key) {
   return static_cast<int64_t>(TrueTime(config, problem_key)) % 9 == 0;
 }
 
@@ -68,6 +85,10 @@ Simulation::Simulation(const Options& options, const std::string& directory)
   nodes_.resize(static_cast<size_t>(options.nodes));
   for (size_t i = 0; i < nodes_.size(); ++i) Boot(i);
   for (int i = 0; i < kDevices; ++i) {
+    if (options.has_real_agents) {
+      MakeMachine(i, directory);
+      continue;
+    }
     agents_.push_back(
         std::make_unique<SimulatedAgent>(this, fmt::format("agent-{}", ++agents_made_), fmt::format("HOST-{}", i + 1)));
   }
@@ -75,6 +96,7 @@ Simulation::Simulation(const Options& options, const std::string& directory)
 
 Simulation::~Simulation() {
   watched_.clear();
+  machines_.clear();
   for (size_t i = 0; i < nodes_.size(); ++i) Kill(i);
 }
 
@@ -90,12 +112,18 @@ void Simulation::Boot(size_t index) {
   options.entropy = &entropy_;
   options.node.id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));
   options.node.lease = kLease;
+  if (options_.has_real_agents) {
+    options.agent_lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(kAgentLease).count();
+    options.has_own_agent = false;
+  }
   node.service = std::make_unique<JobService>(options);
-  TUNEFARM_CHECK_OK(node.service->SetDevices(Devices()));
+  ++node.boots;
+  if (!options_.has_real_agents) TUNEFARM_CHECK_OK(node.service->SetDevices(Devices()));
   TUNEFARM_CHECK_OK(node.service->Start());
   node.thaws = node.store_back = clock_.Now();
   node.store->set_faults([this, index](std::string_view call) {
-    const bool writes = call == "Drive" || call == "SetJobState" || call == "PromoteBest" || call == "AdoptJobs";
+    const bool writes = call == "Drive" || call == "SetJobState" || call == "PromoteBest" || call == "AdoptJobs" ||
+                        (options_.has_real_agents && IsCallOfAgents(call));
     if (!calm_ && runs_node_ && writes && dice_.OneIn(60)) Stall(index);
     if (calm_ || clock_.Now() >= nodes_[index].store_back) return FaultyStore::Fault::kNone;
     const int draw = dice_.Below(4);
@@ -112,10 +140,12 @@ void Simulation::Stall(size_t index) {
   ++outcome_.stalls;
   const MonotonicTime thaws = clock_.Now() + dice_.Ms(500, 8000);
   nodes_[index].thaws = thaws;
+  nodes_[index].is_stalled = true;
   while (clock_.Now() < thaws) {
-    if (dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
+    if (!agents_.empty() && dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
     if (!RunSomething() || dice_.OneIn(10)) clock_.Advance(dice_.Ms(5, 120));
   }
+  nodes_[index].is_stalled = false;
   --stalled_;
 }
 
@@ -175,7 +205,11 @@ void Simulation::TrySubmit() {
   if (service == nullptr) return;
   const auto submitted = service->Submit(*wanted_, TestKernel(), fmt::format("request-{}", watched_.size()), false);
   if (!submitted.ok()) {
-    EXPECT_EQ(submitted.status().code(), absl::StatusCode::kUnavailable) << submitted.status();
+    // No agent has come yet, or all are gone.
+    const std::string reason = ReasonOf(submitted.status());
+    const bool has_no_device =
+        options_.has_real_agents && (reason == "DEVICE_NOT_FOUND" || reason == "DEVICE_QUARANTINED");
+    EXPECT_TRUE(has_no_device || submitted.status().code() == absl::StatusCode::kUnavailable) << submitted.status();
     return;
   }
   Watched watched;
@@ -287,7 +321,7 @@ void Simulation::Disturb() {
       node.store_back = clock_.Now() + dice_.Ms(50, 4000);
       return;
     case 6:
-      LoseAgent();
+      if (!agents_.empty()) LoseAgent();
       return;
     default:
       Order();
@@ -324,16 +358,26 @@ void Simulation::KeepWatching(Watched* watched) {
 }
 
 bool Simulation::RunSomething() {
-  std::vector<ManualExecutor*> executors;
+  std::vector<std::pair<ManualExecutor*, RemoteMachine*>> executors;  // null: a node's
   for (Node& node : nodes_) {
     if (!Runs(node)) continue;
-    executors.push_back(node.control.get());
-    executors.push_back(node.lease.get());
+    executors.emplace_back(node.control.get(), nullptr);
+    executors.emplace_back(node.lease.get(), nullptr);
+  }
+  for (Machine& machine : machines_) {
+    for (ManualExecutor* executor : machine.process->Executors()) {
+      executors.emplace_back(executor, machine.process.get());
+    }
   }
   const int first = executors.empty() ? 0 : dice_.Below(static_cast<int>(executors.size()));
   for (size_t i = 0; i < executors.size(); ++i) {
+    const auto& [executor, machine] = executors[(static_cast<size_t>(first) + i) % executors.size()];
+    if (machine != nullptr) {
+      if (machine->Run(executor)) return true;
+      continue;
+    }
     runs_node_ = stalled_ == 0;
-    const bool has_run = executors[(static_cast<size_t>(first) + i) % executors.size()]->RunOne();
+    const bool has_run = executor->RunOne();
     runs_node_ = false;
     if (has_run) return true;
   }
@@ -346,6 +390,7 @@ void Simulation::Advance() {
     if (nodes_[i].service == nullptr && (calm_ || clock_.Now() >= nodes_[i].comes_back)) Boot(i);
   }
   ReleaseLost();
+  LookAfterMachines();
 }
 
 bool Simulation::AllEnded() {
@@ -375,10 +420,11 @@ Simulation::Outcome Simulation::Run() {
       }
     }
     if (!calm_ && dice_.OneIn(25)) Disturb();
+    if (!calm_ && !machines_.empty() && dice_.OneIn(60)) DisturbMachine();
     if (!calm_ && dice_.OneIn(80)) Order();
     if (dice_.OneIn(150)) Edit();
     if (dice_.OneIn(15)) ReadCatalog(&nodes_[static_cast<size_t>(dice_.Below(options_.nodes))]);
-    if (dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
+    if (!agents_.empty() && dice_.OneIn(8)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
     if (!watched_.empty() && dice_.OneIn(10)) {
       KeepWatching(&watched_[static_cast<size_t>(dice_.Below(static_cast<int>(watched_.size())))]);
     }
@@ -389,6 +435,11 @@ Simulation::Outcome Simulation::Run() {
   for (const Watched& watched : watched_) EXPECT_TRUE(watched.ended) << watched.name << " has not ended";
   Settle();
   Check();
+  for (Machine& machine : machines_) {
+    Outcome of_network;
+    of_network.calls = machine.process->network().counts();
+    outcome_ += of_network;
+  }
   return outcome_;
 }
 
@@ -396,7 +447,7 @@ Simulation::Outcome Simulation::Run() {
 void Simulation::Settle() {
   const MonotonicTime end = clock_.Now() + std::chrono::seconds(15);
   while (clock_.Now() < end) {
-    if (dice_.OneIn(4)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
+    if (!agents_.empty() && dice_.OneIn(4)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
     if (!RunSomething()) Advance();
   }
 }

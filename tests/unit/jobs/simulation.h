@@ -1,10 +1,14 @@
 // A farm that goes wrong, from one seed: two or three control daemons on one real store, agents that come, die, report
 // late and twice, people who cancel and pause through any daemon, and a database that fails before or after it did what
 // it was asked. Everything runs on one thread and one fake clock, in an order that is drawn from the seed.
+//
+// Its agents are either played (SimulatedAgent), which reports and asks as no real one would, or the real thing behind
+// a network that plays (RemoteMachine), with leases, links and spools.
 #pragma once
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,28 +18,17 @@
 #include <vector>
 
 #include "server/agent/agent_link.h"
-#include "server/base/random.h"
 #include "server/jobs/job_service.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/faulty_store.h"
 #include "tests/fakes/manual_executor.h"
+#include "tests/unit/jobs/dice.h"
+#include "tests/unit/jobs/remote_machine.h"
+#include "tests/unit/jobs/simulated_network.h"
 
 namespace tunefarm {
-
-// Draws from one stream.
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : stream_(seed) {}
-  // 0 to n - 1.
-  int Below(int n) { return static_cast<int>(stream_.NextU32() % static_cast<uint32_t>(n)); }
-  bool OneIn(int n) { return Below(n) == 0; }
-  Duration Ms(int from, int to) { return std::chrono::milliseconds(from + Below(to - from + 1)); }
-
- private:
-  PhiloxStream stream_;
-};
 
 // What an agent lives in.
 class AgentWorld {
@@ -74,19 +67,24 @@ class SimulatedAgent {
   std::deque<tunefarm::agent::v1::ReportTrialsRequest> sent_;  // some are sent again
 };
 
-class Simulation : public AgentWorld {
+class Simulation : public AgentWorld, public NetworkWorld {
  public:
   struct Options {
     uint64_t seed = 0;
     int nodes = 3;
     int jobs = 3;
+    bool has_real_agents = false;
   };
   // What the run came to, to be the same for the same seed.
   struct Outcome {
     int64_t steps = 0;
     Duration took{};
     int crashes = 0, freezes = 0, stalls = 0, stops = 0, faults = 0, orders = 0, edits = 0, agents_lost = 0;
+    int agents_frozen = 0, cut_off = 0, drained = 0, quarantined = 0;
+    SimulatedNetwork::Counts calls;
     std::string digest;  // of all that is stored of jobs
+
+    Outcome& operator+=(const Outcome& other);  // counts
   };
 
   Simulation(const Options& options, const std::string& directory);
@@ -98,20 +96,42 @@ class Simulation : public AgentWorld {
   Dice& dice() override { return dice_; }
   FakeClock& clock() { return clock_; }
   AgentLink* LinkTo(int* node) override;
-  static double TrueTime(const tunefarm::v1::Config& config, const std::string& problem_key);
-  static bool Fails(const tunefarm::v1::Config& config, const std::string& problem_key);
+  // What is true of a config, given as its canonical text.
+  static double TrueTime(const std::string& config, const std::string& problem_key);
+  static bool Fails(const std::string& config, const std::string& problem_key);
+
+  // NetworkWorld:
+  MonotonicTime Now() const override { return clock_.Now(); }
+  bool IsCalm() const override { return calm_; }
+  int nodes() const override { return options_.nodes; }
+  ControlLink* ControlAt(int node) override;
+  int BootOf(int node) const override { return nodes_[static_cast<size_t>(node)].boots; }
+  void InNode(int node, const std::function<void()>& call) override;
+  void LetPass(Duration time) override;
+  void Later(Duration delay, std::function<void()> task) override;
 
  private:
   struct Node {
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
-    std::unique_ptr<JobService> service;   // null: it is down
+    std::unique_ptr<JobService> service;  // null: it is down
+    int boots = 0;
+    bool is_stalled = false;               // within a call of its store
     MonotonicTime thaws{};                 // stands still until then
     MonotonicTime comes_back{};            // of one that is down
     MonotonicTime store_back{};            // its database fails until then
     std::unique_ptr<CatalogStream> bests;  // somebody watches its catalog
     std::map<std::string, int64_t> told;   // revisions of bests, by key
     int64_t told_revision = 0;
+  };
+  struct Machine {
+    std::unique_ptr<RemoteMachine> process;
+    MonotonicTime comes_back{}, heals{};
+    bool is_out = false;  // its device
+  };
+  struct LateCall {
+    MonotonicTime due;
+    std::function<void()> task;
   };
   struct Watched {
     std::string name;
@@ -126,11 +146,17 @@ class Simulation : public AgentWorld {
   // The node stands still within a call of the store, while everybody else goes on.
   void Stall(size_t index);
   void Kill(size_t index);
-  bool Runs(const Node& node) const { return node.service != nullptr && clock_.Now() >= node.thaws; }
+  bool Runs(const Node& node) const {
+    return node.service != nullptr && clock_.Now() >= node.thaws && !node.is_stalled;
+  }
   JobService* AnyService();
   void Submit();
   void TrySubmit();
   void Disturb();
+  // simulation_machines.cc:
+  void MakeMachine(int number, const std::string& directory);
+  void DisturbMachine();
+  void LookAfterMachines();
   void Order();
   void Edit();
   void KeepWatching(Watched* watched);
@@ -157,6 +183,9 @@ class Simulation : public AgentWorld {
   std::vector<std::unique_ptr<SimulatedAgent>> agents_;
   std::map<std::string, MonotonicTime> lost_agents_;  // when it is noticed
   int agents_made_ = 0;
+  std::vector<Machine> machines_;
+  std::vector<LateCall> late_calls_;
+  int passing_ = 0;         // calls that are on their way, one within another
   bool calm_ = false;       // no more disturbances
   bool runs_node_ = false;  // a task of a node, and not within a stall
   int stalled_ = 0;

@@ -97,6 +97,11 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
     EXPECT_NE(trial.outcome, tunefarm::v1::OUTCOME_UNSPECIFIED);
     if (trial.purpose != tunefarm::v1::TRIAL_PURPOSE_SEARCH) continue;
     EXPECT_TRUE(searched.insert(trial.config).second) << trial.config << " was tried twice";
+    const bool fails = Fails(trial.config, study.problem_key);
+    EXPECT_EQ(trial.outcome, fails ? tunefarm::v1::OUTCOME_WRONG_RESULT : tunefarm::v1::OUTCOME_OK) << trial.config;
+    if (!fails) {
+      EXPECT_EQ(trial.median_ns, TrueTime(trial.config, study.problem_key)) << trial.config;
+    }
   }
   CheckProposals(row, study, *history);
   CheckFinals(*history);

@@ -9,46 +9,49 @@
 namespace tunefarm {
 namespace {
 
-Simulation::Outcome RunSeed(uint64_t seed) {
+enum class Agents { kPlayed, kReal };
+
+Simulation::Outcome RunSeed(uint64_t seed, Agents agents = Agents::kPlayed) {
   TemporaryDirectory directory;
   Simulation::Options options;
   options.seed = seed;
   options.nodes = 2 + static_cast<int>(seed % 2);
+  options.has_real_agents = agents == Agents::kReal;
   Simulation simulation(options, directory.path());
   return simulation.Run();
 }
 
-TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) {
+// The seeds from 1 to `quick`, or the one of TUNEFARM_SIMULATION_SEED.
+Simulation::Outcome RunSeeds(Agents agents, uint64_t quick) {
   const char* const given = std::getenv("TUNEFARM_SIMULATION_SEED");
-  if (given != nullptr) {
-    RunSeed(std::strtoull(given, nullptr, 10));
-    return;
-  }
+  if (given != nullptr) return RunSeed(std::strtoull(given, nullptr, 10), agents);
   const char* const nightly = std::getenv("TUNEFARM_NIGHTLY");
-  const uint64_t seeds = nightly != nullptr && *nightly == '1' ? 5000 : 200;
+  const uint64_t seeds = nightly != nullptr && *nightly == '1' ? 5000 : quick;
   Simulation::Outcome all;
-  for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
-    const Simulation::Outcome one = RunSeed(seed);
-    if (HasFailure())
+  for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+    all += RunSeed(seed, agents);
+    if (testing::Test::HasFailure())
       std::printf("TUNEFARM_SIMULATION_SEED=%llu runs it again\n", static_cast<unsigned long long>(seed));
-    all.steps += one.steps;
-    all.took += one.took;
-    all.crashes += one.crashes;
-    all.freezes += one.freezes;
-    all.stops += one.stops;
-    all.stalls += one.stalls;
-    all.faults += one.faults;
-    all.orders += one.orders;
-    all.edits += one.edits;
-    all.agents_lost += one.agents_lost;
   }
   std::printf(
       "%llu seeds, %lld steps, %lld s of fake time; %d nodes killed, %d stopped, %d frozen, %d stalled in a call, %d "
-      "agents lost, %d "
-      "calls failed, %d orders, %d edits\n",
+      "agents lost, %d calls failed, %d orders, %d edits\n",
       static_cast<unsigned long long>(seeds), static_cast<long long>(all.steps),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(all.took).count()), all.crashes,
       all.stops, all.freezes, all.stalls, all.agents_lost, all.faults, all.orders, all.edits);
+  return all;
+}
+
+TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) { RunSeeds(Agents::kPlayed, 200); }
+
+// With leases of agents, what they know and what they spool, behind a network that loses and delays.
+TEST(SimulationTest, TheSameWithRealAgents) {
+  const Simulation::Outcome all = RunSeeds(Agents::kReal, 100);
+  std::printf(
+      "%d agents frozen, %d cut off, %d drained, %d devices out of service; %d calls lost, %d too late, %d unanswered, "
+      "%d refused\n",
+      all.agents_frozen, all.cut_off, all.drained, all.quarantined, all.calls.lost, all.calls.late,
+      all.calls.unanswered, all.calls.refused);
 }
 
 // Two nodes ended finals of the same problem in one second, and the slower config took the other's place: a promotion
@@ -62,10 +65,12 @@ TEST(SimulationTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) { RunSeed(1141)
 TEST(SimulationTest, ANodeThatStoodStillTellsWhatTheStoreSays) { RunSeed(1496); }
 
 TEST(SimulationTest, OneSeedIsOneRun) {
-  const Simulation::Outcome first = RunSeed(7), second = RunSeed(7);
-  EXPECT_EQ(first.steps, second.steps);
-  EXPECT_EQ(first.took, second.took);
-  EXPECT_EQ(first.digest, second.digest);
+  for (const Agents agents : {Agents::kPlayed, Agents::kReal}) {
+    const Simulation::Outcome first = RunSeed(7, agents), second = RunSeed(7, agents);
+    EXPECT_EQ(first.steps, second.steps);
+    EXPECT_EQ(first.took, second.took);
+    EXPECT_EQ(first.digest, second.digest);
+  }
 }
 
 }  // namespace
