@@ -289,9 +289,11 @@ class Cluster:
         return self
 
     def wait_for_devices(self):
-        """Until every control daemon knows all agents: those of another one are read from the store, three times in a
-        lease."""
+        """Until every control daemon has its database and knows all agents: those of another one are read from the
+        store, three times in a lease."""
         def ready(control):
+            if control.json("status").get("server", {}).get("database_away"):
+                return False
             devices = control.json("devices").get("devices", [])
             return sum(device["state"] == "DEVICE_STATE_READY" for device in devices) == len(self.agents)
 

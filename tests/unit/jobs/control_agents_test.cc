@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 
 #include "server/base/status.h"
@@ -130,6 +131,54 @@ TEST_F(ControlAgentsTest, WhatWasClaimedElsewhereAfterTheAgentHadLeftIsHandedOut
   const auto reported = other.link().ReportTrials(ReportOf("one", response->assignments(0)));
   ASSERT_TRUE(reported.ok()) << reported.status();
   EXPECT_EQ(reported->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+  other.service->Stop();
+}
+
+// The same, where the daemon still has an old claim of the unit, of an agent that is served elsewhere since.
+TEST_F(ControlAgentsTest, ALateClaimTakesThePlaceOfAnOldOne) {
+  control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_, "a");
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  ASSERT_TRUE(Register("two", "CPU-2").ok());
+  control_->executor.RunUntilIdle();
+  Submit();
+  Control other(store_.get(), &clock_, &entropy_, "b");
+  const auto at_other = [&](const std::string& id, int units) {
+    wire::SynchronizeRequest request = Request(id, id == "one" ? "CPU-1" : "CPU-2", units);
+    request.set_control(id == "two" ? control_->link().control_id() : other.link().control_id());
+    const auto response = other.link().Synchronize(request);
+    TUNEFARM_CHECK_OK(response);
+    return *response;
+  };
+  at_other("one", 0);
+  const auto old = at_other("two", 1);
+  ASSERT_EQ(old.assignments_size(), 1);
+  wire::ReportTrialsRequest back = ReportOf("two", old.assignments(0));
+  back.clear_trials();
+  back.clear_unit_done();
+  back.set_unit_returned(true);
+  ASSERT_EQ(control_->link().ReportTrials(back)->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+  // All that is left, and so that unit.
+  std::map<int64_t, int64_t> late;  // tokens
+  const auto at_first = [&] {
+    wire::SynchronizeRequest request = Request("one", "CPU-1", 8);
+    request.set_control(control_->link().control_id());
+    for (const auto& [unit_id, token] : late) {
+      auto* unit = request.add_units();
+      unit->set_unit_id(unit_id);
+      unit->set_token(token);
+    }
+    const auto response = control_->link().Synchronize(request);
+    TUNEFARM_CHECK_OK(response);
+    for (const auto& assignment : response->assignments()) late[assignment.unit_id()] = assignment.token();
+    return response->assignments_size();
+  };
+  while (at_first() > 0) continue;
+  ASSERT_EQ(late.count(old.assignments(0).unit_id()), 1) << late.size();
+  clock_.Advance(seconds(11));
+  const auto response = at_other("one", 8);
+  ASSERT_GT(response.assignments_size(), 0);
+  EXPECT_EQ(response.assignments(0).unit_id(), old.assignments(0).unit_id());
+  EXPECT_EQ(response.assignments(0).token(), late[old.assignments(0).unit_id()]);
   other.service->Stop();
 }
 

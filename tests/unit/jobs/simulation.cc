@@ -432,7 +432,9 @@ Simulation::Outcome Simulation::Run() {
     if (calm_ && to_submit == 0 && !wanted_.has_value() && AllEnded()) break;
   }
   outcome_.took = clock_.Now() - began;
-  for (const Watched& watched : watched_) EXPECT_TRUE(watched.ended) << watched.name << " has not ended";
+  for (const Watched& watched : watched_) {
+    EXPECT_TRUE(watched.ended) << watched.name << " has not ended: " << WhatIsLeft(IdOf(watched.name));
+  }
   Settle();
   Check();
   for (Machine& machine : machines_) {

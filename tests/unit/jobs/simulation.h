@@ -168,6 +168,8 @@ class Simulation : public AgentWorld, public NetworkWorld {
   bool AllEnded();
   void Settle();
   void Check();
+  // Of a job that should have ended, for people.
+  std::string WhatIsLeft(int64_t job_id);
   void CheckJob(const JobRow& row);
   void CheckStudy(const JobRow& row, const StudyRow& study);
   void CheckProposals(const JobRow& row, const StudyRow& study, const StudyHistory& history);

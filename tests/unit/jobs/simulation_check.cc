@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/jobs/control_link.h"
 #include "server/jobs/study.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"
@@ -37,6 +38,36 @@ void Simulation::Check() {
     }
     EXPECT_EQ(node.service->Stats()->catalog_revision, *store_->CatalogRevision()) << "a node's catalog is behind";
   }
+}
+
+std::string Simulation::WhatIsLeft(int64_t job_id) {
+  std::string left;
+  const auto row = store_->GetJob(job_id);
+  if (!row.ok()) return std::string(row.status().message());
+  for (const StudyRow& study : row->studies) {
+    const auto history = store_->LoadHistory(study.study_id, 0, 100'000);
+    if (!history.ok()) continue;
+    for (const UnitRow& unit : history->units) {
+      if (unit.state == UnitState::kTold) continue;
+      left += fmt::format("unit {} of study {} in state {}, token {}, attempt {}; ", unit.unit_id, study.number,
+                          static_cast<int>(unit.state), unit.token, unit.attempt);
+    }
+  }
+  const auto agents = store_->ListAgents();
+  for (const AgentRow& agent : *agents) {
+    const auto held = store_->ClaimsOf(agent.agent_id, agent.epoch);
+    for (const ClaimedUnit& claimed : *held) {
+      if (claimed.job_id == job_id)
+        left += fmt::format("unit {} is agent {}'s; ", claimed.unit.unit_id, agent.agent_id);
+    }
+  }
+  for (const Node& node : nodes_) {
+    for (const auto& [agent_id, view] : node.service->control_link()->Agents()) {
+      left += fmt::format("node {} has agent {} with {} units, silent for {} s; ", &node - nodes_.data(), agent_id,
+                          view.units, std::chrono::duration_cast<std::chrono::seconds>(view.silent).count());
+    }
+  }
+  return left;
 }
 
 void Simulation::CheckJob(const JobRow& row) {
