@@ -93,6 +93,19 @@ void AgentDaemon::ChangeDevice(const std::string& uuid, const std::function<void
   if (told_ != nullptr) told_->DeviceChanged(found->second);
 }
 
+// As control is to know them: with what was noticed of them while their sentinels ran.
+std::vector<v1::Device> AgentDaemon::MeasuredDevices() {
+  const std::vector<v1::Device> measured = WithSentinels(config_, evaluator_.get(), local_.devices);
+  std::vector<v1::Device> devices;
+  MutexLock lock(&mutex_);
+  for (const v1::Device& device : measured) {
+    v1::Device& current = devices_[device.uuid()];
+    *current.mutable_sentinels() = device.sentinels();
+    devices.push_back(current);
+  }
+  return devices;
+}
+
 void AgentDaemon::StartAgent() {
   ProcessEvaluatorOptions options = EvaluatorOptions(config_, local_.sandbox_level);
   options.on_quarantine = [this](const std::string& uuid, const std::string& reason) {
@@ -122,7 +135,7 @@ void AgentDaemon::StartAgent() {
   agent.executor = agent_executor_.get();
   agent.entropy = EntropySource::Real();
   agent.host = HostName();
-  agent.devices = local_.devices;
+  agent.devices = MeasuredDevices();
   agent.poll = kPoll;
   agent.release_device = [this](const std::string& uuid) { evaluator_->ReleaseDevice(uuid); };
   agent.about.set_protocol(ControlLink::kProtocol);

@@ -46,6 +46,7 @@ class AgentDaemon : public Daemon {
       : config_(config), environment_(environment) {}
   absl::Status Open();
   absl::StatusOr<std::string> HostUuid() const;
+  std::vector<v1::Device> MeasuredDevices();
   void StartAgent();
   // What the evaluator finds out about a device.
   void ChangeDevice(const std::string& uuid, const std::function<void(v1::Device*)>& change) LOCKS_EXCLUDED(mutex_);

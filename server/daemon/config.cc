@@ -57,6 +57,13 @@ const std::vector<Setting>& Settings() {
        "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.", 0, 0, true},
       {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,
        "Of a control daemon: an agent that is not heard for so long loses its work to others.", 5, 3600},
+      {"sentinels", "--sentinels", &DaemonConfig::sentinels,
+       "In a farm: before this machine's devices take work, measure two small kernels on them, by which control tells "
+       "whether their times may be mixed with those of their class: gpus, all (the CPU too) or none."},
+      {"sentinel_tolerance_percent", "--sentinel-tolerance", &DaemonConfig::sentinel_tolerance_percent,
+       "Of a control daemon: a device whose small kernels take so many percent more or less than usual in its class "
+       "takes no work (tunefarm devices says so, and release overrules it); 0 never.",
+       0, 1000},
       {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,
        "Of an agent: results kept on disk while no control daemon answers; with more it stops running.", 1 << 20,
        int64_t{1} << 40},
@@ -333,6 +340,11 @@ absl::Status CheckRole(const DaemonConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSentinels(const std::string& sentinels) {
+  if (sentinels == "gpus" || sentinels == "all" || sentinels == "none") return absl::OkStatus();
+  return InvalidArgument("sentinels '{}' is none of gpus, all and none", sentinels);
+}
+
 absl::Status CheckTls(const DaemonConfig& config) {
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return InvalidArgument("{} is set without {}: TLS needs both",
@@ -452,6 +464,7 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   RETURN_IF_ERROR(CheckListen("listen", config.listen, !config.tls_certificate.empty() || config.insecure_plaintext));
   RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen, false));
   RETURN_IF_ERROR(CheckRole(config));
+  RETURN_IF_ERROR(CheckSentinels(config.sentinels));
   RETURN_IF_ERROR(CheckTls(config));
   RETURN_IF_ERROR(CheckIsolationLevel(config.required_isolation));
   RETURN_IF_ERROR(CheckInterpreter(config.python_interpreter));

@@ -193,6 +193,7 @@ absl::Status ControlDaemon::Open() {
   service.active_jobs_max = config_.max_active_jobs;
   service.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   service.has_own_agent = config_.role == "all";
+  service.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
   if (!config_.store.empty()) {
     // Others may share the database. The lease has a thread that nothing else holds up.
     lease_executor_ = std::make_unique<ThreadExecutor>("node-lease", clock);
@@ -218,6 +219,12 @@ void ControlDaemon::StartAgent() {
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());
   evaluator_stats_ = &evaluator_->stats();
+  if (!config_.listen.empty()) {
+    // Agents of other machines may bring devices like these.
+    for (const v1::Device& device : WithSentinels(config_, evaluator_.get(), devices_)) {
+      if (device.sentinels_size() > 0) jobs_->SetDeviceSentinels(device);
+    }
+  }
   AgentOptions agent;
   agent.link = jobs_->agent_link();
   agent.evaluator = evaluator_.get();

@@ -1,17 +1,23 @@
 #include "server/daemon/local_devices.h"
 
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
+#include "server/agent/sentinel_run.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 #include "server/exec/probe.h"
 
 namespace tunefarm {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr Duration kSentinelPatience = std::chrono::seconds(30);
 
 std::string WorkerBesideThisProgram() {
   std::error_code error;
@@ -83,6 +89,35 @@ absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
         "Python kernels are off (python_interpreter in the daemon's configuration names an interpreter)");
   }
   return local;
+}
+
+std::vector<v1::Device> WithSentinels(const DaemonConfig& config, Evaluator* evaluator,
+                                      const std::vector<v1::Device>& devices) {
+  std::vector<v1::Device> measured;
+  for (const v1::Device& device : devices) {
+    const bool is_gpu = device.device_class().kind() == v1::DEVICE_KIND_CUDA;
+    if (config.sentinels == "all" || (config.sentinels == "gpus" && is_gpu)) measured.push_back(device);
+  }
+  struct Shared {  // it may come after this call has given up
+    Notification done;
+    std::vector<v1::Device> devices;
+  };
+  const auto shared = std::make_shared<Shared>();
+  MeasureSentinels(evaluator, Clock::Real(), std::move(measured), [shared](std::vector<v1::Device> with_times) {
+    shared->devices = std::move(with_times);
+    shared->done.Notify();
+  });
+  std::vector<v1::Device> all = devices;
+  if (!shared->done.WaitFor(kSentinelPatience)) {
+    LogWarn("daemon", "the sentinels are not measured yet; this machine's devices are compared with no others");
+    return all;
+  }
+  for (v1::Device& device : all) {
+    for (const v1::Device& with_times : shared->devices) {
+      if (with_times.uuid() == device.uuid()) *device.mutable_sentinels() = with_times.sentinels();
+    }
+  }
+  return all;
 }
 
 }  // namespace tunefarm

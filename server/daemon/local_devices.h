@@ -28,4 +28,9 @@ ProcessEvaluatorOptions EvaluatorOptions(const DaemonConfig& config, const std::
 absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
                                               const std::function<absl::StatusOr<std::string>()>& host_uuid);
 
+// The devices of a farm's machine, with the times of their sentinels (agent/sentinel_run.h) as far as the configuration
+// wants them. Blocks for some seconds, at most half a minute: what takes longer is left out.
+std::vector<v1::Device> WithSentinels(const DaemonConfig& config, Evaluator* evaluator,
+                                      const std::vector<v1::Device>& devices);
+
 }  // namespace tunefarm

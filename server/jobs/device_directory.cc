@@ -63,6 +63,7 @@ absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devic
     if (!other.device.agent_id().empty()) known->push_back(other);
   }
   Sort(known.get());
+  CompareSentinels(known.get(), sentinel_tolerance_, 0);
   devices_ = std::move(known);
   return absl::OkStatus();
 }
@@ -122,15 +123,14 @@ absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms
                                  : fmt::format("agent {} on {}", other.device.agent(), other.device.host())),
           "DEVICE_TAKEN");
     }
-    if (!other.held_out.empty()) {
-      same->held_out = other.held_out;
-      same->own_word = same->device;
-      same->device.set_state(tunefarm::v1::DEVICE_STATE_QUARANTINED);
-      same->device.set_state_reason(other.held_out);
-    }
+    const bool is_as_before = HasSameSentinels(other, *same);
+    same->is_accepted = other.is_accepted && is_as_before;
+    same->deviates = other.deviates && is_as_before;
+    if (!other.held_out.empty() && (same->deviates || !other.deviates)) HoldOut(&*same, other.held_out, now_ms);
   }
   changed->insert(changed->end(), std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
   Sort(changed.get());
+  CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);
   devices_ = std::move(changed);
   return absl::OkStatus();
 }
@@ -160,6 +160,7 @@ void DeviceDirectory::RemoveAgent(std::string_view agent_id, int64_t now_ms) {
     changed->erase(oldest);
     --offline;
   }
+  CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);
   devices_ = std::move(changed);
 }
 
@@ -197,6 +198,7 @@ bool DeviceDirectory::UpdateOfAgent(std::string_view agent_id, const tunefarm::v
   found->device.set_baseline_ns(device.baseline_ns());
   found->device.set_foreign_processes(device.foreign_processes());
   found->device.set_memory_free_bytes(device.memory_free_bytes());
+  CompareSentinels(changed.get(), sentinel_tolerance_, device.state_since_ms());
   devices_ = std::move(changed);
   return true;
 }
@@ -216,24 +218,6 @@ std::string DeviceDirectory::ClassForWork(std::string_view uuid, std::string_vie
     if (known.device.agent_id().empty() || known.device.agent_id() == agent_id) return known.class_id;
   }
   return {};
-}
-
-bool DeviceDirectory::SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms) {
-  MutexLock lock(&mutex_);
-  auto changed = std::make_shared<Devices>(*devices_);
-  const auto found = std::find_if(changed->begin(), changed->end(),
-                                  [uuid](const Known& known) { return known.device.uuid() == uuid; });
-  if (found == changed->end()) return false;
-  if (reason.empty() == found->held_out.empty() && reason.empty()) return true;
-  if (found->held_out.empty()) found->own_word = found->device;
-  found->held_out = std::string(reason);
-  if (found->device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE) {
-    found->device.set_state(reason.empty() ? found->own_word.state() : tunefarm::v1::DEVICE_STATE_QUARANTINED);
-    found->device.set_state_reason(reason.empty() ? found->own_word.state_reason() : std::string(reason));
-    found->device.set_state_since_ms(now_ms);
-  }
-  devices_ = std::move(changed);
-  return true;
 }
 
 std::shared_ptr<const DeviceDirectory::Devices> DeviceDirectory::Current() const {

@@ -46,6 +46,11 @@ class DeviceDirectory {
   // This machine's own; they keep what SetOwn said. InvalidArgument for a device without uuid or with a class that
   // cannot be read; nothing is changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
+  // How far sentinels of a class may be apart (FindDeviating). A device that deviates is out of service, with the
+  // reason, until it is measured anew, the others change, or a person releases it. 0, as it is at first: none is.
+  void SetSentinelTolerance(double tolerance, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
+  // What was measured on a device of this machine. Unknown devices are ignored.
+  void SetSentinels(const tunefarm::v1::Device& measured, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
   // What selects this machine's own devices besides their own properties: the name and the labels of its agent.
   void SetOwn(std::string_view agent, const std::map<std::string, std::string>& labels);
 
@@ -64,7 +69,8 @@ class DeviceDirectory {
   // Whether the agent may run work on it now; the class id if so, else empty.
   std::string ClassForWork(std::string_view uuid, std::string_view agent_id) const;
 
-  // A person takes a device out of service for a reason, until it is released with an empty one. False: unknown.
+  // A person takes a device out of service for a reason, until it is released with an empty one, with which its
+  // sentinels are taken as they are, too. False: unknown.
   bool SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms);
 
   // A device goes out of service for a reason, in one sentence, or comes back with an empty one. False: unknown.
@@ -107,7 +113,9 @@ class DeviceDirectory {
     tunefarm::v1::Device device;
     DeviceClass device_class;
     std::string class_id;
-    std::string held_out = {};                  // why a person took it out of service
+    std::string held_out = {};                  // why a person, or its sentinels, took it out of service
+    bool deviates = false;                      // it was its sentinels
+    bool is_accepted = false;                   // released by a person who knows of its sentinels
     tunefarm::v1::Device own_word = {};         // state and reason as its agent says, while it is held out
     std::vector<std::string> names = {};        // SelectorNames
     bool Answers(std::string_view name) const;  // also to its UUID, and to the empty name
@@ -120,6 +128,11 @@ class DeviceDirectory {
 
   static absl::StatusOr<Known> MakeKnown(const tunefarm::v1::Device& device);
   static void Sort(Devices* devices);
+  // device_directory_holds.cc:
+  static bool HasSameSentinels(const Known& a, const Known& b);
+  static void HoldOut(Known* known, std::string_view reason, int64_t now_ms);
+  // Takes devices that deviate out of service, and back those that do not any more.
+  static void CompareSentinels(Devices* devices, double tolerance, int64_t now_ms);
   static void Label(Known* known, std::string_view agent, const std::map<std::string, std::string>& labels);
   std::shared_ptr<const Devices> Current() const LOCKS_EXCLUDED(mutex_);
   // Whoever holds the list before keeps it as it was. False: unknown.
@@ -132,6 +145,7 @@ class DeviceDirectory {
 
   mutable Mutex mutex_;
   std::shared_ptr<const Devices> devices_ GUARDED_BY(mutex_) = std::make_shared<const Devices>();
+  double sentinel_tolerance_ GUARDED_BY(mutex_) = 0;
   std::string own_agent_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> own_labels_ GUARDED_BY(mutex_);
 };

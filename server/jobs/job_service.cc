@@ -17,7 +17,9 @@ namespace tunefarm {
 using tunefarm::v1::Job;
 using tunefarm::v1::Kernel;
 
-JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+JobService::JobService(const JobServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {
+  impl_->devices.SetSentinelTolerance(options.sentinel_tolerance, impl_->now_ms());
+}
 JobService::~JobService() = default;
 
 void JobService::SetIsolation(Isolation isolation) { impl_->isolation = std::move(isolation); }

@@ -57,6 +57,8 @@ struct JobServiceOptions {
   // Of agents on other machines; they are looked after every third of it. 0: there are none.
   int64_t agent_lease_ms = 0;
   bool has_own_agent = true;  // this daemon cannot work without one
+  // Devices of one class whose sentinels are further apart take no work; 0: they are not compared (sentinels.h).
+  double sentinel_tolerance = 0;
   NodeOptions node;           // with an id: one of several daemons on the store
   Executor* lease = nullptr;  // keeps the node's lease; as `watchers` where it is null
   std::string local_copy;     // of a node: a file for a copy of the catalog; empty: none is kept
@@ -116,6 +118,9 @@ class JobService {
   // The machine's devices, recorded in the store; call it before Start and whenever they change. A node of a farm
   // records them later where the store is away.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
+
+  // What was measured on one of them since.
+  void SetDeviceSentinels(const tunefarm::v1::Device& measured);
 
   // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it
   // was. DataLoss when the store holds what this program cannot read. A node of a farm that finds the store away begins

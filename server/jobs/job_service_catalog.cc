@@ -50,6 +50,11 @@ void JobService::SetDeviceQuarantine(const std::string& uuid, const std::string&
   impl_->driver->TellWaiting();
 }
 
+void JobService::SetDeviceSentinels(const tunefarm::v1::Device& measured) {
+  impl_->devices.SetSentinels(measured, impl_->now_ms());
+  impl_->driver->TellWaiting();
+}
+
 void JobService::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {
   impl_->devices.SetWaiting(uuid, reason, impl_->now_ms());
   impl_->driver->TellWaiting();

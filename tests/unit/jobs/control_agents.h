@@ -29,6 +29,7 @@ struct Control {
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
     options.node.id = node;
+    options.sentinel_tolerance = 0.05;
     service = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(service->Start());
   }

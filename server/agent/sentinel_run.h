@@ -1,0 +1,22 @@
+// Measures the sentinels of an agent's devices, each device by itself, all at once.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "server/base/clock.h"
+#include "server/exec/evaluator.h"
+#include "tunefarm/v1/device.pb.h"
+
+namespace tunefarm {
+
+// `done` gets the devices as they were given, with Device.sentinels of those whose sentinels ran well. It is called
+// once, on the evaluator's thread, or on the caller's where nothing has to be run. Devices that are out of service are
+// left alone. What cannot be measured is logged and left out: a device without sentinels works, and is compared with no
+// other.
+//
+// The evaluator outlives the measuring, or ends it with LOST.
+void MeasureSentinels(Evaluator* evaluator, Clock* clock, std::vector<tunefarm::v1::Device> devices,
+                      std::function<void(std::vector<tunefarm::v1::Device>)> done);
+
+}  // namespace tunefarm
