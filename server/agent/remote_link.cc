@@ -116,24 +116,32 @@ absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::Register
 // ---- Synchronize ----
 
 absl::StatusOr<wire::SynchronizeResponse> RemoteLink::Synchronize(const SynchronizeRequest& request) {
-  // An agent that wants work, or has none left, has given its last results of a unit: control may wait for them.
-  if (request.demands_size() > 0 || request.units_size() == 0) SendGathered();
-  MutexLock lock(&mutex_);
-  for (const auto& device : request.changed_devices()) changed_devices_[device.uuid()] = device;
-  if (answer_.has_value()) {
-    wire::SynchronizeResponse answer = *std::move(answer_);
-    answer_.reset();
-    return answer;  // the next request lists what this one brings
+  // Control may wait for the results of an agent that has no work left, or wants some. Where many agents have results
+  // it waits for nobody's alone.
+  bool sends_gathered = request.units_size() == 0;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& device : request.changed_devices()) changed_devices_[device.uuid()] = device;
+    if (answer_.has_value()) {
+      wire::SynchronizeResponse answer = *std::move(answer_);
+      answer_.reset();
+      return answer;  // the next request lists what this one brings
+    }
+    if (!under_way_ && SaysNothingNew(request)) return wire::SynchronizeResponse();
+    next_ = request;
+    // One that waits for the answer to an earlier one asks again and again.
+    const bool is_waited_for = !pending_.empty() && request.demands_size() > 0 &&
+                               (gather_ <= kGather || (starved_ && Now() - pending_.front().since >= gather_ / 2));
+    sends_gathered = sends_gathered || (!under_way_ && is_waited_for);
+    if (!under_way_) StartSynchronize();
   }
-  if (!under_way_ && SaysNothingNew(request)) return wire::SynchronizeResponse();
-  next_ = request;
-  if (!under_way_) StartSynchronize();
+  if (sends_gathered) SendGathered();
   return wire::SynchronizeResponse();
 }
 
 bool RemoteLink::SaysNothingNew(const SynchronizeRequest& request) const {
   return !is_asked_ && connected_ && request.demands_size() == 0 && changed_devices_.empty() &&
-         calls_->clock()->Now() - answered_at_ < heartbeat_ && UnitsOf(request) == answered_units_;
+         Now() - answered_at_ < heartbeat_ && UnitsOf(request) == answered_units_;
 }
 
 void RemoteLink::StartSynchronize() {
@@ -172,13 +180,12 @@ void RemoteLink::StartSynchronize() {
 }
 
 void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
-  const MonotonicTime begin = calls_->clock()->Now();
+  const MonotonicTime begin = Now();
   auto response = controls_->Do([&](ControlChannel& channel) { return channel.Synchronize(request, kCallDeadline); });
-  const Duration took = calls_->clock()->Now() - begin;
+  const Duration took = Now() - begin;
   if (response.ok()) FetchKernelsOf(*response);
-  // A job's end waits until units that were taken back are no longer in hand here.
-  const bool revokes = response.ok() && response->revoked_unit_ids_size() > 0;
   bool wakes = false;
+  bool revokes = false;
   bool came_back = false;
   {
     MutexLock lock(&mutex_);
@@ -199,8 +206,11 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
     } else {
       round_trip_ = round_trip_ == Duration::zero() ? took : (round_trip_ * 7 + took) / 8;
       control_ = response->control();
+      gather_ = response->gather_ms() <= 0
+                    ? kGather
+                    : std::min<Duration>(kGatherMax, std::chrono::milliseconds(response->gather_ms()));
       answered_units_ = std::move(units);
-      answered_at_ = calls_->clock()->Now();
+      answered_at_ = Now();
       for (const auto& device : request.changed_devices()) {
         const auto told = changed_devices_.find(device.uuid());
         if (told != changed_devices_.end() && told->second.SerializeAsString() == device.SerializeAsString()) {
@@ -208,6 +218,10 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
         }
       }
       wakes = BringsSomething(*response);
+      // A job's end waits until units that were taken back are no longer in hand here. Others were done when control
+      // read the list.
+      for (const int64_t unit_id : response->revoked_unit_ids()) revokes = revokes || unsent_.count(unit_id) > 0;
+      starved_ = request.demands_size() > 0 && response->assignments_size() == 0;
       if (wakes) {
         next_.reset();  // it does not list what has come now; the agent asks again
         answer_ = *std::move(response);

@@ -6,8 +6,8 @@
 //   nothing that control does not know is sent as often as the lease needs it. Kernels of
 //   new assignments are fetched before the answer is shown.
 // - ReportTrials answers ACCEPTED at once. Results are gathered, those of one unit in one report, until the agent asks
-//   for work or has none left, there are as many as a unit has, or the first of them is a second old. Then they are
-//   sent, many units in one call; while control is away
+//   for work or has none left, there are as many as a unit has, or the first of them is a second old, or as old as
+//   control says. Then they are sent, many units in one call; while control is away
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
 //   life. Units with reports that control has not taken are listed as in hand, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
@@ -85,8 +85,9 @@ class RemoteLink : public AgentLink {
   static constexpr Duration kCallDeadline = std::chrono::seconds(20);
   // A call that failed for control's own reasons is repeated after it.
   static constexpr Duration kRepeatDelay = std::chrono::milliseconds(200);
-  // How long results may wait for others.
-  static constexpr Duration kGatherMax = std::chrono::seconds(1);
+  // How long results may wait for others, where control does not say.
+  static constexpr Duration kGather = std::chrono::seconds(1);
+  static constexpr Duration kGatherMax = std::chrono::seconds(10);
 
   using SynchronizeRequest = tunefarm::agent::v1::SynchronizeRequest;
   using ReportTrialsRequest = tunefarm::agent::v1::ReportTrialsRequest;
@@ -96,6 +97,7 @@ class RemoteLink : public AgentLink {
     ReportTrialsRequest report;
     int64_t reports = 1;
     uint64_t bytes = 0;
+    MonotonicTime since{};  // its first result is known
   };
   // Of a unit with reports that control has not taken.
   struct Unsent {
@@ -104,6 +106,7 @@ class RemoteLink : public AgentLink {
     int64_t reports = 0;
   };
 
+  MonotonicTime Now() const { return reports_->clock()->Now(); }
   // Whether control knows all that the request says, has answered it lately, and has nothing to say.
   bool SaysNothingNew(const SynchronizeRequest& request) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartSynchronize() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,7 +118,11 @@ class RemoteLink : public AgentLink {
   bool Gather(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The report of the same unit that it may be added to; null: none.
   Pending* GatheredOf(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of what waits, which is something: whether it waits no longer.
+  bool IsDue() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendGathered() LOCKS_EXCLUDED(mutex_);
+  // Sends it when the first of it has waited long enough.
+  void SendGatheredIn(Duration delay) LOCKS_EXCLUDED(mutex_);
   void PopPending() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendSoon(Duration delay = Duration::zero()) LOCKS_EXCLUDED(mutex_);
   // What waits in memory goes to disk. On the reports executor, as the next three.
@@ -123,7 +130,8 @@ class RemoteLink : public AgentLink {
   // Sends one call's worth; true when there is more and control takes it.
   bool SendSome() LOCKS_EXCLUDED(mutex_, spool_mutex_);
   bool SendSpooled() EXCLUSIVE_LOCKS_REQUIRED(spool_mutex_);
-  bool SendPending() LOCKS_EXCLUDED(mutex_);
+  // was_all: nothing waited that one call could not take.
+  bool SendPending(bool* was_all) LOCKS_EXCLUDED(mutex_);
   // How many of the first reports have come to their end.
   absl::StatusOr<size_t> Send(const tunefarm::agent::v1::ReportUnitsRequest& request);
   void Ended(const ReportTrialsRequest& report, int64_t reports) LOCKS_EXCLUDED(mutex_);
@@ -158,6 +166,8 @@ class RemoteLink : public AgentLink {
   // Told to control until it has answered.
   std::map<std::string, tunefarm::v1::Device> changed_devices_ GUARDED_BY(mutex_);
   Duration round_trip_ GUARDED_BY(mutex_) = Duration::zero();
+  Duration gather_ GUARDED_BY(mutex_) = kGather;
+  bool starved_ GUARDED_BY(mutex_) = false;  // asked for work, and got none
   // Kernels by id, the one fetched last at the back.
   std::deque<std::pair<std::string, std::string>> kernels_ GUARDED_BY(mutex_);
   // Reports.

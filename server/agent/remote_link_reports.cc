@@ -54,6 +54,7 @@ bool RemoteLink::Gather(const ReportTrialsRequest& report) {
   if (pending == nullptr) {
     pending = &pending_.emplace_back();
     pending->report = report;
+    pending->since = Now();
     DropUnwanted(&pending->report);
     pending->bytes = pending->report.ByteSizeLong();
     pending_bytes_ += pending->bytes;
@@ -73,8 +74,12 @@ bool RemoteLink::Gather(const ReportTrialsRequest& report) {
   }
   pending_trials_ += report.trials_size();
   // Away: what is known is on disk at once.
-  return !connected_ || !spool_is_empty_ || pending_trials_ >= kTrialsPerReportMax ||
-         pending_bytes_ >= kGatheredBytesMax;
+  return !spool_is_empty_ || IsDue();
+}
+
+bool RemoteLink::IsDue() const {
+  return !connected_ || pending_trials_ >= kTrialsPerReportMax || pending_bytes_ >= kGatheredBytesMax ||
+         pending_.front().since + gather_ <= Now() || !when_sent_.empty();
 }
 
 void RemoteLink::SendGathered() {
@@ -83,6 +88,20 @@ void RemoteLink::SendGathered() {
     if (pending_.empty()) return;
   }
   SendSoon();
+}
+
+void RemoteLink::SendGatheredIn(Duration delay) {
+  reports_->PostAfter(delay, [this] {
+    Duration rest = Duration::zero();
+    {
+      MutexLock lock(&mutex_);
+      // What it was posted for may have been sent since, with all that there were.
+      if (!pending_.empty()) rest = pending_.front().since + gather_ - Now();
+      gather_posted_ = rest > Duration::zero();
+    }
+    if (rest > Duration::zero()) return SendGatheredIn(rest);
+    SendGathered();
+  });
 }
 
 void RemoteLink::PopPending() {
@@ -94,8 +113,10 @@ void RemoteLink::PopPending() {
 absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const ReportTrialsRequest& request) {
   bool must_be_sent = false;
   bool must_be_timed = false;
+  Duration gather{};
   {
     MutexLock lock(&mutex_);
+    gather = gather_;
     const bool away = !connected_ || !spool_is_empty_;
     if (away && spool_is_full_) {
       return Unavailable("control is away and the spool of results is full: nothing more is run until it is back");
@@ -109,15 +130,7 @@ absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const Report
     ++unsent.reports;
   }
   if (must_be_sent) SendSoon();
-  if (must_be_timed) {
-    reports_->PostAfter(kGatherMax, [this] {
-      {
-        MutexLock lock(&mutex_);
-        gather_posted_ = false;
-      }
-      SendGathered();
-    });
-  }
+  if (must_be_timed) SendGatheredIn(gather);
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_ACCEPTED);
   return response;
@@ -149,23 +162,25 @@ void RemoteLink::SendSoon(Duration delay) {
 
 bool RemoteLink::SendSome() {
   bool sent = false;
-  bool more = false;
+  bool is_rest_due = false;
+  Duration wait{};  // of what came while this was sent
+  std::vector<std::function<void()>> done;
   {
     MutexLock spool_lock(&spool_mutex_);
-    sent = spool_->empty() ? SendPending() : SendSpooled();
+    bool was_all = true;
+    sent = spool_->empty() ? SendPending(&was_all) : SendSpooled();
     MutexLock lock(&mutex_);
     if (cancelled_) return false;
-    more = !spool_->empty() || !pending_.empty();
-  }
-  if (!more) {
-    std::vector<std::function<void()>> done;
-    {
-      MutexLock lock(&mutex_);
+    if (spool_->empty() && pending_.empty()) {
       done = std::exchange(when_sent_, {});
+    } else {
+      is_rest_due = !sent || !was_all || !spool_->empty() || IsDue();
+      if (!is_rest_due && !std::exchange(gather_posted_, true)) wait = pending_.front().since + gather_ - Now();
     }
-    for (const auto& callback : done) callback();
-    return false;
   }
+  for (const auto& callback : done) callback();
+  if (wait > Duration::zero()) SendGatheredIn(wait);
+  if (!is_rest_due) return false;
   if (sent) return true;
   Spool();
   SendSoon(std::max(kRepeatDelay, controls_->WaitBeforeNext()));
@@ -231,7 +246,7 @@ bool RemoteLink::SendSpooled() {
   return sent;
 }
 
-bool RemoteLink::SendPending() {
+bool RemoteLink::SendPending(bool* was_all) {
   wire::ReportUnitsRequest request;
   {
     MutexLock lock(&mutex_);
@@ -244,6 +259,7 @@ bool RemoteLink::SendPending() {
       *request.add_reports() = pending.report;
     }
     pending_in_use_ = static_cast<size_t>(request.reports_size());
+    *was_all = pending_in_use_ == pending_.size();
   }
   if (request.reports_size() == 0) return true;
   const absl::StatusOr<size_t> ended = Send(request);

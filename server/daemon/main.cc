@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/synchronization/mutex.h"
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
@@ -79,6 +80,8 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::
 
 int main(int argc, char** argv) {
   const sigset_t signals = BlockEndSignals();
+  // Debian's build of Abseil looks for deadlocks at each lock of gRPC's, which have none to be found by us.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();
   if (argc > 1 && std::string_view(argv[1]) == "copy-database") {
     const auto copied = tunefarm::CopyDatabase({argv + 2, argv + argc}, environment);

@@ -101,6 +101,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   std::set<int64_t> left_jobs;
   bool gets_work = false;
   response.set_control(options_.control_id);
+  response.set_gather_ms(gather_ms_.load(std::memory_order_relaxed));
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
     response.set_epoch_expired(true);

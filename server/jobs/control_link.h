@@ -12,6 +12,7 @@
 // Thread-safe. Hooks are called on the caller's thread with no lock held; they must not block.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -163,6 +164,8 @@ class ControlLink : public AgentLink {
   static std::set<std::string> ClassesOf(const tunefarm::agent::v1::RegisterRequest& about);
   // The agent's devices are known here from now on.
   absl::Status NoteDevices(const tunefarm::agent::v1::RegisterRequest& about);
+  // How long results gather at the agents of a farm of so many: all together report some 250 times a second.
+  static int GatherMs(size_t agents);
   static absl::Status CheckRegistration(const tunefarm::agent::v1::RegisterRequest& request);
   // Whether the agent's epoch is current; takes it over if need be, renews its lease when it is due.
   absl::StatusOr<bool> Greet(const tunefarm::agent::v1::SynchronizeRequest& request);
@@ -261,6 +264,7 @@ class ControlLink : public AgentLink {
   std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
 
   std::string woken_last_ GUARDED_BY(mutex_);  // agent
+  std::atomic<int> gather_ms_{0};              // of agents on other machines: SynchronizeResponse.gather_ms
 
   Mutex taking_over_;  // one agent after another
   AgentWakes wakes_;   // of agents on other machines

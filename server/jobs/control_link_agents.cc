@@ -21,6 +21,10 @@ constexpr int kDevicesPerAgentMax = 256;
 constexpr int kLabelsPerAgentMax = 64;
 constexpr size_t kTextBytesMax = 256;
 constexpr int kReportsPerCallMax = 64;
+// Of all agents together, where many of them have results all the time.
+constexpr int kReportsPerSecond = 250;
+constexpr int kGatherMsMin = 1000;
+constexpr int kGatherMsMax = 5000;
 // Of an agent that was offered what it may not run.
 constexpr Duration kRest = std::chrono::seconds(10);
 
@@ -89,6 +93,10 @@ std::set<std::string> ControlLink::ClassesOf(const wire::RegisterRequest& about)
 absl::Status ControlLink::NoteDevices(const wire::RegisterRequest& about) {
   RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(about), clock_->WallMs()));
   return hooks_.brought ? hooks_.brought(DevicesOf(about)) : absl::OkStatus();
+}
+
+int ControlLink::GatherMs(size_t agents) {
+  return std::clamp(static_cast<int>(agents) * 1000 / kReportsPerSecond, kGatherMsMin, kGatherMsMax);
 }
 
 absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
@@ -361,6 +369,7 @@ absl::Status ControlLink::RefreshAgents(bool reap) {
   for (const std::string& agent_id : known) {
     if (live.count(agent_id) == 0) Lose(agent_id);
   }
+  gather_ms_.store(GatherMs(live.size()), std::memory_order_relaxed);
   if (hooks_.devices_changed) hooks_.devices_changed();
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "server/agent/remote/grpc_channel.h"
 #include "server/base/check.h"
 #include "server/base/log.h"
@@ -90,4 +91,7 @@ int Main(int argc, char** argv) {
 
 }  // namespace tunefarm
 
-int main(int argc, char** argv) { return tunefarm::Main(argc, argv); }
+int main(int argc, char** argv) {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);  // as the daemons
+  return tunefarm::Main(argc, argv);
+}

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -34,6 +35,7 @@ struct Arguments {
   int agents = 8;
   int seconds = 10;
   int connections = 16;
+  double rate = 0;  // trials a second of all agents; 0: as many as the store takes
   bool hold_snapshot = false;
   bool fsync = true;
 };
@@ -162,7 +164,14 @@ class Bench {
     const auto epoch = store_->RegisterAgent({agent_id, "host", "", 0, 1});
     TUNEFARM_CHECK_OK(epoch.status());
     const ClaimRequest claimer{agent_id, *epoch, "gpu", class_id_, 1, 1};
+    const Notification never;
+    // Each agent has its own time in the common rhythm.
+    const auto each = std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(arguments_.rate > 0 ? kUnitTrials * arguments_.agents / arguments_.rate : 0));
+    MonotonicTime due = Clock::Real()->Now() + each * number / arguments_.agents;
     while (!is_over_.load()) {
+      if (due > Clock::Real()->Now()) never.WaitFor(due - Clock::Real()->Now());
+      due += each;
       MonotonicTime began = Clock::Real()->Now();
       const auto units = store_->ClaimUnits(claimer);
       TUNEFARM_CHECK_OK(units.status());
@@ -209,7 +218,7 @@ class Bench {
 int Usage() {
   fmt::print(stderr,
              "Usage: store_farm_bench [--store sqlite|postgres|URL] [--agents N] [--seconds N] [--connections N]\n"
-             "                        [--hold-snapshot] [--no-fsync]\n");
+             "                        [--rate TRIALS_PER_SECOND] [--hold-snapshot] [--no-fsync]\n");
   return 2;
 }
 
@@ -230,6 +239,8 @@ int BenchMain(int argc, char** argv) {
       arguments.agents = std::atoi(argv[++i]);
     } else if (name == "--seconds" && has_value) {
       arguments.seconds = std::atoi(argv[++i]);
+    } else if (name == "--rate" && has_value) {
+      arguments.rate = std::atof(argv[++i]);
     } else if (name == "--connections" && has_value) {
       arguments.connections = std::atoi(argv[++i]);
     } else {

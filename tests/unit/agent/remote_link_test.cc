@@ -34,6 +34,7 @@ struct PlayedFarm {
   std::vector<wire::DeregisterRequest> ended;
   std::vector<wire::Assignment> ready;
   int fetches = 0;
+  int gather_ms = 0;
   int64_t epoch = 0;
 };
 
@@ -53,6 +54,7 @@ class PlayedChannel : public ControlChannel {
     if (const auto status = Reach("Synchronize"); !status.ok()) return status;
     farm_->asked.push_back(request);
     wire::SynchronizeResponse response;
+    response.set_gather_ms(farm_->gather_ms);
     response.set_control("control of " + address_);
     for (const auto& demand : request.demands()) {
       for (int i = 0; i < demand.units() && !farm_->ready.empty(); ++i) {
@@ -256,6 +258,40 @@ TEST_F(RemoteLinkTest, ManyReportsGoInOneCallAndInTheirOrder) {
   for (int i = 0; i < 100; ++i) expected[static_cast<size_t>(i)] = i;
   EXPECT_EQ(Ordinals(), expected);
   EXPECT_EQ(link_->counts().reports_sent, 100);
+}
+
+// In a large farm: longer, and an agent that wants more work sends nothing before its time as long as it gets some.
+TEST_F(RemoteLinkTest, ResultsAreGatheredAsLongAsControlSays) {
+  farm_.gather_ms = 4000;
+  Register();
+  link_->Synchronize(request_).status().IgnoreError();
+  Run();
+  wire::UnitInHand* unit = request_.add_units();
+  unit->set_unit_id(1);
+  wire::DeviceDemand* demand = request_.add_demands();
+  demand->set_device_uuid("GPU-1");
+  demand->set_units(1);
+  farm_.ready.resize(1);
+  farm_.ready[0].set_unit_id(7);
+  farm_.calls.clear();
+  Report(1, 10);
+  RunFor(std::chrono::milliseconds(1500));
+  link_->Synchronize(request_).status().IgnoreError();
+  RunFor(std::chrono::milliseconds(2400));
+  EXPECT_TRUE(farm_.reports.empty());
+  Report(1, 11);
+  RunFor(std::chrono::milliseconds(200));
+  EXPECT_EQ(Ordinals(), (std::vector<int64_t>{10, 11}));
+  // One that gets none may be who control waits for.
+  Report(1, 12);
+  RunFor(std::chrono::milliseconds(2100));
+  link_->Synchronize(request_).status().IgnoreError();  // brings unit 7
+  link_->Synchronize(request_).status().IgnoreError();
+  Run();
+  EXPECT_EQ(Ordinals().size(), 2);
+  link_->Synchronize(request_).status().IgnoreError();
+  Run();
+  EXPECT_EQ(Ordinals(), (std::vector<int64_t>{10, 11, 12}));
 }
 
 TEST_F(RemoteLinkTest, ResultsAreGatheredByUnitForASecond) {
