@@ -24,7 +24,7 @@ namespace {
 // Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
 constexpr int kOpenTrialsPerDevice = 80;
 // In a farm, where results and questions are on their way for a while: two large units.
-constexpr int kOpenTrialsPerDeviceOfFarm = 192;
+constexpr int kOpenTrialsPerDeviceOfFarm = 128;
 // Of a class with more devices than these, jobs that search at the same time have a share each, but no less than that:
 // what all of them propose is what the devices can take.
 constexpr int kDevicesOfAJob = 8;
