@@ -130,8 +130,9 @@ absl::StatusOr<wire::SynchronizeResponse> RemoteLink::Synchronize(const Synchron
     if (!under_way_ && SaysNothingNew(request)) return wire::SynchronizeResponse();
     next_ = request;
     // One that waits for the answer to an earlier one asks again and again.
-    const bool is_waited_for = !pending_.empty() && request.demands_size() > 0 &&
-                               (gather_ <= kGather || (starved_ && Now() - pending_.front().since >= gather_ / 2));
+    const Pending* const first = FirstWaiting();
+    const bool is_waited_for = first != nullptr && request.demands_size() > 0 &&
+                               (gather_ <= kGather || (starved_ && Now() - first->since >= gather_ / 2));
     sends_gathered = sends_gathered || (!under_way_ && is_waited_for);
     if (!under_way_) StartSynchronize();
   }

@@ -118,8 +118,11 @@ class RemoteLink : public AgentLink {
   bool Gather(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The report of the same unit that it may be added to; null: none.
   Pending* GatheredOf(const ReportTrialsRequest& report) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of what waits, which is something: whether it waits no longer.
+  // The first that is not on its way; null: there is none.
+  const Pending* FirstWaiting() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // There are some, and they wait no longer.
   bool IsDue() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetInUse(size_t reports) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendGathered() LOCKS_EXCLUDED(mutex_);
   // Sends it when the first of it has waited long enough.
   void SendGatheredIn(Duration delay) LOCKS_EXCLUDED(mutex_);
@@ -173,6 +176,8 @@ class RemoteLink : public AgentLink {
   // Reports.
   std::deque<Pending> pending_ GUARDED_BY(mutex_);
   size_t pending_in_use_ GUARDED_BY(mutex_) = 0;  // of them, at the front: on their way, and nothing is added to them
+  int trials_in_use_ GUARDED_BY(mutex_) = 0;      // in those
+  uint64_t bytes_in_use_ GUARDED_BY(mutex_) = 0;
   int pending_trials_ GUARDED_BY(mutex_) = 0;
   uint64_t pending_bytes_ GUARDED_BY(mutex_) = 0;
   bool gather_posted_ GUARDED_BY(mutex_) = false;

@@ -77,15 +77,31 @@ bool RemoteLink::Gather(const ReportTrialsRequest& report) {
   return !spool_is_empty_ || IsDue();
 }
 
+const RemoteLink::Pending* RemoteLink::FirstWaiting() const {
+  return pending_in_use_ < pending_.size() ? &pending_[pending_in_use_] : nullptr;
+}
+
 bool RemoteLink::IsDue() const {
-  return !connected_ || pending_trials_ >= kTrialsPerReportMax || pending_bytes_ >= kGatheredBytesMax ||
-         pending_.front().since + gather_ <= Now() || !when_sent_.empty();
+  const Pending* const first = FirstWaiting();
+  if (first == nullptr) return false;
+  return !connected_ || pending_trials_ - trials_in_use_ >= kTrialsPerReportMax ||
+         pending_bytes_ - bytes_in_use_ >= kGatheredBytesMax || first->since + gather_ <= Now() || !when_sent_.empty();
+}
+
+void RemoteLink::SetInUse(size_t reports) {
+  pending_in_use_ = reports;
+  trials_in_use_ = 0;
+  bytes_in_use_ = 0;
+  for (size_t i = 0; i < reports; ++i) {
+    trials_in_use_ += pending_[i].report.trials_size();
+    bytes_in_use_ += pending_[i].bytes;
+  }
 }
 
 void RemoteLink::SendGathered() {
   {
     MutexLock lock(&mutex_);
-    if (pending_.empty()) return;
+    if (FirstWaiting() == nullptr) return;
   }
   SendSoon();
 }
@@ -96,7 +112,8 @@ void RemoteLink::SendGatheredIn(Duration delay) {
     {
       MutexLock lock(&mutex_);
       // What it was posted for may have been sent since, with all that there were.
-      if (!pending_.empty()) rest = pending_.front().since + gather_ - Now();
+      const Pending* const first = FirstWaiting();
+      if (first != nullptr) rest = first->since + gather_ - Now();
       gather_posted_ = rest > Duration::zero();
     }
     if (rest > Duration::zero()) return SendGatheredIn(rest);
@@ -194,12 +211,12 @@ void RemoteLink::Spool() {
     {
       MutexLock lock(&mutex_);
       if (pending_.empty()) break;
-      pending_in_use_ = 1;
+      SetInUse(1);
       bytes = pending_.front().report.SerializeAsString();
     }
     const absl::Status appended = spool_->Append(bytes);
     MutexLock lock(&mutex_);
-    pending_in_use_ = 0;
+    SetInUse(0);
     if (!appended.ok()) {
       spool_is_full_ = true;  // also for a disk that takes nothing: the same has to be done about it
       LogWarn("agent", "{} results cannot be spooled: {}", pending_.size(), MessageOf(appended));
@@ -258,7 +275,7 @@ bool RemoteLink::SendPending(bool* was_all) {
       }
       *request.add_reports() = pending.report;
     }
-    pending_in_use_ = static_cast<size_t>(request.reports_size());
+    SetInUse(static_cast<size_t>(request.reports_size()));
     *was_all = pending_in_use_ == pending_.size();
   }
   if (request.reports_size() == 0) return true;
@@ -266,7 +283,7 @@ bool RemoteLink::SendPending(bool* was_all) {
   std::vector<int64_t> reports;
   {
     MutexLock lock(&mutex_);
-    pending_in_use_ = 0;
+    SetInUse(0);
     if (!ended.ok()) return false;
     for (size_t i = 0; i < *ended; ++i) {
       reports.push_back(pending_.front().reports);

@@ -15,16 +15,15 @@
 namespace tunefarm {
 
 struct DaemonConfig {
-  std::string data_directory;      // absolute
-  std::string worker_path;         // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
-  std::string role = "all";        // "all", "control": no devices of its own, "agent": nothing but devices
-  std::string control;             // of an agent: "HOST:PORT,..." of control daemons
-  std::string agent_name;          // for people; default: the host's name
-  std::string labels;              // "rack=3,room=b": what jobs may select the agent's devices by
-  int agent_lease_seconds = 30;    // an agent that is not heard for so long loses its work
-  std::string sentinels = "gpus";  // of a farm: which devices are compared with others: "gpus", "all", "none"
-  int sentinel_tolerance_percent =
-      5;  // of control: devices of a class that are further apart take no work; 0: not compared
+  std::string data_directory;          // absolute
+  std::string worker_path;             // of tunefarm-worker; default: beside this program, or in ../libexec/tunefarm
+  std::string role = "all";            // "all", "control": no devices of its own, "agent": nothing but devices
+  std::string control;                 // of an agent: "HOST:PORT,..." of control daemons
+  std::string agent_name;              // for people; default: the host's name
+  std::string labels;                  // "rack=3,room=b": what jobs may select the agent's devices by
+  int agent_lease_seconds = 30;        // an agent that is not heard for so long loses its work
+  std::string sentinels = "gpus";      // of a farm: which devices are compared with others: "gpus", "all", "none"
+  int sentinel_tolerance_percent = 5;  // of control: how far devices of a class may be apart; 0: not compared
   int64_t spool_bytes_max = int64_t{256} << 20;  // of results that wait for control; then the agent stops running
   std::string listen;                            // "127.0.0.1:PORT" or "[::1]:PORT"; empty: Unix sockets only
   std::string log_level = "info";                // "info" or "exec=debug,store=info"

@@ -261,6 +261,7 @@ class ControlLink : public AgentLink {
   // A claim is under way from before the store gives units out until they are in claims_. Jobs that end meanwhile are
   // remembered until none is.
   int claiming_ GUARDED_BY(mutex_) = 0;
+  std::multiset<std::string> claiming_for_ GUARDED_BY(mutex_);  // agents
   std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
 
   std::string woken_last_ GUARDED_BY(mutex_);  // agent

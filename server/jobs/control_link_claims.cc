@@ -33,11 +33,13 @@ absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, cons
   {
     MutexLock lock(&mutex_);
     ++claiming_;
+    claiming_for_.insert(request.agent_id());
   }
   const absl::Status claimed = ClaimUntilDelivered(request, device_uuid, units, response);
   std::vector<int64_t> cancelled;
   {
     MutexLock lock(&mutex_);
+    claiming_for_.erase(claiming_for_.find(request.agent_id()));
     if (--claiming_ == 0) ended_while_claiming_.clear();
     for (const auto& [job_id, job] : jobs_) {
       if (job.cancelled) cancelled.push_back(job_id);

@@ -93,11 +93,12 @@ absl::Status ControlLink::TakeOverLateClaims(const std::string& agent_id, int64_
   }
   ASSIGN_OR_RETURN(std::vector<Claim> claims, ReadClaims(agent, agent_id, {}, known));
   MutexLock lock(&mutex_);
+  // What is claimed for it right now may be among them, and is put by who claims it.
+  if (claiming_for_.count(agent_id) > 0) return absl::OkStatus();
   for (Claim& claim : claims) {
-    // One that this daemon makes right now is put by who makes it. One of an agent that is served elsewhere by now may
-    // be old.
+    // One of an agent that is served elsewhere by now may be old.
     const Claim* const found = claims_.Find(claim.unit_id);
-    if (claiming_ > 0 || (found != nullptr && found->token == claim.token)) continue;
+    if (found != nullptr && found->token == claim.token) continue;
     LogInfo("jobs", "unit {} of agent {} was claimed through another daemon", claim.unit_id,
             agent.about.display_name());
     PutTakenOver(std::move(claim), false);
