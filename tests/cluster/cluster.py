@@ -292,7 +292,7 @@ class Cluster:
         """Until every control daemon has its database and knows all agents: those of another one are read from the
         store, three times in a lease."""
         def ready(control):
-            if control.json("status").get("database_away"):
+            if not control.answers() or control.json("status").get("database_away"):
                 return False
             devices = control.json("devices").get("devices", [])
             return sum(device["state"] == "DEVICE_STATE_READY" for device in devices) == len(self.agents)
