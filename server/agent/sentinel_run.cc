@@ -72,7 +72,8 @@ class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
     request.reference_artifact = task.artifact;
     request.policy.set_preset(tunefarm::v1::MEASUREMENT_PRESET_DEFAULT);
     evaluator_->Run(std::move(request), [self = shared_from_this(), index](RunResult result) {
-      if (result.outcome != tunefarm::v1::OUTCOME_OK) return self->Leave(index, result.outcome, result.message);
+      const bool is_measured = result.outcome == tunefarm::v1::OUTCOME_OK && result.measurement.median_ns() > 0;
+      if (!is_measured) return self->Leave(index, result.outcome, result.message);
       self->Note(index, result.measurement);
       ++self->tasks_[index].next;
       self->Run(index);

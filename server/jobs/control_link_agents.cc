@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "server/base/log.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int kDevicesPerAgentMax = 256;
 constexpr int kLabelsPerAgentMax = 64;
 constexpr size_t kTextBytesMax = 256;
+constexpr int kSentinelsPerDeviceMax = 16;
 constexpr int kReportsPerCallMax = 64;
 // Of all agents together, where many of them have results all the time.
 constexpr int kReportsPerSecond = 250;
@@ -50,6 +52,26 @@ absl::Status CheckPrintable(std::string_view what, std::string_view value) {
   return WithReason(InvalidArgument("{} has control characters", what), "AGENT_INVALID");
 }
 
+// They are compared with those of others, and their names are shown.
+absl::Status CheckSentinelTimes(const tunefarm::v1::Device& device) {
+  if (device.sentinels_size() > kSentinelsPerDeviceMax) {
+    return WithReason(InvalidArgument("device {} has {} sentinels; at most {} are taken", device.uuid(),
+                                      device.sentinels_size(), kSentinelsPerDeviceMax),
+                      "AGENT_INVALID");
+  }
+  for (const tunefarm::v1::SentinelTime& time : device.sentinels()) {
+    if (time.name().empty() || time.name().size() > kTextBytesMax) return Invalid("the sentinel", time.name());
+    RETURN_IF_ERROR(CheckPrintable("the sentinel's name", time.name()));
+    const bool is_time = std::isfinite(time.median_ns()) && time.median_ns() > 0;
+    const bool is_interval = time.relative_half_width() >= 0 && std::isfinite(time.relative_half_width());
+    if (is_time && is_interval) continue;
+    return WithReason(InvalidArgument("the sentinel {} of device {} takes {} ns, give or take {}: that is no time",
+                                      time.name(), device.uuid(), time.median_ns(), time.relative_half_width()),
+                      "AGENT_INVALID");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request) {
@@ -78,6 +100,7 @@ absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request
                         request.devices_size(), request.labels_size(), kDevicesPerAgentMax, kLabelsPerAgentMax),
         "AGENT_INVALID");
   }
+  for (const tunefarm::v1::Device& device : request.devices()) RETURN_IF_ERROR(CheckSentinelTimes(device));
   return absl::OkStatus();
 }
 
@@ -91,12 +114,13 @@ std::set<std::string> ControlLink::ClassesOf(const wire::RegisterRequest& about)
 }
 
 absl::Status ControlLink::NoteDevices(const wire::RegisterRequest& about) {
-  RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(about), clock_->WallMs()));
-  return hooks_.brought ? hooks_.brought(DevicesOf(about)) : absl::OkStatus();
+  const AgentDevices agent = DevicesOf(about);
+  RETURN_IF_ERROR(devices_->SetAgent(agent, clock_->WallMs()));
+  return hooks_.brought ? hooks_.brought(agent) : absl::OkStatus();
 }
 
 int ControlLink::GatherMs(size_t agents) {
-  return std::clamp(static_cast<int>(agents) * 1000 / kReportsPerSecond, kGatherMsMin, kGatherMsMax);
+  return static_cast<int>(std::clamp<size_t>(agents * 1000 / kReportsPerSecond, kGatherMsMin, kGatherMsMax));
 }
 
 absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "server/base/status.h"
 #include "tests/unit/jobs/control_agents.h"
 
 namespace tunefarm {
@@ -110,6 +113,24 @@ TEST_F(SentinelsTest, ADeviceThatDeviatesGetsNoWorkUntilAPersonReleasesIt) {
   RegisterMeasured("two", "CPU-2", 1010, 3);
   EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_READY);
   EXPECT_EQ(Shown("CPU-2").state_reason(), "");
+}
+
+TEST_F(SentinelsTest, WhatIsNoTimeIsRefused) {
+  const auto refuses = [this](const std::function<void(tunefarm::v1::SentinelTime*)>& spoil, int times = 1) {
+    auto about = About("one", "CPU-1");
+    for (int i = 0; i < times; ++i) *about.mutable_devices(0)->add_sentinels() = Measured("CPU-1", 1000).sentinels(0);
+    spoil(about.mutable_devices(0)->mutable_sentinels(0));
+    return ReasonOf(control_->link().Register(about).status()) == "AGENT_INVALID";
+  };
+  EXPECT_TRUE(refuses([](auto* time) { time->set_median_ns(std::nan("")); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_median_ns(0); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_median_ns(HUGE_VAL); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_relative_half_width(-1); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_relative_half_width(std::nan("")); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_name("two\nlines"); }));
+  EXPECT_TRUE(refuses([](auto* time) { time->set_name(std::string(300, 'x')); }));
+  EXPECT_TRUE(refuses([](auto*) {}, 17));
+  EXPECT_FALSE(refuses([](auto*) {}, 16));
 }
 
 TEST_F(SentinelsTest, WhoIsLeftAloneIsComparedWithNobody) {
