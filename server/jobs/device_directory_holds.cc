@@ -19,12 +19,11 @@ void DeviceDirectory::HoldOut(Known* known, std::string_view reason, int64_t now
 }
 
 void DeviceDirectory::CompareSentinels(Devices* devices, double tolerance, int64_t now_ms) {
-  std::vector<tunefarm::v1::Device> compared;
+  std::vector<const tunefarm::v1::Device*> compared;
   for (const Known& known : *devices) {
     if (known.device.sentinels().empty() || (!known.held_out.empty() && !known.deviates)) continue;
-    compared.push_back(known.device);
     const bool is_offline = known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE;
-    if (known.deviates && !is_offline) compared.back().set_state(known.own_word.state());
+    compared.push_back(known.deviates && !is_offline ? &known.own_word : &known.device);
   }
   const std::map<std::string, std::string> deviating = FindDeviating(compared, tolerance);
   for (Known& known : *devices) {
@@ -53,7 +52,9 @@ void DeviceDirectory::SetSentinels(const tunefarm::v1::Device& measured, int64_t
   MutexLock lock(&mutex_);
   auto changed = std::make_shared<Devices>(*devices_);
   for (Known& known : *changed) {
-    if (known.device.uuid() == measured.uuid()) *known.device.mutable_sentinels() = measured.sentinels();
+    if (known.device.uuid() != measured.uuid()) continue;
+    *known.device.mutable_sentinels() = measured.sentinels();
+    *known.own_word.mutable_sentinels() = measured.sentinels();
   }
   CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);
   devices_ = std::move(changed);

@@ -27,15 +27,15 @@ bool Deviates(const SentinelTime& time, double usual_ns, double tolerance) {
 
 }  // namespace
 
-std::map<std::string, std::string> FindDeviating(const std::vector<Device>& devices, double tolerance) {
+std::map<std::string, std::string> FindDeviating(const std::vector<const Device*>& devices, double tolerance) {
   std::map<std::string, std::string> deviating;
   if (tolerance <= 0) return deviating;
   // By class and sentinel.
   std::map<std::pair<std::string, std::string>, std::vector<std::pair<const Device*, const SentinelTime*>>> all;
-  for (const Device& device : devices) {
-    if (device.state() != tunefarm::v1::DEVICE_STATE_READY) continue;
-    for (const SentinelTime& time : device.sentinels()) {
-      if (time.median_ns() > 0) all[{device.device_class().id(), time.name()}].emplace_back(&device, &time);
+  for (const Device* const device : devices) {
+    if (device->state() != tunefarm::v1::DEVICE_STATE_READY) continue;
+    for (const SentinelTime& time : device->sentinels()) {
+      if (time.median_ns() > 0) all[{device->device_class().id(), time.name()}].emplace_back(device, &time);
     }
   }
   for (const auto& [of, times] : all) {

@@ -15,6 +15,7 @@ namespace tunefarm {
 // sentence. What a sentinel takes in a class is the lower median over its devices: of two, the faster one's. A device
 // deviates where the whole interval of its median is further away than `tolerance` (0.05: 5 %); with 0 none does.
 // Devices out of service and those without sentinels are compared with none.
-std::map<std::string, std::string> FindDeviating(const std::vector<tunefarm::v1::Device>& devices, double tolerance);
+std::map<std::string, std::string> FindDeviating(const std::vector<const tunefarm::v1::Device*>& devices,
+                                                 double tolerance);
 
 }  // namespace tunefarm

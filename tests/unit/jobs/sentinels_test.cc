@@ -33,8 +33,10 @@ Device Measured(const std::string& uuid, double stream_ns, const std::string& cl
 }
 
 std::vector<std::string> Deviating(const std::vector<Device>& devices, double tolerance = 0.05) {
+  std::vector<const Device*> compared;
+  for (const Device& device : devices) compared.push_back(&device);
   std::vector<std::string> uuids;
-  for (const auto& [uuid, reason] : FindDeviating(devices, tolerance)) uuids.push_back(uuid);
+  for (const auto& [uuid, reason] : FindDeviating(compared, tolerance)) uuids.push_back(uuid);
   return uuids;
 }
 
@@ -72,7 +74,7 @@ TEST(FindDeviating, OneOfSeveralSentinelsIsEnoughAndIsNamed) {
     time->set_name("arithmetic-1");
     time->set_median_ns(device == &a ? 500'000 : 600'000);
   }
-  const auto deviating = FindDeviating({a, b}, 0.05);
+  const auto deviating = FindDeviating({&a, &b}, 0.05);
   ASSERT_EQ(deviating.size(), 1);
   EXPECT_THAT(deviating.at("b"), HasSubstr("the sentinel arithmetic-1 takes 600"));
   EXPECT_THAT(deviating.at("b"), HasSubstr("20.0 % more than usual on the 2 devices of its class (5 % is allowed)"));
