@@ -165,8 +165,7 @@ int Agent::Session::UnitsWanted(const Device& device, int in_hand) const {
   if (draining_ || !device.takes_work || device.rests || missing <= 0 || in_hand >= kUnitsPerDeviceMax) return 0;
   // Control in this process is asked as often as needed; of one far away, every question takes its time.
   if (gate_.round_trip_ms <= 0) return 1;
-  const int units = (missing + device.unit_trials - 1) / device.unit_trials;
-  return std::clamp(units, 1, std::min(kUnitsPerDemandMax, kUnitsPerDeviceMax - in_hand));
+  return std::min({missing, kUnitsPerDemandMax, kUnitsPerDeviceMax - in_hand});
 }
 
 wire::SynchronizeRequest Agent::Session::MakeRequest() {
@@ -188,6 +187,7 @@ wire::SynchronizeRequest Agent::Session::MakeRequest() {
     auto* demand = request.add_demands();
     demand->set_device_uuid(device.runner->uuid());
     demand->set_units(units);
+    demand->set_trials(device.runner->trials_wanted() - device.runner->unfinished());
   }
   for (const auto& [uuid, device] : changed_devices_) *request.add_changed_devices() = device;
   return request;
@@ -251,7 +251,6 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   }
   UnitWork* adopted = unit->get();
   units_[assignment.unit_id()] = *std::move(unit);
-  device->unit_trials = std::max(1, assignment.trials_size());
   device->runner->Add(adopted);
   return true;
 }

@@ -35,8 +35,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   struct Device {
     std::unique_ptr<DeviceRunner> runner;
     bool takes_work = true;
-    bool rests = false;   // out of service as of late: it asks for nothing
-    int unit_trials = 1;  // of the unit that came last
+    bool rests = false;  // out of service as of late: it asks for nothing
   };
 
   void MakeRunners();

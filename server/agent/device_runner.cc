@@ -110,9 +110,10 @@ int DeviceRunner::unfinished() const {
 
 int DeviceRunner::look_ahead() const {
   const int ahead = run_ahead_.hurries() ? run_ahead_.Bound() * 2 : 0;
-  // One trial for every compile worker, and two compiled or waiting for one: when compilers and devices are equally
-  // fast, less lets one of them run out of work whenever the other's times vary.
-  return evaluator_->compile_slots() * 3 / std::max(1, gate_->devices_at_work) + 2 + ahead;
+  const int workers = evaluator_->compile_slots() / std::max(1, gate_->devices_at_work);
+  // A CPU device compiles its batches while nothing runs: the larger, the fewer. And two are compiled or wait.
+  const bool overlaps = class_.kind != DeviceKind::kHost;
+  return (overlaps ? compile_ahead_.Bound(run_ahead_.mean_ms(), workers) : 3 * workers) + 2 + ahead;
 }
 
 UnitWork* DeviceRunner::FindUnit(int64_t unit_id) {
@@ -276,6 +277,7 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
   if (!IsLost(compile.outcome) && !compile.from_cache) {
     notes_->Compiles(unit->assignment.study_id()).Note(trial->config, compile.compile_ms);
   }
+  if (!IsLost(compile.outcome)) compile_ahead_.Note(compile.from_cache ? 0 : compile.compile_ms);
   if (compile.outcome == tunefarm::v1::OUTCOME_OK && compile.artifact != nullptr) {
     trial->state = State::kCompiled;
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "server/agent/compile_ahead.h"
 #include "server/agent/run_ahead.h"
 #include "server/agent/study_notes.h"
 #include "server/agent/unit_work.h"
@@ -125,6 +126,7 @@ class DeviceRunner {
   };
   std::deque<RunInFlight> runs_;  // handed to the evaluator; the first is on the device
   RunAhead run_ahead_;
+  CompileAhead compile_ahead_;
   bool measuring_phase_ = false;  // CPU device only
   bool stopped_ = false;
   bool out_of_service_ = false;

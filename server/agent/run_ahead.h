@@ -31,6 +31,8 @@ class RunAhead {
   }
 
   bool hurries() const { return Bound() > 1; }
+  // Of recent runs, in milliseconds; 0: none yet.
+  double mean_ms() const { return mean_ms_; }
 
   static constexpr int kRunsMax = 32;
   static constexpr int kRunsDuringMax = 256;

@@ -97,7 +97,7 @@ void ControlLink::ApplyModes(int64_t job_id) {
 
 absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::SynchronizeRequest& request) {
   wire::SynchronizeResponse response;
-  std::map<std::string, int> wanted;
+  std::map<std::string, Demand> wanted;
   std::set<int64_t> left_jobs;
   bool gets_work = false;
   response.set_control(options_.control_id);
@@ -119,18 +119,19 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
     for (const wire::DeviceDemand& demand : request.demands()) {
       if (!gets_work) break;
-      wanted[demand.device_uuid()] = std::clamp(demand.units(), 0, kUnitsPerDemandMax);
+      wanted[demand.device_uuid()] = {std::clamp(demand.units(), 0, kUnitsPerDemandMax), std::max(0, demand.trials())};
     }
     CompareWithList(request, &wanted, &left_jobs, &response);
   }
   FinishDropped();
   for (int64_t job_id : left_jobs) hooks_.gone(job_id);
   bool is_sated = true;
-  for (const auto& [uuid, units] : wanted) {
-    if (units <= 0) continue;
+  for (auto& [uuid, demand] : wanted) {
+    if (demand.units <= 0) continue;
     const int before = response.assignments_size();
-    const absl::Status claimed = ClaimFor(request, uuid, units, &response);
-    is_sated = is_sated && response.assignments_size() - before >= units;
+    const absl::Status claimed = ClaimFor(request, uuid, demand, &response);
+    for (int i = before; i < response.assignments_size(); ++i) demand.Take(response.assignments(i));
+    is_sated = is_sated && demand.units <= 0;
     if (absl::IsFailedPrecondition(claimed)) {
       Lose(request.agent_id());
       response.set_epoch_expired(true);
@@ -148,7 +149,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   return response;
 }
 
-void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::map<std::string, int>* wanted,
+void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::map<std::string, Demand>* wanted,
                                   std::set<int64_t>* left_jobs, wire::SynchronizeResponse* response) {
   std::set<int64_t> listed;
   for (const wire::UnitInHand& unit : request.units()) {
@@ -164,9 +165,9 @@ void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::
     if (listed.count(unit_id) > 0) continue;
     if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
     claims_.SetDelivered(claim, false);
-    int& room = (*wanted)[claim->assignment.device_uuid()];
-    if (claim->mode != Mode::kActive || room <= 0 || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
-    --room;
+    Demand& room = (*wanted)[claim->assignment.device_uuid()];
+    if (claim->mode != Mode::kActive || room.units <= 0 || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
+    room.Take(claim->assignment);
     claims_.SetDelivered(claim, true);
     *response->add_assignments() = claim->assignment;
   }

@@ -150,6 +150,16 @@ class ControlLink : public AgentLink {
     tunefarm::agent::v1::RegisterRequest about;  // as stored
     std::set<std::string> released;              // devices; until it has been told
   };
+  // What a device still wants.
+  struct Demand {
+    int units = 0, trials = 0;  // trials 0: units alone count
+    void Take(const tunefarm::agent::v1::Assignment& unit) {
+      --units;
+      if (trials == 0) return;
+      trials -= unit.trials_size();
+      if (trials <= 0) units = trials = 0;
+    }
+  };
   struct JobMode {
     bool held = false, cancelled = false, search_stopped = false;
     std::set<int64_t> stopped_studies;  // whose search is over
@@ -218,9 +228,9 @@ class ControlLink : public AgentLink {
   absl::Status StoreWithoutRun(Claim* claim, std::vector<tunefarm::v1::Trial> trials,
                                tunefarm::agent::v1::Assignment kept);
   absl::Status ClaimFor(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
-                        int units, tunefarm::agent::v1::SynchronizeResponse* response);
+                        const Demand& demand, tunefarm::agent::v1::SynchronizeResponse* response);
   absl::Status ClaimUntilDelivered(const tunefarm::agent::v1::SynchronizeRequest& request,
-                                   const std::string& device_uuid, int units,
+                                   const std::string& device_uuid, const Demand& demand,
                                    tunefarm::agent::v1::SynchronizeResponse* response);
   // False if the unit was not handed out and another may be claimed in its place.
   bool HandOut(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
@@ -236,7 +246,7 @@ class ControlLink : public AgentLink {
   std::vector<tunefarm::v1::Trial> OwnTrials(Claim* claim, const tunefarm::agent::v1::ReportTrialsRequest& request);
   void NotePoison(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials);
   // What is handed out again, taken back, or gone from the agent, by what it lists.
-  void CompareWithList(const tunefarm::agent::v1::SynchronizeRequest& request, std::map<std::string, int>* wanted,
+  void CompareWithList(const tunefarm::agent::v1::SynchronizeRequest& request, std::map<std::string, Demand>* wanted,
                        std::set<int64_t>* left_jobs, tunefarm::agent::v1::SynchronizeResponse* response)
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends dropped claims that no agent has, outside the lock.

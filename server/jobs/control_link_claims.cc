@@ -28,14 +28,14 @@ bool ControlLink::HasOther(const std::string& agent_id, int64_t unit_id, bool al
   return false;
 }
 
-absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid, int units,
-                                   wire::SynchronizeResponse* response) {
+absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, const std::string& device_uuid,
+                                   const Demand& demand, wire::SynchronizeResponse* response) {
   {
     MutexLock lock(&mutex_);
     ++claiming_;
     claiming_for_.insert(request.agent_id());
   }
-  const absl::Status claimed = ClaimUntilDelivered(request, device_uuid, units, response);
+  const absl::Status claimed = ClaimUntilDelivered(request, device_uuid, demand, response);
   std::vector<int64_t> cancelled;
   {
     MutexLock lock(&mutex_);
@@ -52,7 +52,7 @@ absl::Status ControlLink::ClaimFor(const wire::SynchronizeRequest& request, cons
 }
 
 absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& request, const std::string& device_uuid,
-                                              int units, wire::SynchronizeResponse* response) {
+                                              const Demand& demand, wire::SynchronizeResponse* response) {
   const std::string class_id = devices_->ClassForWork(device_uuid, request.agent_id());
   if (class_id.empty()) return absl::OkStatus();
   std::vector<ClaimedUnit> claimed_units = TakeUnmade(request.agent_id(), device_uuid);
@@ -64,9 +64,10 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
                                        request.epoch(),
                                        device_uuid,
                                        class_id,
-                                       units,
+                                       demand.units,
                                        clock_->WallMs(),
-                                       devices_->NamesOf(device_uuid)};
+                                       devices_->NamesOf(device_uuid),
+                                       demand.trials};
       ASSIGN_OR_RETURN(claimed_units, store_->ClaimUnits(claim_request));
     }
     if (claimed_units.empty()) break;

@@ -120,6 +120,7 @@ struct ClaimRequest {
   int units_max = 1;
   int64_t now_ms = 0;
   std::vector<std::string> device_names = {};  // what the device answers to besides its UUID; without line breaks
+  int trials_max = 0;                          // nothing is added to units that have as many trials; 0: no such bound
 };
 struct ClaimedUnit {
   UnitRow unit;

@@ -71,6 +71,22 @@ TEST_P(StoreConformance, JobsOfOnePriorityTakeTurns) {
   EXPECT_THAT(Claim(claimer), IsEmpty());
 }
 
+TEST_P(StoreConformance, AClaimEndsWithTheUnitThatBringsEnoughTrials) {
+  const int64_t first = StudyOf(Submit(MakeSubmit("first"))), second = StudyOf(Submit(MakeSubmit("second")));
+  for (const int64_t study_id : {first, second}) Propose(study_id, {MakeUnit(0, 20), MakeUnit(20, 20)});
+  ClaimRequest claimer = Register("agent", 8);
+  const auto claimed = [&](int trials_max) {
+    claimer.trials_max = trials_max;
+    std::vector<int64_t> studies;
+    for (const ClaimedUnit& unit : Claim(claimer)) studies.push_back(unit.unit.study_id);
+    return studies;
+  };
+  EXPECT_THAT(claimed(1), ElementsAre(first));
+  // Across jobs, whose turns are the same as without a bound.
+  EXPECT_THAT(claimed(21), ElementsAre(first, second));
+  EXPECT_THAT(claimed(0), ElementsAre(second));
+}
+
 TEST_P(StoreConformance, ATurnIsAsManyTrialsForSmallUnitsAsForLargeOnes) {
   const int64_t coarse = Submit(MakeSubmit("coarse")), fine = Submit(MakeSubmit("fine"));
   Propose(StudyOf(coarse), {MakeUnit(0, 32), MakeUnit(32, 32), MakeUnit(64, 32)});

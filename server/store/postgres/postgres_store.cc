@@ -95,9 +95,11 @@ absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<
   const auto units_max = static_cast<size_t>(std::clamp(request.units_max, 0, kUnitsPerClaimMax));
   std::set<std::string_view> names = {"", request.device_uuid};
   names.insert(request.device_names.begin(), request.device_names.end());
-  while (units->size() < units_max) {
-    const std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, names);
+  int64_t trials = 0;
+  while (units->size() < units_max && (request.trials_max == 0 || trials < request.trials_max)) {
+    std::optional<ClaimBoard::Pick> pick = board_.Next(request.class_id, names);
     if (!pick.has_value()) break;
+    if (request.trials_max > 0) pick->trials_left = std::min<int64_t>(pick->trials_left, request.trials_max - trials);
     const absl::StatusOr<Facts> facts = FactsOf(pick->study_id);
     if (absl::IsNotFound(facts.status())) {
       board_.Missed(request.class_id, *pick);
@@ -110,6 +112,7 @@ absl::Status PostgresStore::ClaimKnown(const ClaimRequest& request, std::vector<
       continue;
     }
     board_.Claimed(request.class_id, *pick, step.trials, step.last_seq);
+    trials += step.trials;
     for (size_t i = 0; i < step.units.size(); ++i) {
       const StudyFacts& known = **facts;
       LogDebug("store", "claimed unit={} token={} epoch={}", step.units[i].unit_id, step.units[i].token, request.epoch);

@@ -242,9 +242,12 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimUnits(Database& database, const Cl
   Statement draining = database.Prepare("SELECT draining FROM agent WHERE agent_id = ?");
   RETURN_IF_ERROR(draining.Bind(request.agent_id).Step().status());
   if (draining.Int(0) != 0) return units;
+  int64_t trials = 0;
   for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
+    if (request.trials_max > 0 && trials >= request.trials_max) break;
     ASSIGN_OR_RETURN(std::optional<ClaimedUnit> unit, FindReady(database, request));
     if (!unit.has_value()) break;
+    trials += unit->unit.trial_count;
     RETURN_IF_ERROR(Claim(database, request, step, &*unit));
     units.push_back(*std::move(unit));
   }

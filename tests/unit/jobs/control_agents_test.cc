@@ -35,6 +35,24 @@ TEST_F(ControlAgentsTest, RegistersAndGetsWork) {
   EXPECT_EQ(devices[0].host(), "host");
 }
 
+TEST_F(ControlAgentsTest, UnitsThatBringTheTrialsAskedForAreEnough) {
+  ASSERT_TRUE(Register("first", "HOST-1").ok());
+  Submit();
+  wire::SynchronizeRequest request = Request("first", "HOST-1", 8);
+  request.mutable_demands(0)->set_trials(2);
+  const auto response = control_->link().Synchronize(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  int trials = 0;
+  for (const wire::Assignment& assignment : response->assignments()) {
+    EXPECT_LT(trials, 2);
+    trials += assignment.trials_size();
+  }
+  EXPECT_GE(trials, 2);
+  // What it was not given is there for others.
+  ASSERT_TRUE(Register("second", "HOST-2").ok());
+  EXPECT_GT(Ask("second", "HOST-2").assignments_size(), 0);
+}
+
 TEST_F(ControlAgentsTest, RefusesWhatItCannotTalkTo) {
   wire::RegisterRequest old = About("one", "CPU-1");
   old.set_protocol(-1);

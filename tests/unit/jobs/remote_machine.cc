@@ -18,13 +18,14 @@ constexpr Duration kPoll = std::chrono::milliseconds(1500);  // as the agent dae
 }  // namespace
 
 RemoteMachine::RemoteMachine(NetworkWorld* world, FakeClock* clock, FakeEntropy* entropy, tunefarm::v1::Device device,
-                             std::string directory, FakeEvaluator::Scripter scripter)
+                             std::string directory, FakeEvaluator::Scripter scripter, int compile_slots)
     : world_(world),
       clock_(clock),
       entropy_(entropy),
       device_(std::move(device)),
       directory_(std::move(directory)),
       scripter_(std::move(scripter)),
+      compile_slots_(compile_slots),
       network_(world) {}
 
 RemoteMachine::~RemoteMachine() { Kill(); }
@@ -40,7 +41,7 @@ void RemoteMachine::Boot() {
   controls_ = std::make_unique<ControlList>(network_.Dialer(), ControlAddresses(world_->nodes()), clock_, entropy_);
   link_ = std::make_unique<RemoteLink>(
       RemoteLinkOptions{controls_.get(), spool_.get(), calls_.get(), reports_.get(), waits_.get()});
-  evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get());
+  evaluator_ = std::make_unique<FakeEvaluator>(evaluator_executor_.get(), compile_slots_);
   evaluator_->set_scripter(scripter_);
   device_.set_state(tunefarm::v1::DEVICE_STATE_READY);
   device_.clear_state_reason();

@@ -24,7 +24,7 @@ class RemoteMachine {
  public:
   // All pointers outlive it. `directory` is its own, and there.
   RemoteMachine(NetworkWorld* world, FakeClock* clock, FakeEntropy* entropy, tunefarm::v1::Device device,
-                std::string directory, FakeEvaluator::Scripter scripter);
+                std::string directory, FakeEvaluator::Scripter scripter, int compile_slots = 2);
   ~RemoteMachine();
 
   // The process starts. Its identity is new, and its spool as the one before left it.
@@ -57,6 +57,7 @@ class RemoteMachine {
   tunefarm::v1::Device device_;
   const std::string directory_;
   const FakeEvaluator::Scripter scripter_;
+  const int compile_slots_;
   SimulatedNetwork network_;
   MonotonicTime thaws_{};
   std::vector<ManualExecutor*> busy_;
