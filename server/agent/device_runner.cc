@@ -60,6 +60,8 @@ DeviceRunner::~DeviceRunner() { *alive_ = false; }
 
 void DeviceRunner::Add(UnitWork* unit) {
   gate_->devices_at_work += units_.empty();
+  // On a CPU device nothing is measured while compilers work, so nothing can be done ahead.
+  if (units_.empty() && class_.kind != DeviceKind::kHost) evaluator_->Expect(uuid_, *unit->plan);
   units_.push_back(unit);
 }
 

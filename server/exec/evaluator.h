@@ -96,6 +96,9 @@ class Evaluator {
   using Id = uint64_t;
   virtual Id Compile(CompileRequest request, std::function<void(CompileResult)> done) = 0;
   virtual Id Run(RunRequest request, std::function<void(RunResult)> done) = 0;
+  // Runs of the plan on the device will come soon: what takes time and needs no binary may be done while their binaries
+  // are compiled. Never needed, and without an answer.
+  virtual void Expect(const std::string& device_uuid, const KernelPlan& plan) = 0;
   // Kills the work if it has begun. Its callback comes with LOST, or with its result if that was faster. Unknown ids
   // are ignored.
   virtual void Cancel(Id id) = 0;

@@ -72,6 +72,10 @@ Evaluator::Id ProcessEvaluator::Run(RunRequest request, std::function<void(RunRe
   return id;
 }
 
+void ProcessEvaluator::Expect(const std::string& device_uuid, const KernelPlan& plan) {
+  loop_.Post([this, device_uuid, backend = BackendOf(plan)] { runs_.Expect(device_uuid, backend); });
+}
+
 void ProcessEvaluator::Cancel(Id id) {
   loop_.Post([this, id] {
     if (!runs_.Cancel(id)) compiles_.Cancel(id);

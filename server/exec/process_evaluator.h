@@ -25,6 +25,7 @@ class ProcessEvaluator : public Evaluator {
 
   Id Compile(CompileRequest request, std::function<void(CompileResult)> done) override;
   Id Run(RunRequest request, std::function<void(RunResult)> done) override;
+  void Expect(const std::string& device_uuid, const KernelPlan& plan) override;
   void Cancel(Id id) override;
   void ReleaseDevice(const std::string& device_uuid) override;
   // Time of the health check's kernel when the device was known to be good, in nanoseconds, as on_healthy told it in an

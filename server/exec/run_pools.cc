@@ -77,6 +77,11 @@ void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, const std
   runs_.emplace(id, std::make_pair(*pool, (*pool)->Submit(std::move(task))));
 }
 
+void RunPools::Expect(const std::string& device_uuid, const std::string& backend) {
+  const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, backend);
+  if (pool.ok()) (*pool)->Expect();
+}
+
 bool RunPools::Cancel(Evaluator::Id id) {
   const auto run = runs_.find(id);
   if (run == runs_.end()) return false;

@@ -39,6 +39,8 @@ class RunPools {
   // LOST at once when the device has no pool and gets none.
   void Start(Evaluator::Id id, const std::string& device_uuid, const std::string& backend, WorkerTask task,
              std::function<void(RunResult)> done);
+  // Starts the device's workers, if it has or gets a pool.
+  void Expect(const std::string& device_uuid, const std::string& backend);
   // False: unknown.
   bool Cancel(Evaluator::Id id);
   // Puts a device back into service.

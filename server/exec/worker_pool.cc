@@ -71,6 +71,12 @@ WorkerPool::TaskId WorkerPool::Submit(WorkerTask task) {
   return id;
 }
 
+void WorkerPool::Expect() {
+  if (used_ || shut_down_ || (options_.has_device && !options_.has_device())) return;
+  used_ = true;
+  Pump();
+}
+
 void WorkerPool::Cancel(TaskId task) {
   for (auto it = queue_.begin(); it != queue_.end(); ++it) {
     if (it->id != task) continue;

@@ -75,6 +75,8 @@ class WorkerPool {
 
   // Answers with LOST at once (posted) when the queue is full, the pool is out of service or shut down.
   TaskId Submit(WorkerTask task);
+  // Tasks will come: workers that would be started and checked with the first of them are now, if the device is ours.
+  void Expect();
   // A waiting task is answered with LOST; the worker of a running one is killed. Unknown ids are ignored.
   void Cancel(TaskId task);
   // Starts what can be started.
@@ -152,7 +154,7 @@ class WorkerPool {
   std::vector<Slot> slots_;
   std::deque<Waiting> queue_;
   TaskId last_task_ = 0;
-  bool used_ = false;  // spares are started once there has been work
+  bool used_ = false;  // spares are started once there has been work, or it is expected
   int start_failures_ = 0;
   TimerId backoff_timer_ = 0;
   bool backing_off_ = false;

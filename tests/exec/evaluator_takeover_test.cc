@@ -74,6 +74,25 @@ TEST_F(TakeoverTest, EveryCrashCostsOneRunnerAndTheStandbyGoesOn) {
   EXPECT_EQ(baseline_ns_, 1000);
 }
 
+TEST_F(TakeoverTest, WhatIsExpectedIsMadeReadyBeforeItComes) {
+  const RunRequest request = RunOf("ok", 0);
+  evaluator()->Expect(request.device_uuid, *request.plan);
+  // The runner and its standby, and the device is sound.
+  ASSERT_TRUE(ComesTrue([&] {
+    MutexLock lock(&mutex_);
+    return evaluator()->stats().runners_started == 2 && baseline_ns_ > 0;
+  }));
+  EXPECT_EQ(Run(request).outcome, OUTCOME_OK);
+  evaluator()->Expect(request.device_uuid, *request.plan);
+  EXPECT_EQ(Run(RunOf("ok", 1)).outcome, OUTCOME_OK);
+  EXPECT_EQ(evaluator()->stats().runners_started, 2);
+}
+
+TEST_F(TakeoverTest, WhereNoDeviceCanBeNothingIsExpected) {
+  evaluator()->Expect("../etc", *RunOf("ok", 0).plan);
+  EXPECT_EQ(Run(RunOf("ok", 0)).outcome, OUTCOME_OK);
+}
+
 TEST_F(TakeoverTest, LaterRunnersGetWhatTheFirstHasMade) {
   const auto stands_by = [this](int64_t number) {
     return ComesTrue([this, number] { return evaluator()->stats().spares_prepared >= number; });

@@ -135,6 +135,11 @@ class FakeEvaluator : public Evaluator {
                     });
   }
 
+  void Expect(const std::string& device_uuid, const KernelPlan&) override {
+    MutexLock lock(&mutex_);
+    expected_.push_back(device_uuid);
+  }
+
   void Cancel(Id id) override {
     MutexLock lock(&mutex_);
     const auto found = pending_.find(id);
@@ -163,6 +168,11 @@ class FakeEvaluator : public Evaluator {
   std::vector<double> expected_ms() const {
     MutexLock lock(&mutex_);
     return expected_ms_;
+  }
+  // Devices on which runs were foretold.
+  std::vector<std::string> expected() const {
+    MutexLock lock(&mutex_);
+    return expected_;
   }
   int most_running() const {
     MutexLock lock(&mutex_);
@@ -232,6 +242,7 @@ class FakeEvaluator : public Evaluator {
   std::map<Id, std::pair<TimerId, std::shared_ptr<Finish>>> pending_ GUARDED_BY(mutex_);
   Counts compile_counts_ GUARDED_BY(mutex_), run_counts_ GUARDED_BY(mutex_);
   std::vector<RunRecord> runs_ GUARDED_BY(mutex_);
+  std::vector<std::string> expected_ GUARDED_BY(mutex_);
   std::vector<std::string> compiles_ GUARDED_BY(mutex_), released_ GUARDED_BY(mutex_);
   std::vector<double> expected_ms_ GUARDED_BY(mutex_);
   int compiling_ GUARDED_BY(mutex_) = 0, running_ GUARDED_BY(mutex_) = 0, cancelled_ GUARDED_BY(mutex_) = 0;

@@ -93,6 +93,7 @@ class SimulatedGpus final : public Evaluator {
     return id;
   }
 
+  void Expect(const std::string&, const KernelPlan&) override {}
   void Cancel(Id id) override {
     for (auto& [uuid, device] : devices_) {
       const auto waits =

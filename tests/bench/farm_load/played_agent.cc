@@ -23,7 +23,6 @@ constexpr int kTrialsWanted = 50;
 constexpr int kTrialsWantedMax = 256;
 // With a rate: how often the trials that are due are played, so that a thousand devices cost the load little.
 constexpr Duration kPlayPause = std::chrono::milliseconds(400);
-constexpr int kTrialsPerUnit = 64;
 constexpr int kUnitsPerDemandMax = 8;
 // Without a rate: what 4 ms of short trials are, and how much may be on its way.
 constexpr int kTrialsPerReport = 8;
@@ -168,7 +167,8 @@ bool PlayedAgent::SynchronizeOnce() {
   if (missing > 0) {
     wire::DeviceDemand* demand = request.add_demands();
     demand->set_device_uuid(device_uuid_);
-    demand->set_units(std::min(kUnitsPerDemandMax, (missing + kTrialsPerUnit - 1) / kTrialsPerUnit));
+    demand->set_units(std::min(kUnitsPerDemandMax, missing));
+    demand->set_trials(missing);
   }
   const auto response = link_.Synchronize(request);
   TUNEFARM_CHECK_OK(response);

@@ -84,6 +84,9 @@ TEST_P(ManyDevicesTest, BoundByTheDevicesTheyAllWorkToTheEnd) {
   // On the fake clock nothing but the distribution of the work costs time: the first trial is alone, the last ones may
   // leave a device without work for about one trial.
   EXPECT_LE(seconds, run_seconds / devices + 0.06 * 4) << "the devices' bound is " << run_seconds / devices;
+  // Workers are made ready while the first binaries are compiled.
+  const std::vector<std::string> expected = farm_.evaluator().expected();
+  EXPECT_EQ(std::set<std::string>(expected.begin(), expected.end()).size(), static_cast<size_t>(devices));
   // No trial ran twice.
   std::map<std::string, int> runs;
   for (const auto& run : farm_.evaluator().runs()) ++runs[run.config];
