@@ -23,7 +23,8 @@ absl::StatusOr<v1::ListAgentsResponse> AllAgents(Connection* connection) {
 }
 
 std::string AgentStateText(const v1::Agent& agent) {
-  const std::string state = agent.draining() ? "draining" : "ready";
+  std::string state = agent.draining() ? "draining" : "ready";
+  if (agent.compiles_only()) state += ", compiles only";
   if (agent.in_process()) return state + ", in the daemon";
   if (agent.lease_left_ms() <= 0) return "lost: its lease has run out";
   return fmt::format("{}, lease {}", state, FormatDuration(static_cast<double>(agent.lease_left_ms()) * 1e6));

@@ -31,6 +31,12 @@ class ControlChannel {
       const tunefarm::agent::v1::FetchKernelRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
       const tunefarm::agent::v1::FetchArtifactRequest& request, Duration deadline) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(
+      const tunefarm::agent::v1::TakeCompilesRequest& request, Duration deadline) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::OfferBinaryResponse> OfferBinary(
+      const tunefarm::agent::v1::OfferBinaryRequest& request, Duration deadline) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::FetchBinaryResponse> FetchBinary(
+      const tunefarm::agent::v1::FetchBinaryRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(
       const tunefarm::agent::v1::DeregisterRequest& request, Duration deadline) = 0;
 

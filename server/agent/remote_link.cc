@@ -207,6 +207,7 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
     } else {
       round_trip_ = round_trip_ == Duration::zero() ? took : (round_trip_ * 7 + took) / 8;
       control_ = response->control();
+      has_binaries_.store(response->has_binaries());
       gather_ = response->gather_ms() <= 0
                     ? kGather
                     : std::min<Duration>(kGatherMax, std::chrono::milliseconds(response->gather_ms()));
@@ -233,6 +234,36 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
   }
   if (came_back || revokes) SendSoon();
   if (wakes) WakeAgent();
+}
+
+// ---- Binaries ----
+
+absl::StatusOr<wire::TakeCompilesResponse> RemoteLink::TakeCompiles(int configs) {
+  wire::TakeCompilesRequest request;
+  {
+    MutexLock lock(&mutex_);
+    if (epoch_ == 0) return Unavailable("the agent is not registered yet");
+    request.set_agent_id(agent_id_);
+    request.set_epoch(epoch_);
+  }
+  request.set_configs(configs);
+  return controls_->Do([&](ControlChannel& channel) { return channel.TakeCompiles(request, kCallDeadline); });
+}
+
+absl::Status RemoteLink::OfferBinary(const std::string& key, std::string binary) {
+  wire::OfferBinaryRequest request;
+  request.set_key(key);
+  request.set_binary(std::move(binary));
+  return controls_->Do([&](ControlChannel& channel) { return channel.OfferBinary(request, kCallDeadline); }).status();
+}
+
+absl::StatusOr<std::string> RemoteLink::FetchBinary(const std::string& key) {
+  wire::FetchBinaryRequest request;
+  request.set_key(key);
+  absl::StatusOr<wire::FetchBinaryResponse> response =
+      controls_->Do([&](ControlChannel& channel) { return channel.FetchBinary(request, kCallDeadline); });
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_binary());
 }
 
 // ---- Kernels ----

@@ -20,6 +20,7 @@
 // Errors: ReportTrials Unavailable when the spool is full; Register and fetches those of ControlChannel.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -66,6 +67,13 @@ class RemoteLink : public AgentLink {
       const tunefarm::agent::v1::FetchArtifactRequest& request) override;
   void SetWake(std::function<void()> wake) override;
   Duration round_trip() const override;
+
+  // What others compile (CompileDesk). Each is one call, and blocks. Unavailable: there is no control, or no epoch yet.
+  absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(int configs);
+  absl::Status OfferBinary(const std::string& key, std::string binary);
+  absl::StatusOr<std::string> FetchBinary(const std::string& key);
+  // Whether control said last that there may be binaries to fetch.
+  bool has_binaries() const { return has_binaries_.load(); }
 
   // After the agent has drained: sends what is left, then ends the epoch, and waits for both at most so long. What
   // could not be sent is in the spool.
@@ -171,6 +179,7 @@ class RemoteLink : public AgentLink {
   Duration round_trip_ GUARDED_BY(mutex_) = Duration::zero();
   Duration gather_ GUARDED_BY(mutex_) = kGather;
   bool starved_ GUARDED_BY(mutex_) = false;  // asked for work, and got none
+  std::atomic<bool> has_binaries_{false};
   // Kernels by id, the one fetched last at the back.
   std::deque<std::pair<std::string, std::string>> kernels_ GUARDED_BY(mutex_);
   // Reports.

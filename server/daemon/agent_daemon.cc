@@ -128,6 +128,9 @@ void AgentDaemon::StartAgent() {
       if (foreign_processes >= 0) device->set_foreign_processes(foreign_processes);
     });
   };
+  binaries_executor_ = std::make_unique<ThreadExecutor>("farm-binaries", Clock::Real());
+  binaries_ = std::make_unique<FarmBinaries>(link_.get(), binaries_executor_.get(), config_.compile_only);
+  options.shared_binaries = binaries_.get();
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   AgentOptions agent;
   agent.link = link_.get();
@@ -145,12 +148,18 @@ void AgentDaemon::StartAgent() {
   agent.about.set_sandbox_level(local_.sandbox_level);
   for (const std::string& note : local_.notes) agent.about.add_toolchains(note.substr(0, 1024));
   agent.about.set_runs_python(local_.runs_python);
+  agent.about.set_compiles_only(config_.compile_only);
   agent_ = std::make_unique<Agent>(agent);
   {
     MutexLock lock(&mutex_);
     told_ = agent_.get();
   }
   agent_->Start();
+  if (!config_.compile_only) return;
+  compiler_executor_ = std::make_unique<ThreadExecutor>("farm-compiler", Clock::Real());
+  compiler_ = std::make_unique<FarmCompiler>(
+      FarmCompilerOptions{link_.get(), evaluator_.get(), compiler_executor_.get()});
+  compiler_->Start();
 }
 
 void AgentDaemon::Drain(std::function<void()> done) {
@@ -175,6 +184,11 @@ AgentDaemon::~AgentDaemon() {
     agent_executor_->Post([&stopped] { stopped.Notify(); });
     stopped.WaitForNotification();
   }
+  // Their calls have ended with the link. Both executors have stopped when the evaluator goes.
+  compiler_.reset();
+  compiler_executor_.reset();
+  if (binaries_) binaries_->End();
+  binaries_executor_.reset();
   evaluator_.reset();
   agent_executor_.reset();
   calls_.reset();

@@ -14,6 +14,8 @@
 #include "absl/status/statusor.h"
 #include "server/agent/agent.h"
 #include "server/agent/control_list.h"
+#include "server/agent/farm_binaries.h"
+#include "server/agent/farm_compiler.h"
 #include "server/agent/remote_link.h"
 #include "server/agent/report_spool.h"
 #include "server/base/executor.h"
@@ -72,7 +74,11 @@ class AgentDaemon : public Daemon {
   std::unique_ptr<ReportSpool> spool_;
   std::unique_ptr<ThreadExecutor> agent_executor_, calls_, reports_, waits_;
   std::unique_ptr<RemoteLink> link_;
+  std::unique_ptr<ThreadExecutor> binaries_executor_;
+  std::unique_ptr<FarmBinaries> binaries_;
+  std::unique_ptr<ThreadExecutor> compiler_executor_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
+  std::unique_ptr<FarmCompiler> compiler_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<AgentAdmin> admin_;
   std::unique_ptr<HttpServer> http_;

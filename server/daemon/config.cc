@@ -48,6 +48,8 @@ const std::vector<Setting>& Settings() {
        0, 0, true},
       {"agent_name", "--agent-name", &DaemonConfig::agent_name,
        "Name of this machine's agent in tunefarm agents (default: the host's name)."},
+      {"compile_only", "--compile-only,!--no-compile-only", &DaemonConfig::compile_only,
+       "Of an agent: bring no devices, and compile for the GPUs of other agents (the same CUDA Toolkit is needed)."},
       {"labels", "--labels", &DaemonConfig::labels,
        "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.", 0, 0, true},
       {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,

@@ -20,6 +20,7 @@ struct DaemonConfig {
   std::string role = "all";            // "all", "control": no devices of its own, "agent": nothing but devices
   std::string control;                 // of an agent: "HOST:PORT,..." of control daemons
   std::string agent_name;              // for people; default: the host's name
+  bool compile_only = false;           // an agent without devices, which compiles for those of others
   std::string labels;                  // "rack=3,room=b": what jobs may select the agent's devices by
   int agent_lease_seconds = 30;        // an agent that is not heard for so long loses its work
   std::string sentinels = "gpus";      // of a farm: which devices are compared with others: "gpus", "all", "none"

@@ -74,6 +74,9 @@ absl::Status CheckRole(const DaemonConfig& config) {
   if (config.role == "agent" && config.control.empty()) {
     return InvalidArgument("an agent must be told where control is: --control HOST:PORT");
   }
+  if (config.role != "agent" && config.compile_only) {
+    return InvalidArgument("compile_only is for agents: add --role agent, or leave it out");
+  }
   if (config.role != "agent" && !config.control.empty()) {
     return InvalidArgument("control = '{}' is for agents: add --role agent, or leave it out", config.control);
   }

@@ -74,7 +74,7 @@ absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
     LogInfo("daemon", "worker isolation {}", local.sandbox_level);
     for (v1::Device& device : probe->devices) {
       const bool is_host = device.device_class().kind() == v1::DEVICE_KIND_HOST;
-      if (!is_host && !config.use_gpu) continue;
+      if (config.compile_only || (!is_host && !config.use_gpu)) continue;
       if (is_host && device.uuid().empty()) {
         ASSIGN_OR_RETURN(const std::string uuid, host_uuid());
         device.set_uuid(uuid);

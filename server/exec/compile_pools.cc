@@ -143,14 +143,35 @@ void CompilePools::LookUp(Entry entry) {
   in_flight.task = 0;
   in_flight.step = ++last_step_;
   const Digest full = WithCompiler(entry->first, toolchains_.at(in_flight.job.backend));
-  cache_.Find(full, [this, key = entry->first, step = in_flight.step](std::optional<CompileResult> cached) {
+  cache_.Find(full, [this, full, key = entry->first, step = in_flight.step](std::optional<CompileResult> cached) {
     const Entry found = FindStep(key, step);
     if (found == in_flight_.end()) return;
-    if (cached.has_value()) {
-      Answer(found, *std::move(cached));
-    } else {
-      Submit(found);
-    }
+    if (!cached.has_value()) return AskOthers(found, full);
+    if (SharedBinaries* const shared = SharedOf(found->second.job.backend)) shared->Keep(full, *cached);
+    Answer(found, *std::move(cached));
+  });
+}
+
+SharedBinaries* CompilePools::SharedOf(const std::string& backend) const {
+  return IsHostBackend(backend) || IsPythonBackend(backend) ? nullptr : options_.shared_binaries;
+}
+
+void CompilePools::AskOthers(Entry entry, const Digest& full) {
+  SharedBinaries* const shared = SharedOf(entry->second.job.backend);
+  if (shared == nullptr) return Submit(entry);
+  entry->second.step = ++last_step_;
+  shared->Find(full, [this, full, key = entry->first, step = entry->second.step](std::optional<CompileResult> theirs) {
+    loop_->Post([this, full, key, step, theirs = std::move(theirs)] {
+      if (theirs.has_value()) cache_.Insert(full, *theirs);
+      const Entry found = FindStep(key, step);
+      if (found == in_flight_.end()) return;
+      if (theirs.has_value()) {
+        ++stats_->binaries_from_others;
+        Answer(found, *theirs);
+      } else {
+        Submit(found);
+      }
+    });
   });
 }
 
@@ -202,7 +223,10 @@ void CompilePools::OnCompiled(const Digest& key, uint64_t step, WorkerTaskEnd en
     cache_.Insert(WithCompiler(key, toolchain), result);
   }
   const Entry entry = FindStep(key, step);
-  if (entry != in_flight_.end()) Answer(entry, result);
+  if (entry == in_flight_.end()) return;
+  SharedBinaries* const shared = SharedOf(entry->second.job.backend);
+  if (shared != nullptr && !toolchain.empty()) shared->Keep(WithCompiler(key, toolchain), result);
+  Answer(entry, result);
 }
 
 void CompilePools::Answer(Entry entry, CompileResult result) {

@@ -19,6 +19,7 @@
 #include "server/exec/event_loop.h"
 #include "server/exec/preparation_cache.h"
 #include "server/exec/process_evaluator_options.h"
+#include "server/exec/shared_binaries.h"
 #include "server/exec/worker_pool.h"
 
 namespace tunefarm {
@@ -78,6 +79,10 @@ class CompilePools {
   using Entry = std::map<Digest, InFlight>::iterator;
 
   void LookUp(Entry entry);
+  // Not in the cache: others may have it.
+  void AskOthers(Entry entry, const Digest& full);
+  // Null: binaries of the backend are this machine's own.
+  SharedBinaries* SharedOf(const std::string& backend) const;
   void Submit(Entry entry);
   // Gives the pool a task that only makes it start a worker.
   void AwaitCompiler(Entry entry);

@@ -9,6 +9,7 @@
 
 #include "server/base/clock.h"
 #include "server/exec/evaluator.h"
+#include "server/exec/shared_binaries.h"
 
 namespace tunefarm {
 
@@ -43,6 +44,8 @@ struct ProcessEvaluatorOptions {
   // One measuring process per GPU on this machine; others are refused. Those that measure on its cores take turns,
   // which begin and end with their work. Empty: no locks.
   std::string lock_directory;
+  // Of the farm that this machine is part of; null: of none.
+  SharedBinaries* shared_binaries = nullptr;
   bool lock_host = true;  // false: others may measure on the same cores meanwhile
   bool yields = false;    // workers and the supervisor get only processor time that nobody else wants (YieldToOthers)
   bool sandbox = true;

@@ -97,6 +97,12 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
               static_cast<double>(s.jobs.misses_unwritten));
   page->Counter("tunefarm_misses_not_counted_total", "Questions that the list of misses had no room for.",
                 static_cast<double>(s.jobs.misses_not_counted));
+  page->Counter("tunefarm_configs_taken_total", "Configs given to agents that compile for others.",
+                static_cast<double>(s.jobs.compiles.taken));
+  page->Counter("tunefarm_binaries_offered_total", "Binaries that agents have compiled for others.",
+                static_cast<double>(s.jobs.compiles.offered));
+  page->Counter("tunefarm_binaries_found_total", "Questions for such a binary that found it.",
+                static_cast<double>(s.jobs.compiles.found));
 }
 
 void AddTrials(const TrialCounts& trials, MetricsText* page) {

@@ -31,7 +31,8 @@ ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, Po
       other_studies_(store, clock),
       devices_(devices),
       hooks_(std::move(hooks)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      compiles_(clock) {}
 
 void ControlLink::SetWake(std::function<void()> wake) {
   MutexLock lock(&wake_mutex_);
@@ -102,6 +103,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   bool gets_work = false;
   response.set_control(options_.control_id);
   response.set_gather_ms(gather_ms_.load(std::memory_order_relaxed));
+  response.set_has_binaries(compiles_.is_used());
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
     response.set_epoch_expired(true);

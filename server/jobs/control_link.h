@@ -28,6 +28,7 @@
 #include "server/jobs/agent_wakes.h"
 #include "server/jobs/claim.h"
 #include "server/jobs/claim_table.h"
+#include "server/jobs/compile_desk.h"
 #include "server/jobs/device_directory.h"
 #include "server/jobs/kernel_registry.h"
 #include "server/jobs/other_studies.h"
@@ -77,6 +78,20 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
       const tunefarm::agent::v1::FetchArtifactRequest& request) override;
+  // See CompileDesk. Of agents on other machines only. TakeCompiles: Unavailable until the agent has synchronized here,
+  // FailedPrecondition when its epoch is over. Keys: InvalidArgument.
+  absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(
+      const tunefarm::agent::v1::TakeCompilesRequest& request);
+  absl::StatusOr<tunefarm::agent::v1::OfferBinaryResponse> OfferBinary(
+      const tunefarm::agent::v1::OfferBinaryRequest& request);
+  absl::StatusOr<tunefarm::agent::v1::FetchBinaryResponse> FetchBinary(
+      const tunefarm::agent::v1::FetchBinaryRequest& request);
+  // Whether there are agents without devices that compile for those of others.
+  bool compiles_for_others() const { return compiles_.is_used(); }
+  CompileDesk::Counts compiles() const { return compiles_.counts(); }
+  // The units, just stored, wait for devices of the class.
+  void WillRun(const JobRow& job, const StudyRow& study, const DeviceClass& device_class,
+               const std::vector<UnitRow>& units, const std::vector<int64_t>& unit_ids);
   void SetWake(std::function<void()> wake) override;
 
   const std::string& control_id() const { return options_.control_id; }
@@ -275,6 +290,7 @@ class ControlLink : public AgentLink {
   std::set<int64_t> ended_while_claiming_ GUARDED_BY(mutex_);
 
   std::string woken_last_ GUARDED_BY(mutex_);  // agent
+  CompileDesk compiles_;
   std::atomic<int> gather_ms_{0};              // of agents on other machines: SynchronizeResponse.gather_ms
 
   Mutex taking_over_;  // one agent after another

@@ -82,6 +82,7 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
 
 bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::string& device_uuid,
                           const ClaimedUnit& claimed, wire::SynchronizeResponse* response) {
+  compiles_.Remove(claimed.unit.unit_id);
   tunefarm::v1::Job spec;
   auto claim = MakeClaim(request.agent_id(), request.epoch(), device_uuid, claimed, kernels_, *devices_);
   if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it

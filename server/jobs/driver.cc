@@ -155,8 +155,10 @@ void Driver::StepSoon(Active& job) {
 }
 
 int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const {
-  if (deps_.node == nullptr) return kOpenTrialsPerDevice * devices;
-  const int all = kOpenTrialsPerDeviceOfFarm * devices;
+  // Who compiles for others begins where the devices have not come yet.
+  const int times = deps_.link->compiles_for_others() ? 2 : 1;
+  if (deps_.node == nullptr) return times * kOpenTrialsPerDevice * devices;
+  const int all = times * kOpenTrialsPerDeviceOfFarm * devices;
   if (devices <= kDevicesOfAJob) return all;
   // What is more urgent leaves them nothing, and what is less urgent takes nothing from them.
   int sharers = 0;
@@ -261,6 +263,9 @@ bool Driver::StepStudy(Active& job, int64_t study_id) {
     if (result.ok()) {
       study.Committed(*step, *result);
       job.mismatches = 0;
+      if (context.plan->language() == tunefarm::v1::LANGUAGE_CUDA) {
+        deps_.link->WillRun(job.row, context.row, context.device_class, step->drive.new_units, result->unit_ids);
+      }
     }
   }
   if (!committed.ok()) {

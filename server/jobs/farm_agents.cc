@@ -63,6 +63,7 @@ absl::StatusOr<std::vector<Agent>> FarmAgents::List() {
     }
     agent.mutable_labels()->insert(about.labels().begin(), about.labels().end());
     agent.set_sandbox_level(about.sandbox_level());
+    agent.set_compiles_only(about.compiles_only());
     for (const std::string& line : about.toolchains()) agent.add_toolchains(line);
     if (const auto view = served.find(row.agent_id); view != served.end()) {
       agent.set_served_here(true);

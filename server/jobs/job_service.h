@@ -26,6 +26,7 @@
 #include "server/base/executor.h"
 #include "server/base/random.h"
 #include "server/jobs/catalog_watch.h"
+#include "server/jobs/compile_desk.h"
 #include "server/jobs/isolation.h"
 #include "server/jobs/node.h"
 #include "server/jobs/trial_tally.h"
@@ -91,6 +92,7 @@ struct JobServiceCounts {
   int64_t missed_problems = 0;
   int64_t misses_not_counted = 0;  // questions
   int64_t misses_unwritten = 0;    // problems
+  CompileDesk::Counts compiles;
 };
 
 // Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of

@@ -169,6 +169,7 @@ absl::StatusOr<JobServiceCounts> JobService::Counts() {
   counts.missed_problems = impl_->misses.table()->size();
   counts.misses_not_counted = impl_->misses.table()->not_counted();
   counts.misses_unwritten = impl_->misses.unwritten();
+  counts.compiles = impl_->link.compiles();
   return counts;
 }
 

@@ -58,6 +58,18 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
                                           wire::FetchArtifactResponse* response) override {
     return InLane(call, "tunefarm.agent.v1.AgentService/FetchArtifact", request, response, &ControlLink::FetchArtifact);
   }
+  grpc::ServerUnaryReactor* TakeCompiles(grpc::CallbackServerContext* call, const wire::TakeCompilesRequest* request,
+                                         wire::TakeCompilesResponse* response) override {
+    return InLane(call, "tunefarm.agent.v1.AgentService/TakeCompiles", request, response, &ControlLink::TakeCompiles);
+  }
+  grpc::ServerUnaryReactor* OfferBinary(grpc::CallbackServerContext* call, const wire::OfferBinaryRequest* request,
+                                        wire::OfferBinaryResponse* response) override {
+    return InLane(call, "tunefarm.agent.v1.AgentService/OfferBinary", request, response, &ControlLink::OfferBinary);
+  }
+  grpc::ServerUnaryReactor* FetchBinary(grpc::CallbackServerContext* call, const wire::FetchBinaryRequest* request,
+                                        wire::FetchBinaryResponse* response) override {
+    return InLane(call, "tunefarm.agent.v1.AgentService/FetchBinary", request, response, &ControlLink::FetchBinary);
+  }
   grpc::ServerUnaryReactor* Deregister(grpc::CallbackServerContext* call, const wire::DeregisterRequest* request,
                                        wire::DeregisterResponse* response) override {
     return InLane(call, "tunefarm.agent.v1.AgentService/Deregister", request, response, &ControlLink::Deregister);

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
 #include <vector>
 
+#include "server/base/mutex.h"
 #include "tests/exec/evaluator_fixture.h"
 #include "tests/fakes/log_capture.h"
 
@@ -17,6 +21,65 @@ class EvaluatorCacheTest : public EvaluatorTest {
   void Restart() { evaluator_.reset(); }
   int64_t Compiles() { return evaluator()->stats().compiles_ok; }
 };
+
+// Of the other machines of a farm.
+class PlayedOthers : public SharedBinaries {
+ public:
+  void Find(const Digest& key, std::function<void(std::optional<CompileResult>)> done) override {
+    MutexLock lock(&mutex_);
+    ++asked_;
+    const auto found = binaries_.find(key);
+    if (found == binaries_.end()) return done(std::nullopt);
+    done(found->second);
+  }
+  void Keep(const Digest& key, const CompileResult& result) override {
+    MutexLock lock(&mutex_);
+    ++kept_;
+    binaries_[key] = result;
+  }
+  int asked() {
+    MutexLock lock(&mutex_);
+    return asked_;
+  }
+  int kept() {
+    MutexLock lock(&mutex_);
+    return kept_;
+  }
+
+ private:
+  Mutex mutex_;
+  int asked_ GUARDED_BY(mutex_) = 0, kept_ GUARDED_BY(mutex_) = 0;
+  std::map<Digest, CompileResult> binaries_ GUARDED_BY(mutex_);
+};
+
+TEST_F(EvaluatorCacheTest, WhatOthersHaveCompiledIsNotCompiledHere) {
+  plan_ = FakeKernelPlan("LANGUAGE_CUDA");
+  PlayedOthers others;
+  options_.shared_binaries = &others;
+  const CompileResult first = Compile("ok");
+  EXPECT_EQ(others.asked(), 1);
+  EXPECT_EQ(others.kept(), 1);
+  EXPECT_EQ(Compiles(), 1);
+  // A machine that has nothing.
+  Restart();
+  options_.cache_directory = directory_.File("other-cache");
+  const CompileResult second = Compile("ok");
+  EXPECT_EQ(second.artifact->bytes, first.artifact->bytes);
+  EXPECT_EQ(Compiles(), 0);
+  EXPECT_EQ(evaluator()->stats().binaries_from_others.load(), 1);
+  // From now on it is in its own cache.
+  Compile("ok");
+  EXPECT_EQ(others.asked(), 2);
+  // Whoever is asked for it anew may offer it to others, too.
+  EXPECT_EQ(others.kept(), 2);
+}
+
+TEST_F(EvaluatorCacheTest, BinariesForACpuAreItsMachinesOwn) {
+  PlayedOthers others;
+  options_.shared_binaries = &others;
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_EQ(others.asked() + others.kept(), 0);
+}
 
 TEST_F(EvaluatorCacheTest, ABinarySurvivesARestart) {
   const CompileResult first = Compile("ok", 1);

@@ -72,6 +72,18 @@ class GrpcChannel : public ControlChannel {
                                                             Duration deadline) override {
     return Call(&wire::AgentService::Stub::FetchArtifact, request, deadline);
   }
+  absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request,
+                                                          Duration deadline) override {
+    return Call(&wire::AgentService::Stub::TakeCompiles, request, deadline);
+  }
+  absl::StatusOr<wire::OfferBinaryResponse> OfferBinary(const wire::OfferBinaryRequest& request,
+                                                        Duration deadline) override {
+    return Call(&wire::AgentService::Stub::OfferBinary, request, deadline);
+  }
+  absl::StatusOr<wire::FetchBinaryResponse> FetchBinary(const wire::FetchBinaryRequest& request,
+                                                        Duration deadline) override {
+    return Call(&wire::AgentService::Stub::FetchBinary, request, deadline);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request,
                                                       Duration deadline) override {
     return Call(&wire::AgentService::Stub::Deregister, request, deadline);

@@ -62,6 +62,18 @@ class CountingChannel : public ControlChannel {
                                                             Duration deadline) override {
     return channel_->FetchArtifact(request, deadline);
   }
+  absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request,
+                                                          Duration deadline) override {
+    return channel_->TakeCompiles(request, deadline);
+  }
+  absl::StatusOr<wire::OfferBinaryResponse> OfferBinary(const wire::OfferBinaryRequest& request,
+                                                        Duration deadline) override {
+    return channel_->OfferBinary(request, deadline);
+  }
+  absl::StatusOr<wire::FetchBinaryResponse> FetchBinary(const wire::FetchBinaryRequest& request,
+                                                        Duration deadline) override {
+    return channel_->FetchBinary(request, deadline);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request,
                                                       Duration deadline) override {
     return channel_->Deregister(request, deadline);

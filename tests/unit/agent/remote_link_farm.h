@@ -33,8 +33,12 @@ struct PlayedFarm {
   std::vector<tunefarm::agent::v1::RegisterRequest> registered;
   std::vector<tunefarm::agent::v1::DeregisterRequest> ended;
   std::vector<tunefarm::agent::v1::Assignment> ready;
+  std::vector<tunefarm::agent::v1::CompileTask> compiles;
+  std::map<std::string, std::string> binaries;  // by key
   int fetches = 0;
   int gather_ms = 0;
+  bool has_binaries = false;
+  std::string kernel;  // serialized; empty: none that could be read
   int64_t epoch = 0;
 };
 
@@ -57,6 +61,7 @@ class PlayedChannel : public ControlChannel {
     farm_->asked.push_back(request);
     tunefarm::agent::v1::SynchronizeResponse response;
     response.set_gather_ms(farm_->gather_ms);
+    response.set_has_binaries(farm_->has_binaries);
     response.set_control("control of " + address_);
     for (const auto& demand : request.demands()) {
       for (int i = 0; i < demand.units() && !farm_->ready.empty(); ++i) {
@@ -88,12 +93,35 @@ class PlayedChannel : public ControlChannel {
     if (const auto status = Reach("FetchKernel"); !status.ok()) return status;
     ++farm_->fetches;
     tunefarm::agent::v1::FetchKernelResponse response;
-    response.set_kernel("kernel " + request.kernel_id());
+    response.set_kernel(farm_->kernel.empty() ? "kernel " + request.kernel_id() : farm_->kernel);
     return response;
   }
   absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
       const tunefarm::agent::v1::FetchArtifactRequest&, Duration) override {
     return Unimplemented("none");
+  }
+  absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(
+      const tunefarm::agent::v1::TakeCompilesRequest& request, Duration) override {
+    if (const auto status = Reach("TakeCompiles"); !status.ok()) return status;
+    tunefarm::agent::v1::TakeCompilesResponse response;
+    for (int i = 0; i < request.configs() && !farm_->compiles.empty(); ++i) {
+      *response.add_tasks() = farm_->compiles.back();
+      farm_->compiles.pop_back();
+    }
+    return response;
+  }
+  absl::StatusOr<tunefarm::agent::v1::OfferBinaryResponse> OfferBinary(
+      const tunefarm::agent::v1::OfferBinaryRequest& request, Duration) override {
+    if (const auto status = Reach("OfferBinary"); !status.ok()) return status;
+    farm_->binaries[request.key()] = request.binary();
+    return tunefarm::agent::v1::OfferBinaryResponse();
+  }
+  absl::StatusOr<tunefarm::agent::v1::FetchBinaryResponse> FetchBinary(
+      const tunefarm::agent::v1::FetchBinaryRequest& request, Duration) override {
+    if (const auto status = Reach("FetchBinary"); !status.ok()) return status;
+    tunefarm::agent::v1::FetchBinaryResponse response;
+    response.set_binary(farm_->binaries[request.key()]);
+    return response;
   }
   absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(
       const tunefarm::agent::v1::DeregisterRequest& request, Duration) override {

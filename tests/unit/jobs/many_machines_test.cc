@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
       script.compile_time = std::chrono::milliseconds(2);
       script.run_time = kRun;
       if (question.is_run) ++runs_[question.device_uuid];
+      if (question.is_run) configs_.insert(question.config);
       return script;
     };
     machines_.push_back(std::make_unique<RemoteMachine>(this, &clock_, &entropy_, FakeGpu(name), directory_.File(name),
@@ -76,21 +78,25 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
   // Seconds from the submission to the end of the search.
   double Search() {
     runs_.clear();
+    const std::string job = Submit();
+    const MonotonicTime began = clock_.Now();
+    EXPECT_TRUE(RunUntil([&] { return Done(job) >= kTrials; }));
+    const double seconds = std::chrono::duration<double>(clock_.Now() - began).count();
+    searched_ = runs_;
+    EXPECT_TRUE(RunUntil([&] { return service_->GetJob(job)->state() == tunefarm::v1::JOB_STATE_SUCCEEDED; }));
+    return seconds;
+  }
+
+  std::string Submit() {
     tunefarm::v1::Job job;
     *job.add_problems() = TestProblem(1024);
     job.mutable_strategy()->set_strategy_name("exhaustive");
     job.mutable_policy()->set_no_reuse(true);
     const auto submitted = service_->Submit(job, WideKernel(), "", false);
     TUNEFARM_CHECK_OK(submitted);
-    const MonotonicTime began = clock_.Now();
-    EXPECT_TRUE(RunUntil([&] { return service_->GetJob(submitted->name())->progress().done() >= kTrials; }));
-    const double seconds = std::chrono::duration<double>(clock_.Now() - began).count();
-    searched_ = runs_;
-    EXPECT_TRUE(RunUntil([&] {
-      return service_->GetJob(submitted->name())->state() == tunefarm::v1::JOB_STATE_SUCCEEDED;
-    }));
-    return seconds;
+    return submitted->name();
   }
+  int64_t Done(const std::string& job) { return service_->GetJob(job)->progress().done(); }
 
   template <typename Condition>
   bool RunUntil(Condition condition, Duration limit = std::chrono::minutes(5)) {
@@ -122,6 +128,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     --passing_;
   }
 
+  std::set<std::string> configs_;             // that have run
   std::map<std::string, int> runs_, searched_;  // by device; until the last search had ended
 
  protected:
@@ -174,6 +181,67 @@ TEST_P(ManyMachinesTest, AllWorkToTheEnd) {
   for (const auto& [uuid, runs] : searched_) {
     EXPECT_NEAR(runs, kTrials / GetParam().machines, 6) << uuid;
   }
+}
+
+// An agent without devices is given what waits for one, each config once, and nothing that a device has.
+TEST_P(ManyMachinesTest, WhatWaitsIsCompiledByOthers) {
+  AddMachine();
+  ControlLink* const control = service_->control_link();
+  tunefarm::agent::v1::RegisterRequest about;
+  about.set_agent_id("helper");
+  about.set_display_name("helper");
+  about.set_protocol(ControlLink::kProtocol);
+  about.set_compiles_only(true);
+  tunefarm::agent::v1::TakeCompilesRequest request;
+  request.set_agent_id("helper");
+  request.set_configs(40);
+  EXPECT_TRUE(absl::IsUnavailable(control->TakeCompiles(request).status())) << "it is not known";
+  const auto registered = control->Register(about);
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  request.set_epoch(registered->epoch() + 1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(control->TakeCompiles(request).status()));
+  request.set_epoch(registered->epoch());
+  ASSERT_TRUE(control->TakeCompiles(request).ok());
+
+  const std::string job = Submit();
+  std::set<int64_t> taken;
+  const auto take = [&] {
+    const auto response = control->TakeCompiles(request);
+    TUNEFARM_CHECK_OK(response);
+    int count = 0;
+    for (const auto& task : response->tasks()) {
+      EXPECT_EQ(task.device_class().display_name(), FakeGpu("").device_class().display_name());
+      tunefarm::agent::v1::FetchKernelRequest fetch;
+      fetch.set_kernel_id(task.kernel_id());
+      EXPECT_TRUE(control->FetchKernel(fetch).ok()) << task.kernel_id();
+      EXPECT_EQ(task.problem().dims().at("N").int_value(), 1024);
+      for (const auto& config : task.configs()) {
+        const int64_t t = config.values().at("T").int_value();
+        EXPECT_TRUE(taken.insert(t).second) << t << " is compiled twice";
+        EXPECT_EQ(configs_.count(fmt::format("T={}", t)), 0u) << t << " has run";
+        ++count;
+      }
+    }
+    return count;
+  };
+  ASSERT_TRUE(RunUntil([&] { return Done(job) >= 10; }));
+  EXPECT_EQ(take(), 40);
+  ASSERT_TRUE(RunUntil([&] { return Done(job) >= 200; }));
+  EXPECT_GT(take(), 0);
+  ASSERT_TRUE(service_->Cancel(job).ok());
+  EXPECT_EQ(take(), 0);
+
+  tunefarm::agent::v1::OfferBinaryRequest offer;
+  offer.set_key("no key");
+  EXPECT_TRUE(absl::IsInvalidArgument(control->OfferBinary(offer).status()));
+  offer.set_key(Sha256("key").Hex());
+  offer.set_binary("binary");
+  ASSERT_TRUE(control->OfferBinary(offer).ok());
+  tunefarm::agent::v1::FetchBinaryRequest fetch;
+  fetch.set_key(offer.key());
+  EXPECT_EQ(control->FetchBinary(fetch)->binary(), "binary");
+  fetch.set_key(Sha256("other").Hex());
+  EXPECT_EQ(control->FetchBinary(fetch)->binary(), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Farms, ManyMachinesTest,

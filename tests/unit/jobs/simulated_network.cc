@@ -48,6 +48,15 @@ class SimulatedNetwork::Channel : public ControlChannel {
                                                             Duration) override {
     return network_->Call(node_, request, &ControlLink::FetchArtifact);
   }
+  absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request, Duration) override {
+    return network_->Call(node_, request, &ControlLink::TakeCompiles);
+  }
+  absl::StatusOr<wire::OfferBinaryResponse> OfferBinary(const wire::OfferBinaryRequest& request, Duration) override {
+    return network_->Call(node_, request, &ControlLink::OfferBinary);
+  }
+  absl::StatusOr<wire::FetchBinaryResponse> FetchBinary(const wire::FetchBinaryRequest& request, Duration) override {
+    return network_->Call(node_, request, &ControlLink::FetchBinary);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::Deregister);
   }
