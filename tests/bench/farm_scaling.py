@@ -54,6 +54,12 @@ class Deadline:
             threading.Event().wait(min(0.05, self.left(what)))
 
 
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 class Daemon:
     """A tunefarmd of the bundle."""
 
@@ -114,10 +120,9 @@ class Scaling:
         self.run("certs", "init", certificates, server=False)
         self.run("certs", "issue", certificates, "--name", "control", "--host", "127.0.0.1", server=False)
         self.run("certs", "issue", certificates, "--name", "agent", "--role", "agent", server=False)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        control = Daemon(self, "control", ["--role", "control", "--no-gpu", "--listen", self.address, "--tls-certificate",
+        self.address, self.pages = free_address(), free_address()
+        control = Daemon(self, "control", ["--role", "control", "--no-gpu", "--listen", self.address, "--http-listen", self.pages,
+                                           "--tls-certificate",
                                            certificates / "control.pem", "--tls-key", certificates / "control.key",
                                            "--tls-client-ca", certificates / "ca.pem"])
         self.daemons.append(control)
@@ -128,7 +133,7 @@ class Scaling:
 
         self.deadline.wait_for(answers, "the control daemon listens")
 
-    def start_agent(self, number):
+    def start_agent(self, number, compile_workers=None):
         """The uuid of the device that it brings."""
         certificates = self.directory / "certificates"
         known = {device["uuid"] for device in self.devices()}
@@ -143,7 +148,7 @@ class Scaling:
         if os.geteuid() == 0:  # workers under users of their own: as root, processes of one user share limits
             flags += ["--worker-uid-base", 200_000 + 1024 * (2 * (os.getpid() % 50_000) + number)]
         # Half of the cores each, also while the other one is not there yet.
-        flags += ["--compile-workers", max(1, len(os.sched_getaffinity(0)) // 2)]
+        flags += ["--compile-workers", compile_workers or max(1, len(os.sched_getaffinity(0)) // 2)]
         self.daemons.append(Daemon(self, f"agent{number}", [str(flag) for flag in flags], environment))
         return self.deadline.wait_for(lambda: {device["uuid"] for device in self.devices()} - known,
                                       f"agent{number} brings a device for --device {self.options.device}").pop()
