@@ -20,7 +20,8 @@ class CompileAhead {
     mean_ms_ = compile_ms > mean_ms_ ? compile_ms : mean_ms_ + (compile_ms - mean_ms_) / kMemoryCompiles;
   }
 
-  // Compiles to have under way or done, for a device that `workers` compile for. `run_ms`: of recent runs, 0: not known.
+  // Compiles to have under way or done, for a device that `workers` compile for. `run_ms`: of recent runs, 0: not
+  // known.
   int Bound(double run_ms, int workers) const {
     // All work, but nothing waits yet.
     if (mean_ms_ < 0 || run_ms <= 0) return std::clamp(workers, 1, kUnknownMax);

@@ -1,5 +1,5 @@
-// FarmBinaries: SharedBinaries through control. An agent with devices asks control for what others have compiled for it,
-// while control says that there are such; one without devices offers what it has compiled.
+// FarmBinaries: SharedBinaries through control. An agent with devices asks control for what others have compiled, while
+// control says that there are such; one without devices offers what it has compiled.
 //
 // Thread-safe; calls to control are made on an executor of its own.
 #pragma once

@@ -1,7 +1,7 @@
 // CompileDesk: what agents without devices compile for those that have some. Units that wait for a device leave their
 // configs here; such an agent takes some, compiles them, and offers the binaries, which the agent that claims the unit
-// finds here before it compiles. All of it only saves time: what is lost here, or was never here (another control daemon
-// has it), is compiled by whoever needs it.
+// finds here before it compiles. All of it only saves time: what is lost here, or was never here (another control
+// daemon has it), is compiled by whoever needs it.
 //
 // Thread-safe; no call blocks.
 #pragma once

@@ -168,7 +168,8 @@ void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::
     if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
     claims_.SetDelivered(claim, false);
     Demand& room = (*wanted)[claim->assignment.device_uuid()];
-    if (claim->mode != Mode::kActive || room.units <= 0 || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
+    const bool fits = claim->mode == Mode::kActive && room.units > 0;
+    if (!fits || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
     room.Take(claim->assignment);
     claims_.SetDelivered(claim, true);
     *response->add_assignments() = claim->assignment;
