@@ -15,6 +15,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -52,8 +53,14 @@ def run(file, options):
                        PYTHONPATH=os.pathsep.join([str(options.client), *filter(None, [os.environ.get("PYTHONPATH")])]),
                        PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="default")
     path = SOURCE / "tests" / "python" / file
-    done = subprocess.run([sys.executable, path, "-v"], capture_output=True, text=True, env=environment, timeout=3600,
-                          stdin=subprocess.DEVNULL)
+    with subprocess.Popen([sys.executable, "-X", "faulthandler", path, "-v"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=environment, stdin=subprocess.DEVNULL) as process:
+        try:
+            output, errors = process.communicate(timeout=options.seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it says where it stands
+            output, errors = process.communicate()
+    done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
     results = [(f"{file.removesuffix('.py')}.{name}", result) for name, _, result in LINE.findall(done.stderr)]
     ran = re.search(r"^Ran (\d+) test", done.stderr, re.MULTILINE)
     if ran is None or int(ran.group(1)) != len(results):
@@ -71,6 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bundle/bin", help="folder of tunefarmd")
     parser.add_argument("--client", type=pathlib.Path, default=SOURCE / "build/release/python", help="folder of the package")
+    parser.add_argument("--seconds", type=float, default=300, help="of each file; then it is ended, and says where it stood")
     options = parser.parse_args()
     options.bin, options.client = options.bin.resolve(), options.client.resolve()
     for path in (options.bin / "tunefarmd", options.client / "tunefarm" / "v1"):
