@@ -120,11 +120,15 @@ void SimulatedAgent::Report(Held* held) {
   request.set_token(held->assignment.token());
   const auto& specs = held->assignment.trials();
   int left = 1 + dice.Below(4);
+  bool all = true;
   for (const wire::TrialSpec& spec : specs) {
-    if (held->reported.count(spec.ordinal()) > 0 || left-- <= 0) continue;
-    *request.add_trials() = Measure(*held, spec);
+    if (held->reported.count(spec.ordinal()) > 0) continue;  // maybe also what is handed to it no more
+    if (left-- > 0) {
+      *request.add_trials() = Measure(*held, spec);
+    } else {
+      all = false;
+    }
   }
-  const bool all = static_cast<int>(held->reported.size()) + request.trials_size() == specs.size();
   if (all) {
     request.set_unit_done(true);
   } else if (dice.OneIn(25)) {
