@@ -1,7 +1,10 @@
 """A farm of several machines: a control daemon and agents as processes of their own, over loopback TCP, and what happens
 when they die, stop, and come back."""
 
+import contextlib
+import re
 import signal
+import sqlite3
 import time
 import unittest
 
@@ -33,6 +36,12 @@ class FarmOfMachines(unittest.TestCase):
         self.assertEqual(len(configs), len(set(configs)), "a config was proposed twice")
         self.assertEqual(len(configs), 360)
         return trials
+
+    @staticmethod
+    def ended_units(directory):
+        """Those that a control daemon which is down has stored as done."""
+        with contextlib.closing(sqlite3.connect(f"file:{directory}/tunefarm.db?mode=ro", uri=True)) as database:
+            return {unit for unit, in database.execute("SELECT unit_id FROM work_unit WHERE state >= 3")}
 
     def test_two_agents_share_a_job(self):
         with Machines(agents=2) as machines:
@@ -131,6 +140,7 @@ class FarmOfMachines(unittest.TestCase):
             self.begun(machines, job)
             agents = {name: agent["name"] for name, agent in machines.remote().items()}
             machines.control.kill()
+            ended = self.ended_units(machines.control.directory)
             # They go on with what they have, and keep what they find out.
             for agent in machines.agents:
                 wait_until(lambda: int(agent.info().get("spooled_bytes", 0)) > 0, "results in the spool")
@@ -142,7 +152,9 @@ class FarmOfMachines(unittest.TestCase):
             for agent in machines.agents:
                 log = agent.log.read_text()
                 self.assertEqual(log.count("registered with control"), 1, log[-3000:])
-                self.assertNotIn("has another owner", log)
+                # Of a unit whose end was stored but not confirmed the results come twice; no other changes hands.
+                dropped = {int(unit) for unit in re.findall(r"unit (\d+) has another owner", log)}
+                self.assertLessEqual(dropped, ended, log[-3000:])
                 wait_until(lambda: int(agent.info().get("spooled_bytes", 0)) == 0, "an empty spool")
 
     def test_an_agent_is_killed_while_control_is_away(self):
