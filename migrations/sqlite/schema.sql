@@ -117,6 +117,14 @@ CREATE TABLE device_class (
   display_name TEXT NOT NULL CHECK (length(display_name) <= 256),
   properties BLOB NOT NULL CHECK (length(properties) <= 1048576)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE device_order (
+  device_uuid TEXT NOT NULL PRIMARY KEY CHECK (length(device_uuid) BETWEEN 1 AND 256),
+  held_out TEXT NOT NULL CHECK (length(held_out) <= 1024),  -- why; empty: released
+  accepted_sentinels_ms INTEGER NOT NULL DEFAULT 0,  -- when they were measured; 0: none are accepted
+  set_at_ms INTEGER NOT NULL,
+  revision INTEGER NOT NULL CHECK (revision >= 1),  -- grows with each order for the device
+  CONSTRAINT device_order_accepts_what_is_released CHECK (held_out = '' OR accepted_sentinels_ms = 0)
+) STRICT;
 CREATE TABLE job (
   job_id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: best_config and request_dedup outlive jobs
   uid TEXT NOT NULL UNIQUE CHECK (length(uid) BETWEEN 1 AND 128),

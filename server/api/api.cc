@@ -225,7 +225,7 @@ absl::StatusOr<v1::ReleaseDeviceResponse> Api::ReleaseDevice(const CallContext&,
                                                              const v1::ReleaseDeviceRequest& request) {
   v1::ReleaseDeviceResponse response;
   ASSIGN_OR_RETURN(*response.mutable_device(), jobs_->GetDevice(request.name()));
-  if (hooks_.release_device) hooks_.release_device(response.device().uuid());
+  RETURN_IF_ERROR(jobs_->ReleaseDevice(request.name()));
   return response;
 }
 

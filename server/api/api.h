@@ -51,7 +51,6 @@ struct ApiAccess {
 struct ServerHooks {
   std::function<tunefarm::v1::GetServerInfoResponse()> info;
   std::function<absl::StatusOr<tunefarm::v1::CreateBackupResponse>(const std::string& file_name)> backup;
-  std::function<void(const std::string& device_uuid)> release_device;
   // Returns at once; the daemon ends on its own.
   std::function<void(bool immediately)> shutdown;
 };

@@ -105,10 +105,6 @@ absl::Status ControlDaemon::Listen() {
   ServerHooks hooks;
   hooks.info = [this] { return Info(); };
   hooks.backup = [this](const std::string& file_name) { return Backup(file_name); };
-  hooks.release_device = [this](const std::string& uuid) {
-    jobs_->ReleaseDevice("devices/" + uuid).IgnoreError();
-    if (jobs_->AgentOfDevice(uuid).empty()) device_watch_->Release(uuid);
-  };
   hooks.shutdown = [this](bool immediately) {
     if (immediately) stop_immediately_.store(true);
     // Taken by the main thread, as any other request to end. A second signal means "at once", so a repeated call sends
@@ -204,8 +200,9 @@ absl::Status ControlDaemon::Open() {
   }
   jobs_ = std::make_unique<JobService>(service);
   RETURN_IF_ERROR(ProbeAndRegister());
-  RETURN_IF_ERROR(jobs_->Start());
   device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
+  jobs_->SetReleaseDevice([this](const std::string& uuid) { device_watch_->Release(uuid); });
+  RETURN_IF_ERROR(jobs_->Start());
   upkeep_ = std::make_unique<Upkeep>(config_, store_.get(), jobs_.get(), clock);
   // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
   RETURN_IF_ERROR(Listen());

@@ -63,6 +63,7 @@ absl::Status DeviceDirectory::Set(const std::vector<tunefarm::v1::Device>& devic
     if (!other.device.agent_id().empty()) known->push_back(other);
   }
   Sort(known.get());
+  ApplyOrders(known.get(), 0);
   CompareSentinels(known.get(), sentinel_tolerance_, 0);
   devices_ = std::move(known);
   return absl::OkStatus();
@@ -123,11 +124,10 @@ absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms
                                  : fmt::format("agent {} on {}", other.device.agent(), other.device.host())),
           "DEVICE_TAKEN");
     }
-    const bool is_as_before = HasSameSentinels(other, *same);
-    same->is_accepted = other.is_accepted && is_as_before;
-    same->deviates = other.deviates && is_as_before;
-    if (!other.held_out.empty() && (same->deviates || !other.deviates)) HoldOut(&*same, other.held_out, now_ms);
+    same->deviates = other.deviates && SentinelsMeasuredAt(other.device) == SentinelsMeasuredAt(same->device);
+    if (same->deviates) HoldOut(&*same, other.held_out, now_ms);
   }
+  ApplyOrders(&added, now_ms);
   changed->insert(changed->end(), std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
   Sort(changed.get());
   CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);

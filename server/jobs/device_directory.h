@@ -15,6 +15,7 @@
 #include "server/base/mutex.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
+#include "server/store/farm_rows.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
 
@@ -54,9 +55,8 @@ class DeviceDirectory {
   // What selects this machine's own devices besides their own properties: the name and the labels of its agent.
   void SetOwn(std::string_view agent, const std::map<std::string, std::string>& labels);
 
-  // An agent's devices are there, instead of those it had. What a person took out of service stays so. InvalidArgument
-  // as Set; FailedPrecondition (DEVICE_TAKEN) if one of them belongs to this machine, or to another agent that is not
-  // offline. Nothing is changed then.
+  // An agent's devices are there, instead of those it had. InvalidArgument as Set; FailedPrecondition (DEVICE_TAKEN) if
+  // one of them belongs to this machine, or to another agent that is not offline. Nothing is changed then.
   absl::Status SetAgent(const AgentDevices& agent, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
   // Its devices are OFFLINE.
   void RemoveAgent(std::string_view agent_id, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
@@ -69,9 +69,13 @@ class DeviceDirectory {
   // Whether the agent may run work on it now; the class id if so, else empty.
   std::string ClassForWork(std::string_view uuid, std::string_view agent_id) const;
 
-  // A person takes a device out of service for a reason, until it is released with an empty one, with which its
-  // sentinels are taken as they are, too. False: unknown.
-  bool SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms);
+  // What people say of devices, whether they are known yet or not, instead of what they said before: whose are held out
+  // are out of service for that reason, and released ones that deviate are in service as long as their sentinels are
+  // those that were accepted.
+  void SetOrders(std::vector<DeviceOrderRow> orders, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
+  // When the sentinels of the device were measured that a release of it accepts: it deviates, or is in service although
+  // it does. 0: a release has nothing to accept.
+  int64_t SentinelsToAccept(std::string_view uuid) const;
 
   // A device goes out of service for a reason, in one sentence, or comes back with an empty one. False: unknown.
   bool SetQuarantine(std::string_view uuid, std::string_view reason, int64_t now_ms);
@@ -115,7 +119,7 @@ class DeviceDirectory {
     std::string class_id;
     std::string held_out = {};                  // why a person, or its sentinels, took it out of service
     bool deviates = false;                      // it was its sentinels
-    bool is_accepted = false;                   // released by a person who knows of its sentinels
+    bool is_accepted = false;                   // a person, who knows of its sentinels, released it
     tunefarm::v1::Device own_word = {};         // state and reason as its agent says, while it is held out
     std::vector<std::string> names = {};        // SelectorNames
     bool Answers(std::string_view name) const;  // also to its UUID, and to the empty name
@@ -129,8 +133,9 @@ class DeviceDirectory {
   static absl::StatusOr<Known> MakeKnown(const tunefarm::v1::Device& device);
   static void Sort(Devices* devices);
   // device_directory_holds.cc:
-  static bool HasSameSentinels(const Known& a, const Known& b);
+  static int64_t SentinelsMeasuredAt(const tunefarm::v1::Device& device);
   static void HoldOut(Known* known, std::string_view reason, int64_t now_ms);
+  void ApplyOrders(Devices* devices, int64_t now_ms) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes devices that deviate out of service, and back those that do not any more.
   static void CompareSentinels(Devices* devices, double tolerance, int64_t now_ms);
   static void Label(Known* known, std::string_view agent, const std::map<std::string, std::string>& labels);
@@ -146,6 +151,7 @@ class DeviceDirectory {
   mutable Mutex mutex_;
   std::shared_ptr<const Devices> devices_ GUARDED_BY(mutex_) = std::make_shared<const Devices>();
   double sentinel_tolerance_ GUARDED_BY(mutex_) = 0;
+  std::vector<DeviceOrderRow> orders_ GUARDED_BY(mutex_);  // by uuid
   std::string own_agent_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> own_labels_ GUARDED_BY(mutex_);
 };

@@ -60,26 +60,46 @@ void DeviceDirectory::SetSentinels(const tunefarm::v1::Device& measured, int64_t
   devices_ = std::move(changed);
 }
 
-bool DeviceDirectory::SetHeldOut(std::string_view uuid, std::string_view reason, int64_t now_ms) {
-  MutexLock lock(&mutex_);
-  auto changed = std::make_shared<Devices>(*devices_);
-  const auto found = std::find_if(changed->begin(), changed->end(),
-                                  [uuid](const Known& known) { return known.device.uuid() == uuid; });
-  if (found == changed->end()) return false;
-  if (reason.empty() && found->held_out.empty()) return true;
-  found->is_accepted = reason.empty() && (found->deviates || found->is_accepted);
-  HoldOut(&*found, reason, now_ms);
-  found->deviates = false;
-  CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);
-  devices_ = std::move(changed);
-  return true;
+void DeviceDirectory::ApplyOrders(Devices* devices, int64_t now_ms) const {
+  for (Known& known : *devices) {
+    const auto order =
+        std::lower_bound(orders_.begin(), orders_.end(), known.device.uuid(),
+                         [](const DeviceOrderRow& row, const std::string& uuid) { return row.device_uuid < uuid; });
+    const bool has_order = order != orders_.end() && order->device_uuid == known.device.uuid();
+    const std::string reason = has_order ? order->held_out : std::string();
+    const bool was_held_by_person = !known.held_out.empty() && !known.deviates;
+    known.is_accepted = has_order && order->accepted_sentinels_ms != 0 &&
+                        order->accepted_sentinels_ms == SentinelsMeasuredAt(known.device);
+    if (reason.empty() ? !was_held_by_person : was_held_by_person && known.held_out == reason) continue;
+    HoldOut(&known, reason, now_ms);
+    known.deviates = false;
+  }
 }
 
-bool DeviceDirectory::HasSameSentinels(const Known& a, const Known& b) {
-  return std::equal(a.device.sentinels().begin(), a.device.sentinels().end(), b.device.sentinels().begin(),
-                    b.device.sentinels().end(), [](const auto& one, const auto& other) {
-                      return one.name() == other.name() && one.measured_at_ms() == other.measured_at_ms();
-                    });
+void DeviceDirectory::SetOrders(std::vector<DeviceOrderRow> orders, int64_t now_ms) {
+  std::sort(orders.begin(), orders.end(),
+            [](const DeviceOrderRow& a, const DeviceOrderRow& b) { return a.device_uuid < b.device_uuid; });
+  MutexLock lock(&mutex_);
+  orders_ = std::move(orders);
+  auto changed = std::make_shared<Devices>(*devices_);
+  ApplyOrders(changed.get(), now_ms);
+  CompareSentinels(changed.get(), sentinel_tolerance_, now_ms);
+  devices_ = std::move(changed);
+}
+
+int64_t DeviceDirectory::SentinelsToAccept(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() != uuid) continue;
+    return known.deviates || known.is_accepted ? SentinelsMeasuredAt(known.device) : 0;
+  }
+  return 0;
+}
+
+int64_t DeviceDirectory::SentinelsMeasuredAt(const tunefarm::v1::Device& device) {
+  int64_t measured_at_ms = 0;
+  for (const auto& time : device.sentinels()) measured_at_ms = std::max(measured_at_ms, time.measured_at_ms());
+  return measured_at_ms;
 }
 
 }  // namespace tunefarm

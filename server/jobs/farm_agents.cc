@@ -15,7 +15,10 @@ namespace tunefarm {
 
 using tunefarm::v1::Agent;
 
-absl::Status FarmAgents::Load() { return lease_ms_ > 0 ? link_->RefreshAgents(/*reap=*/false) : absl::OkStatus(); }
+absl::Status FarmAgents::Load() {
+  RETURN_IF_ERROR(orders_->Load());
+  return lease_ms_ > 0 ? link_->RefreshAgents(/*reap=*/false) : absl::OkStatus();
+}
 
 void FarmAgents::Start() {
   if (lease_ms_ > 0) LookAfter(std::chrono::milliseconds(lease_ms_));
@@ -31,7 +34,8 @@ void FarmAgents::LookAfter(Duration delay) {
     request.lease_ms = lease_ms_;
     const absl::StatusOr<LeaseRow> lease = store_->TakeLease(request);
     const bool reaps = lease.ok() && lease->holder == request.holder;
-    const absl::Status refreshed = lease.ok() ? link_->RefreshAgents(reaps) : lease.status();
+    absl::Status refreshed = lease.ok() ? orders_->Load() : lease.status();
+    if (refreshed.ok()) refreshed = link_->RefreshAgents(reaps);
     if (!refreshed.ok()) LogWarn("jobs", "agents are looked after later: {}", MessageOf(refreshed));
     LookAfter(std::chrono::milliseconds(third_ms));
   });

@@ -14,6 +14,7 @@
 #include "server/base/executor.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/device_directory.h"
+#include "server/jobs/device_orders.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/farm_service.pb.h"
 
@@ -25,10 +26,11 @@ class FarmAgents {
   static constexpr char kReaperLease[] = "reaper";
 
   // All outlive it, and the executor has stopped before it ends. lease_ms 0: there are only agents in this process.
-  FarmAgents(Store* store, ControlLink* link, DeviceDirectory* devices, Executor* executor, int64_t lease_ms)
-      : store_(store), link_(link), devices_(devices), executor_(executor), lease_ms_(lease_ms) {}
+  FarmAgents(Store* store, ControlLink* link, DeviceDirectory* devices, DeviceOrders* orders, Executor* executor,
+             int64_t lease_ms)
+      : store_(store), link_(link), devices_(devices), orders_(orders), executor_(executor), lease_ms_(lease_ms) {}
 
-  // The agents as the store has them. Its errors.
+  // The agents, and what people say of devices, as the store has them. Its errors.
   absl::Status Load();
   // Looks after them from now on. An agent that could not reach anybody while all control daemons were away gets a
   // whole lease to come back.
@@ -47,6 +49,7 @@ class FarmAgents {
   Store* const store_;
   ControlLink* const link_;
   DeviceDirectory* const devices_;
+  DeviceOrders* const orders_;
   Executor* const executor_;
   const int64_t lease_ms_;
   std::atomic<bool> stopped_{false};

@@ -24,6 +24,9 @@ JobService::~JobService() = default;
 
 void JobService::SetIsolation(Isolation isolation) { impl_->isolation = std::move(isolation); }
 void JobService::AllowPython() { impl_->runs_python = true; }
+void JobService::SetReleaseDevice(std::function<void(const std::string&)> release) {
+  impl_->release_own = std::move(release);
+}
 
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));

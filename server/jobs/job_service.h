@@ -116,6 +116,9 @@ class JobService {
   // Jobs of kernels in Python are taken; else Submit refuses them (FailedPrecondition PYTHON_DISABLED). Before Start
   // only.
   void AllowPython();
+  // What puts a device of this machine back into service where its evaluator took it out. Before Start only; from any
+  // thread of the executors.
+  void SetReleaseDevice(std::function<void(const std::string& device_uuid)> release);
 
   // The machine's devices, recorded in the store; call it before Start and whenever they change. A node of a farm
   // records them later where the store is away.
@@ -179,13 +182,13 @@ class JobService {
   std::vector<tunefarm::v1::Device> ListDevices() const;
   // "devices/{uuid}". NotFound (DEVICE_NOT_FOUND).
   absl::StatusOr<tunefarm::v1::Device> GetDevice(std::string_view name) const;
-  // As DeviceDirectory; a device that comes back is offered work.
-  // Whose device it is; empty: this machine's own.
-  std::string AgentOfDevice(const std::string& uuid) const;
-  // A person takes a device out of service, whoever's it is, until it is released. NotFound (DEVICE_NOT_FOUND).
+  // A person takes a device out of service, whoever's it is, until it is released: for all control daemons, and over
+  // their ends. NotFound (DEVICE_NOT_FOUND); the store's errors.
   absl::StatusOr<tunefarm::v1::Device> HoldOutDevice(std::string_view name, const std::string& reason);
-  // Takes back HoldOutDevice, and tells an agent on another machine that its device is to serve again.
+  // Takes back HoldOutDevice and accepts sentinels that deviate, and tells the device's agent that it is to serve
+  // again.
   absl::Status ReleaseDevice(std::string_view name);
+  // As DeviceDirectory; a device that comes back is offered work.
   void SetDeviceQuarantine(const std::string& uuid, const std::string& reason);
   void SetDeviceWaiting(const std::string& uuid, const std::string& reason);
   void SetDeviceHealth(const std::string& uuid, double baseline_ns, int foreign_processes);

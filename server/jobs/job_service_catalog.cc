@@ -21,21 +21,16 @@ absl::StatusOr<tunefarm::v1::Device> JobService::GetDevice(std::string_view name
                     "DEVICE_NOT_FOUND");
 }
 
-std::string JobService::AgentOfDevice(const std::string& uuid) const { return impl_->devices.OwnerOf(uuid); }
-
 absl::StatusOr<tunefarm::v1::Device> JobService::HoldOutDevice(std::string_view name, const std::string& reason) {
   ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
-  impl_->devices.SetHeldOut(device.uuid(), reason, impl_->now_ms());
+  RETURN_IF_ERROR(impl_->orders.HoldOut(device.uuid(), reason));
   impl_->driver->TellWaiting();
   return GetDevice(name);
 }
 
 absl::Status JobService::ReleaseDevice(std::string_view name) {
   ASSIGN_OR_RETURN(const tunefarm::v1::Device device, GetDevice(name));
-  impl_->devices.SetHeldOut(device.uuid(), "", impl_->now_ms());
-  if (!device.agent_id().empty()) impl_->link.ReleaseDevice(device.agent_id(), device.uuid());
-  impl_->link.WakeAll();
-  return absl::OkStatus();
+  return impl_->orders.Release(device.uuid());
 }
 
 absl::StatusOr<std::vector<tunefarm::v1::Agent>> JobService::ListAgents() { return impl_->farm.List(); }

@@ -1,6 +1,7 @@
 // What the parts of JobService share. For its own files only.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "server/jobs/best_changes.h"
 #include "server/jobs/control_link.h"
 #include "server/jobs/device_directory.h"
+#include "server/jobs/device_orders.h"
 #include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/farm_agents.h"
@@ -77,9 +79,21 @@ struct JobService::Impl {
     };
     hooks.claimed = [this](int64_t job_id) { driver->Claimed(job_id); };
     hooks.gone = [this](int64_t job_id) { driver->Gone(job_id); };
-    hooks.brought = [this](const AgentDevices& agent) { return follower.RecordDevices(agent.devices); };
+    hooks.brought = [this](const AgentDevices& agent) {
+      RETURN_IF_ERROR(orders.LoadFirst());
+      return follower.RecordDevices(agent.devices);
+    };
     hooks.devices_changed = [this] { driver->TellWaiting(); };
     return hooks;
+  }
+
+  void Released(const std::string& agent_id, const std::string& device_uuid) {
+    if (!agent_id.empty()) {
+      link.ReleaseDevice(agent_id, device_uuid);
+    } else if (release_own) {
+      release_own(device_uuid);
+    }
+    link.WakeAll();
   }
 
   absl::StatusOr<tunefarm::v1::Job> Find(int64_t job_id) {
@@ -126,7 +140,10 @@ struct JobService::Impl {
   BestChanges bests;
   ControlLink link;
   std::shared_ptr<Driver> driver;
-  FarmAgents farm{options.store, &link, &devices, options.control, options.agent_lease_ms};
+  std::function<void(const std::string& device_uuid)> release_own;  // constant once it has started
+  DeviceOrders orders{options.store, &devices, options.control->clock(),
+                      [this](const std::string& agent_id, const std::string& uuid) { Released(agent_id, uuid); }};
+  FarmAgents farm{options.store, &link, &devices, &orders, options.control, options.agent_lease_ms};
   NodeFollower follower;
   std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
 };

@@ -43,6 +43,17 @@ struct LeaseRow {
   std::string detail_before = {};
 };
 
+// What a person last said of a device.
+struct DeviceOrderRow {
+  std::string device_uuid;            // 1 to 256 bytes
+  std::string held_out;               // why it is out of service, at most 1024 bytes; empty: released
+  int64_t accepted_sentinels_ms = 0;  // released although its sentinels, measured then, deviate; 0: none are accepted
+  int64_t set_at_ms = 0;
+  int64_t revision = 0;  // grows with each order for the device; of what is set ignored
+};
+// Of released devices the newest are kept; who was held out stays so.
+inline constexpr int kReleasedDevicesKept = 1024;
+
 // A control daemon of a farm is a node. Node N lives as long as it holds the lease "node/N".
 inline constexpr char kNodeLeasePrefix[] = "node/";
 

@@ -343,6 +343,11 @@ class Store {
   // Those that run and whose names begin so, by name.
   virtual absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) = 0;
 
+  // --- what people say of devices ---
+  // Instead of what was said of the device before. InvalidArgument for what DeviceOrderRow's limits do not allow.
+  virtual absl::Status SetDeviceOrder(const DeviceOrderRow& order) = 0;
+  virtual absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders() = 0;  // by uuid
+
   // --- drive ---
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
   // The up to events_max (at least 1) events behind the one with this sequence (0: from the first). None: there are no

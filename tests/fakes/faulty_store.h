@@ -83,6 +83,12 @@ class FaultyStore : public ForwardingStore {
   absl::Status ReleaseLease(std::string_view name, std::string_view holder) override {
     return Call("ReleaseLease", [&] { return store_->ReleaseLease(name, holder); });
   }
+  absl::Status SetDeviceOrder(const DeviceOrderRow& order) override {
+    return Call("SetDeviceOrder", [&] { return store_->SetDeviceOrder(order); });
+  }
+  absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders() override {
+    return Call("ListDeviceOrders", [&] { return store_->ListDeviceOrders(); });
+  }
   absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override {
     return Call("ListLeases", [&] { return store_->ListLeases(prefix); });
   }

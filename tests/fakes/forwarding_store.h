@@ -60,6 +60,8 @@ class ForwardingStore : public Store {
   absl::Status ReleaseLease(std::string_view name, std::string_view holder) override {
     return store_->ReleaseLease(name, holder);
   }
+  absl::Status SetDeviceOrder(const DeviceOrderRow& order) override { return store_->SetDeviceOrder(order); }
+  absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders() override { return store_->ListDeviceOrders(); }
   absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override {
     return store_->ListLeases(prefix);
   }

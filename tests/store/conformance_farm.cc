@@ -1,6 +1,7 @@
 // Conformance: agents with leases, named leases, who drives which job.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 #include <string>
@@ -324,6 +325,36 @@ TEST_P(FarmConformance, LeasesAreListedByTheBeginningOfTheirNames) {
   EXPECT_EQ(nodes[0].name, "node/a");
   EXPECT_EQ(nodes[1].detail, "at b");
   EXPECT_THAT(store_->ListLeases("").value(), SizeIs(4));
+}
+
+TEST_P(FarmConformance, WhatWasLastSaidOfADeviceIsKept) {
+  ASSERT_TRUE(store_->SetDeviceOrder({"b", "loud", 0, kNow}).ok());
+  ASSERT_TRUE(store_->SetDeviceOrder({"a", "", 7, kNow + 1}).ok());
+  ASSERT_TRUE(store_->SetDeviceOrder({"b", "", 9, kNow + 2, 77}).ok());
+  const std::vector<DeviceOrderRow> orders = store_->ListDeviceOrders().value();
+  ASSERT_THAT(orders, SizeIs(2));
+  EXPECT_EQ(orders[0].device_uuid, "a");
+  EXPECT_EQ(orders[0].accepted_sentinels_ms, 7);
+  EXPECT_EQ(orders[0].revision, 1);
+  EXPECT_EQ(orders[1].held_out, "");
+  EXPECT_EQ(orders[1].accepted_sentinels_ms, 9);
+  EXPECT_EQ(orders[1].set_at_ms, kNow + 2);
+  EXPECT_EQ(orders[1].revision, 2) << "its own, whatever is given";
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->SetDeviceOrder({"", "loud", 0, kNow})));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->SetDeviceOrder({"a", std::string(1025, 'x'), 0, kNow})));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->SetDeviceOrder({"a", "held out, but accepted", 7, kNow})));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->SetDeviceOrder({"a", std::string("a\0b", 3), 0, kNow})));
+}
+
+TEST_P(FarmConformance, OfReleasedDevicesTheNewestAreKept) {
+  ASSERT_TRUE(store_->SetDeviceOrder({"held", "loud", 0, 1}).ok());
+  for (int i = 0; i <= kReleasedDevicesKept; ++i) {
+    ASSERT_TRUE(store_->SetDeviceOrder({"gpu-" + std::to_string(i), "", 0, 2 + i}).ok());
+  }
+  const std::vector<DeviceOrderRow> orders = store_->ListDeviceOrders().value();
+  ASSERT_THAT(orders, SizeIs(kReleasedDevicesKept + 1));
+  EXPECT_EQ(orders.back().device_uuid, "held");
+  EXPECT_EQ(std::count_if(orders.begin(), orders.end(), [](const auto& o) { return o.device_uuid == "gpu-0"; }), 0);
 }
 
 TEST_P(FarmConformance, ALivingNodeAdoptsWhatNobodyDrives) {

@@ -91,6 +91,7 @@ class PostgresCopy : public testing::Test {
     TUNEFARM_CHECK_OK(store->GetOrPutSetting("host", "uuid").status());
     TUNEFARM_CHECK_OK(store->GetOrPutSetting(Store::kCatalogIdSetting, "old").status());
     TUNEFARM_CHECK_OK(store->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
+    TUNEFARM_CHECK_OK(store->SetDeviceOrder({"device", "loud", 0, kNow}));
     PutRecordingRequest recording;
     recording.recording.display_name = "recording";
     recording.recording.content_digest = "digest";
@@ -171,6 +172,8 @@ class PostgresCopy : public testing::Test {
     for (const AgentRow& a : Value(store->ListAgents()))
       add("agent", a.agent_id, a.host, a.detail, a.epoch, a.draining);
     for (const LeaseRow& l : Value(store->ListLeases(""))) add("lease", l.name, l.holder, l.detail, l.epoch);
+    for (const DeviceOrderRow& o : Value(store->ListDeviceOrders()))
+      add("order", o.device_uuid, o.held_out, o.accepted_sentinels_ms, o.set_at_ms, o.revision);
     for (const DeviceClassRow& c : Value(store->ListDeviceClasses()))
       add("class", c.class_id, c.display_name, c.properties);
     for (const RecordingRow& r : Value(store->recordings().ListRecordings({})).rows) {

@@ -44,6 +44,8 @@ const std::vector<Table>& Tables() {
        "ORDER BY 1"},
       {"named_lease", "name, holder, detail, epoch, lease_until",
        "SELECT name, holder, detail, epoch, until_ms FROM lease ORDER BY 1"},
+      {"device_order", "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision",
+       "SELECT device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision FROM device_order ORDER BY 1"},
       {"job",
        "job_id, uid, kernel_id, state, priority, error, driver, driver_epoch, created_at_ms, started_at_ms, "
        "ended_at_ms",

@@ -44,6 +44,8 @@ absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t no
 absl::StatusOr<LeaseRow> TakeLease(Session& session, const LeaseRequest& request);
 absl::Status ReleaseLease(Session& session, std::string_view name, std::string_view holder);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Session& session, std::string_view prefix);
+absl::Status SetDeviceOrder(Session& session, const DeviceOrderRow& order);
+absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders(Session& session);
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Session& session, std::string_view node, int jobs_max,
                                                  const std::vector<int64_t>& except, int64_t step);
 absl::Status YieldJob(Session& session, int64_t job_id, int64_t driver_epoch);

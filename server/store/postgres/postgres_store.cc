@@ -309,6 +309,14 @@ absl::StatusOr<std::vector<LeaseRow>> PostgresStore::ListLeases(std::string_view
   return pool_.Call(&Pool::Read, [&](Session& session) { return postgres::ListLeases(session, prefix); });
 }
 
+absl::Status PostgresStore::SetDeviceOrder(const DeviceOrderRow& order) {
+  return pool_.Write([&](Session& session) { return postgres::SetDeviceOrder(session, order); });
+}
+
+absl::StatusOr<std::vector<DeviceOrderRow>> PostgresStore::ListDeviceOrders() {
+  return pool_.Call(&Pool::Read, [](Session& session) { return postgres::ListDeviceOrders(session); });
+}
+
 absl::StatusOr<std::vector<JobRow>> PostgresStore::ActiveJobs() {
   return pool_.Call(&Pool::ReadSnapshot, [](Session& session) { return postgres::ActiveJobs(session); });
 }

@@ -49,6 +49,8 @@ class PostgresStore : public Store {
   absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override;
   absl::Status ReleaseLease(std::string_view name, std::string_view holder) override;
   absl::StatusOr<std::vector<LeaseRow>> ListLeases(std::string_view prefix) override;
+  absl::Status SetDeviceOrder(const DeviceOrderRow& order) override;
+  absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders() override;
 
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
   absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override;

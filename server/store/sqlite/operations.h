@@ -46,6 +46,8 @@ absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(Database& database, std::strin
 absl::StatusOr<LeaseRow> TakeLease(Database& database, const LeaseRequest& request, int64_t now_ms);
 absl::Status ReleaseLease(Database& database, std::string_view name, std::string_view holder, int64_t now_ms);
 absl::StatusOr<std::vector<LeaseRow>> ListLeases(Database& database, std::string_view prefix, int64_t now_ms);
+absl::Status SetDeviceOrder(Database& database, const DeviceOrderRow& order);
+absl::StatusOr<std::vector<DeviceOrderRow>> ListDeviceOrders(Database& database);
 absl::StatusOr<std::vector<DrivenJob>> AdoptJobs(Database& database, std::string_view node, int jobs_max,
                                                  const std::vector<int64_t>& except, int64_t step, int64_t now_ms);
 absl::Status YieldJob(Database& database, int64_t job_id, int64_t driver_epoch);

@@ -135,6 +135,14 @@ absl::StatusOr<std::vector<LeaseRow>> SqliteStore::ListLeases(std::string_view p
   return readers_->Read([&](Database& database) { return sqlite::ListLeases(database, prefix, NowMs()); });
 }
 
+absl::Status SqliteStore::SetDeviceOrder(const DeviceOrderRow& order) {
+  return writer_->Run([&](Database& database) { return sqlite::SetDeviceOrder(database, order); });
+}
+
+absl::StatusOr<std::vector<DeviceOrderRow>> SqliteStore::ListDeviceOrders() {
+  return readers_->Read([](Database& database) { return sqlite::ListDeviceOrders(database); });
+}
+
 absl::StatusOr<std::vector<JobRow>> SqliteStore::ActiveJobs() {
   return readers_->Read([](Database& database) { return sqlite::ActiveJobs(database); });
 }

@@ -160,6 +160,59 @@ TEST_F(SentinelsTest, WhatAPersonHasHeldOutStaysSo) {
   EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_QUARANTINED);
 }
 
+TEST_F(SentinelsTest, WhatAPersonSaidOutlivesTheDaemon) {
+  RegisterMeasured("one", "CPU-1", 1000);
+  RegisterMeasured("two", "CPU-2", 1200);
+  RegisterMeasured("three", "CPU-3", 1000);
+  ASSERT_TRUE(control_->service->ReleaseDevice("devices/CPU-2").ok());
+  ASSERT_TRUE(control_->service->HoldOutDevice("devices/CPU-3", "its fan is being replaced").ok());
+  Restart();
+  EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_READY);
+  EXPECT_EQ(Shown("CPU-3").state_reason(), "its fan is being replaced");
+  EXPECT_EQ(Ask("two", "CPU-2", 0).released_device_uuids_size(), 0) << "it was released before this daemon began";
+  RegisterMeasured("two", "CPU-2", 1200, 2);
+  EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_QUARANTINED);
+}
+
+TEST_F(SentinelsTest, EachControlDaemonLearnsWhatAnotherWasTold) {
+  control_ = nullptr;
+  control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_, "a");
+  RegisterMeasured("one", "CPU-1", 1000);
+  RegisterMeasured("two", "CPU-2", 1200);
+  Control other(store_.get(), &clock_, &entropy_, "b");
+  const auto until_both_look = [&] {
+    for (int i = 0; i < 4; ++i) {
+      Ask("one", "CPU-1", 0);
+      Ask("two", "CPU-2", 0);
+      RunFor(std::chrono::seconds(10));
+      other.executor.RunUntilIdle();
+    }
+  };
+  until_both_look();
+  Submit();
+  ASSERT_TRUE(other.service->HoldOutDevice("devices/CPU-1", "its fan is being replaced").ok());
+  ASSERT_TRUE(other.service->ReleaseDevice("devices/CPU-2").ok());
+  until_both_look();
+  EXPECT_EQ(Shown("CPU-1").state_reason(), "its fan is being replaced");
+  EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 0);
+  EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_READY);
+  ASSERT_TRUE(other.service->ReleaseDevice("devices/CPU-1").ok());
+  RunFor(std::chrono::seconds(10));
+  const auto response = Ask("one", "CPU-1");
+  EXPECT_EQ(response.assignments_size(), 1);
+  EXPECT_THAT(
+      std::vector<std::string>(response.released_device_uuids().begin(), response.released_device_uuids().end()),
+      ElementsAre("CPU-1"))
+      << "its own agent is told by the daemon that serves it";
+}
+
+TEST_F(SentinelsTest, AnOrderThatCannotBeStoredIsRefused) {
+  RegisterMeasured("one", "CPU-1", 1000);
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(control_->service->HoldOutDevice("devices/CPU-1", std::string(2000, 'x')).status()));
+  EXPECT_EQ(Shown("CPU-1").state(), tunefarm::v1::DEVICE_STATE_READY);
+}
+
 TEST_F(SentinelsTest, AnAgentThatIsTakenOverBringsItsSentinels) {
   RegisterMeasured("one", "CPU-1", 1000);
   RegisterMeasured("two", "CPU-2", 1200);
