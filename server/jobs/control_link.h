@@ -212,8 +212,9 @@ class ControlLink : public AgentLink {
                                 const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
   absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
                               const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
-  // What was claimed through another daemon after this one had taken the agent over: a call that the agent had given up
-  // there, and that went on. The agent lists none of it, and nobody else would ever hand it out.
+  // What was claimed and nobody was told of: through another daemon, after this one had taken the agent over, by a call
+  // that the agent had given up there and that went on; or here, where the database did not say in time that it had
+  // stored the claim. The agent lists none of it, and nobody else would ever hand it out.
   absl::Status TakeOverLateClaims(const std::string& agent_id, int64_t epoch);
   // The agent's claims in the store, but for some. `device_of`: where they run, by unit, as the agent lists them.
   absl::StatusOr<std::vector<Claim>> ReadClaims(const AgentState& agent, const std::string& agent_id,

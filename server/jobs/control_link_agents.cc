@@ -245,16 +245,14 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     return false;
   }
   RETURN_IF_ERROR(row.status());
-  bool is_remote = false;
   {
     MutexLock lock(&mutex_);
     const auto found = agents_.find(agent_id);
     if (found == agents_.end()) return false;
     found->second.renewed = clock_->Now();
     found->second.draining = row->draining;
-    is_remote = found->second.is_remote;
   }
-  if (is_remote && options_.has_peers) {
+  if (options_.has_peers) {
     const absl::Status taken = TakeOverLateClaims(agent_id, request.epoch());
     if (!taken.ok()) LogWarn("jobs", "claims of agent {} are looked at later: {}", agent_id, MessageOf(taken));
   }

@@ -99,7 +99,7 @@ absl::Status ControlLink::TakeOverLateClaims(const std::string& agent_id, int64_
     // One of an agent that is served elsewhere by now may be old.
     const Claim* const found = claims_.Find(claim.unit_id);
     if (found != nullptr && found->token == claim.token) continue;
-    LogInfo("jobs", "unit {} of agent {} was claimed through another daemon", claim.unit_id,
+    LogInfo("jobs", "unit {} had been claimed for agent {}, which was not told", claim.unit_id,
             agent.about.display_name());
     PutTakenOver(std::move(claim), false);
   }
@@ -153,7 +153,7 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
       }
       const auto agent = agents_.find(request.agent_id());
       is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
-      // In this process nothing can be claimed behind our back.
+      // No other daemon claims for an agent in this process.
       if (is_known && !agent->second.is_remote) return std::nullopt;
     }
     if (i > 0) return std::nullopt;

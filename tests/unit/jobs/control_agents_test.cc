@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
 
 #include "server/base/status.h"
 #include "server/jobs/agent_wakes.h"
+#include "tests/fakes/faulty_store.h"
 #include "tests/fakes/forwarding_store.h"
 #include "tests/unit/jobs/farm.h"
 
@@ -150,6 +152,36 @@ TEST_F(ControlAgentsTest, WhatWasClaimedElsewhereAfterTheAgentHadLeftIsHandedOut
   ASSERT_TRUE(reported.ok()) << reported.status();
   EXPECT_EQ(reported->verdict(), wire::REPORT_VERDICT_ACCEPTED);
   other.service->Stop();
+}
+
+// The database stored the claim, and its answer was lost.
+TEST_F(ControlAgentsTest, WhatWasClaimedWithoutAnAnswerIsHandedOutAlsoInThisProcess) {
+  FaultyStore store(store_.get());
+  control_ = std::make_unique<Control>(&store, &clock_, &entropy_, "a");
+  ASSERT_TRUE(control_->service->SetDevices({HostDevice("CPU-1")}).ok());
+  wire::RegisterRequest about = About("one", "CPU-1");
+  about.set_protocol(0);
+  const auto registered = control_->link().Register(about);
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  epochs_["one"] = registered->epoch();
+  control_->executor.RunUntilIdle();
+  Submit();
+  bool is_lost = false;
+  store.set_faults([&is_lost](std::string_view call) {
+    if (call != "ClaimUnits" || is_lost) return FaultyStore::Fault::kNone;
+    is_lost = true;
+    return FaultyStore::Fault::kAfter;
+  });
+  EXPECT_TRUE(absl::IsUnavailable(control_->link().Synchronize(Request("one", "CPU-1", 1)).status()));
+  const auto held = store_->ClaimsOf("one", epochs_["one"]);
+  ASSERT_EQ(held->size(), 1);
+  EXPECT_NE(Ask("one", "CPU-1").assignments(0).unit_id(), held->at(0).unit.unit_id);
+  clock_.Advance(seconds(11));
+  const auto response = Ask("one", "CPU-1", 8);
+  ASSERT_GT(response.assignments_size(), 0);
+  const auto is_held = [&](const wire::Assignment& unit) { return unit.unit_id() == held->at(0).unit.unit_id; };
+  EXPECT_EQ(std::count_if(response.assignments().begin(), response.assignments().end(), is_held), 1);
+  control_ = nullptr;
 }
 
 // The same, where the daemon still has an old claim of the unit, of an agent that is served elsewhere since.
