@@ -9,7 +9,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
-#include "client/cli/strategies_help.h"
+#include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
 #include "server/version.h"

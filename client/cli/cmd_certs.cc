@@ -8,7 +8,7 @@
 #include "client/cli/certificate_files.h"
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
-#include "client/cli/life_option.h"
+#include "client/cli/options/life_option.h"
 #include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"

@@ -10,8 +10,8 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
-#include "client/cli/job_names.h"
-#include "client/cli/kernel_argument.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/studies/job_names.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/search/strategy.h"

@@ -6,7 +6,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
-#include "client/cli/report.h"
+#include "client/cli/studies/report.h"
 #include "server/base/clock.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"

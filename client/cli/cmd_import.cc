@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "client/cli/commands.h"
-#include "client/cli/export_formats.h"
+#include "client/cli/export/export_formats.h"
 #include "client/cli/help_format.h"
 #include "server/base/file.h"
 #include "server/base/format.h"

@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "client/cli/commands.h"
-#include "client/cli/cost_option.h"
 #include "client/cli/help_format.h"
-#include "client/cli/kernel_argument.h"
 #include "client/cli/kernel_template.h"
-#include "client/cli/problem_options.h"
-#include "client/cli/report.h"
+#include "client/cli/options/cost_option.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/space_text.h"
+#include "client/cli/studies/report.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"

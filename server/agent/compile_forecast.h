@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "tunefarm/v1/best_config.pb.h"
 
 namespace tunefarm {

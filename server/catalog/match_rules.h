@@ -7,7 +7,7 @@
 
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/best_config.pb.h"
 

@@ -14,7 +14,7 @@
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/daemon/process_stats.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -157,8 +157,8 @@ void AgentDaemon::StartAgent() {
   agent_->Start();
   if (!config_.compile_only) return;
   compiler_executor_ = std::make_unique<ThreadExecutor>("farm-compiler", Clock::Real());
-  compiler_ = std::make_unique<FarmCompiler>(
-      FarmCompilerOptions{link_.get(), evaluator_.get(), compiler_executor_.get()});
+  compiler_ =
+      std::make_unique<FarmCompiler>(FarmCompilerOptions{link_.get(), evaluator_.get(), compiler_executor_.get()});
   compiler_->Start();
 }
 

@@ -203,7 +203,13 @@ absl::Status ControlDaemon::Open() {
   device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
   jobs_->SetReleaseDevice([this](const std::string& uuid) { device_watch_->Release(uuid); });
   RETURN_IF_ERROR(jobs_->Start());
-  upkeep_ = std::make_unique<Upkeep>(config_, store_.get(), jobs_.get(), clock);
+  UpkeepOptions upkeep;
+  upkeep.data_directory = config_.data_directory;
+  upkeep.min_free_disk_bytes = config_.min_free_disk_bytes;
+  upkeep.max_database_bytes = config_.max_database_bytes;
+  upkeep.keep_logs_days = config_.keep_logs_days;
+  upkeep.keep_jobs_days = config_.keep_jobs_days;
+  upkeep_ = std::make_unique<Upkeep>(upkeep, store_.get(), jobs_.get(), clock);
   // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
   RETURN_IF_ERROR(Listen());
   if (config_.role == "all") StartAgent();

@@ -21,11 +21,11 @@
 #include "server/daemon/data_directory.h"
 #include "server/daemon/device_watch.h"
 #include "server/daemon/monitoring.h"
-#include "server/daemon/upkeep.h"
 #include "server/exec/process_evaluator.h"
 #include "server/jobs/job_service.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
+#include "server/upkeep/upkeep.h"
 
 namespace tunefarm {
 

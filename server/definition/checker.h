@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/definition/plan_impl.h"
-#include "server/space/expression.h"
+#include "server/expression/expression.h"
 #include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm::definition {

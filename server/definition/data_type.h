@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
-#include "server/space/value.h"
+#include "server/expression/value.h"
 #include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm::definition {

@@ -19,7 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/device/device_class.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/kernel.pb.h"
 #include "tunefarm/v1/problem.pb.h"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "server/definition/kernel_plan.h"
-#include "server/space/expression.h"
-#include "server/space/value.h"
+#include "server/expression/expression.h"
+#include "server/expression/value.h"
 
 namespace tunefarm {
 namespace definition {

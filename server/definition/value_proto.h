@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "server/space/value.h"
+#include "server/expression/value.h"
 #include "tunefarm/v1/value.pb.h"
 
 namespace tunefarm::definition {

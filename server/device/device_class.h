@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "tunefarm/v1/device.pb.h"
 
 namespace tunefarm {

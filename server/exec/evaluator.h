@@ -14,7 +14,7 @@
 
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/measurement.pb.h"
 #include "tunefarm/v1/trial.pb.h"

@@ -8,8 +8,8 @@
 
 #include "server/exec/evaluator_stats.h"
 #include "server/jobs/job_service.h"
-#include "server/jobs/retention.h"
 #include "server/store/store.h"
+#include "server/upkeep/retention.h"
 
 namespace tunefarm {
 

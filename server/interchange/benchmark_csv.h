@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm::interchange {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 #include "tunefarm/v1/best_config.pb.h"
 
 namespace tunefarm::interchange {

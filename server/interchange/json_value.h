@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm::interchange {
 

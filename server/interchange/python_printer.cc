@@ -7,9 +7,9 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/expression/value.h"
 #include "server/interchange/json_document.h"
 #include "server/interchange/python_node.h"
-#include "server/space/value.h"
 
 namespace tunefarm::interchange {
 namespace {

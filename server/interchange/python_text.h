@@ -1,7 +1,7 @@
 // The Python that tuning files carry as text: `Values`, `Conditions`, sizes and generators are expressions that other
 // tools hand to eval(). Here they are read by a small parser of Python's expressions, evaluated with bounded steps and
-// memory, or written again in the expression language of definitions (server/space/expression.h) or in C++. Nothing is
-// executed but arithmetic on numbers, strings and lists.
+// memory, or written again in the expression language of definitions (server/expression/expression.h) or in C++.
+// Nothing is executed but arithmetic on numbers, strings and lists.
 //
 //   literals       12  0x1f  1_000  2.5  1e-3  True  False  'text'  [1, 2]  (1, 2)
 //   operators      or and not  < <= > >= == != in "not in" (chained)  + - * / // % ** unary + -  << >> & | ^ ~

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm::interchange {
 

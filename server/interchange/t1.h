@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/expression/value.h"
 #include "server/interchange/json_document.h"
 #include "server/interchange/python_text.h"
 #include "server/space/space.h"
-#include "server/space/value.h"
 #include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm::interchange {

@@ -27,13 +27,13 @@
 #include "absl/status/statusor.h"
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
+#include "server/catalog/best_changes.h"
 #include "server/catalog/catalog.h"
-#include "server/jobs/best_changes.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_backlog.h"
-#include "server/jobs/node.h"
 #include "server/jobs/study.h"
+#include "server/nodes/node.h"
 
 namespace tunefarm {
 

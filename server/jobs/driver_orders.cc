@@ -4,7 +4,7 @@
 #include "server/base/status_macros.h"
 #include "server/jobs/driver.h"
 #include "server/jobs/job_view.h"
-#include "server/jobs/resource_names.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
 

@@ -8,8 +8,8 @@
 #include "server/base/status_macros.h"
 #include "server/jobs/driver.h"
 #include "server/jobs/newer_job.h"
-#include "server/jobs/resource_names.h"
-#include "server/jobs/trial_rows.h"
+#include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
 
 namespace tunefarm {
 

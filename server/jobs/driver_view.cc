@@ -6,7 +6,7 @@
 #include "server/base/saturating.h"
 #include "server/jobs/driver.h"
 #include "server/jobs/job_view.h"
-#include "server/jobs/resource_names.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
 

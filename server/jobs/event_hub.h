@@ -17,10 +17,16 @@
 #include "absl/status/statusor.h"
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
-#include "server/jobs/job_service.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
+
+// Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
+// its own callbacks.
+class WatchSubscription {
+ public:
+  virtual ~WatchSubscription() = default;
+};
 
 class EventHub : public std::enable_shared_from_this<EventHub> {
  public:

@@ -10,7 +10,7 @@
 #include "server/cost/cost_guide.h"
 #include "server/jobs/job_service_impl.h"
 #include "server/jobs/submission.h"
-#include "server/jobs/trial_rows.h"
+#include "server/records/trial_rows.h"
 
 namespace tunefarm {
 

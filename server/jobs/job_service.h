@@ -25,11 +25,12 @@
 #include "server/agent/agent_link.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
-#include "server/jobs/catalog_watch.h"
-#include "server/jobs/compile_desk.h"
-#include "server/jobs/isolation.h"
-#include "server/jobs/node.h"
+#include "server/catalog/catalog_watch.h"
+#include "server/farm/compile_desk.h"
+#include "server/farm/isolation.h"
+#include "server/jobs/event_hub.h"
 #include "server/jobs/trial_tally.h"
+#include "server/nodes/node.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device.pb.h"
@@ -93,13 +94,6 @@ struct JobServiceCounts {
   int64_t misses_not_counted = 0;  // questions
   int64_t misses_unwritten = 0;    // problems
   CompileDesk::Counts compiles;
-};
-
-// Ends a Watch: no callback is under way or will come once its destructor has returned. Not to be destroyed from one of
-// its own callbacks.
-class WatchSubscription {
- public:
-  virtual ~WatchSubscription() = default;
 };
 
 class JobService {

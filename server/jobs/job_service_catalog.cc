@@ -4,8 +4,8 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/jobs/batch_lookup.h"
 #include "server/jobs/job_service_impl.h"
+#include "server/lookup/batch_lookup.h"
 
 namespace tunefarm {
 

@@ -11,8 +11,8 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
 #include "server/jobs/newer_job.h"
-#include "server/jobs/resource_names.h"
-#include "server/jobs/trial_rows.h"
+#include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "server/jobs/kernel_registry.h"
+#include "server/records/kernel_registry.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/job.pb.h"
 

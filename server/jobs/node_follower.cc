@@ -14,7 +14,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/job_view.h"
-#include "server/jobs/local_copy.h"
+#include "server/nodes/local_copy.h"
 
 namespace tunefarm {
 namespace {

@@ -11,8 +11,8 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/prior_results.h"
-#include "server/jobs/resource_names.h"
 #include "server/measure/policy.h"
+#include "server/records/resource_names.h"
 #include "server/search/starting_strategy.h"
 
 namespace tunefarm {

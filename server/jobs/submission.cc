@@ -14,10 +14,10 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/cost/cost_guide.h"
-#include "server/jobs/resource_names.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
 #include "server/measure/roofline.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
 namespace {

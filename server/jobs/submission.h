@@ -9,8 +9,9 @@
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
-#include "server/jobs/device_directory.h"
-#include "server/jobs/kernel_registry.h"
+#include "server/farm/claim.h"
+#include "server/farm/device_directory.h"
+#include "server/records/kernel_registry.h"
 #include "server/space/space.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/job.pb.h"
@@ -20,8 +21,6 @@ namespace tunefarm {
 
 inline constexpr int kProblemsMax = 256;
 inline constexpr size_t kStudiesMax = 1024;
-// Job.agent_losses_max unless it says otherwise; fewer do not tell which config it was.
-inline constexpr int kAgentLossesMax = 3;
 inline constexpr int kStartingConfigsMax = 4096;
 // Up to so many configs are all tried, one by one, when no strategy is named and the budget allows it; else the default
 // strategy searches.

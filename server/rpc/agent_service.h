@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "server/base/clock.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 
 namespace grpc {
 class Service;

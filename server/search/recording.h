@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/expression/config.h"
 #include "server/search/search_space.h"
 #include "server/search/strategy.h"
-#include "server/space/config.h"
 
 namespace tunefarm {
 

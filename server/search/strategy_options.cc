@@ -8,7 +8,7 @@
 
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
-#include "server/space/value.h"
+#include "server/expression/value.h"
 
 namespace tunefarm {
 namespace {

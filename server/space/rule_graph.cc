@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "server/space/expression_internal.h"
+#include "server/expression/expression_internal.h"
 
 namespace tunefarm::space_internal {
 

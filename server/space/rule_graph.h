@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "server/space/expression_internal.h"
+#include "server/expression/expression_internal.h"
 #include "server/space/space.h"
 
 namespace tunefarm::space_internal {

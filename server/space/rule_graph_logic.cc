@@ -1,7 +1,7 @@
 // The part of the graph that is about truth: comparisons, logic, and the two rewritings that make a search fast.
 #include <algorithm>
 
-#include "server/space/expression_internal.h"
+#include "server/expression/expression_internal.h"
 #include "server/space/rule_graph.h"
 
 namespace tunefarm::space_internal {

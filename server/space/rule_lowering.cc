@@ -1,5 +1,5 @@
 // From the tree of a rule's text to nodes of the graph.
-#include "server/space/expression_internal.h"
+#include "server/expression/expression_internal.h"
 #include "server/space/rule_graph.h"
 
 namespace tunefarm {

@@ -22,9 +22,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/random.h"
-#include "server/space/config.h"
-#include "server/space/expression.h"
-#include "server/space/value.h"
+#include "server/expression/config.h"
+#include "server/expression/expression.h"
+#include "server/expression/value.h"
 
 namespace tunefarm {
 

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
 #include "server/base/thread_annotations.h"
-#include "server/space/expression.h"
+#include "server/expression/expression.h"
 #include "server/space/space.h"
 
 namespace tunefarm::space_internal {

@@ -17,7 +17,7 @@
 #include "server/exec/captured_output.h"
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
-#include "server/worker/sandbox.h"
+#include "server/worker/sandbox/sandbox.h"
 
 namespace tunefarm {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "server/base/status.h"
-#include "server/space/config.h"
-#include "server/space/expression.h"
+#include "server/expression/config.h"
+#include "server/expression/expression.h"
 #include "server/space/space.h"
 
 namespace tunefarm {

@@ -2,7 +2,7 @@
 
 #include "server/base/check.h"
 #include "server/definition/value_proto.h"
-#include "server/space/config.h"
+#include "server/expression/config.h"
 
 namespace tunefarm::golden {
 namespace {

@@ -11,7 +11,7 @@
 #include "server/base/memfd.h"
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
-#include "server/worker/seccomp_filter.h"
+#include "server/worker/sandbox/seccomp_filter.h"
 #include "server/worker/verify/fill.h"
 
 namespace tunefarm {

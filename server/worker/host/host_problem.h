@@ -18,7 +18,7 @@
 #include "server/worker/backend.h"
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/mapped_buffer.h"
-#include "server/worker/host/trial_process.h"
+#include "server/worker/host/trial/trial_process.h"
 #include "server/worker/host/unforked_bytes.h"
 #include "server/worker/verify/compare.h"
 #include "server/worker/verify/failure.h"

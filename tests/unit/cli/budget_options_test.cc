@@ -1,4 +1,4 @@
-#include "client/cli/budget_options.h"
+#include "client/cli/options/budget_options.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

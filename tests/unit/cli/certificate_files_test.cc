@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/cli/life_option.h"
+#include "client/cli/options/life_option.h"
 #include "server/access/certificate_check.h"
 #include "server/base/file.h"
 #include "server/base/status.h"

@@ -1,4 +1,4 @@
-#include "client/cli/chart_svg.h"
+#include "client/cli/studies/chart_svg.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "client/cli/chart_axis.h"
+#include "client/cli/studies/chart_axis.h"
 
 namespace tunefarm::cli {
 namespace {

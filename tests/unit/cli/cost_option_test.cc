@@ -1,4 +1,4 @@
-#include "client/cli/cost_option.h"
+#include "client/cli/options/cost_option.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/cli/kernel_argument.h"
+#include "client/cli/options/kernel_argument.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

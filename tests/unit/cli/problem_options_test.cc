@@ -1,9 +1,9 @@
-#include "client/cli/problem_options.h"
+#include "client/cli/options/problem_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/cli/job_names.h"
+#include "client/cli/studies/job_names.h"
 #include "server/base/status.h"
 
 namespace tunefarm::cli {

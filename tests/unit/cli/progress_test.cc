@@ -1,4 +1,4 @@
-#include "client/cli/progress.h"
+#include "client/cli/studies/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/cli/recorded_source.h"
+#include "client/cli/studies/recorded_source.h"
 
 #include <gtest/gtest.h>
 

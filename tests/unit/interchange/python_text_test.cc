@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/space/expression.h"
+#include "server/expression/expression.h"
 
 namespace tunefarm::interchange {
 namespace {

@@ -1,5 +1,5 @@
 // Look-ups by columns: the answers are those of single look-ups, in whichever form.
-#include "server/jobs/batch_lookup.h"
+#include "server/lookup/batch_lookup.h"
 
 #include <google/protobuf/util/message_differencer.h>
 
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/random.h"
-#include "server/jobs/batch_keys.h"
+#include "server/lookup/batch_keys.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {

@@ -1,5 +1,5 @@
 // What people decide about bests, and what jobs make of it.
-#include "server/jobs/best_changes.h"
+#include "server/catalog/best_changes.h"
 
 #include <google/protobuf/util/message_differencer.h>
 

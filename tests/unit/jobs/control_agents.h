@@ -8,7 +8,7 @@
 #include <string>
 
 #include "server/base/check.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 #include "server/jobs/job_service.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"

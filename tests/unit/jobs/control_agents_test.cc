@@ -11,7 +11,7 @@
 #include <string>
 
 #include "server/base/status.h"
-#include "server/jobs/agent_wakes.h"
+#include "server/farm/agent_wakes.h"
 #include "tests/fakes/faulty_store.h"
 #include "tests/fakes/forwarding_store.h"
 #include "tests/unit/jobs/farm.h"

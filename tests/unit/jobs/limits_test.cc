@@ -14,9 +14,9 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
-#include "server/jobs/retention.h"
-#include "server/jobs/space_floor.h"
 #include "server/sanitizers.h"
+#include "server/upkeep/retention.h"
+#include "server/upkeep/space_floor.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {

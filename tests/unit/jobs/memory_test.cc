@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/jobs/resource_names.h"
+#include "server/records/resource_names.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {

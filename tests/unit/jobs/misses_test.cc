@@ -1,5 +1,5 @@
 // Misses of a whole farm: what is counted, what a promotion takes away, what stays over a restart.
-#include "server/jobs/misses.h"
+#include "server/catalog/misses.h"
 
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/jobs/miss_writer.h"
+#include "server/upkeep/miss_writer.h"
 #include "tests/fakes/log_capture.h"
 #include "tests/unit/jobs/farm.h"
 

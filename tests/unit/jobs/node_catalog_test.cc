@@ -7,8 +7,8 @@
 #include <string>
 
 #include "server/base/status.h"
-#include "server/jobs/best_changes.h"
-#include "server/jobs/catalog_watch.h"
+#include "server/catalog/best_changes.h"
+#include "server/catalog/catalog_watch.h"
 #include "tests/unit/jobs/node_world.h"
 
 namespace tunefarm {

@@ -1,5 +1,5 @@
 // Two control daemons on one store: what one leaves, the other takes up.
-#include "server/jobs/node.h"
+#include "server/nodes/node.h"
 
 #include <chrono>
 #include <string>

@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/jobs/node.h"
+#include "server/nodes/node.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"
 

@@ -1,5 +1,5 @@
 // Whether there is anything to take a measurement over from.
-#include "server/jobs/other_studies.h"
+#include "server/farm/other_studies.h"
 
 #include <algorithm>
 #include <chrono>

@@ -8,9 +8,9 @@
 
 #include "gtest/gtest.h"
 #include "server/base/check.h"
-#include "server/jobs/measured_key.h"
 #include "server/jobs/prior_results.h"
 #include "server/measure/policy.h"
+#include "server/records/measured_key.h"
 
 namespace tunefarm {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "server/base/check.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 
 namespace tunefarm {
 

@@ -1,4 +1,4 @@
-#include "server/jobs/sentinels.h"
+#include "server/farm/sentinels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

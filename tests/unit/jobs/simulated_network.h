@@ -11,7 +11,7 @@
 
 #include "server/agent/control_channel.h"
 #include "server/base/clock.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 #include "tests/unit/jobs/dice.h"
 
 namespace tunefarm {

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/jobs/control_link.h"
+#include "server/farm/control_link.h"
 #include "server/jobs/study.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"

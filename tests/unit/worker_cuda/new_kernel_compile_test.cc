@@ -5,7 +5,7 @@
 #include <string>
 
 #include "client/cli/app.h"
-#include "client/cli/kernel_argument.h"
+#include "client/cli/options/kernel_argument.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/worker_cuda/cuda_kernel.h"
 

@@ -1,0 +1,67 @@
+#include "client/cli/bests/best_watch.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+
+#include "client/cli/bests/best_rows.h"
+#include "client/cli/interruption.h"
+#include "server/base/clock.h"
+#include "server/base/status_macros.h"
+#include "server/base/thread.h"
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr Duration kCatalogBackWithin = std::chrono::seconds(30);
+
+// Heartbeats say nothing.
+std::string LinesOf(const v1::WatchBestConfigsResponse& response, OutputFormat format) {
+  if (!response.reset() && response.bests_size() + response.retired_size() == 0) return "";
+  if (format == OutputFormat::kJson) return ToJsonLine(response);
+  std::string lines;
+  for (const v1::BestConfigKey& key : response.retired()) {
+    lines += fmt::format("gone  {}  on  class {}\n", key.problem_key(), key.device_class_id());
+  }
+  for (const v1::BestConfig& best : response.bests()) {
+    lines += fmt::format("best  {}  revision {}\n", BestLine(best), best.revision());
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  Interruption interruption;
+  v1::WatchBestConfigsRequest request;
+  request.set_kernel(kernel);
+  Clock* const clock = Clock::Real();
+  MonotonicTime give_up = clock->Now() + kCatalogBackWithin;
+  while (true) {
+    grpc::ClientContext context;
+    interruption.Guard(&context);
+    const auto reader = connection->catalog()->WatchBestConfigs(&context, request);
+    v1::WatchBestConfigsResponse response;
+    while (reader->Read(&response)) {
+      if (response.reset() && request.after_revision() > 0) {
+        session->Note("The daemon has another catalog than before; all of it follows.");
+      }
+      session->Print(LinesOf(response, format));
+      std::fflush(session->out);
+      if (response.revision() > 0) {
+        request.set_after_revision(response.revision());
+        request.set_catalog_id(response.catalog_id());
+      }
+      give_up = clock->Now() + kCatalogBackWithin;
+    }
+    const absl::Status status = FromGrpc(reader->Finish());
+    interruption.Guard(nullptr);
+    if (interruption.happened()) return kExitInterrupted;
+    if (status.code() != absl::StatusCode::kUnavailable || clock->Now() > give_up) return status;
+    Notification().WaitFor(std::chrono::milliseconds(200));
+  }
+}
+
+}  // namespace tunefarm::cli

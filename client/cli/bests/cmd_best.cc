@@ -1,0 +1,102 @@
+// best: the answer to "which config for this kernel, problem, device?".
+
+#include <fmt/core.h>
+
+#include <map>
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/help_format.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
+#include "client/cli/studies/report.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+struct BestOptions {
+  std::string kernel;
+  ProblemOptions problem;
+  std::string device;
+  std::string format = "text";
+  bool exact = false;
+};
+
+// The macros that the compiler would get, one line each, for a build without the daemon.
+std::string DefinesText(const v1::BestConfig& best) {
+  std::string text;
+  for (const auto& [name, value] :
+       std::map<std::string, v1::Value>(best.config().values().begin(), best.config().values().end())) {
+    const std::string shown =
+        value.kind_case() == v1::Value::kBoolValue ? (value.bool_value() ? "1" : "0") : ValueText(value);
+    text += fmt::format("#define {} {}\n", name, shown);
+    if (value.kind_case() == v1::Value::kStringValue) text += fmt::format("#define {}_{} 1\n", name, shown);
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::LookupConfigRequest request;
+  request.set_kernel(kernel.name);
+  *request.mutable_problem() = problem;
+  request.set_device_selector(options.device);
+  request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
+  ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
+                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
+  std::string tune = "tunefarm tune " + options.kernel;
+  for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
+  if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {
+    return NotFound("{} is known of {} for this problem and device; run: {}",
+                    options.exact ? "nothing exact" : "nothing", kernel.name, tune);
+  }
+  if (options.format == "defines") {
+    session->Print(DefinesText(response.best()));
+  } else if (format == OutputFormat::kJson) {
+    session->Print(ToJson(response));
+  } else if (format == OutputFormat::kCsv) {
+    Table table({{"name", false}, {"value", false}});
+    for (const auto& [name, value] : std::map<std::string, v1::Value>(response.best().config().values().begin(),
+                                                                      response.best().config().values().end())) {
+      table.AddRow({name, ValueText(value)});
+    }
+    session->Print(table.ToCsv());
+  } else {
+    std::string question = kernel.name;
+    const std::string key = response.best().problem().key();
+    if (!key.empty() && response.match() != v1::MATCH_NEAREST_SHAPE) question += "  " + key;
+    if (!response.best().device_class_name().empty() && response.match() != v1::MATCH_SAME_ARCH)
+      question += "  on  " + response.best().device_class_name();
+    session->Print(BestText(response, question));
+  }
+  if (response.match() == v1::MATCH_DEFAULT) {
+    session->Note("Not tuned yet: this is the default config. Run: " + tune);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddBest(CLI::App* app, Session* session) {
+  auto options = std::make_shared<BestOptions>();
+  CLI::App* best = app->add_subcommand("best", "The best known config for a kernel, problem and device.");
+  SetExample(best,
+             "tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
+             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h");
+  best->add_option("KERNEL", options->kernel, "A kernel's name or definition.")->required();
+  options->problem.AddTo(best, /*many=*/false);
+  best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.")
+      ->type_name("DEVICE");
+  best->add_option("--format", options->format, "text, or defines for #define lines.")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "defines"}));
+  best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
+  best->callback([session, options] { session->command = [session, options] { return Best(session, *options); }; });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,150 @@
+// doctor: what works here and what does not, with what to do about it. version.
+
+#include <fmt/core.h>
+#include <sys/utsname.h>
+
+#include <memory>
+
+#include "client/cli/commands.h"
+#include "client/cli/doctor/doctor_farm.h"
+#include "client/cli/doctor/doctor_measure.h"
+#include "client/cli/help_format.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/studies/report.h"
+#include "server/base/file.h"
+#include "server/base/format.h"
+#include "server/base/socket_paths.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/version.h"
+
+namespace tunefarm::cli {
+namespace {
+
+class Findings {
+ public:
+  explicit Findings(const Session& session) : fail_(session.Styled(Style::kRed, "FAIL")) {}
+
+  void Good(const std::string& what) { text_ += "ok    " + what + "\n"; }
+  void Bad(const std::string& what, const std::string& remedy) {
+    text_ += fail_ + "  " + what + "\n        " + remedy + "\n";
+    ++failures_;
+  }
+  void Hint(const std::string& what) { text_ += "note  " + what + "\n"; }
+  const std::string& text() const { return text_; }
+  int failures() const { return failures_; }
+
+ private:
+  const std::string fail_;
+  std::string text_;
+  int failures_ = 0;
+};
+
+void CheckDataDirectory(const Session& session, Findings* findings) {
+  const auto directory = ChosenDataDirectory(session.connect.data_directory, session.environment);
+  if (!directory.ok()) {
+    findings->Bad("data directory: " + std::string(MessageOf(directory.status())), "Set TUNEFARM_DATA_DIR.");
+    return;
+  }
+  const absl::Status made = MakeDirectories(*directory, 0700);
+  if (!made.ok()) {
+    findings->Bad("data directory " + *directory + ": " + std::string(MessageOf(made)),
+                  "Choose another with TUNEFARM_DATA_DIR.");
+    return;
+  }
+  const auto network = IsNetworkFileSystem(*directory);
+  if (network.ok() && *network) {
+    findings->Bad("data directory " + *directory + " is on a network file system",
+                  "SQLite needs a local disk: set TUNEFARM_DATA_DIR.");
+    return;
+  }
+  const auto free = FreeBytes(*directory);
+  if (free.ok()) findings->Good(fmt::format("data directory {}, {} free", *directory, FormatBytes(*free)));
+}
+
+absl::StatusOr<ExitCode> Doctor(Session* session) {
+  Findings findings(*session);
+  utsname system = {};
+  uname(&system);
+  findings.Good(
+      fmt::format("tunefarm {} ({}), {} {}", TUNEFARM_VERSION, TUNEFARM_REVISION, system.sysname, system.release));
+  CheckDataDirectory(*session, &findings);
+  const std::string box = KernelsInTheBox(session->environment);
+  if (box.empty()) {
+    findings.Hint("the kernels in the box were not found; set TUNEFARM_KERNELS to their folder");
+  } else {
+    findings.Good("kernels in the box at " + box);
+  }
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) {
+    const bool is_private = session->connect.server.empty() && !session->environment("TUNEFARM_SERVER").has_value();
+    findings.Bad(std::string(MessageOf(connection.status())),
+                 is_private ? "Start it by hand to see why: tunefarmd --log-level debug"
+                            : "The address comes from --server or TUNEFARM_SERVER.");
+    session->Print(findings.text());
+    return kExitUnreachable;
+  }
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
+                   Connection::Call((*connection)->server(), &v1::ServerService::StubInterface::GetServerInfo,
+                                    v1::GetServerInfoRequest()));
+  findings.Good(fmt::format("daemon {} answers at {}", info.version(), (*connection)->address()));
+  if (info.revision() != TUNEFARM_REVISION) {
+    findings.Hint(fmt::format("the daemon is another build ({}); tunefarm stop ends it", info.revision()));
+  }
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
+                   Connection::Call((*connection)->devices(), &v1::DeviceService::StubInterface::ListDevices,
+                                    v1::ListDevicesRequest()));
+  for (const v1::Device& device : devices.devices()) {
+    if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
+      findings.Bad(
+          "device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
+          "It is looked at again by itself. Once its cause is gone: tunefarm devices release " + device.uuid());
+    } else {
+      findings.Good("device " + DeviceLine(device));
+    }
+  }
+  if (devices.devices().empty())
+    findings.Bad("no device to tune on", "Install a C++ compiler, or run on a machine with a GPU.");
+  if (info.sandbox_level().substr(0, 2) == "L1") {
+    findings.Good("worker isolation " + info.sandbox_level());
+  } else if (!info.sandbox_level().empty()) {
+    findings.Hint("worker isolation " + info.sandbox_level() +
+                  ". Tune only kernels that you trust, or run the daemon as root or where user namespaces are allowed");
+  }
+  for (const std::string& line : info.toolchains()) findings.Hint(line);
+  session->Print(findings.text());
+  return findings.failures() == 0 ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App* app, Session* session) {
+  CLI::App* doctor = app->add_subcommand("doctor", "What works on this machine, what does not, and what to do.");
+  SetExample(doctor,
+             "tunefarm doctor\n"
+             "tunefarm doctor --farm\n"
+             "tunefarm doctor --measure --kernel matmul --dim M=1024 --pairs 100");
+  auto measure = std::make_shared<DoctorMeasureOptions>();
+  measure->AddTo(doctor);
+  auto farm = std::make_shared<bool>(false);
+  doctor->add_flag("--farm", *farm, "The agents of the farm instead of this machine.");
+  doctor->callback([session, measure, farm] {
+    session->command = [session, measure, farm] {
+      if (*farm) return DoctorFarm(session);
+      return measure->wanted ? DoctorMeasure(session, *measure) : Doctor(session);
+    };
+  });
+}
+
+void AddVersion(CLI::App* app, Session* session) {
+  CLI::App* version = app->add_subcommand("version", "Version and git revision.");
+  SetExample(version, "tunefarm version");
+  version->callback([session] {
+    session->command = [session]() -> absl::StatusOr<ExitCode> {
+      session->Print(fmt::format("tunefarm {} ({}, {})\n", TUNEFARM_VERSION, TUNEFARM_REVISION, TUNEFARM_BUILD_TYPE));
+      return kExitOk;
+    };
+  });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,164 @@
+#include "client/cli/export/export_snapshot.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cli/help_format.h"
+#include "client/cpp/snapshot/snapshot_writer.h"
+#include "server/base/clock.h"
+#include "server/base/file.h"
+#include "server/base/format.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr int kPageSize = 1000;
+
+struct SnapshotOptions {
+  std::string file;
+  std::vector<std::string> kernels;
+};
+
+snapshot::Scalar ScalarOf(const v1::Value& value) {
+  switch (value.kind_case()) {
+    case v1::Value::kIntValue:
+      return value.int_value();
+    case v1::Value::kDoubleValue:
+      return value.double_value();
+    case v1::Value::kBoolValue:
+      return value.bool_value();
+    case v1::Value::kStringValue:
+      return value.string_value();
+    default:
+      return {};
+  }
+}
+
+snapshot::NamedScalars ScalarsOf(const google::protobuf::Map<std::string, v1::Value>& values) {
+  snapshot::NamedScalars scalars;
+  for (const auto& [name, value] : std::map<std::string, v1::Value>(values.begin(), values.end())) {
+    scalars.emplace_back(name, ScalarOf(value));
+  }
+  return scalars;
+}
+
+snapshot::Best BestOf(const v1::BestConfig& best) {
+  snapshot::Best own;
+  own.class_id = best.device_class_id();
+  own.class_name = best.device_class_name();
+  own.problem = best.problem().key();
+  own.job = best.job();
+  own.driver = best.driver_version();
+  own.toolkit = best.toolkit_version();
+  own.dims = ScalarsOf(best.problem().dims());
+  own.config = ScalarsOf(best.config().values());
+  own.pinned = best.pinned();
+  own.median_ns = best.measurement().median_ns();
+  own.ci_low_ns = best.measurement().ci_low_ns();
+  own.ci_high_ns = best.measurement().ci_high_ns();
+  own.baseline_ns = best.baseline_ns();
+  own.revision = best.revision();
+  own.promoted_at_ms = best.promoted_at_ms();
+  return own;
+}
+
+// All bests of a kernel, or of all kernels if `kernel` is empty.
+absl::Status FetchBests(Connection* connection, const std::string& kernel, std::vector<v1::BestConfig>* bests) {
+  v1::ListBestConfigsRequest request;
+  request.set_kernel(kernel);
+  request.set_page_size(kPageSize);
+  do {
+    ASSIGN_OR_RETURN(
+        const v1::ListBestConfigsResponse page,
+        Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::ListBestConfigs, request));
+    bests->insert(bests->end(), page.bests().begin(), page.bests().end());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Kernel> NewestDefinition(Connection* connection, const std::string& name) {
+  v1::GetKernelRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(const v1::GetKernelResponse response,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
+  return response.kernel();
+}
+
+snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
+  snapshot::Kernel own;
+  own.name = kernel.display_name();
+  own.kernel_id = kernel.name().substr(std::string_view("kernels/").size());
+  own.program_digest = kernel.program_digest();
+  for (const v1::Dim& dim : kernel.dims()) own.dims.emplace_back(dim.name(), ScalarOf(dim.default_value()));
+  return own;
+}
+
+absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions& options) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  std::vector<v1::BestConfig> bests;
+  if (options.kernels.empty()) RETURN_IF_ERROR(FetchBests(connection, "", &bests));
+  for (const std::string& kernel : std::set<std::string>(options.kernels.begin(), options.kernels.end())) {
+    RETURN_IF_ERROR(NewestDefinition(connection, kernel).status());  // else a wrong name would give an empty file
+    RETURN_IF_ERROR(FetchBests(connection, kernel, &bests));
+  }
+  std::map<std::string, std::vector<const v1::BestConfig*>> by_kernel;
+  for (const v1::BestConfig& best : bests) by_kernel[best.kernel_name()].push_back(&best);
+  snapshot::Contents contents;
+  contents.made_at_ms = Clock::Real()->WallMs();
+  int64_t written = 0, of_older_programs = 0;
+  for (const auto& [name, own] : by_kernel) {
+    ASSIGN_OR_RETURN(const v1::Kernel definition, NewestDefinition(connection, name));
+    snapshot::Kernel kernel = KernelOf(definition);
+    for (const v1::BestConfig* const best : own) {
+      contents.revision = std::max(contents.revision, best->revision());
+      // Whether a config of an older program holds for the newest one takes the definition to say.
+      if (best->program_digest() != kernel.program_digest) {
+        ++of_older_programs;
+        continue;
+      }
+      kernel.bests.push_back(BestOf(*best));
+      ++written;
+    }
+    contents.kernels.push_back(std::move(kernel));
+  }
+  if (written == 0) {
+    return NotFound("there are no best configs to write; tunefarm tune finds some");
+  }
+  ASSIGN_OR_RETURN(const std::string bytes, snapshot::Encode(contents));
+  RETURN_IF_ERROR(WriteFileAtomically(options.file, bytes));
+  session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {}", FormatCount(written),
+                            written == 1 ? "" : "s", contents.kernels.size(), contents.kernels.size() == 1 ? "" : "s",
+                            options.file));
+  if (of_older_programs > 0) {
+    session->Note(fmt::format("Left out {} of older kernel sources; tune them again to have them",
+                              FormatCount(of_older_programs)));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddExportSnapshot(CLI::App* command, Session* session) {
+  auto options = std::make_shared<SnapshotOptions>();
+  CLI::App* snapshot = command->add_subcommand(
+      "snapshot", "The best configs as a file from which the C++ client answers without a daemon.");
+  SetExample(snapshot, "tunefarm export snapshot bests.tfsnap\ntunefarm export snapshot bests.tfsnap --kernel matmul");
+  snapshot->add_option("FILE", options->file, "The file to write; one that is there is replaced as a whole.")
+      ->required();
+  snapshot->add_option("--kernel", options->kernels, "Only this kernel. May be repeated. Default: all.")
+      ->type_name("KERNEL")
+      ->allow_extra_args(false);
+  snapshot->callback([=] { session->command = [=] { return ExportSnapshot(session, *options); }; });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,199 @@
+#include "client/cli/misses/tune_misses.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cli/misses/miss_list.h"
+#include "client/cli/options/problem_options.h"
+#include "client/cli/studies/job_names.h"
+#include "client/cli/studies/watch.h"
+#include "server/base/format.h"
+#include "server/base/random.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+// What becomes one job.
+struct MissGroup {
+  std::string kernel_name, class_id, device;
+  std::vector<v1::Problem> problems;  // the most asked first
+
+  std::string Text() const {
+    return fmt::format("{} problem{} of {} on {}", problems.size(), problems.size() == 1 ? "" : "s", kernel_name,
+                       device);
+  }
+};
+
+// In the order of their most asked problems.
+std::vector<MissGroup> GroupsOf(const v1::ListMissesResponse& response) {
+  std::vector<MissGroup> groups;
+  for (const v1::Miss& miss : response.misses()) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&miss](const MissGroup& known) {
+      return known.kernel_name == miss.kernel_name() && known.class_id == miss.device_class_id() &&
+             known.problems.size() < kProblemsMax;
+    });
+    if (group == groups.end()) {
+      const std::string& name = miss.device_class_name();
+      groups.push_back({miss.kernel_name(), miss.device_class_id(), name.empty() ? miss.device_class_id() : name, {}});
+      group = std::prev(groups.end());
+    }
+    group->problems.push_back(miss.problem());
+  }
+  return groups;
+}
+
+// Whether a job was refused for what it is about, and not for how it is to be tuned or for the state of the daemon.
+bool IsAboutTheMisses(const absl::Status& refused) {
+  const std::string reason(ReasonOf(refused));
+  if (reason == "KERNEL_NOT_FOUND" || reason == "DEVICE_NOT_FOUND" || reason == "DEVICE_QUARANTINED") return true;
+  // A problem that has no valid config, or that the kernel does not take any more.
+  for (const char* const how : {"JOB_INVALID", "BUDGET_INVALID", "POLICY_INVALID", "STRATEGY_INVALID"}) {
+    if (reason == how) return false;
+  }
+  return absl::IsInvalidArgument(refused);
+}
+
+absl::StatusOr<v1::Job> Create(Connection* connection, v1::CreateJobRequest request,
+                               const std::vector<v1::Problem>& problems, bool validate_only) {
+  for (const v1::Problem& problem : problems) *request.mutable_job()->add_problems() = problem;
+  request.set_validate_only(validate_only);
+  if (!validate_only) request.set_request_id(NewUuid(EntropySource::Real()));
+  ASSIGN_OR_RETURN(v1::CreateJobResponse response,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
+  return response.job();
+}
+
+class MissTuner {
+ public:
+  MissTuner(Session* session, Connection* connection, const v1::CreateJobRequest& settings)
+      : session_(session), connection_(connection), settings_(settings) {
+    settings_.mutable_job()->clear_problems();
+  }
+
+  // kExitInterrupted: the user wants no more.
+  absl::StatusOr<ExitCode> Tune(const MissGroup& group) {
+    ASSIGN_OR_RETURN(const std::optional<v1::Job> job, Submit(group));
+    if (!job.has_value()) return kExitOk;
+    session_->Note(fmt::format("Job {} queued: {} problem{} of {} on {}", JobNumber(job->name()), job->studies_size(),
+                               job->studies_size() == 1 ? "" : "s", group.kernel_name, group.device));
+    ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
+    if (outcome.detached) {
+      session_->Note(
+          fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+                      JobNumber(job->name())));
+      return kExitInterrupted;
+    }
+    *jobs_.add_jobs() = outcome.job;
+    return ExplainEnd(*session_, outcome.job);
+  }
+
+  void PrintSummary(OutputFormat format) const {
+    if (format == OutputFormat::kJson) {
+      session_->Print(ToJson(jobs_));
+      return;
+    }
+    Table table({{"job", true}, {"kernel", false}, {"device", false}, {"problems", true}, {"tuned", true}});
+    for (const v1::Job& job : jobs_.jobs()) {
+      const auto tuned = std::count_if(job.studies().begin(), job.studies().end(),
+                                       [](const v1::Study& study) { return study.has_best(); });
+      table.AddRow({JobNumber(job.name()), job.kernel_name(),
+                    job.studies_size() > 0 ? job.studies(0).device_class_name() : "",
+                    std::to_string(job.studies_size()), std::to_string(tuned)});
+    }
+    session_->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  }
+
+  int jobs() const { return jobs_.jobs_size(); }
+
+ private:
+  // None: nothing of the group can be tuned here.
+  absl::StatusOr<std::optional<v1::Job>> Submit(const MissGroup& group) {
+    v1::CreateJobRequest request = settings_;
+    v1::Job* const job = request.mutable_job();
+    if (!request.has_kernel_definition()) job->set_kernel(group.kernel_name);
+    if (job->device_selector().empty()) job->set_device_selector(group.class_id);
+    absl::StatusOr<v1::Job> created = Create(connection_, request, group.problems, false);
+    if (created.ok()) return std::make_optional(*std::move(created));
+    if (!IsAboutTheMisses(created.status())) return created.status();
+    // One problem of several is named so.
+    if (MessageOf(created.status()).rfind("problems[", 0) != 0) {
+      session_->Note(fmt::format("Skipped {}: {}", group.Text(), MessageOf(created.status())));
+      return std::optional<v1::Job>();
+    }
+    ASSIGN_OR_RETURN(const std::vector<v1::Problem> accepted, Accepted(request, group));
+    if (accepted.empty()) return std::optional<v1::Job>();
+    ASSIGN_OR_RETURN(v1::Job rest, Create(connection_, request, accepted, false));
+    return std::make_optional(std::move(rest));
+  }
+
+  absl::StatusOr<std::vector<v1::Problem>> Accepted(const v1::CreateJobRequest& request, const MissGroup& group) {
+    std::vector<v1::Problem> accepted;
+    for (const v1::Problem& problem : group.problems) {
+      const absl::Status checked = Create(connection_, request, {problem}, true).status();
+      if (!checked.ok() && !IsAboutTheMisses(checked)) return checked;
+      if (checked.ok()) {
+        accepted.push_back(problem);
+      } else {
+        session_->Note(fmt::format("Skipped {} of {}: {}", problem.key(), group.kernel_name, MessageOf(checked)));
+      }
+    }
+    return accepted;
+  }
+
+  Session* const session_;
+  Connection* const connection_;
+  v1::CreateJobRequest settings_;
+  v1::ListJobsResponse jobs_;  // that have ended
+};
+
+}  // namespace
+
+void MissesOptions::AddTo(CLI::App* tune) {
+  CLI::Option* const misses = tune->add_flag(
+      "--misses", is_chosen, "Tune what was looked up and is not tuned (tunefarm misses), of one kernel or all.");
+  for (const char* const other : {"--dim", "--pin", "--input-seed", "--rows", "--missing-only", "--from-recording"}) {
+    misses->excludes(tune->get_option(other));
+  }
+  tune->add_option("--limit", limit, "With --misses: how many problems, those asked most first (default: all).")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(misses);
+}
+
+absl::StatusOr<ExitCode> TuneMisses(Session* session, const MissesOptions& options,
+                                    const v1::CreateJobRequest& settings) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  MissFilter filter;
+  filter.kernel =
+      settings.has_kernel_definition() ? settings.kernel_definition().display_name() : settings.job().kernel();
+  ASSIGN_OR_RETURN(filter.device_class_id, ClassIdOf(connection, settings.job().device_selector()));
+  ASSIGN_OR_RETURN(const v1::ListMissesResponse misses, FetchMisses(connection, filter, options.limit));
+  const std::vector<MissGroup> groups = GroupsOf(misses);
+  MissTuner tuner(session, connection, settings);
+  ExitCode worst = kExitOk;
+  size_t begun = 0;
+  while (begun < groups.size() && worst != kExitInterrupted) {
+    ASSIGN_OR_RETURN(const ExitCode code, tuner.Tune(groups[begun++]));
+    // Failed is worse than without a valid config, and interrupted ends it all.
+    const bool is_worse = code == kExitInterrupted || worst == kExitOk || code == kExitFailed;
+    if (code != kExitOk && is_worse) worst = code;
+  }
+  if (groups.empty()) {
+    const std::string& device = settings.job().device_selector();
+    session->Note(fmt::format("Nothing to tune: no misses{}{} are listed.",
+                              filter.kernel.empty() ? "" : " of " + filter.kernel,
+                              device.empty() ? "" : " on " + device));
+  }
+  if (tuner.jobs() > 0 || format != OutputFormat::kTable) tuner.PrintSummary(format);
+  for (; begun < groups.size(); ++begun) session->Note("Not begun: " + groups[begun].Text());
+  return worst;
+}
+
+}  // namespace tunefarm::cli

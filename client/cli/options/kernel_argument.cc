@@ -1,0 +1,109 @@
+#include "client/cli/options/kernel_argument.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "server/base/file.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/kernel_plan.h"
+
+namespace tunefarm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kDefinitionBytesMax = 1 << 20;
+constexpr uint64_t kSourceBytesMax = 4 << 20;
+
+absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(file.string(), kDefinitionBytesMax));
+  const fs::path folder = file.parent_path();
+  ASSIGN_OR_RETURN(v1::Kernel kernel, LoadKernelText(text, file.string(), [&folder](const std::string& path) {
+                     return ReadFile((folder / path).string(), kSourceBytesMax);
+                   }));
+  KernelArgument argument;
+  argument.name = kernel.display_name();
+  argument.definition = std::move(kernel);
+  argument.file = file.string();
+  return argument;
+}
+
+// The definitions that lie in a folder, by name. kernel.pbtxt stands for the folder.
+std::vector<BoxDefinition> DefinitionsIn(const fs::path& folder) {
+  std::vector<BoxDefinition> found;
+  std::error_code error;
+  const fs::path only = folder / "kernel.pbtxt";
+  if (fs::exists(only, error)) {
+    found.push_back({folder.filename().string(), only.string()});
+    return found;
+  }
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".pbtxt") found.push_back({it->path().stem().string(), it->path().string()});
+  }
+  std::sort(found.begin(), found.end(), [](const BoxDefinition& a, const BoxDefinition& b) { return a.name < b.name; });
+  return found;
+}
+
+absl::StatusOr<KernelArgument> LoadFolder(const std::string& text) {
+  // A trailing slash would make the folder's name empty.
+  const std::vector<BoxDefinition> definitions = DefinitionsIn(fs::path(text));
+  if (definitions.size() == 1) return LoadFile(definitions.front().file);
+  if (definitions.empty()) {
+    return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
+  }
+  std::string names;
+  for (const BoxDefinition& definition : definitions) {
+    names += (names.empty() ? "" : ", ") + fs::path(definition.file).filename().string();
+  }
+  return InvalidArgument("the folder {} has several definitions: {}; name one of them", text, names);
+}
+
+}  // namespace
+
+std::string KernelsInTheBox(const EnvironmentGetter& environment) {
+  if (const auto chosen = environment("TUNEFARM_KERNELS"); chosen && !chosen->empty()) return *chosen;
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  // Installed or bundled; then a program that still lies in build/PRESET/bin of its source tree.
+  for (const fs::path& candidate : {folder / "../share/tunefarm/kernels", folder / "../../../kernels"}) {
+    if (fs::is_directory(candidate, error)) return fs::canonical(candidate, error).string();
+  }
+  return "";
+}
+
+std::vector<BoxDefinition> DefinitionsInTheBox(const EnvironmentGetter& environment) {
+  std::vector<BoxDefinition> all;
+  const std::string box = KernelsInTheBox(environment);
+  if (box.empty()) return all;
+  std::error_code error;
+  for (const fs::path& folder : {fs::path(box), fs::path(box) / "examples"}) {
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      std::error_code ignored;
+      if (!fs::is_directory(it->path(), ignored)) continue;
+      for (BoxDefinition& definition : DefinitionsIn(it->path())) all.push_back(std::move(definition));
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const BoxDefinition& a, const BoxDefinition& b) { return a.name < b.name; });
+  return all;
+}
+
+absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment) {
+  std::error_code error;
+  if (fs::is_directory(text, error)) return LoadFolder(text);
+  if (fs::exists(text, error)) return LoadFile(text);
+  const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;
+  if (looks_like_path || fs::path(text).extension() == ".pbtxt")
+    return NotFound("there is no kernel definition at {}", text);
+  const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
+  for (const BoxDefinition& definition : DefinitionsInTheBox(environment)) {
+    if (definition.name == name) return LoadFile(definition.file);
+  }
+  KernelArgument argument;
+  argument.name = text;
+  return argument;
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,436 @@
+// tune: submit, watch and show the best, in one. submit: the first part. run: one config, looked at closely.
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "client/cli/commands.h"
+#include "client/cli/help_format.h"
+#include "client/cli/misses/missing_problems.h"
+#include "client/cli/misses/tune_misses.h"
+#include "client/cli/options/budget_options.h"
+#include "client/cli/options/cost_option.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/measure_options.h"
+#include "client/cli/options/problem_options.h"
+#include "client/cli/options/starting_configs.h"
+#include "client/cli/space_text.h"
+#include "client/cli/studies/job_names.h"
+#include "client/cli/studies/progress.h"
+#include "client/cli/studies/report.h"
+#include "client/cli/studies/trial_pages.h"
+#include "client/cli/studies/watch.h"
+#include "server/base/format.h"
+#include "server/base/random.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+
+namespace tunefarm::cli {
+namespace {
+
+struct SubmitOptions {
+  std::string kernel;
+  ProblemOptions problem;
+  std::string device;
+  std::string strategy;
+  std::vector<std::string> strategy_options;
+  uint64_t seed = 0;
+  std::string cost_model;
+  BudgetOptions budget;
+  MeasureOptions measure;
+  int priority = 0;
+  bool retry_poisoned = false;
+  int agent_losses_max = 0;
+  bool no_memory = false;
+  std::string required_isolation;
+  std::string label;
+  std::string from_recording;
+  bool missing_only = false;
+  int rows = 10;
+  MissesOptions misses;
+};
+
+// Problems that --missing-only looks at; at most kProblemsMax of them become one job.
+constexpr size_t kGridMax = 10'000;
+
+CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
+  return command
+      ->add_option("KERNEL", options->kernel,
+                   "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
+      ->required();
+}
+
+void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
+  command
+      ->add_option("--device", options->device,
+                   "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one); label:KEY=VALUE or "
+                   "agent:NAME: those of agents; all-classes: every class in the farm.")
+      ->type_name("DEVICE");
+  options->measure.AddTo(command);
+}
+
+void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
+  command
+      ->add_option(
+          "--strategy", options->strategy,
+          "default, bayes, genetic, annealing, local, pack, exhaustive or random (if none is named: "
+          "exhaustive up to 10,000 configs that the budget allows, else default); see tunefarm help strategies.")
+      ->type_name("STRATEGY");
+  AddListOption(command, "--strategy-option", &options->strategy_options,
+                "An option of the strategy, as tunefarm help strategies lists them. May be repeated.");
+  command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
+  AddCostOption(command, &options->cost_model);
+  options->budget.AddTo(command);
+  command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
+      ->check(CLI::Range(-100, 100));
+  command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
+  command
+      ->add_option("--agent-losses-max", options->agent_losses_max,
+                   "Leave a config out with which so many agents were lost (default 3, the least that tells which).")
+      ->check(CLI::Range(3, 1'000'000));
+  command->add_flag("--no-memory", options->no_memory, "Search as if earlier jobs had found nothing.");
+  command
+      ->add_option("--required-isolation", options->required_isolation,
+                   "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
+      ->type_name("LEVEL");
+  command->add_option("--label", options->label, "Free text shown in lists.");
+  command->add_flag("--missing-only", options->missing_only,
+                    "Leave out problems that have an exact best already: what was interrupted goes on.");
+  command
+      ->add_option("--from-recording", options->from_recording,
+                   "Try first what this recording has (recordings list). Of imported bests, and without --dim, its "
+                   "problems are tuned; --max-trials 1 only measures them.")
+      ->type_name("RECORDING");
+}
+
+// All but the problems, the kernel and what is tried first.
+absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* request) {
+  v1::Job* job = request->mutable_job();
+  job->set_device_selector(options.device);
+  job->mutable_strategy()->set_strategy_name(options.strategy);
+  job->mutable_strategy()->set_seed(options.seed);
+  for (const std::string& option : options.strategy_options) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
+    (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] = option.substr(equals + 1);
+  }
+  if (!options.cost_model.empty()) {
+    ASSIGN_OR_RETURN(*job->mutable_strategy()->mutable_cost_model(), ParseCostModel(options.cost_model));
+  }
+  ASSIGN_OR_RETURN(*job->mutable_budget(), MakeBudget(options.budget));
+  ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
+  job->set_priority(options.priority);
+  job->set_retry_poisoned(options.retry_poisoned);
+  job->set_agent_losses_max(options.agent_losses_max);
+  job->set_no_memory(options.no_memory);
+  job->set_label(options.label);
+  job->set_required_isolation(options.required_isolation);
+  request->set_request_id(NewUuid(EntropySource::Real()));
+  return absl::OkStatus();
+}
+
+// The problems of the command line; where it names none, those of the recording, with the same pins and seeds.
+absl::StatusOr<std::vector<v1::Problem>> ProblemsOf(const SubmitOptions& options,
+                                                    const std::optional<RecordedStarts>& starts) {
+  const size_t most = options.missing_only ? kGridMax : kProblemsMax;
+  ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, MakeProblems(options.problem, most));
+  if (!starts.has_value() || !options.problem.dims.empty()) return problems;
+  std::vector<v1::Problem> recorded = starts->Problems();
+  if (recorded.empty()) return problems;
+  if (recorded.size() > most) {
+    return InvalidArgument(
+        "recording {} has {} problems, a job {}; choose some with --dim, or add --missing-only and "
+        "repeat the command until all are done",
+        starts->name, recorded.size(), kProblemsMax);
+  }
+  for (v1::Problem& problem : recorded) {
+    *problem.mutable_pinned() = problems[0].pinned();
+    *problem.mutable_input_seeds() = problems[0].input_seeds();
+  }
+  return recorded;
+}
+
+// Stores a definition that came from a file, and names it: what is known of its problems is asked by that name.
+absl::StatusOr<std::string> StoredKernel(Connection* connection, const KernelArgument& kernel) {
+  if (!kernel.definition.has_value()) return kernel.name;
+  v1::CreateKernelRequest request;
+  *request.mutable_kernel() = *kernel.definition;
+  ASSIGN_OR_RETURN(const v1::CreateKernelResponse response,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::CreateKernel, request));
+  return response.kernel().name();
+}
+
+// Leaves those without an exact best, as many as a job takes, and says how many there were.
+absl::Status KeepMissing(const Session& session, Connection* connection, const std::string& kernel,
+                         const std::string& device, std::vector<v1::Problem>* problems) {
+  const size_t all = problems->size();
+  ASSIGN_OR_RETURN(*problems, MissingProblems(connection, kernel, device, *problems));
+  const size_t missing = problems->size();
+  const auto count = [](size_t number) { return FormatCount(static_cast<int64_t>(number)); };
+  if (missing == 0) {
+    session.Note(all == 1 ? "The problem has an exact best: nothing to do."
+                          : fmt::format("All {} problems have an exact best: nothing to do.", count(all)));
+  } else if (missing < all) {
+    session.Note(fmt::format("Skipped {} of {} problems: they have an exact best.", count(all - missing), count(all)));
+  }
+  if (missing > kProblemsMax) {
+    problems->resize(kProblemsMax);
+    session.Note(
+        fmt::format("{} of the {} others now; repeat the command for the rest.", kProblemsMax, count(missing)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Kernel> DefinitionOf(Connection* connection, const KernelArgument& kernel) {
+  if (kernel.definition.has_value()) return *kernel.definition;
+  v1::GetKernelRequest request;
+  request.set_name(kernel.name);
+  ASSIGN_OR_RETURN(v1::GetKernelResponse response,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
+  return std::move(*response.mutable_kernel());
+}
+
+// A request without problems where nothing is left to do.
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options) {
+  v1::CreateJobRequest request;
+  RETURN_IF_ERROR(FillRequest(options, &request));
+  v1::Job* const job = request.mutable_job();
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  std::optional<RecordedStarts> starts;
+  if (!options.from_recording.empty()) {
+    ASSIGN_OR_RETURN(starts, FetchStarts(session, options.from_recording));
+  }
+  ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  if (options.missing_only) {
+    ASSIGN_OR_RETURN(const std::string stored, StoredKernel(connection, kernel));
+    job->set_kernel(stored);
+    RETURN_IF_ERROR(KeepMissing(*session, connection, stored, options.device, &problems));
+  } else if (kernel.definition.has_value()) {
+    *request.mutable_kernel_definition() = *kernel.definition;
+  } else {
+    job->set_kernel(kernel.name);
+  }
+  for (v1::Problem& problem : problems) *job->add_problems() = std::move(problem);
+  if (starts.has_value() && job->problems_size() > 0) {
+    ASSIGN_OR_RETURN(const v1::Kernel definition, DefinitionOf(connection, kernel));
+    AddStartingConfigs(*session, *starts, definition, job);
+  }
+  return request;
+}
+
+// Absent where nothing is left to do.
+absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOptions& options) {
+  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
+  if (request.job().problems_size() == 0) return std::optional<v1::Job>();
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(v1::CreateJobResponse response,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
+  return std::optional<v1::Job>(std::move(*response.mutable_job()));
+}
+
+// "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
+std::string QueuedText(const v1::Job& job) {
+  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
+  for (const v1::Study& study : job.studies()) {
+    const v1::SpaceSize& space = study.space();
+    text += fmt::format("\n  {} on {}: {} configs", study.problem().key(), study.device_class_name(), ValidText(space));
+    const std::string all = CartesianText(space);
+    if (all != ValidText(space)) text += fmt::format(" of {}", all);
+    if (job.studies_size() > 4 && &study == &job.studies(3)) {
+      text += fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
+      break;
+    }
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
+  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
+  if (outcome.detached) {
+    session->Note(
+        fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+                    JobNumber(job.name())));
+    return kExitInterrupted;
+  }
+  *ended = outcome.job;
+  return ExplainEnd(*session, outcome.job);
+}
+
+absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
+  RETURN_IF_ERROR(session->format().status());
+  if (options.kernel.empty()) return InvalidArgument("KERNEL is required; see tunefarm tune --help");
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  if (!submitted.has_value()) return kExitOk;
+  const v1::Job& job = *submitted;
+  session->Note(QueuedText(job));
+  v1::Job ended;
+  ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
+  if (code != kExitOk && code != kExitNoValidConfig) return code;
+  RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
+  if (code == kExitOk) {
+    const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
+    std::string next = "Ask again: tunefarm best " + kernel;
+    for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
+    // `best` is for one problem, whose dims are known here.
+    const auto asked = MakeProblems(options.problem, kGridMax);
+    const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
+    const bool is_grid = is_recorded || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
+  }
+  return code;
+}
+
+absl::StatusOr<ExitCode> TuneWhatIsMissed(Session* session, const SubmitOptions& options) {
+  v1::CreateJobRequest settings;
+  RETURN_IF_ERROR(FillRequest(options, &settings));
+  if (!options.kernel.empty()) {
+    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+    if (kernel.definition.has_value()) {
+      *settings.mutable_kernel_definition() = *std::move(kernel.definition);
+    } else {
+      settings.mutable_job()->set_kernel(kernel.name);
+    }
+  }
+  return TuneMisses(session, options.misses, settings);
+}
+
+absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  if (!submitted.has_value()) return kExitOk;
+  const v1::Job& job = *submitted;
+  session->Note(QueuedText(job));
+  session->Print(format == OutputFormat::kJson ? ToJson(job) : JobNumber(job.name()) + "\n");
+  session->Note("Follow: tunefarm jobs watch " + JobNumber(job.name()));
+  return kExitOk;
+}
+
+std::string TrialText(const v1::Trial& trial) {
+  std::string phase = v1::Phase_Name(trial.phase());
+  std::string text =
+      fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
+  if (!trial.message().empty()) {
+    const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
+    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
+  }
+  const v1::ResourceUse& use = trial.resources();
+  if (use.binary_bytes() > 0) {
+    text +=
+        fmt::format("binary     {}, compiled in {:.0f} ms{}\n", FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
+                    trial.compile_ms(), trial.cached_binary() ? " (cached)" : "");
+  }
+  if (use.registers() > 0) {
+    text +=
+        fmt::format("resources  {} registers/thread, {} spilled, {} static + {} dynamic shared/block, {} blocks/SM\n",
+                    use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
+                    FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())), use.blocks_per_sm());
+  }
+  const v1::Verification& check = trial.verification();
+  if (check.elements() > 0) {
+    text += fmt::format("check      {} of {} elements differ, largest error {:.3g} absolute, {:.3g} relative\n",
+                        FormatCount(static_cast<int64_t>(check.mismatches())),
+                        FormatCount(static_cast<int64_t>(check.elements())), check.max_absolute_error(),
+                        check.max_relative_error());
+    for (const v1::Mismatch& mismatch : check.first_mismatches()) {
+      text += fmt::format("           {}[{}] is {:.9g}, expected {:.9g}\n", mismatch.buffer(), mismatch.index(),
+                          mismatch.actual(), mismatch.expected());
+    }
+  }
+  const v1::Measurement& m = trial.measurement();
+  if (m.median_ns() > 0) {
+    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples, {}\n", FormatDuration(m.median_ns()),
+                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
+    if (const std::string conditions = ConditionsText(m); !conditions.empty())
+      text += "measured   " + conditions + "\n";
+  }
+  if (!trial.log().empty()) text += "log\n" + trial.log() + (trial.log().back() == '\n' ? "" : "\n");
+  return text;
+}
+
+absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  options.problem.pins = settings;
+  options.budget.max_trials = 1;
+  options.retry_poisoned = true;
+  options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
+  ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
+  const v1::Job& job = submitted.value();  // of one problem, which is never left out
+  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
+  if (outcome.detached) {
+    session->Note("Detached; the trial goes on as job " + JobNumber(job.name()) + ".");
+    return kExitInterrupted;
+  }
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListTrialsRequest list;
+  list.set_parent(job.name());
+  list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, list, 1));
+  if (trials.empty()) return NotFound("the config was never run: {}", outcome.job.error());
+  v1::GetTrialRequest get;
+  get.set_name(trials[0].name());
+  ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
+  session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
+  std::string again = "Reproduce: tunefarm run " + options.kernel;
+  for (const std::string& dim : options.problem.dims) again += " --dim " + dim;
+  for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
+                                                                    response.trial().config().values().end())) {
+    again += " " + name + "=" + ValueText(value);
+  }
+  session->Note(again);
+  return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
+}
+
+}  // namespace
+
+void AddTune(CLI::App* app, Session* session) {
+  auto options = std::make_shared<SubmitOptions>();
+  CLI::App* tune = app->add_subcommand("tune", "Tune a kernel: submit, follow, show the ranked configs.");
+  SetExample(tune,
+             "tunefarm tune matmul_host\n"
+             "tunefarm tune matmul --dim M=1024,2048 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
+             "tunefarm tune grouped_gemm_forward --dim tokens=1..8192*2 --dim E=128 --missing-only\n"
+             "tunefarm tune --misses --limit 20");
+  AddKernelOption(tune, options.get())->required(false);
+  options->problem.AddTo(tune, /*many=*/true);
+  AddSearchOptions(tune, options.get());
+  AddMeasureOptions(tune, options.get());
+  tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
+      ->check(CLI::Range(0, 1'000'000));
+  options->misses.AddTo(tune);
+  tune->callback([session, options] {
+    session->command = [session, options] {
+      return options->misses.is_chosen ? TuneWhatIsMissed(session, *options) : Tune(session, *options);
+    };
+  });
+
+  auto submit_options = std::make_shared<SubmitOptions>();
+  CLI::App* submit = app->add_subcommand("submit", "Queue a tuning job and print its number.");
+  SetExample(submit, "tunefarm submit matmul --dim dtype=bf16 --max-trials 500");
+  AddKernelOption(submit, submit_options.get());
+  submit_options->problem.AddTo(submit, /*many=*/true);
+  AddSearchOptions(submit, submit_options.get());
+  AddMeasureOptions(submit, submit_options.get());
+  submit->callback([session, submit_options] {
+    session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); };
+  });
+
+  auto run_options = std::make_shared<SubmitOptions>();
+  auto settings = std::make_shared<std::vector<std::string>>();
+  CLI::App* run = app->add_subcommand("run", "Run one config: compile log, resources, check, time.");
+  SetExample(run, "tunefarm run matmul_host --dim M=256 TILE_M=64 MR=4");
+  AddKernelOption(run, run_options.get());
+  run->add_option("SETTING", *settings,
+                  "Parameters of the config, NAME=VALUE each. Those left out take any value that makes a valid config, "
+                  "the default first.");
+  AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
+  AddMeasureOptions(run, run_options.get());
+  run->callback([session, run_options, settings] {
+    session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };
+  });
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,28 @@
+#include "client/cli/studies/memory_text.h"
+
+#include <fmt/core.h>
+
+#include "server/base/format.h"
+
+namespace tunefarm::cli {
+
+std::string PriorsText(const v1::Study& study) {
+  std::string text;
+  for (const v1::PriorSourceSummary& source : study.priors()) {
+    if (!text.empty()) text += ", ";
+    text += source.difference().empty() ? "the same problem" : source.difference();
+    text += fmt::format(" ({} configs", FormatCount(source.measured()));
+    if (source.failed() > 0) text += fmt::format(", {} failed", FormatCount(source.failed()));
+    text += ")";
+  }
+  return text;
+}
+
+std::string TakenOverText(const v1::Study& study) {
+  const int64_t count = study.reused_from_earlier();
+  if (count <= 0) return "";
+  return fmt::format("{} {} measured by earlier jobs and not run again", FormatCount(count),
+                     count == 1 ? "config was" : "configs were");
+}
+
+}  // namespace tunefarm::cli

@@ -1,0 +1,98 @@
+#include "client/cli/studies/watch.h"
+
+#include <fmt/core.h>
+
+#include "client/cli/interruption.h"
+#include "client/cli/studies/job_names.h"
+#include "client/cli/studies/progress.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/base/thread.h"
+
+namespace tunefarm::cli {
+namespace {
+
+constexpr Duration kReconnectFor = std::chrono::seconds(30);
+
+absl::StatusOr<v1::Job> GetJob(Connection* connection, const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(v1::GetJobResponse response,
+                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, request));
+  return response.job();
+}
+
+bool IsTerminal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+}
+
+}  // namespace
+
+absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_name) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  Progress progress(session);
+  Interruption interruption;
+  WatchOutcome outcome;
+  int64_t last_event = 0;
+  Clock* const clock = Clock::Real();
+  MonotonicTime give_up = clock->Now() + kReconnectFor;
+  while (true) {
+    grpc::ClientContext context;
+    interruption.Guard(&context);
+    v1::WatchJobRequest request;
+    request.set_name(job_name);
+    request.set_after_event_id(last_event);
+    const auto reader = connection->tuning()->WatchJob(&context, request);
+    v1::WatchJobResponse response;
+    while (reader->Read(&response)) {
+      progress.OnEvent(response.event());
+      last_event = response.event().event_id();
+      give_up = clock->Now() + kReconnectFor;
+    }
+    const absl::Status status = FromGrpc(reader->Finish());
+    interruption.Guard(nullptr);
+    if (interruption.happened()) {
+      progress.Finish();
+      outcome.detached = true;
+      outcome.job.set_name(job_name);
+      return outcome;
+    }
+    if (status.ok()) break;
+    const bool may_resume =
+        status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted;
+    if (!may_resume || clock->Now() > give_up) {
+      progress.Finish();
+      return status;
+    }
+    // The event ids of a restarted daemon start anew: ask for a snapshot.
+    if (status.code() == absl::StatusCode::kUnavailable) last_event = 0;
+    Notification().WaitFor(std::chrono::milliseconds(200));
+  }
+  progress.Finish();
+  ASSIGN_OR_RETURN(outcome.job, GetJob(connection, job_name));
+  if (!IsTerminal(outcome.job.state())) return Internal("the stream of {} ended before the job did", job_name);
+  return outcome;
+}
+
+ExitCode ExplainEnd(const Session& session, const v1::Job& job) {
+  if (job.state() == v1::JOB_STATE_FAILED) {
+    std::fprintf(session.err, "tunefarm: job %s failed: %s\n", JobNumber(job.name()).c_str(), job.error().c_str());
+    return kExitFailed;
+  }
+  if (job.state() == v1::JOB_STATE_CANCELLED) {
+    std::fprintf(session.err, "tunefarm: job %s was cancelled\n", JobNumber(job.name()).c_str());
+    return kExitFailed;
+  }
+  for (const v1::Study& study : job.studies()) {
+    if (!study.has_best()) {
+      const std::string failures = FailureText(study.progress());
+      std::fprintf(session.err, "tunefarm: no valid config for %s%s\n  See why: tunefarm results %s --all\n",
+                   study.problem().key().c_str(), failures.empty() ? "" : (" (" + failures + ")").c_str(),
+                   JobNumber(job.name()).c_str());
+      return kExitNoValidConfig;
+    }
+  }
+  return kExitOk;
+}
+
+}  // namespace tunefarm::cli

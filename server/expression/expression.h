@@ -1,0 +1,132 @@
+// The expression language of constraints, launch formulas and work formulas: the subset of Python that kernel authors
+// write.
+//
+//   literals      12  0x1f  1_000  2.5  1e-3  True  False  'text'  "text"
+//   names         BLOCK_M  device.sm_count  kernel.registers
+//   operators     or  and  not  < <= > >= == != in "not in" (chained as in Python)  + -  * / // %  unary + -  **
+//   conditional   a if c else b
+//   lists         only on the right of "in":  x in (1, 2, y)   x in [16, 32];  a string on the right means "substring
+//   of" functions     min max abs ceil_div round_up int float bool log2 is_pow2
+//
+// Values and results are Python's: // and % floor, / is always a float, ** of an int by a non-negative int is an int
+// and by a negative one a float, "and" and "or" return an operand, a bool is an int in arithmetic, and ints compare
+// with floats exactly. Differences, all of them errors instead of other answers: an int outside 64 bits (Python grows
+// it), a complex power, arithmetic on strings. log2 returns a float and is exact for powers of two; ceil_div(a, b) is
+// -(-a // b); round_up(a, b) is ceil_div(a, b) * b; is_pow2 takes an int.
+//
+// Errors are InvalidArgument and read
+//   expression error at column 7: unknown name 'BLOCK_X' (did you mean 'BLOCK_M'?)
+//     BLOCK_N*BLOCK_X <= 1024
+//             ^
+// Columns count bytes from 1. Evaluation errors (division by zero, overflow, wrong types) have the same shape.
+//
+// Limits: 4,096 bytes of text, 64 levels of nesting, 4,096 nodes after derived names are put in. There are no loops, so
+// the number of nodes bounds the steps of an evaluation; nothing is executed but arithmetic.
+//
+// Threads: a SymbolTable is built by one thread. A compiled Expression never changes; any number of threads may
+// evaluate it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/expression/config.h"
+#include "server/expression/value.h"
+
+namespace tunefarm {
+
+inline constexpr int kExpressionTextMax = 4096;
+inline constexpr int kExpressionDepthMax = 64;
+inline constexpr int kExpressionNodesMax = 4096;
+
+// The names an expression may use. Every Add fails with InvalidArgument on a name that is not an identifier (or
+// identifiers joined by dots), that is a word of the language, or that is taken.
+class SymbolTable {
+ public:
+  // A variable gets the next slot, starting from 0. Without a type its values may have any type; with one, expressions
+  // over ints and bools alone are compiled to a form without type tests. Returns the slot.
+  absl::StatusOr<int> AddVariable(std::string_view name, std::optional<ValueType> type = std::nullopt);
+  // A name whose value is known now; it is folded into the expressions.
+  absl::Status AddConstant(std::string_view name, Value value);
+  // A name for an expression over names added before it. It is put in place of the name at each use.
+  absl::Status AddDerived(std::string_view name, std::string_view text);
+
+  int slot_count() const { return static_cast<int>(slots_.size()); }
+  // The name of a slot.
+  const std::string& SlotName(int slot) const { return slots_[slot]; }
+  // All names, for messages and completion.
+  std::vector<std::string> Names() const;
+
+ private:
+  friend class ExpressionCompiler;
+  friend class RuleLowering;
+  struct Symbol {
+    enum class Kind { kVariable, kConstant, kDerived } kind = Kind::kVariable;
+    int slot = -1;
+    std::optional<ValueType> type;
+    Value value;
+    std::string text;
+  };
+  absl::Status CheckNewName(std::string_view name) const;
+
+  std::map<std::string, Symbol, std::less<>> symbols_;
+  std::vector<std::string> slots_;
+};
+
+class Expression {
+ public:
+  // Parses and compiles. The SymbolTable is not needed afterwards.
+  static absl::StatusOr<Expression> Compile(std::string_view text, const SymbolTable& symbols);
+
+  // Evaluates with slots[i] as the value of slot i; only the slots in Variables() are read.
+  absl::StatusOr<Value> Evaluate(const Value* slots) const;
+  // As above with pointers, so that binding a variable copies nothing.
+  absl::StatusOr<Value> Evaluate(const Value* const* slots) const;
+  // For expressions without variables.
+  absl::StatusOr<Value> Evaluate() const { return Evaluate(static_cast<const Value*>(nullptr)); }
+
+  // The result as one type, an error in the usual shape for any other: an int (a bool counts as 0 or 1, a float is
+  // refused, also a whole one: write // or int()); a float (ints are converted); the truth of a number as Python sees
+  // it (a string is refused); a string.
+  absl::StatusOr<int64_t> EvaluateInt(const Value* slots) const;
+  absl::StatusOr<double> EvaluateFloat(const Value* slots) const;
+  absl::StatusOr<bool> EvaluateBool(const Value* slots) const;
+  absl::StatusOr<bool> EvaluateBool(const Value* const* slots) const;
+  absl::StatusOr<std::string> EvaluateString(const Value* slots) const;
+
+  // The fast path, without allocation or status: only where is_integral(). slots[i] is the int or 0/1 of slot i.
+  // Returns false when the evaluation fails; Evaluate with the same values then says why.
+  bool is_integral() const;
+  bool EvaluateIntegral(const int64_t* slots, int64_t* result) const;
+
+  // The slots that the expression reads, ascending, without repeats. A name that constant folding removed is not among
+  // them.
+  const std::vector<int>& Variables() const;
+  // The source text.
+  const std::string& text() const;
+  // The type of every result, where it is known without evaluating.
+  std::optional<ValueType> result_type() const;
+
+  // The compiled form; defined and used inside this library only.
+  struct Program;
+
+ private:
+  friend class ExpressionCompiler;
+  explicit Expression(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+  std::shared_ptr<const Program> program_;
+};
+
+// True for a name that AddVariable would accept in an empty table: identifiers joined by dots, not a word of the
+// language.
+bool IsValidName(std::string_view name);
+
+}  // namespace tunefarm

@@ -1,0 +1,57 @@
+// Claim: a unit as it was handed to an agent, with all that is needed to take its results in.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/definition/kernel_plan.h"
+#include "server/farm/device_directory.h"
+#include "server/farm/poison_index.h"
+#include "server/records/kernel_registry.h"
+#include "server/store/store.h"
+#include "tunefarm/agent/v1/agent.pb.h"
+#include "tunefarm/v1/trial.pb.h"
+
+namespace tunefarm {
+
+// How many losses of agents a config is given (Job.agent_losses_max) unless the job says otherwise; fewer do not tell
+// which config of a unit it was.
+inline constexpr int kAgentLossesMax = 3;
+
+// What the agent may do with it: run it, give it up for now, give it up for good.
+enum class ClaimMode { kActive, kHeld, kDropped };
+
+struct Claim {
+  std::string agent_id;
+  int64_t epoch = 0, token = 0, job_id = 0, study_id = 0, unit_id = 0;
+  UnitKind kind = UnitKind::kSearch;
+  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
+  std::string problem_key;
+  std::shared_ptr<const KernelPlan> plan;
+  PoisonKey poison;
+  std::string measured_scope;  // MeasuredScope; empty for what is no search, or where nothing is to be taken over
+  bool delivered = false;      // in the agent's hands, as far as is known here
+  ClaimMode mode = ClaimMode::kActive;
+  // After losses of agents (store/lost_units.h): how many there were with all that is left of it in hand, whether the
+  // unit has more trials than these, and whether its agent may have nothing else.
+  int losses = 0;
+  bool is_part = false, is_alone = false;
+  // The canonical texts of its trials' configs, by ordinal. Copies share them.
+  std::shared_ptr<const std::map<int64_t, std::string>> texts;
+
+  // All of it but for the trials.
+  Claim WithoutTrials() const;
+};
+
+// Unavailable: its kernel cannot be read now; other errors: it never can be.
+absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, const std::string& device_uuid,
+                                const ClaimedUnit& claimed, KernelRegistry* kernels, const DeviceDirectory& devices);
+
+// The canonical text under which a trial's config is stored; empty for a baseline.
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);
+absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::agent::v1::TrialSpec& spec);
+
+}  // namespace tunefarm

@@ -1,0 +1,41 @@
+// Questions to the catalog as the public API asks them: names and messages in, answers out. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/base/clock.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/miss_table.h"
+#include "server/farm/device_directory.h"
+#include "server/records/kernel_registry.h"
+#include "tunefarm/v1/lookup_service.pb.h"
+
+namespace tunefarm {
+
+struct LookupContext {
+  KernelRegistry* kernels = nullptr;
+  const DeviceDirectory* devices = nullptr;
+  const Catalog* catalog = nullptr;
+  Clock* clock = nullptr;
+  MissTable* misses = nullptr;  // counts what is not answered exactly
+};
+
+// What a question is about besides its problem: the kernel's newest definition and a device, as named by the client.
+struct LookupTarget {
+  std::shared_ptr<const KernelPlan> plan;
+  SelectedDevice device;
+
+  static absl::StatusOr<LookupTarget> Resolve(const LookupContext& context, const std::string& kernel,
+                                              const std::string& selector);
+  // Lives as long as this and the problem.
+  CatalogQuery Query(const ResolvedProblem& problem, tunefarm::v1::Match worst) const;
+  // Of questions that are asked now. Lives as long as this.
+  MissSource Source(int64_t now_ms) const;
+};
+
+absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
+                                                                const tunefarm::v1::LookupConfigRequest& request);
+
+}  // namespace tunefarm

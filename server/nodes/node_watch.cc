@@ -1,0 +1,115 @@
+#include "server/nodes/node_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+
+namespace tunefarm {
+namespace {
+
+// After a lease that could not be renewed.
+constexpr Duration kRenewAgain = std::chrono::seconds(1);
+
+}  // namespace
+
+NodeWatch::NodeWatch(Node* node, Executor* poll, Executor* lease, Questions questions)
+    : node_(node),
+      poll_(poll),
+      lease_(lease),
+      questions_(std::move(questions)),
+      agreed_ns_(poll->clock()->Now().time_since_epoch().count()) {}
+
+void NodeWatch::Start() {
+  lease_->Post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Renew();
+  });
+  poll_->Post([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Poll(true);
+  });
+}
+
+void NodeWatch::Stop() {
+  MutexLock lock(&mutex_);
+  stopped_ = true;
+  poll_->Cancel(poll_timer_);
+  lease_->Cancel(lease_timer_);
+}
+
+void NodeWatch::AskNow() {
+  poll_->Post([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->refreshed_ = MonotonicTime{};
+    self->Poll(false);
+  });
+}
+
+void NodeWatch::Poll(bool again) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_) return;
+  }
+  const MonotonicTime now = poll_->clock()->Now();
+  absl::Status status;
+  const bool is_due = now - refreshed_ >= kRefresh;
+  if (is_due) {
+    refreshed_ = now;
+    status = questions_.refresh();
+  }
+  const absl::Status followed = questions_.follow();
+  status.Update(followed);
+  if (is_due || !status.ok()) Note(status);
+  if (is_due && status.ok()) agreed_ns_.store(now.time_since_epoch().count());
+  if (!again) return;
+  const Duration pause = questions_.is_busy() ? node_->options().poll : node_->options().idle_poll;
+  MutexLock lock(&mutex_);
+  if (stopped_) return;
+  poll_timer_ = poll_->PostAfter(pause, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Poll(true);
+  });
+}
+
+void NodeWatch::Note(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  if (!status.ok() && last_.ok()) {
+    LogWarn("jobs", "what other daemons do cannot be seen: {}", MessageOf(status));
+  } else if (status.ok() && !last_.ok()) {
+    LogInfo("jobs", "what other daemons do can be seen again");
+  }
+  last_ = status;
+}
+
+void NodeWatch::Renew() {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_) return;
+  }
+  const bool had_name = !node_->Name().empty();
+  const absl::Status renewed = node_->Renew();
+  if (!renewed.ok() && had_name) LogWarn("jobs", "the node's lease is not renewed: {}", MessageOf(renewed));
+  // A name of its own is what jobs are adopted under.
+  if (renewed.ok() && !had_name) AskNow();
+  if (questions_.on_lease) questions_.on_lease();
+  const Duration third = node_->options().lease / 3;
+  MutexLock lock(&mutex_);
+  if (stopped_) return;
+  lease_timer_ = lease_->PostAfter(renewed.ok() ? third : std::min(kRenewAgain, third), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Renew();
+  });
+}
+
+int64_t NodeWatch::AgeMs() const {
+  const Duration age = poll_->clock()->Now() - MonotonicTime(Duration(agreed_ns_.load()));
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::max(age, Duration::zero())).count();
+}
+
+void NodeWatch::SetAge(Duration age) { agreed_ns_.store((poll_->clock()->Now() - age).time_since_epoch().count()); }
+
+absl::Status NodeWatch::LastStatus() const {
+  MutexLock lock(&mutex_);
+  return last_;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,58 @@
+#include "server/records/trial_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "server/base/status.h"
+
+namespace tunefarm {
+
+TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm::v1::Trial& trial) {
+  TrialRow row;
+  row.study_id = study_id;
+  row.ordinal = trial.ordinal();
+  row.attempt = std::max(1, trial.attempt());
+  row.outcome = trial.outcome();
+  row.purpose = trial.purpose();
+  row.config = config;
+  const double median = trial.measurement().median_ns();
+  row.median_ns = std::isfinite(median) && median > 0 ? median : 0;
+  row.device_uuid = trial.device_uuid();
+  row.log = trial.log();
+  row.ended_at_ms = trial.ended_at_ms();
+  const bool keep =
+      trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != tunefarm::v1::OUTCOME_OK;
+  if (keep && trial.measurement().sample_ns_size() > 0) {
+    tunefarm::v1::Measurement samples;
+    *samples.mutable_sample_ns() = trial.measurement().sample_ns();
+    row.samples = samples.SerializeAsString();
+  }
+  if (trial.name().empty() && trial.log().empty() && trial.measurement().sample_ns_size() == 0) {
+    row.detail = trial.SerializeAsString();
+    return row;
+  }
+  tunefarm::v1::Trial detail = trial;
+  detail.clear_name();
+  detail.clear_log();
+  if (detail.has_measurement()) detail.mutable_measurement()->clear_sample_ns();
+  row.detail = detail.SerializeAsString();
+  return row;
+}
+
+absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row) {
+  tunefarm::v1::Trial trial;
+  if (!trial.ParseFromString(row.detail)) {
+    return DataLoss("the stored trial {} of study {} cannot be read", row.ordinal, row.study_id);
+  }
+  trial.set_log(row.log);
+  if (!row.samples.empty()) {
+    tunefarm::v1::Measurement samples;
+    if (!samples.ParseFromString(row.samples)) {
+      return DataLoss("the stored samples of trial {} of study {} cannot be read", row.ordinal, row.study_id);
+    }
+    *trial.mutable_measurement()->mutable_sample_ns() = samples.sample_ns();
+  }
+  return trial;
+}
+
+}  // namespace tunefarm
