@@ -90,13 +90,13 @@ absl::StatusOr<v1::CreateJobResponse> Api::CreateJob(const CallContext& context,
     RETURN_IF_ERROR(CheckRight(context.principal, Right::kKernels, "CreateJob with a kernel definition"));
     definition = request.kernel_definition();
   }
-  const bool is_shared = context.principal.kind == PrincipalKind::kSocket;
-  if (!is_shared && !request.validate_only()) RETURN_IF_ERROR(quota_.Check(context.principal));
+  const bool is_local_socket = context.principal.kind == PrincipalKind::kSocket;
+  if (!is_local_socket && !request.validate_only()) RETURN_IF_ERROR(quota_.Check(context.principal));
   v1::CreateJobResponse response;
   ASSIGN_OR_RETURN(*response.mutable_job(),
                    jobs_->Submit(request.job(), definition, request.request_id(), request.validate_only(),
-                                 is_shared ? "" : context.principal.name));
-  if (!is_shared && !request.validate_only()) quota_.Submitted(context.principal);
+                                 is_local_socket ? "" : context.principal.name));
+  if (!is_local_socket && !request.validate_only()) quota_.Submitted(context.principal);
   return response;
 }
 

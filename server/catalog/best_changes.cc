@@ -47,9 +47,8 @@ std::string_view VerbOf(BestChangeKind kind) {
 
 }  // namespace
 
-BestChanges::BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock,
-                         bool is_shared)
-    : store_(store), catalog_(catalog), misses_(misses), watch_(watch), clock_(clock), is_shared_(is_shared) {}
+BestChanges::BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock)
+    : store_(store), catalog_(catalog), misses_(misses), watch_(watch), clock_(clock) {}
 
 absl::Status BestChanges::Follow() {
   MutexLock lock(&mutex_);
@@ -94,20 +93,10 @@ absl::Status BestChanges::CatchUp() {
   return absl::OkStatus();
 }
 
-absl::Status BestChanges::Changed(const BestChangeRow& change) {
-  if (is_shared_) {
-    // It is stored, whatever becomes of this: Follow brings it later.
-    const absl::Status followed = CatchUp();
-    if (!followed.ok()) LogWarn("jobs", "the catalog here is behind: {}", MessageOf(followed));
-    return absl::OkStatus();
-  }
-  if (change.kind == BestChangeKind::kRetired) {
-    catalog_->Remove({change.best.program_digest, change.best.problem_key, change.best.class_id}, change.revision);
-  } else {
-    RETURN_IF_ERROR(File(change.best));
-  }
-  watch_->Changed();
-  return absl::OkStatus();
+void BestChanges::Changed() {
+  const absl::Status followed = CatchUp();
+  // It is stored, and the next change or Follow brings it.
+  if (!followed.ok()) LogWarn("jobs", "the catalog in memory is behind the store: {}", MessageOf(followed));
 }
 
 absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
@@ -130,9 +119,7 @@ absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   if (ReasonOf(filed.status()) == "BEST_PINNED") return PromotionVerdict::kKeptPinned;
   if (ReasonOf(filed.status()) == "BEST_CHANGED") RETURN_IF_ERROR(CatchUp());
   RETURN_IF_ERROR(filed.status());
-  BestChangeRow change;
-  change.best = *filed;
-  RETURN_IF_ERROR(Changed(change));
+  Changed();
   return PromotionVerdict::kFiled;
 }
 
@@ -155,7 +142,7 @@ absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(BestChangeRow change, store_->EditBest(edit));
   if (change.revision == 0) return change;
-  RETURN_IF_ERROR(Changed(change));
+  Changed();
   LogInfo("jobs", "the best of {} for {} on {} was {}, revision {}", change.best.kernel_name, edit.key.problem_key,
           edit.key.class_id, VerbOf(edit.kind), change.revision);
   return change;

@@ -29,8 +29,7 @@ enum class PromotionVerdict {
 class BestChanges {
  public:
   // All of them outlive it.
-  BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock,
-              bool is_shared = false);
+  BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock);
 
   // What was changed since the catalog was loaded, or since the last call. The store's errors; FailedPrecondition
   // (CATALOG_REPLACED) where the store has been put back to what it was: the catalog is to be loaded again.
@@ -58,7 +57,7 @@ class BestChanges {
   // In memory; a problem that has a best is no miss any more.
   absl::Status File(const BestRow& row) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a change was stored: the catalog learns of it.
-  absl::Status Changed(const BestChangeRow& change) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Changed() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CatchUp() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<BestChangeRow> Edit(BestEdit edit, const tunefarm::v1::BestConfigKey& key) LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<tunefarm::v1::BestConfig> EditedBest(BestEdit edit, const tunefarm::v1::BestConfigKey& key);
@@ -68,7 +67,6 @@ class BestChanges {
   MissTable* const misses_;
   CatalogWatch* const watch_;
   Clock* const clock_;
-  const bool is_shared_;
   Mutex mutex_;                              // held from a change's transaction until the catalog has it
   int64_t followed_ GUARDED_BY(mutex_) = 0;  // the catalog has what was changed up to this revision
 };

@@ -83,25 +83,29 @@ Place PlaceIn(std::string_view text) {
 
 }  // namespace
 
-absl::Status Misses::Fill(Store* store, const Catalog& catalog, MissTable* table) {
-  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store->LoadMisses());
-  table->Load(rows);
+absl::Status Misses::ReadAll(MissTable* all) {
+  RETURN_IF_ERROR(AddCounted());
+  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->LoadMisses());
+  all->Load(rows);
   for (const MissRow& row : rows) {
-    const auto best = catalog.Find(row.program_digest, row.problem_key, row.class_id);
+    const auto best = catalog_->Find(row.program_digest, row.problem_key, row.class_id);
     if (best == nullptr || best->promoted_at_ms() < row.last_asked_at_ms) continue;
-    // Promoted when nothing could be written down any more, or through another daemon.
-    table->Tuned(row.program_digest, row.problem_key, row.class_id);
+    // Promoted through another daemon, or when the store could not be written.
+    all->Tuned(row.program_digest, row.problem_key, row.class_id);
   }
+  stored_.store(all->size(), std::memory_order_relaxed);
+  MissTable::Changes changes = all->TakeChanges();
+  changes.present.clear();
+  all->GiveBack(changes);
+  WriteChanges(all).IgnoreError();  // the next call removes them
   return absl::OkStatus();
-}
-
-absl::Status Misses::Load(const Catalog& catalog) {
-  return catalog_ != nullptr ? absl::OkStatus() : Fill(store_, catalog, &table_);
 }
 
 absl::Status Misses::Write() {
   MutexLock lock(&write_mutex_);
-  return catalog_ != nullptr ? AddCounted() : WriteChanges(&table_);
+  if (table_.changed() == 0) return absl::OkStatus();
+  MissTable all;
+  return ReadAll(&all);
 }
 
 absl::Status Misses::AddCounted() {
@@ -162,18 +166,10 @@ absl::StatusOr<tunefarm::v1::ListMissesResponse> Misses::List(const tunefarm::v1
   if (!request.page_token().empty()) {
     ASSIGN_OR_RETURN(after, PositionOfToken(request.page_token()));
   }
-  if (catalog_ == nullptr) return Page(table_, request, after, page_size);
   MutexLock lock(&write_mutex_);
-  // Where the store is away: what was counted here since the last time.
   MissTable all;
-  if (!AddCounted().ok() || !Fill(store_, *catalog_, &all).ok()) return Page(table_, request, after, page_size);
-  const tunefarm::v1::ListMissesResponse response = Page(all, request, after, page_size);
-  // What was tuned, and what is too much to keep, goes; if that fails, the next list does it.
-  MissTable::Changes changes = all.TakeChanges();
-  changes.present.clear();
-  all.GiveBack(changes);
-  WriteChanges(&all).IgnoreError();
-  return response;
+  // Without the store: what was counted here since the last time.
+  return Page(ReadAll(&all).ok() ? all : table_, request, after, page_size);
 }
 
 tunefarm::v1::ListMissesResponse Misses::Page(const MissTable& table, const tunefarm::v1::ListMissesRequest& request,
@@ -195,18 +191,13 @@ tunefarm::v1::ListMissesResponse Misses::Page(const MissTable& table, const tune
 }
 
 absl::StatusOr<tunefarm::v1::DeleteMissesResponse> Misses::Delete(const tunefarm::v1::DeleteMissesRequest& request) {
+  MutexLock lock(&write_mutex_);
+  MissTable all;
+  RETURN_IF_ERROR(ReadAll(&all));
   tunefarm::v1::DeleteMissesResponse response;
-  if (catalog_ != nullptr) {
-    MutexLock lock(&write_mutex_);
-    RETURN_IF_ERROR(AddCounted());
-    MissTable all;
-    RETURN_IF_ERROR(Fill(store_, *catalog_, &all));
-    response.set_deleted(all.Remove(request.kernel(), request.device_class_id()));
-    RETURN_IF_ERROR(WriteChanges(&all));
-    return response;
-  }
-  response.set_deleted(table_.Remove(request.kernel(), request.device_class_id()));
-  RETURN_IF_ERROR(Write());
+  response.set_deleted(all.Remove(request.kernel(), request.device_class_id()));
+  RETURN_IF_ERROR(WriteChanges(&all));
+  stored_.store(all.size(), std::memory_order_relaxed);
   return response;
 }
 

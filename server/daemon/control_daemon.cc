@@ -190,19 +190,27 @@ absl::Status ControlDaemon::Open() {
   service.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   service.has_own_agent = config_.role == "all";
   service.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
-  if (!config_.store.empty()) {
-    // Others may share the database. The lease has a thread that nothing else holds up.
+  // A PostgreSQL database may have other daemons; the file in the data directory is this one's alone.
+  const bool on_postgres = !config_.store.empty();
+  if (on_postgres) {
+    // The lease has a thread that nothing else holds up.
     lease_executor_ = std::make_unique<ThreadExecutor>("node-lease", clock);
     service.node.id = NewUuid(EntropySource::Real());
-    service.node.detail = fmt::format("{} {}", HostName(), config_.listen);
     service.lease = lease_executor_.get();
     service.local_copy = config_.data_directory + "/catalog.copy";
+    service.own_agent_lease_ms = service.agent_lease_ms;
+  } else {
+    service.node = PermanentNode(NewUuid(EntropySource::Real()));
+    ASSIGN_OR_RETURN(const int64_t returned, ReleaseEarlierProcess(store_.get(), clock));
+    if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
   }
+  service.node.detail = fmt::format("{} {}", HostName(), config_.listen);
   jobs_ = std::make_unique<JobService>(service);
   RETURN_IF_ERROR(ProbeAndRegister());
   device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
   jobs_->SetReleaseDevice([this](const std::string& uuid) { device_watch_->Release(uuid); });
   RETURN_IF_ERROR(jobs_->Start());
+  if (!on_postgres) RETURN_IF_ERROR(jobs_->PauseWhatCannotRun());
   UpkeepOptions upkeep;
   upkeep.data_directory = config_.data_directory;
   upkeep.min_free_disk_bytes = config_.min_free_disk_bytes;

@@ -43,7 +43,7 @@ void ControlLink::Wake() {
   {
     MutexLock lock(&mutex_);
     for (auto& [agent_id, agent] : agents_) {
-      if (agent.is_remote && agent.hungry) hungry.push_back(agent_id);
+      if (agent.hungry) hungry.push_back(agent_id);
       agent.hungry = false;
     }
   }
@@ -60,7 +60,7 @@ void ControlLink::WakeFor(const std::string& class_id, size_t units) {
     for (size_t i = 0; i < agents_.size() && told.size() < units; ++i, ++next) {
       if (next == agents_.end()) next = agents_.begin();
       AgentState& agent = next->second;
-      if (!agent.is_remote || !agent.hungry || agent.draining || clock_->Now() < agent.rests_until) continue;
+      if (!agent.hungry || agent.draining || clock_->Now() < agent.rests_until) continue;
       if (agent.classes.count(class_id) == 0) continue;
       agent.hungry = false;
       told.push_back(next->first);
@@ -388,13 +388,6 @@ void ControlLink::HoldClaims(bool held) {
 bool ControlLink::HasAgent() const {
   MutexLock lock(&mutex_);
   return !closed_ && !agents_.empty();
-}
-
-bool ControlLink::InHand(int64_t job_id) const {
-  MutexLock lock(&mutex_);
-  return claiming_ > 0 || std::any_of(claims_.all().begin(), claims_.all().end(), [&](const auto& entry) {
-           return entry.second.job_id == job_id && entry.second.delivered;
-         });
 }
 
 std::vector<int64_t> ControlLink::JobsInHand() const {

@@ -55,9 +55,9 @@ class ControlLink : public AgentLink {
   struct Options {
     std::string control_id;           // of this process; never the same twice
     int64_t agent_lease_ms = 30'000;  // of agents on other machines
-    // Other daemons may share the store: they may outlive this process, so its own agent has a lease too, and agents
-    // may have claimed through them.
-    bool has_peers = false;
+    // Of the agent in this process, where other daemons share the store and may outlive it; 0: it ends with the
+    // process.
+    int64_t own_agent_lease_ms = 0;
   };
 
   // The oldest version of the conversation that is understood, and the one spoken here.
@@ -97,6 +97,9 @@ class ControlLink : public AgentLink {
   const std::string& control_id() const { return options_.control_id; }
 
   // --- agents on other machines ---
+  // FailedPrecondition (AGENT_TOO_OLD) for one that speaks a version that is not understood here.
+  absl::StatusOr<tunefarm::agent::v1::RegisterResponse> RegisterRemote(
+      const tunefarm::agent::v1::RegisterRequest& request);
   absl::StatusOr<tunefarm::agent::v1::ReportUnitsResponse> ReportUnits(
       const tunefarm::agent::v1::ReportUnitsRequest& request);
   absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(
@@ -138,8 +141,6 @@ class ControlLink : public AgentLink {
   // While held, agents get nothing new; what they have stays with them.
   void HoldClaims(bool held);
   bool HasAgent() const;
-  // Whether an agent still has units of the job, or may be getting some right now: Hooks.gone then comes afterwards.
-  bool InHand(int64_t job_id) const;
   // Jobs of which agents hold units, by id.
   std::vector<int64_t> JobsInHand() const;
   // The job has ended: nothing of it is remembered.
@@ -158,6 +159,7 @@ class ControlLink : public AgentLink {
     bool draining = false;
     bool hungry = false;            // it wants more than it got
     std::set<std::string> classes;  // of its devices
+    int64_t lease_ms = 0;           // 0: it ends with this process
     MonotonicTime renewed{};        // its lease
     MonotonicTime heard{};
     MonotonicTime rests_until{};  // it was offered what it may not run
@@ -187,8 +189,10 @@ class ControlLink : public AgentLink {
 
   // control_link_agents.cc:
   static std::set<std::string> ClassesOf(const tunefarm::agent::v1::RegisterRequest& about);
+  // Of an agent that registers, or is taken over.
+  AgentState StateOf(const tunefarm::agent::v1::RegisterRequest& about) const;
   // The agent's devices are known here from now on.
-  absl::Status NoteDevices(const tunefarm::agent::v1::RegisterRequest& about);
+  absl::Status NoteDevices(const AgentState& state);
   // How long results gather at the agents of a farm of so many: all together report some 250 times a second.
   static int GatherMs(size_t agents);
   static absl::Status CheckRegistration(const tunefarm::agent::v1::RegisterRequest& request);

@@ -74,7 +74,7 @@ absl::Status CheckSentinelTimes(const tunefarm::v1::Device& device) {
 
 }  // namespace
 
-absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request) {
+absl::StatusOr<wire::RegisterResponse> ControlLink::RegisterRemote(const wire::RegisterRequest& request) {
   if (request.protocol() < kProtocolOldest) {
     return WithReason(
         FailedPrecondition("agent {} speaks version {} of the conversation, and {} is the oldest that is understood "
@@ -82,6 +82,10 @@ absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request
                            request.display_name(), request.protocol(), kProtocolOldest),
         "AGENT_TOO_OLD");
   }
+  return Register(request);
+}
+
+absl::Status ControlLink::CheckRegistration(const wire::RegisterRequest& request) {
   if (request.agent_id().empty() || request.agent_id().size() > 64) return Invalid("agent_id", request.agent_id());
   if (request.host().size() > kTextBytesMax) return Invalid("host", request.host());
   if (request.display_name().empty() || request.display_name().size() > kTextBytesMax) {
@@ -113,7 +117,22 @@ std::set<std::string> ControlLink::ClassesOf(const wire::RegisterRequest& about)
   return classes;
 }
 
-absl::Status ControlLink::NoteDevices(const wire::RegisterRequest& about) {
+ControlLink::AgentState ControlLink::StateOf(const wire::RegisterRequest& about) const {
+  AgentState agent;
+  agent.about = about;
+  agent.is_remote = about.protocol() > 0;  // the agent in this process needs no version
+  agent.lease_ms = about.protocol() > 0 ? options_.agent_lease_ms : options_.own_agent_lease_ms;
+  agent.classes = ClassesOf(about);
+  agent.renewed = agent.heard = clock_->Now();
+  return agent;
+}
+
+absl::Status ControlLink::NoteDevices(const AgentState& state) {
+  const wire::RegisterRequest& about = state.about;
+  if (!state.is_remote) {  // its devices were given to the directory when the daemon started
+    devices_->SetOwn(about.display_name(), {about.labels().begin(), about.labels().end()});
+    return absl::OkStatus();
+  }
   const AgentDevices agent = DevicesOf(about);
   RETURN_IF_ERROR(devices_->SetAgent(agent, clock_->WallMs()));
   return hooks_.brought ? hooks_.brought(agent) : absl::OkStatus();
@@ -128,30 +147,22 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
     MutexLock lock(&mutex_);
     if (closed_) return Unavailable("the daemon is stopping");
   }
-  AgentState agent;
-  agent.about = request;
-  agent.is_remote = request.protocol() > 0;
-  agent.classes = ClassesOf(request);
-  if (agent.is_remote) {
-    RETURN_IF_ERROR(CheckRegistration(request));
-    if (!request.replaces_agent_id().empty()) {
-      // It has not taken leave.
-      const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs(), true);
-      if (!released.ok() && !absl::IsNotFound(released)) return released;
-      Lose(request.replaces_agent_id());
-    }
-    // Its devices may have been another's that is gone by now.
-    RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
-    RETURN_IF_ERROR(NoteDevices(request));
+  RETURN_IF_ERROR(CheckRegistration(request));
+  AgentState agent = StateOf(request);
+  if (!request.replaces_agent_id().empty()) {
+    // It has not taken leave.
+    const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs(), true);
+    if (!released.ok() && !absl::IsNotFound(released)) return released;
+    Lose(request.replaces_agent_id());
   }
-  if (!agent.is_remote) {
-    devices_->SetOwn(request.display_name(), {request.labels().begin(), request.labels().end()});
-  }
+  // Its devices may have been another's that is gone by now.
+  RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
+  RETURN_IF_ERROR(NoteDevices(agent));
   AgentRegistration row;
   row.agent_id = request.agent_id();
   row.host = request.host();
   row.detail = request.SerializeAsString();
-  row.lease_ms = agent.is_remote || options_.has_peers ? options_.agent_lease_ms : 0;
+  row.lease_ms = agent.lease_ms;
   row.now_ms = clock_->WallMs();
   ASSIGN_OR_RETURN(agent.epoch, store_->RegisterAgent(row));
   agent.renewed = agent.heard = clock_->Now();
@@ -160,13 +171,10 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
   response.set_epoch(agent.epoch);
   response.set_control(options_.control_id);
   response.set_lease_ms(row.lease_ms);
-  Lose(request.agent_id());  // what an earlier epoch held went back to the queue
-  if (agent.is_remote) {
-    // Lose has marked them as gone.
-    RETURN_IF_ERROR(devices_->SetAgent(DevicesOf(request), clock_->WallMs()));
-    LogInfo("jobs", "agent {} on {} registers with {} devices", request.display_name(), request.host(),
-            request.devices_size());
-  }
+  Lose(request.agent_id());             // what an earlier epoch held went back to the queue
+  RETURN_IF_ERROR(NoteDevices(agent));  // Lose has marked them as gone
+  LogInfo("jobs", "agent {} on {} registers with {} devices", request.display_name(), request.host(),
+          request.devices_size());
   {
     MutexLock lock(&mutex_);
     agents_[request.agent_id()] = std::move(agent);
@@ -177,14 +185,9 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::Registe
 
 void ControlLink::Lose(const std::string& agent_id) {
   std::set<int64_t> jobs;
-  bool was_remote = false;
   {
     MutexLock lock(&mutex_);
-    const auto found = agents_.find(agent_id);
-    if (found != agents_.end()) {
-      was_remote = found->second.is_remote;
-      agents_.erase(found);
-    }
+    agents_.erase(agent_id);
     for (int64_t unit_id : claims_.OfAgent(agent_id)) jobs.insert(claims_.Find(unit_id)->job_id);
     claims_.EraseAgent(agent_id);
     unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
@@ -193,7 +196,7 @@ void ControlLink::Lose(const std::string& agent_id) {
   }
   devices_->RemoveAgent(agent_id, clock_->WallMs());
   if (hooks_.devices_changed) hooks_.devices_changed();
-  if (was_remote) wakes_.Forget(agent_id);
+  wakes_.Forget(agent_id);
   for (int64_t job_id : jobs) hooks_.gone(job_id);
 }
 
@@ -227,6 +230,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
   }
   NoteChangedDevices(request);
   std::optional<std::string> detail;
+  int64_t lease_ms = 0;
   {
     MutexLock lock(&mutex_);
     const auto found = agents_.find(agent_id);
@@ -234,12 +238,13 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     AgentState& agent = found->second;
     agent.heard = clock_->Now();
     if (request.now_ms() != 0) agent.clock_skew_ms = request.now_ms() - clock_->WallMs();
-    if (!agent.is_remote && !options_.has_peers) return true;
-    const Duration third = std::chrono::milliseconds(options_.agent_lease_ms) / 3;
+    if (agent.lease_ms == 0) return true;
+    lease_ms = agent.lease_ms;
+    const Duration third = std::chrono::milliseconds(lease_ms) / 3;
     if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return true;
     if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
   }
-  const absl::StatusOr<AgentRow> row = store_->RenewAgent(agent_id, request.epoch(), options_.agent_lease_ms, detail);
+  const absl::StatusOr<AgentRow> row = store_->RenewAgent(agent_id, request.epoch(), lease_ms, detail);
   if (absl::IsFailedPrecondition(row.status())) {
     Lose(agent_id);
     return false;
@@ -252,10 +257,8 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
     found->second.renewed = clock_->Now();
     found->second.draining = row->draining;
   }
-  if (options_.has_peers) {
-    const absl::Status taken = TakeOverLateClaims(agent_id, request.epoch());
-    if (!taken.ok()) LogWarn("jobs", "claims of agent {} are looked at later: {}", agent_id, MessageOf(taken));
-  }
+  const absl::Status taken = TakeOverLateClaims(agent_id, request.epoch());
+  if (!taken.ok()) LogWarn("jobs", "claims of agent {} are looked at later: {}", agent_id, MessageOf(taken));
   return true;
 }
 
@@ -276,8 +279,7 @@ absl::Status ControlLink::CheckMayRun(const std::string& agent_id, const Claim& 
                                       const tunefarm::v1::Job& spec) const {
   MutexLock lock(&mutex_);
   const auto found = agents_.find(agent_id);
-  // What this process's own workers reach was checked when the job was submitted, or taken up.
-  if (found == agents_.end() || !found->second.is_remote) return absl::OkStatus();
+  if (found == agents_.end()) return absl::OkStatus();
   const wire::RegisterRequest& about = found->second.about;
   RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
   if (claim.plan->language() == tunefarm::v1::LANGUAGE_PYTHON && !about.runs_python()) {

@@ -114,23 +114,19 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
     Lose(agent_id);
     return false;
   }
-  AgentState agent;
-  if (!agent.about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
+  wire::RegisterRequest about;
+  if (!about.ParseFromString(row->detail)) return DataLoss("what is stored of agent {} cannot be read", agent_id);
+  AgentState agent = StateOf(about);
   agent.epoch = epoch;
-  agent.is_remote = agent.about.protocol() > 0;
-  agent.classes = ClassesOf(agent.about);
   agent.draining = row->draining;
-  agent.heard = clock_->Now();
-  agent.renewed = clock_->Now() - std::chrono::milliseconds(options_.agent_lease_ms);  // renew it now
-  if (agent.is_remote) {
-    absl::Status noted = NoteDevices(agent.about);
-    if (absl::IsFailedPrecondition(noted)) {
-      // They may have been another agent's that is gone by now.
-      RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
-      noted = NoteDevices(agent.about);
-    }
-    RETURN_IF_ERROR(noted);
+  agent.renewed = clock_->Now() - std::chrono::milliseconds(agent.lease_ms);  // renew it now
+  absl::Status noted = NoteDevices(agent);
+  if (absl::IsFailedPrecondition(noted)) {
+    // They may have been another agent's that is gone by now.
+    RETURN_IF_ERROR(RefreshAgents(/*reap=*/false));
+    noted = NoteDevices(agent);
   }
+  RETURN_IF_ERROR(noted);
   RETURN_IF_ERROR(TakeOverClaims(agent, agent_id, units));
   LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent.about.display_name(), row->host,
           units.size());
@@ -153,8 +149,6 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
       }
       const auto agent = agents_.find(request.agent_id());
       is_known = agent != agents_.end() && agent->second.epoch == request.epoch();
-      // No other daemon claims for an agent in this process.
-      if (is_known && !agent->second.is_remote) return std::nullopt;
     }
     if (i > 0) return std::nullopt;
     google::protobuf::RepeatedPtrField<wire::UnitInHand> units;

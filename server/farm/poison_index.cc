@@ -19,7 +19,7 @@ bool Poisons(tunefarm::v1::Outcome outcome) {
 
 absl::StatusOr<PoisonIndex::Crashes*> PoisonIndex::Load(const PoisonKey& key) {
   const auto program = std::make_pair(key.program_digest, key.class_id);
-  const MonotonicTime now = clock_ != nullptr ? clock_->Now() : MonotonicTime{};
+  const MonotonicTime now = clock_->Now();
   const auto found = programs_.find(program);
   if (found != programs_.end() && now - found->second.read <= kKept) return &found->second.crashes;
   const absl::StatusOr<std::vector<PoisonRow>> rows = store_->LoadPoison(key.program_digest, key.class_id);

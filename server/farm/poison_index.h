@@ -29,8 +29,8 @@ struct PoisonKey {
 
 class PoisonIndex {
  public:
-  // `clock`: others record crashes in the store too, and what was read is read again after kKept; null: nobody does.
-  explicit PoisonIndex(Store* store, Clock* clock = nullptr) : store_(store), clock_(clock) {}
+  // Both outlive it. Other daemons record crashes in the store too: what was read is read again after kKept.
+  PoisonIndex(Store* store, Clock* clock) : store_(store), clock_(clock) {}
 
   // The store's errors.
   absl::StatusOr<bool> IsPoisoned(const PoisonKey& key, const std::string& config);

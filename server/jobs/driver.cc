@@ -21,15 +21,9 @@ using tunefarm::v1::Trial;
 
 namespace {
 
-// Trials proposed and not ended, per device: above the agent's look-ahead, so that it never waits for a transaction.
-constexpr int kOpenTrialsPerDevice = 80;
-// In a farm, where results and questions are on their way for a while: two large units.
-constexpr int kOpenTrialsPerDeviceOfFarm = 128;
 // Of a class with more devices than these, jobs that search at the same time have a share each, but no less than that:
 // what all of them propose is what the devices can take.
 constexpr int kDevicesOfAJob = 8;
-// In a farm: results that come meanwhile are told in one step.
-constexpr Duration kStepPause = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -95,13 +89,13 @@ void Driver::Claimed(int64_t job_id) {
 }
 
 void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> trials, bool done) {
-  if (done && deps_.node != nullptr) {
+  if (done) {
     MutexLock lock(&arriving_mutex_);
     arriving_.insert(unit_id);
   }
   Post([study_id, unit_id, trials = std::move(trials), done](Driver* self) mutable {
     MutexLock lock(&self->mutex_);
-    if (done && self->deps_.node != nullptr) {
+    if (done) {
       MutexLock arriving_lock(&self->arriving_mutex_);
       self->arriving_.erase(unit_id);
     }
@@ -115,12 +109,16 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
       self->BeginNext(*job);
       return;
     }
-    // Told before, as the store was asked meanwhile. One that the study does not know, Follow finds.
-    if (self->deps_.node != nullptr && !study.HasUnit(unit_id)) return;
-    if (self->deps_.node != nullptr && !study.IsComplete(unit_id)) {
+    // Told before, as the store was asked meanwhile; or of a step whose answer was lost, which is read again.
+    if (!study.HasUnit(unit_id)) return;
+    if (!study.IsComplete(unit_id)) {
       // Some of it may have been reported through others: the store has all of it.
       const absl::StatusOr<bool> taken = self->TakeDone(*job, study);
-      if (!taken.ok()) return;  // Follow asks again
+      if (!taken.ok()) {
+        job->broken.insert(study_id);
+        self->RetryLater(*job);
+        return;
+      }
       if (!*taken) job->broken.insert(study_id);
     } else {
       study.UnitDone(unit_id);
@@ -131,10 +129,6 @@ void Driver::Reported(int64_t study_id, int64_t unit_id, std::vector<Trial> tria
 
 void Driver::StepSoon(Active& job) {
   const int64_t job_id = job.row.job_id;
-  if (deps_.node == nullptr) {
-    Step(job_id);
-    return;
-  }
   if (std::exchange(job.step_posted, true)) return;
   const auto step = [weak = weak_from_this(), job_id] {
     const auto self = weak.lock();
@@ -146,7 +140,7 @@ void Driver::StepSoon(Active& job) {
     active->stepped = self->deps_.executor->clock()->Now();
     self->Step(job_id);
   };
-  const Duration pause = job.stepped + kStepPause - deps_.executor->clock()->Now();
+  const Duration pause = job.stepped + deps_.node->options().step_pause - deps_.executor->clock()->Now();
   if (pause > Duration::zero()) {
     deps_.executor->PostAfter(pause, step);
   } else {
@@ -157,8 +151,8 @@ void Driver::StepSoon(Active& job) {
 int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const {
   // Who compiles for others begins where the devices have not come yet.
   const int times = deps_.link->compiles_for_others() ? 2 : 1;
-  if (deps_.node == nullptr) return times * kOpenTrialsPerDevice * devices;
-  const int all = times * kOpenTrialsPerDeviceOfFarm * devices;
+  const int per_device = deps_.node->options().open_trials_per_device;
+  const int all = times * per_device * devices;
   if (devices <= kDevicesOfAJob) return all;
   // What is more urgent leaves them nothing, and what is less urgent takes nothing from them.
   int sharers = 0;
@@ -170,7 +164,7 @@ int Driver::OpenTrialsWanted(const Active& job, const std::string& class_id, int
     });
     if (sharers * kDevicesOfAJob >= devices) break;
   }
-  return std::max(all / std::max(sharers, 1), kOpenTrialsPerDeviceOfFarm * kDevicesOfAJob);
+  return std::max(all / std::max(sharers, 1), per_device * kDevicesOfAJob);
 }
 
 void Driver::AddTrials(Active& job, Study& study, int64_t unit_id, std::vector<Trial> trials) {
@@ -320,8 +314,7 @@ void Driver::OnStepError(Active& job, int64_t study_id, const absl::Status& stat
     return;
   }
   // The store may have been put back to what it was: what it has now is what counts.
-  const bool is_mismatch = deps_.node != nullptr && status.code() == absl::StatusCode::kFailedPrecondition &&
-                           ++job.mismatches <= kMismatchesMax;
+  const bool is_mismatch = status.code() == absl::StatusCode::kFailedPrecondition && ++job.mismatches <= kMismatchesMax;
   if (status.code() == absl::StatusCode::kUnavailable || is_mismatch) {
     LogWarn("jobs", "{} waits, its next step cannot be stored: {}", JobName(job_id), MessageOf(status));
     RetryLater(job);
@@ -394,7 +387,7 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step, const t
   row.ordinal = promotion.winner.ordinal();
   row.promoted_at_ms = best.promoted_at_ms();
   // Another daemon may be promoting for the same problem: who comes second is measured against who came first.
-  if (deps_.node != nullptr) row.compared_with = incumbent == nullptr ? 0 : incumbent->revision();
+  row.compared_with = incumbent == nullptr ? 0 : incumbent->revision();
   ASSIGN_OR_RETURN(const PromotionVerdict verdict, deps_.bests->Promote(row));
   RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
   if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
@@ -408,33 +401,41 @@ absl::Status Driver::Promote(Active& job, Study& study, StudyStep* step, const t
 void Driver::EndJob(int64_t job_id, JobState to, const std::string& error) {
   PassFailpoint("jobs.end.before");
   Active* job = FindActive(job_id);
+  const auto own = epochs_.find(job_id);
+  if (own == epochs_.end() || !MayDrive()) return;
   std::vector<JobState> from = {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling};
-  int64_t epoch = 0;
-  if (deps_.node != nullptr) {
-    const auto own = epochs_.find(job_id);
-    if (own == epochs_.end() || !MayDrive()) return;
-    epoch = own->second;
-    // Somebody may have asked another daemon for something else a moment ago.
-    if (to == JobState::kSucceeded) from = {JobState::kQueued, JobState::kRunning};
-  }
+  // Somebody may have asked another daemon for something else a moment ago.
+  if (to == JobState::kSucceeded) from = {JobState::kQueued, JobState::kRunning};
   const absl::Status ended =
-      deps_.store->SetJobState(job_id, from, to, error, deps_.executor->clock()->WallMs(), epoch);
-  if (ended.code() == absl::StatusCode::kUnavailable) {
-    LogWarn("jobs", "the end of {} cannot be stored yet: {}", JobName(job_id), MessageOf(ended));
-    if (job != nullptr) RetryLater(*job);
+      deps_.store->SetJobState(job_id, from, to, error, deps_.executor->clock()->WallMs(), own->second);
+  if (ended.ok()) {
+    Ended(job_id, to, error);
     return;
   }
-  if (deps_.node != nullptr && !ended.ok()) {
-    if (ReasonOf(ended) == "DRIVER_EPOCH" || absl::IsNotFound(ended)) Drop(job_id);
-    return;  // Follow sees what it is
+  if (ReasonOf(ended) == "DRIVER_EPOCH" || absl::IsNotFound(ended)) {
+    Drop(job_id);
+    return;
   }
-  if (!ended.ok()) LogError("jobs", "the end of {} cannot be stored: {}", JobName(job_id), MessageOf(ended));
-  Ended(job_id, to, error);
+  LogWarn("jobs", "the end of {} cannot be stored yet: {}", JobName(job_id), MessageOf(ended));
+  if (job != nullptr) {
+    RetryLater(*job);
+  } else if (to == JobState::kCancelled) {
+    FinishCancelLater(job_id);
+  }
+}
+
+void Driver::FinishCancelLater(int64_t job_id) {
+  deps_.executor->PostAfter(kStepRetryDelay, [weak = weak_from_this(), job_id] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    MutexLock lock(&self->mutex_);
+    if (!self->stopped_) self->FinishCancel(job_id);
+  });
 }
 
 void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   Active* job = FindActive(job_id);
-  const bool is_published = job != nullptr || deps_.node == nullptr;
+  const bool is_published = job != nullptr;
   if (job != nullptr) {
     job->row.state = to;
     job->row.error = error;
@@ -452,7 +453,5 @@ void Driver::Ended(int64_t job_id, JobState to, const std::string& error) {
   deps_.link->Wake();
   LogInfo("jobs", "{} {}{}{}", JobName(job_id), NameOf(to), error.empty() ? "" : ": ", error);
 }
-
-// ---- By request ----
 
 }  // namespace tunefarm

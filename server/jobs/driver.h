@@ -4,11 +4,10 @@
 // The studies of a job on one class begin one after another, each when those before it leave too little work for the
 // devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
-// In a farm several daemons drive jobs of one store (node.h). A job is driven by the one that adopted it last, under
-// that adoption's epoch, which every step and change of state of its driver names: whoever is refused for it drops the
+// Several daemons may drive jobs of one store (node.h). A job is driven by the one that adopted it last, under that
+// adoption's epoch, which every step and change of state of its driver names: a driver that is refused for it drops the
 // job, and nothing is lost, since all that a driver knows can be read from the store. What happened through other
-// daemons is found by asking the store again and again (Follow). A daemon alone adopts whatever is there and asks
-// nothing.
+// daemons is found by asking the store (Follow), as often as the node's options say.
 //
 // Threads: all methods may be called from any thread. Steps run on the control executor. What it knows of active jobs
 // is guarded by one lock, held for the few milliseconds that a step's transaction takes.
@@ -49,21 +48,17 @@ class Driver : public std::enable_shared_from_this<Driver> {
     EventHub* events = nullptr;
     BestChanges* bests = nullptr;
     ControlLink* link = nullptr;
-    Node* node = nullptr;  // null: alone on the store
+    Node* node = nullptr;
   };
 
   explicit Driver(const Dependencies& dependencies);
 
-  // Takes up every job that has not ended. A job whose history cannot be read FAILs; the store's own errors are
-  // returned.
-  absl::Status Recover();
-  // Takes up a job that was just stored.
-  void Adopt(int64_t job_id);
   // No further steps.
   void Stop();
 
-  // In a farm only, the next four, on the executor. Jobs that nobody drives, up to `jobs_max`. The store's errors.
-  absl::Status AdoptOrphans(int jobs_max);
+  // Adopts jobs that nobody drives, as many as the node takes at once, and loads them on the executor. A job whose
+  // history cannot be read FAILs. The store's errors.
+  absl::Status AdoptOrphans();
   // What others did: states of jobs that are driven here or that agents here hold units of, and results that were
   // reported elsewhere. Drops everything when the node's lease is lost. The store's errors.
   absl::Status Follow();
@@ -95,6 +90,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
 
   // Whether work waits for a device may have changed: those who watch jobs are told. Returns at once.
   void TellWaiting();
+  // The same after agents have come, gone or changed: jobs that are being cancelled may have got their last unit back.
+  void AgentsChanged();
 
   // From the link's hooks.
   void Reported(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials, bool done);
@@ -104,7 +101,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
  private:
   // What could not be read or written is tried again after it.
   static constexpr Duration kStepRetryDelay = std::chrono::seconds(1);
-  // Steps in a row that the store refuses because it has something else than the driver knows, in a farm.
+  // Steps in a row that the store refuses because it has something else than the driver knows.
   static constexpr int kMismatchesMax = 3;
 
   // When the store was asked for results that others took in, and how long it takes until it is again: longer where it
@@ -115,7 +112,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
   };
   struct Active {
     JobRow row;
-    int64_t epoch = 0;  // of the adoption; 0: alone
+    int64_t epoch = 0;  // of the adoption
     tunefarm::v1::Job spec;
     std::map<int64_t, std::unique_ptr<Study>> studies;  // by study id
     std::set<int64_t> broken;                           // a step was lost: to be made again from the store
@@ -140,7 +137,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   absl::StatusOr<std::unique_ptr<Study>> ReloadStudy(const Active& job, int64_t study_id);
   // A job of which this program does not know `unknown` (see newer_job.h).
   absl::Status LeaveAlone(const JobRow& row, int64_t epoch, const std::string& unknown) LOCKS_EXCLUDED(mutex_);
-  // Loads the job and takes it up; tries again later when the store is not available.
+  // Loads the job and takes it up, on the executor.
+  void Adopt(int64_t job_id);
+  // The same now; tries again later when the store is not available.
   void TryAdopt(int64_t job_id, int64_t epoch) LOCKS_EXCLUDED(mutex_);
   // Whether the node may drive under the name that its jobs were adopted under.
   bool MayDrive() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -179,8 +178,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void Begin(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
   void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Now; in a farm after what has been reported already, and not much more often than its transaction takes: what many
-  // agents report is told in one step.
+  // After what has been reported already, and no more often than the node's step_pause: what many agents report is
+  // told in one step.
   void StepSoon(Active& job) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // How many trials a study should have proposed and not ended.
   int OpenTrialsWanted(const Active& job, const std::string& class_id, int devices) const
@@ -208,7 +207,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void EndJob(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // It has ended in the store.
   void Ended(int64_t job_id, JobState to, const std::string& error) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // CANCELLED, if the store has no unit of it with an agent.
   void FinishCancel(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishCancelLater(int64_t job_id);
   // `reason`: why, when nobody asked for it.
   absl::Status ChangeState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb,
                            const std::string& reason = "") EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -233,7 +234,6 @@ class Driver : public std::enable_shared_from_this<Driver> {
   std::set<int64_t> left_alone_ GUARDED_BY(mutex_);  // see LeaveAlone
   std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(mutex_);
 
-  // In a farm only.
   std::string name_ GUARDED_BY(mutex_);                   // the node's, under which jobs were adopted
   int64_t replacements_ GUARDED_BY(mutex_) = 0;           // of the database, after which the link has begun again
   std::map<int64_t, int64_t> epochs_ GUARDED_BY(mutex_);  // of all jobs that are the node's, also those that wait

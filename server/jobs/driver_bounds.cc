@@ -112,7 +112,7 @@ absl::Status Driver::TakeUpPaused(int64_t job_id) {
   RETURN_IF_ERROR(row.status());
   const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
   RETURN_IF_ERROR(ChangeState(job_id, {JobState::kPaused}, to, "resumed"));
-  if (deps_.node != nullptr && epochs_.count(job_id) == 0) return absl::OkStatus();  // whoever drives it sees it
+  if (epochs_.count(job_id) == 0) return absl::OkStatus();  // its driver sees it
   deps_.link->Resume(job_id);
   parked_.erase(job_id);
   if (FindActive(job_id) == nullptr) {

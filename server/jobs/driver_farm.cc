@@ -1,4 +1,4 @@
-// What the driver does because it is not alone: it adopts jobs that nobody drives, drops those that another node took
+// What the driver does as one of several: it adopts jobs that nobody drives, drops those that another node took
 // over, and looks in the store for what happened through other daemons.
 
 #include <algorithm>
@@ -31,13 +31,9 @@ constexpr int kJobsPerPage = 1000;
 
 }  // namespace
 
-bool Driver::MayDrive() const {
-  if (deps_.node == nullptr) return true;
-  return !name_.empty() && deps_.node->Name() == name_;
-}
+bool Driver::MayDrive() const { return !name_.empty() && deps_.node->Name() == name_; }
 
 bool Driver::HoldsEpoch(int64_t job_id, int64_t epoch) const {
-  if (deps_.node == nullptr) return true;
   const auto own = epochs_.find(job_id);
   return own != epochs_.end() && own->second == epoch;
 }
@@ -81,16 +77,23 @@ void Driver::NoteAdopted(const DrivenJob& job) {
   Adopt(job.job_id);
 }
 
-absl::Status Driver::AdoptOrphans(int jobs_max) {
+absl::Status Driver::AdoptOrphans() {
   MutexLock lock(&mutex_);
   if (stopped_ || !KeepName()) return absl::OkStatus();
   if (adoption_unknown_) RETURN_IF_ERROR(FindAdopted());
-  const auto adopted = deps_.store->AdoptJobs(name_, jobs_max, {left_alone_.begin(), left_alone_.end()});
-  if (!adopted.ok()) {
-    adoption_unknown_ = true;
-    return adopted.status();
+  int left = deps_.node->options().adopted_at_once;
+  while (left > 0) {
+    const int jobs_max = std::min(left, kJobsPerPage);
+    const auto adopted = deps_.store->AdoptJobs(name_, jobs_max, {left_alone_.begin(), left_alone_.end()});
+    if (!adopted.ok()) {
+      adoption_unknown_ = true;
+      return adopted.status();
+    }
+    for (const DrivenJob& job : *adopted) NoteAdopted(job);
+    const auto count = static_cast<int>(adopted->size());
+    if (count < jobs_max) break;
+    left -= count;
   }
-  for (const DrivenJob& job : *adopted) NoteAdopted(job);
   return absl::OkStatus();
 }
 
@@ -116,12 +119,25 @@ absl::Status Driver::FindAdopted() {
 
 bool Driver::Drives(int64_t job_id) const {
   MutexLock lock(&mutex_);
-  return deps_.node == nullptr || epochs_.count(job_id) > 0;
+  return epochs_.count(job_id) > 0;
 }
 
 bool Driver::is_busy() const {
   MutexLock lock(&mutex_);
   return !jobs_.empty() || !told_link_.empty();
+}
+
+void Driver::AgentsChanged() {
+  Post([](Driver* self) {
+    MutexLock lock(&self->mutex_);
+    std::vector<int64_t> cancelling(self->parked_.begin(), self->parked_.end());
+    std::erase_if(cancelling, [&](int64_t job_id) { return self->FindActive(job_id) != nullptr; });
+    for (const auto& [job_id, job] : self->jobs_) {
+      if (job->row.state == JobState::kCancelling) cancelling.push_back(job_id);
+    }
+    for (const int64_t job_id : cancelling) self->FinishCancel(job_id);
+  });
+  TellWaiting();
 }
 
 // All that are at work here or with agents here, and a part of those that wait.

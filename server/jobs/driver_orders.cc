@@ -32,21 +32,21 @@ absl::Status Driver::Cancel(int64_t job_id) {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(ChangeState(job_id, {JobState::kQueued, JobState::kRunning, JobState::kPaused}, JobState::kCancelling,
                               "cancelled"));
-  if (deps_.node != nullptr && epochs_.count(job_id) == 0) return absl::OkStatus();  // whoever drives it sees it
+  if (epochs_.count(job_id) == 0) return absl::OkStatus();  // its driver sees it
   deps_.link->Cancel(job_id);
   FinishCancel(job_id);
   return absl::OkStatus();
 }
 
 void Driver::FinishCancel(int64_t job_id) {
-  if (deps_.node == nullptr) {
-    if (deps_.link->InHand(job_id)) return;
-  } else {
-    if (epochs_.count(job_id) == 0) return;
-    // Agents of other daemons may hold units of it too, and those that this one thinks are its own may be gone.
-    const auto rows = deps_.store->JobStates({job_id});
-    if (!rows.ok() || rows->empty() || rows->front().claimed_units > 0) return;
+  if (epochs_.count(job_id) == 0) return;
+  // The store knows of units with agents of all daemons.
+  const auto rows = deps_.store->JobStates({job_id});
+  if (!rows.ok()) {
+    FinishCancelLater(job_id);
+    return;
   }
+  if (rows->empty() || rows->front().state != JobState::kCancelling || rows->front().claimed_units > 0) return;
   EndJob(job_id, JobState::kCancelled, "");
 }
 
@@ -60,7 +60,7 @@ absl::Status Driver::Pause(int64_t job_id) {
     from.push_back(JobState::kPaused);
   }
   RETURN_IF_ERROR(ChangeState(job_id, from, JobState::kPaused, "paused"));
-  if (deps_.node == nullptr || epochs_.count(job_id) > 0) deps_.link->Hold(job_id);
+  if (epochs_.count(job_id) > 0) deps_.link->Hold(job_id);
   // What stands still takes nobody's place.
   if (backlog_.IsWaiting(job_id)) parked_.insert(job_id);
   backlog_.Remove(job_id);

@@ -27,7 +27,6 @@ constexpr size_t kLeftAloneMax = 10'000;
 absl::StatusOr<StudyContext> Driver::ContextOf(const Active& job, const StudyRow& row) {
   StudyContext context;
   context.job_id = job.row.job_id;
-  context.is_shared = deps_.node != nullptr;
   context.spec = job.spec;
   // Studies live as long as the job: of what is tried first each keeps its own.
   auto* const starting = context.spec.mutable_starting_configs();
@@ -121,40 +120,8 @@ absl::Status Driver::LeaveAlone(const JobRow& row, int64_t epoch, const std::str
   if (left_alone_.insert(row.job_id).second) {
     LogWarn("jobs", "{} is left to newer daemons: {} is not known here", JobName(row.job_id), unknown);
   }
-  if (deps_.node == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(deps_.store->YieldJob(row.job_id, epoch));
   epochs_.erase(row.job_id);
-  return absl::OkStatus();
-}
-
-absl::Status Driver::Recover() {
-  if (deps_.node != nullptr) return absl::OkStatus();  // nobody's jobs are found by AdoptOrphans
-  ASSIGN_OR_RETURN(const int64_t returned, deps_.store->ReleaseOtherAgents({}, deps_.executor->clock()->WallMs()));
-  if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
-  ASSIGN_OR_RETURN(const std::vector<JobRow> rows, deps_.store->ActiveJobs());
-  for (const JobRow& row : rows) {
-    if (const std::string unknown = FirstUnknown(row); !unknown.empty()) {
-      RETURN_IF_ERROR(LeaveAlone(row, 0, unknown));
-      continue;
-    }
-    {
-      MutexLock lock(&mutex_);
-      if (!Admit(row)) continue;
-    }
-    auto job = Load(row);
-    if (!job.ok()) {
-      if (job.status().code() == absl::StatusCode::kUnavailable) return job.status();
-      LogError("jobs", "{} cannot go on: {}", JobName(row.job_id), MessageOf(job.status()));
-      RETURN_IF_ERROR(deps_.store->SetJobState(row.job_id, {row.state}, JobState::kFailed, MessageOf(job.status()),
-                                               deps_.executor->clock()->WallMs()));
-      MutexLock lock(&mutex_);
-      MakeRoom(row.job_id);
-      continue;
-    }
-    LogInfo("jobs", "{} goes on ({})", JobName(row.job_id), NameOf(row.state));
-    MutexLock lock(&mutex_);
-    TakeUp(*std::move(job));
-  }
   return absl::OkStatus();
 }
 
@@ -167,12 +134,10 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
   active.told_waiting = WaitingReason(active);
   CheckDeviceTime(active);
   if (active.row.started_at_ms > 0) StartTimer(active);
-  if (deps_.node != nullptr) {
-    // While another node drove it, the link was told what that one did.
-    if (active.row.state == JobState::kQueued || active.row.state == JobState::kRunning) deps_.link->Resume(job_id);
-    told_link_.erase(job_id);
-    PublishJob(active);
-  }
+  // While another node drove it, the link was told what that one did.
+  if (active.row.state == JobState::kQueued || active.row.state == JobState::kRunning) deps_.link->Resume(job_id);
+  told_link_.erase(job_id);
+  PublishJob(active);
   Post([job_id](Driver* self) {
     MutexLock lock(&self->mutex_);
     self->Step(job_id);
@@ -182,7 +147,7 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
 void Driver::Adopt(int64_t job_id) {
   Post([job_id](Driver* self) {
     int64_t epoch = 0;
-    if (self->deps_.node != nullptr) {
+    {
       MutexLock lock(&self->mutex_);
       const auto own = self->epochs_.find(job_id);
       if (own == self->epochs_.end()) return;
@@ -226,7 +191,7 @@ void Driver::TryAdopt(int64_t job_id, int64_t epoch) {
   if (job.status().code() == absl::StatusCode::kUnavailable) return wait(job.status());
   if (!job.ok()) {
     EndJob(job_id, JobState::kFailed, std::string(MessageOf(job.status())));
-    if (deps_.node != nullptr && HoldsEpoch(job_id, epoch)) wait(job.status());
+    if (HoldsEpoch(job_id, epoch)) wait(job.status());
     return;
   }
   // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.

@@ -31,23 +31,16 @@ void JobService::SetReleaseDevice(std::function<void(const std::string&)> releas
 absl::Status JobService::SetDevices(const std::vector<tunefarm::v1::Device>& devices) {
   RETURN_IF_ERROR(impl_->devices.Set(devices));
   const absl::Status recorded = impl_->follower.RecordDevices();
-  if (impl_->node == nullptr || !absl::IsUnavailable(recorded)) return recorded;
+  if (!absl::IsUnavailable(recorded)) return recorded;
   impl_->follower.RecordDevicesLater();
   return absl::OkStatus();
 }
 
 absl::Status JobService::Start() {
   const absl::Status loaded = impl_->follower.Load();
-  if (impl_->node == nullptr) {
-    RETURN_IF_ERROR(loaded);
-    RETURN_IF_ERROR(impl_->misses.Load(impl_->catalog));
+  if (loaded.ok()) {
     RETURN_IF_ERROR(impl_->farm.Load());
-    RETURN_IF_ERROR(impl_->driver->Recover());
-    RETURN_IF_ERROR(PauseWhatCannotRun());
-    impl_->farm.Start();
-    return absl::OkStatus();
-  }
-  if (!loaded.ok()) {
+  } else {
     if (!absl::IsUnavailable(loaded)) return loaded;
     const absl::StatusOr<Duration> age = impl_->follower.LoadCopy();
     if (!age.ok()) {
@@ -55,12 +48,11 @@ absl::Status JobService::Start() {
       return loaded;
     }
     impl_->node_watch->SetAge(*age);
-  } else {
-    RETURN_IF_ERROR(impl_->farm.Load());
   }
-  impl_->node_watch->Start();
+  const absl::Status begun = impl_->node_watch->Start();
+  if (!begun.ok() && !absl::IsUnavailable(begun)) return begun;
   impl_->farm.Start();
-  return absl::OkStatus();  // other daemons' workers may reach what this one's do not
+  return absl::OkStatus();
 }
 
 absl::Status JobService::PauseWhatCannotRun() {
@@ -82,9 +74,9 @@ absl::Status JobService::PauseWhatCannotRun() {
 
 void JobService::Stop() {
   impl_->farm.Stop();
-  if (impl_->node_watch != nullptr) impl_->node_watch->Stop();
+  impl_->node_watch->Stop();
   impl_->driver->Stop();
-  if (impl_->node != nullptr) impl_->node->Leave();
+  impl_->node.Leave();
   impl_->link.Close();
   impl_->events->Close(Unavailable("the daemon is stopping"));
   impl_->watch->Close(Unavailable("the daemon is stopping"));
@@ -156,7 +148,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
                       "JOB_INVALID");
   }
   RETURN_IF_ERROR(CheckIsolation(impl_->isolation, job.required_isolation()));
-  if (impl_->node != nullptr && !job.kernel().empty() && job.kernel().rfind("kernels/", 0) != 0) {
+  if (!job.kernel().empty() && job.kernel().rfind("kernels/", 0) != 0) {
     RETURN_IF_ERROR(impl_->kernels.FollowName(job.kernel()));
   }
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, &impl_->kernels, impl_->devices));
@@ -188,11 +180,7 @@ absl::StatusOr<Job> JobService::Submit(const Job& job, const std::optional<Kerne
   ASSIGN_OR_RETURN(const SubmitResult result, impl_->options.store->SubmitJob(request));
   PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) impl_->kernels.Stored(submission.plan);
-  if (impl_->node_watch != nullptr) {
-    impl_->node_watch->AskNow();
-  } else if (!result.was_duplicate) {
-    impl_->driver->Adopt(result.job_id);
-  }
+  impl_->node_watch->AskNow();  // adopts it
   return impl_->Find(result.job_id);
 }
 
@@ -226,6 +214,8 @@ absl::StatusOr<Listing<Job>> JobService::ListJobs(const std::vector<tunefarm::v1
 absl::StatusOr<Job> JobService::Cancel(std::string_view name) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(name));
   RETURN_IF_ERROR(WithJobName(impl_->driver->Cancel(job_id), name));
+  // One that was left to newer daemons may be cancelled by any.
+  if (!impl_->driver->Drives(job_id)) impl_->node_watch->AskNow();
   return impl_->Find(job_id);
 }
 

@@ -58,12 +58,14 @@ struct JobServiceOptions {
   int catalog_watchers_max = 1000;   // more are refused: ResourceExhausted, TOO_MANY_WATCHERS
   // Of agents on other machines; they are looked after every third of it. 0: there are none.
   int64_t agent_lease_ms = 0;
+  // Of the agent in this process, which may be taken over by other daemons; 0: it ends with the process.
+  int64_t own_agent_lease_ms = 0;
   bool has_own_agent = true;  // this daemon cannot work without one
   // Devices of one class whose sentinels are further apart take no work; 0: they are not compared (sentinels.h).
   double sentinel_tolerance = 0;
-  NodeOptions node;           // with an id: one of several daemons on the store
+  NodeOptions node;           // PermanentNode where no other daemon may open the store
   Executor* lease = nullptr;  // keeps the node's lease; as `watchers` where it is null
-  std::string local_copy;     // of a node: a file for a copy of the catalog; empty: none is kept
+  std::string local_copy;     // a file for a copy of the catalog, to begin with when the store is away; empty: none
 };
 
 template <typename T>
@@ -78,8 +80,8 @@ struct JobServiceStats {
   int schema_version = 0;
   int64_t database_bytes = 0;
   int64_t catalog_revision = 0;
-  // Of a node of a farm: why the store does not answer (empty: it does), and how long ago it did. While it does not,
-  // what is above is 0 but for the revision.
+  // Why the store does not answer (empty: it does), and how old the catalog in memory may be (0 where no other daemon
+  // changes the store). While the store does not answer, what is above is 0 but for the revision.
   std::string database_away;
   int64_t catalog_age_ms = 0;
 };
@@ -114,18 +116,21 @@ class JobService {
   // thread of the executors.
   void SetReleaseDevice(std::function<void(const std::string& device_uuid)> release);
 
-  // The machine's devices, recorded in the store; call it before Start and whenever they change. A node of a farm
-  // records them later where the store is away.
+  // The machine's devices, recorded in the store; call it before Start and whenever they change. They are
+  // recorded later where the store is away.
   absl::Status SetDevices(const std::vector<tunefarm::v1::Device>& devices);
 
   // What was measured on one of them since.
   void SetDeviceSentinels(const tunefarm::v1::Device& measured);
 
-  // Loads the catalog, returns units that agents of an earlier run held, and takes every unfinished job up where it
-  // was. DataLoss when the store holds what this program cannot read. A node of a farm that finds the store away begins
-  // with its local copy of the catalog, if it has one, and does the rest when the store answers.
+  // Loads the catalog and adopts the jobs that nobody drives; they are loaded on the control executor. DataLoss when
+  // the store holds what this program cannot read. A daemon that finds the store away begins with its local copy of the
+  // catalog, if it has one, and does the rest when the store answers.
   absl::Status Start();
 
+  // After Start, where this daemon's own agent is the only one: pauses the jobs that demand what its workers do not
+  // have (isolation, Python). The store's errors.
+  absl::Status PauseWhatCannotRun();
   // Ends every Watch with Unavailable and stops driving. Jobs stay as they are in the store. May be called again.
   void Stop();
 
@@ -231,8 +236,6 @@ class JobService {
   absl::Status CheckAlive(Duration timeout);
 
  private:
-  absl::Status PauseWhatCannotRun();
-
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -63,7 +63,7 @@ absl::StatusOr<tunefarm::v1::LookupConfigResponse> JobService::Lookup(
     const tunefarm::v1::LookupConfigRequest& request) {
   auto response = LookupConfig(impl_->lookup_context(), request);
   if (response.ok()) {
-    if (impl_->node_watch != nullptr) response->set_catalog_age_ms(impl_->node_watch->AgeMs());
+    response->set_catalog_age_ms(impl_->node_watch->AgeMs());
     const int match = response->match();
     impl_->tally.AddLookups({&match, 1});
   } else {
@@ -76,7 +76,7 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> JobService::BatchLookup
     const tunefarm::v1::BatchLookupConfigsRequest& request) {
   auto response = LookupConfigs(impl_->lookup_context(), request);
   if (response.ok()) {
-    if (impl_->node_watch != nullptr) response->set_catalog_age_ms(impl_->node_watch->AgeMs());
+    response->set_catalog_age_ms(impl_->node_watch->AgeMs());
     impl_->tally.AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
   }
   return response;
@@ -137,17 +137,14 @@ absl::Status JobService::WriteMisses() { return impl_->misses.Write(); }
 absl::StatusOr<JobServiceStats> JobService::Stats() {
   JobServiceStats stats;
   stats.catalog_revision = impl_->catalog.revision();
-  if (impl_->node_watch != nullptr) {
-    stats.catalog_age_ms = impl_->node_watch->AgeMs();
-    const absl::Status away = impl_->node_watch->LastStatus();
-    if (!away.ok()) stats.database_away = std::string(MessageOf(away));
-  }
+  stats.catalog_age_ms = impl_->node_watch->AgeMs();
+  const absl::Status away = impl_->node_watch->LastStatus();
+  if (!away.ok()) stats.database_away = std::string(MessageOf(away));
   const absl::StatusOr<StoreStatus> status = impl_->options.store->Status();
-  if (!status.ok() && impl_->node_watch != nullptr) {
+  if (!status.ok()) {
     stats.database_away = std::string(MessageOf(status.status()));
     return stats;
   }
-  RETURN_IF_ERROR(status.status());
   stats.active_jobs = status->active_jobs;
   stats.stored_trials = status->stored_trials;
   stats.schema_version = status->schema_version;
@@ -161,7 +158,7 @@ absl::StatusOr<JobServiceCounts> JobService::Counts() {
   counts.trials = impl_->tally.counts();
   counts.watchers = impl_->events->watchers();
   counts.catalog_watchers = impl_->watch->watchers();
-  counts.missed_problems = impl_->misses.table()->size();
+  counts.missed_problems = impl_->misses.stored();
   counts.misses_not_counted = impl_->misses.table()->not_counted();
   counts.misses_unwritten = impl_->misses.unwritten();
   counts.compiles = impl_->link.compiles();

@@ -41,34 +41,33 @@ inline absl::Status WithJobName(const absl::Status& status, std::string_view nam
 struct JobService::Impl {
   explicit Impl(const JobServiceOptions& given)
       : options(given),
-        node(given.node.id.empty() ? nullptr : std::make_unique<Node>(given.store, given.control->clock(), given.node)),
-        misses(given.store, given.node.id.empty() ? nullptr : &catalog),
+        node(given.store, given.control->clock(), given.node),
+        misses(given.store, &catalog),
         kernels(given.store),
-        poison(given.store, given.node.id.empty() ? nullptr : given.control->clock()),
+        poison(given.store, given.control->clock()),
         events(std::make_shared<EventHub>(
             given.control, given.events_per_job_max, given.jobs_with_events_max,
             [this](int64_t job_id) { return Find(job_id); }, SaltOf(given.node))),
         watch(std::make_shared<CatalogWatch>(given.watchers != nullptr ? given.watchers : given.control, &catalog,
                                              given.catalog_watchers_max)),
-        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock(), node != nullptr),
+        bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock()),
         link(given.store, given.control->clock(), &kernels, &poison, &devices, LinkHooks(),
-             {NewUuid(given.entropy), given.agent_lease_ms, !given.node.id.empty() && given.agent_lease_ms > 0}),
+             {NewUuid(given.entropy), given.agent_lease_ms, given.own_agent_lease_ms}),
         driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &bests, &link, node.get()})),
+                                                             events.get(), &bests, &link, &node})),
         follower({given.store, given.control->clock(), given.entropy, &devices, &catalog, &kernels, watch.get(), &bests,
-                  events.get(), driver.get(), given.node.id.empty() ? std::string() : given.local_copy, node.get()}) {
-    if (node == nullptr) return;
+                  events.get(), driver.get(), given.local_copy, &node}) {
     Executor* const lease = given.lease != nullptr      ? given.lease
                             : given.watchers != nullptr ? given.watchers
                                                         : given.control;
     node_watch = std::make_shared<NodeWatch>(
-        node.get(), given.control, lease,
+        &node, given.control, lease,
         NodeWatch::Questions{[this] { return driver->Follow(); }, [this] { return follower.Refresh(); },
                              [this] { return driver->is_busy(); }, [this] { follower.SaveCopy(node_watch->AgeMs()); }});
   }
 
   static int64_t SaltOf(const NodeOptions& node) {
-    return node.id.empty() ? 0 : 1 + static_cast<int64_t>(Xxh3(node.id) % (uint64_t{1} << 32));
+    return 1 + static_cast<int64_t>(Xxh3(node.id) % (uint64_t{1} << 32));
   }
 
   ControlLink::Hooks LinkHooks() {
@@ -83,7 +82,7 @@ struct JobService::Impl {
       RETURN_IF_ERROR(orders.LoadFirst());
       return follower.RecordDevices(agent.devices);
     };
-    hooks.devices_changed = [this] { driver->TellWaiting(); };
+    hooks.devices_changed = [this] { driver->AgentsChanged(); };
     return hooks;
   }
 
@@ -126,9 +125,9 @@ struct JobService::Impl {
   }
 
   const JobServiceOptions options;
-  bool runs_python = false;    // constant once jobs are taken
-  Isolation isolation;         // constant once jobs are taken
-  std::unique_ptr<Node> node;  // null: alone on the store
+  bool runs_python = false;  // constant once jobs are taken
+  Isolation isolation;       // constant once jobs are taken
+  Node node;
   DeviceDirectory devices;
   Catalog catalog;
   Misses misses;
@@ -145,7 +144,7 @@ struct JobService::Impl {
                       [this](const std::string& agent_id, const std::string& uuid) { Released(agent_id, uuid); }};
   FarmAgents farm{options.store, &link, &devices, &orders, options.control, options.agent_lease_ms};
   NodeFollower follower;
-  std::shared_ptr<NodeWatch> node_watch;  // null: alone on the store
+  std::shared_ptr<NodeWatch> node_watch;
 };
 
 }  // namespace tunefarm

@@ -19,8 +19,6 @@
 namespace tunefarm {
 namespace {
 
-// Few, so that what a dead node leaves is spread over those that live.
-constexpr int kAdoptedAtOnce = 16;
 constexpr int kWatchedAtOnce = 16;
 constexpr int kNamesAtOnce = 32;
 
@@ -89,7 +87,7 @@ absl::Status NodeFollower::RecordDevices(const std::vector<tunefarm::v1::Device>
 
 absl::Status NodeFollower::Refresh() {
   absl::Status status = FollowCatalog();
-  status.Update(deps_.driver->AdoptOrphans(kAdoptedAtOnce));
+  status.Update(deps_.driver->AdoptOrphans());
   status.Update(deps_.driver->FollowSearches());
   if (devices_unrecorded_.exchange(false)) {
     const absl::Status recorded = RecordDevices();
@@ -103,7 +101,7 @@ absl::Status NodeFollower::Refresh() {
 }
 
 absl::Status NodeFollower::FollowCatalog() {
-  const int64_t replacements = deps_.node == nullptr ? 0 : deps_.node->replacements();
+  const int64_t replacements = deps_.node->replacements();
   if (replacements != replacements_) {
     // Its revisions are given once more, to other bests.
     RETURN_IF_ERROR(deps_.store->PutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));

@@ -1,4 +1,4 @@
-// NodeFollower: keeps what a node of a farm has in memory like what the store has: the catalog, device classes, the
+// NodeFollower: keeps what a node has in memory like what the store has: the catalog, device classes, the
 // newest kernel of each name, and what those are told who watch jobs that other nodes drive. It begins with the store,
 // or with a local copy of the catalog where the store is away.
 //
@@ -41,8 +41,8 @@ class NodeFollower {
     BestChanges* bests = nullptr;
     EventHub* events = nullptr;
     Driver* driver = nullptr;
-    std::string local_copy;      // a file; empty: no copy is kept
-    const Node* node = nullptr;  // null: alone
+    std::string local_copy;  // a file; empty: no copy is kept
+    const Node* node = nullptr;
   };
 
   explicit NodeFollower(Dependencies dependencies) : deps_(std::move(dependencies)) {}

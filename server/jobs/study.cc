@@ -367,7 +367,8 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
     const std::string because = !search_ended_because_.empty() ? search_ended_because_
                                 : rule_.because().empty()      ? stop_because
                                                                : rule_.because();
-    if (!because.empty() && context_.is_shared) StopSearch(because, &step);
+    // Stored as soon as it is decided: agents of other daemons may be running its units.
+    if (!because.empty()) StopSearch(because, &step);
     if (because.empty()) RETURN_IF_ERROR(Propose(open_trials_wanted, devices, &step));
     // Over when nothing is open and nothing was added.
     if (drafts_.empty() && units_.size() == done_.size()) {

@@ -48,8 +48,6 @@ struct StudyContext {
   StudyRow row;
   tunefarm::v1::SpaceSize size;
   double flops = 0, bytes = 0, floor_ns = 0;  // of one launch sequence; 0 unknown
-  // Agents of other daemons run it too: the end of its search is stored as soon as it is decided, for them to see.
-  bool is_shared = false;
 };
 
 // What is to be committed: first the promotion, if any, then the drive step.

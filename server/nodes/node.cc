@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <chrono>
+#include <limits>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "server/base/check.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -28,8 +32,27 @@ int64_t MarkIn(std::string_view detail) {
 
 }  // namespace
 
+NodeOptions PermanentNode(std::string id) {
+  NodeOptions options;
+  options.id = std::move(id);
+  options.lease = std::chrono::hours(24 * 365 * 100);  // far below what 64 bits of nanoseconds hold
+  options.poll = options.idle_poll = NodeOptions::kNever;
+  options.adopted_at_once = std::numeric_limits<int>::max();
+  options.step_pause = Duration::zero();
+  options.open_trials_per_device = 80;  // above the agent's look-ahead, so that it never waits for a transaction
+  return options;
+}
+
+absl::StatusOr<int64_t> ReleaseEarlierProcess(Store* store, Clock* clock) {
+  ASSIGN_OR_RETURN(const std::vector<LeaseRow> leases, store->ListLeases(kNodeLeasePrefix));
+  for (const LeaseRow& lease : leases) RETURN_IF_ERROR(store->ReleaseLease(lease.name, lease.holder));
+  return store->ReleaseOtherAgents({}, clock->WallMs());
+}
+
 Node::Node(Store* store, Clock* clock, NodeOptions options)
-    : store_(store), clock_(clock), options_(std::move(options)), of_store_(store->Replacements()) {}
+    : store_(store), clock_(clock), options_(std::move(options)), of_store_(store->Replacements()) {
+  TUNEFARM_CHECK(!options_.id.empty());
+}
 
 absl::StatusOr<bool> Node::TakeLease(Duration lease, Mark* mark) {
   LeaseRequest request;
@@ -107,7 +130,7 @@ absl::Status Node::RenewOnce() {
     return absl::OkStatus();
   }
   MutexLock lock(&mutex_);
-  until_ = now + options_.lease * 5 / 6;
+  until_ = now + options_.lease / 6 * 5;
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Node: this control daemon among others on one store. It lives under a name as long as it holds the lease
+// Node: a control daemon on a store that others may share. It lives under a name as long as it holds the lease
 // "node/NAME", and drives jobs only while it knows that nobody else may take them over.
 //
 // Whoever could not renew in time is another node from then on: what it drove under the old name is lost to it, and it
@@ -20,6 +20,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/store/store.h"
@@ -27,16 +28,32 @@
 namespace tunefarm {
 
 struct NodeOptions {
-  std::string id;      // of this start of the process, never used again; at most 128 bytes. Empty: alone on the store
-  std::string detail;  // for people: its address
+  static constexpr Duration kNever = Duration::max();
+
+  std::string id;                                  // of this start of the process, never used again; 1 to 128 bytes
+  std::string detail;                              // for people: its address
   Duration lease = std::chrono::seconds(15);       // renewed at a third
   Duration poll = std::chrono::milliseconds(200);  // for what others did, while it drives jobs or its agents hold units
   Duration idle_poll = std::chrono::seconds(1);
+  int adopted_at_once = 16;  // jobs: few, so that what a dead node leaves is spread over those that live
+  // Steps of one job are made no more often: results that arrive meanwhile through many agents are told in one step.
+  Duration step_pause = std::chrono::milliseconds(20);
+  // Trials proposed and not ended, per device. In a farm results and demands are under way for a while: two large
+  // units.
+  int open_trials_per_device = 128;
 };
+
+// Of the only daemon that may open its store (the lock of its data directory sees to that): the lease ends with the
+// process, nobody else's work is polled for, all jobs are adopted at once, and steps follow results directly.
+NodeOptions PermanentNode(std::string id);
+
+// For that daemon, before it starts: what an earlier process held, which ended without a word, is free: the leases of
+// its nodes and the units of agents without a lease. Returns the number of units. The store's errors.
+absl::StatusOr<int64_t> ReleaseEarlierProcess(Store* store, Clock* clock);
 
 class Node {
  public:
-  // Both outlive it.
+  // `store` and `clock` outlive it.
   Node(Store* store, Clock* clock, NodeOptions options);
 
   // Takes the lease, or renews it; under a new name where the old lease may have run out. The store's errors: it lives

@@ -21,13 +21,12 @@ NodeWatch::NodeWatch(Node* node, Executor* poll, Executor* lease, Questions ques
       questions_(std::move(questions)),
       agreed_ns_(poll->clock()->Now().time_since_epoch().count()) {}
 
-void NodeWatch::Start() {
-  lease_->Post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Renew();
-  });
-  poll_->Post([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Poll(true);
-  });
+absl::Status NodeWatch::Start() {
+  absl::Status first = Renew();
+  first.Update(Ask());
+  PollAgain();
+  RenewAgain(first);
+  return first;
 }
 
 void NodeWatch::Stop() {
@@ -42,14 +41,14 @@ void NodeWatch::AskNow() {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->refreshed_ = MonotonicTime{};
-    self->Poll(false);
+    self->Ask().IgnoreError();
   });
 }
 
-void NodeWatch::Poll(bool again) {
+absl::Status NodeWatch::Ask() {
   {
     MutexLock lock(&mutex_);
-    if (stopped_) return;
+    if (stopped_) return absl::OkStatus();
   }
   const MonotonicTime now = poll_->clock()->Now();
   absl::Status status;
@@ -62,12 +61,19 @@ void NodeWatch::Poll(bool again) {
   status.Update(followed);
   if (is_due || !status.ok()) Note(status);
   if (is_due && status.ok()) agreed_ns_.store(now.time_since_epoch().count());
-  if (!again) return;
+  return status;
+}
+
+void NodeWatch::PollAgain() {
   const Duration pause = questions_.is_busy() ? node_->options().poll : node_->options().idle_poll;
+  if (pause == NodeOptions::kNever) return;
   MutexLock lock(&mutex_);
   if (stopped_) return;
   poll_timer_ = poll_->PostAfter(pause, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Poll(true);
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Ask().IgnoreError();  // noted
+    self->PollAgain();
   });
 }
 
@@ -81,10 +87,10 @@ void NodeWatch::Note(const absl::Status& status) {
   last_ = status;
 }
 
-void NodeWatch::Renew() {
+absl::Status NodeWatch::Renew() {
   {
     MutexLock lock(&mutex_);
-    if (stopped_) return;
+    if (stopped_) return absl::OkStatus();
   }
   const bool had_name = !node_->Name().empty();
   const absl::Status renewed = node_->Renew();
@@ -92,15 +98,20 @@ void NodeWatch::Renew() {
   // A name of its own is what jobs are adopted under.
   if (renewed.ok() && !had_name) AskNow();
   if (questions_.on_lease) questions_.on_lease();
+  return renewed;
+}
+
+void NodeWatch::RenewAgain(const absl::Status& last) {
   const Duration third = node_->options().lease / 3;
   MutexLock lock(&mutex_);
   if (stopped_) return;
-  lease_timer_ = lease_->PostAfter(renewed.ok() ? third : std::min(kRenewAgain, third), [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Renew();
+  lease_timer_ = lease_->PostAfter(last.ok() ? third : std::min(kRenewAgain, third), [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->RenewAgain(self->Renew());
   });
 }
 
 int64_t NodeWatch::AgeMs() const {
+  if (node_->options().poll == NodeOptions::kNever) return 0;  // nobody else changes the store
   const Duration age = poll_->clock()->Now() - MonotonicTime(Duration(agreed_ns_.load()));
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::max(age, Duration::zero())).count();
 }

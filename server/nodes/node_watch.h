@@ -1,4 +1,4 @@
-// NodeWatch: the clockwork of a daemon that is a node of a farm. It renews the node's lease on an executor of its own,
+// NodeWatch: the clockwork of a node. It renews the node's lease on an executor of its own,
 // so that a long step of the driver costs no lease, and asks the store on the driver's what others have done: often
 // while there is something to drive, slowly otherwise, and once a second what can wait.
 //
@@ -35,7 +35,9 @@ class NodeWatch : public std::enable_shared_from_this<NodeWatch> {
 
   NodeWatch(Node* node, Executor* poll, Executor* lease, Questions questions);
 
-  void Start();
+  // Takes the lease and asks once, before it returns; the clockwork goes on from there, also after an error. The first
+  // error of both.
+  absl::Status Start();
   void Stop() LOCKS_EXCLUDED(mutex_);
   // What waits for the next refresh is asked now.
   void AskNow();
@@ -48,8 +50,10 @@ class NodeWatch : public std::enable_shared_from_this<NodeWatch> {
   absl::Status LastStatus() const LOCKS_EXCLUDED(mutex_);
 
  private:
-  void Poll(bool again) LOCKS_EXCLUDED(mutex_);
-  void Renew() LOCKS_EXCLUDED(mutex_);
+  absl::Status Ask() LOCKS_EXCLUDED(mutex_);
+  void PollAgain() LOCKS_EXCLUDED(mutex_);
+  absl::Status Renew() LOCKS_EXCLUDED(mutex_);
+  void RenewAgain(const absl::Status& last) LOCKS_EXCLUDED(mutex_);
   void Note(const absl::Status& status) LOCKS_EXCLUDED(mutex_);
 
   Node* const node_;

@@ -40,7 +40,7 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* call, const wire::RegisterRequest* request,
                                      wire::RegisterResponse* response) override {
-    return InLane(call, "tunefarm.agent.v1.AgentService/Register", request, response, &ControlLink::Register);
+    return InLane(call, "tunefarm.agent.v1.AgentService/Register", request, response, &ControlLink::RegisterRemote);
   }
   grpc::ServerUnaryReactor* Synchronize(grpc::CallbackServerContext* call, const wire::SynchronizeRequest* request,
                                         wire::SynchronizeResponse* response) override {

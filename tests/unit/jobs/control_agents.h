@@ -28,7 +28,13 @@ struct Control {
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
-    options.node.id = node;
+    if (node.empty()) {
+      options.node = PermanentNode(NewUuid(entropy));
+      TUNEFARM_CHECK_OK(ReleaseEarlierProcess(store, clock));
+    } else {
+      options.node.id = node;
+      options.own_agent_lease_ms = options.agent_lease_ms;
+    }
     options.sentinel_tolerance = 0.05;
     service = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(service->Start());

@@ -141,9 +141,12 @@ class Farm {
     options.control = control_.get();
     options.entropy = &entropy;
     options.active_jobs_max = active_jobs_max;
+    options.node = PermanentNode(NewUuid(&entropy));
+    TUNEFARM_CHECK_OK(ReleaseEarlierProcess(hooked_store.get(), &clock));
     service_ = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(service_->SetDevices(devices_));
     TUNEFARM_CHECK_OK(service_->Start());
+    TUNEFARM_CHECK_OK(service_->PauseWhatCannotRun());
     link_ = std::make_unique<SerializingLink>(service_->agent_link());
     evaluator_ = make_evaluator_(evaluator_executor_.get(), service_.get());
     agent_ = std::make_unique<Agent>(

@@ -1,4 +1,5 @@
-// Machines of one GPU each, with the real agent and its link, on a fake clock: what several do takes as many times less.
+// Machines of one GPU each, with the real agent and its link, on a fake clock: what several do takes as many times
+// less.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -50,6 +51,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     options.entropy = &entropy_;
     options.has_own_agent = false;
     options.agent_lease_ms = 60'000;
+    options.node = PermanentNode("control");
     service_ = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(service_->Start());
   }
@@ -128,7 +130,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     --passing_;
   }
 
-  std::set<std::string> configs_;             // that have run
+  std::set<std::string> configs_;               // that have run
   std::map<std::string, int> runs_, searched_;  // by device; until the last search had ended
 
  protected:

@@ -23,8 +23,8 @@ TEST_F(NodeCatalogTest, OfTwoFinalsAtOnceTheLaterIsComparedWithTheEarlier) {
   Catalog catalogs[2];
   for (Catalog& catalog : catalogs) ASSERT_TRUE(catalog.Load(store_.get()).ok());
   const auto watch = std::make_shared<CatalogWatch>(&executor, &catalogs[0], 1);
-  BestChanges first(store_.get(), &catalogs[0], &misses, watch.get(), &clock_, true);
-  BestChanges second(store_.get(), &catalogs[1], &misses, watch.get(), &clock_, true);
+  BestChanges first(store_.get(), &catalogs[0], &misses, watch.get(), &clock_);
+  BestChanges second(store_.get(), &catalogs[1], &misses, watch.get(), &clock_);
   BestRow row;
   row.kernel_name = "scale";
   row.kernel_id = "k";

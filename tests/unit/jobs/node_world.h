@@ -82,8 +82,15 @@ class NodeWorld : public testing::Test, public AgentWorld {
     options.lease = node.lease.get();
     options.entropy = &entropy_;
     options.local_copy = directory_.File(fmt::format("copy-{}", index));
-    options.node.lease = kNodeLease;
-    if (!alone) options.node.id = fmt::format("n{}.{}", index, ++boots_);
+    const std::string id = fmt::format("n{}.{}", index, ++boots_);
+    if (alone) {
+      options.node = PermanentNode(id);
+      const auto released = ReleaseEarlierProcess(node.store.get(), &clock_);
+      if (!released.ok()) return released.status();
+    } else {
+      options.node.id = id;
+      options.node.lease = kNodeLease;
+    }
     node.service = std::make_unique<JobService>(options);
     const absl::Status devices = node.service->SetDevices({HostDevice("HOST-1")});
     if (!devices.ok()) return devices;

@@ -110,8 +110,14 @@ void Simulation::Boot(size_t index) {
   options.control = node.control.get();
   options.lease = node.lease.get();
   options.entropy = &entropy_;
-  options.node.id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));
-  options.node.lease = kLease;
+  const std::string id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));
+  if (options_.is_lone) {
+    options.node = PermanentNode(id);
+    TUNEFARM_CHECK_OK(ReleaseEarlierProcess(store_.get(), &clock_));
+  } else {
+    options.node.id = id;
+    options.node.lease = kLease;
+  }
   if (options_.has_real_agents) {
     options.agent_lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(kAgentLease).count();
     options.has_own_agent = false;
@@ -129,6 +135,8 @@ void Simulation::Boot(size_t index) {
     const int draw = dice_.Below(4);
     if (draw > 1) return FaultyStore::Fault::kNone;
     ++outcome_.faults;
+    // The store in a daemon's own process answers, or has done nothing.
+    if (options_.is_lone) return FaultyStore::Fault::kBefore;
     // Units of a claim whose answer was lost are the agent's until it ends.
     return draw == 0 || call == "ClaimUnits" ? FaultyStore::Fault::kBefore : FaultyStore::Fault::kAfter;
   });

@@ -72,6 +72,7 @@ class Simulation : public AgentWorld, public NetworkWorld {
   struct Options {
     uint64_t seed = 0;
     int nodes = 3;
+    bool is_lone = false;  // the only daemon of its store: with one node
     int jobs = 3;
     bool has_real_agents = false;
   };

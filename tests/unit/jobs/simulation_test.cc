@@ -10,26 +10,28 @@ namespace tunefarm {
 namespace {
 
 enum class Agents { kPlayed, kReal };
+enum class Nodes { kSeveral, kLone };
 
-Simulation::Outcome RunSeed(uint64_t seed, Agents agents = Agents::kPlayed) {
+Simulation::Outcome RunSeed(uint64_t seed, Agents agents = Agents::kPlayed, Nodes nodes = Nodes::kSeveral) {
   TemporaryDirectory directory;
   Simulation::Options options;
   options.seed = seed;
-  options.nodes = 2 + static_cast<int>(seed % 2);
+  options.is_lone = nodes == Nodes::kLone;
+  options.nodes = options.is_lone ? 1 : 2 + static_cast<int>(seed % 2);
   options.has_real_agents = agents == Agents::kReal;
   Simulation simulation(options, directory.path());
   return simulation.Run();
 }
 
 // The seeds from 1 to `quick`, or the one of TUNEFARM_SIMULATION_SEED.
-Simulation::Outcome RunSeeds(Agents agents, uint64_t quick) {
+Simulation::Outcome RunSeeds(Agents agents, uint64_t quick, Nodes nodes = Nodes::kSeveral) {
   const char* const given = std::getenv("TUNEFARM_SIMULATION_SEED");
-  if (given != nullptr) return RunSeed(std::strtoull(given, nullptr, 10), agents);
+  if (given != nullptr) return RunSeed(std::strtoull(given, nullptr, 10), agents, nodes);
   const char* const nightly = std::getenv("TUNEFARM_NIGHTLY");
   const uint64_t seeds = nightly != nullptr && *nightly == '1' ? 5000 : quick;
   Simulation::Outcome all;
   for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
-    all += RunSeed(seed, agents);
+    all += RunSeed(seed, agents, nodes);
     if (testing::Test::HasFailure())
       std::printf("TUNEFARM_SIMULATION_SEED=%llu runs it again\n", static_cast<unsigned long long>(seed));
   }
@@ -43,6 +45,17 @@ Simulation::Outcome RunSeeds(Agents agents, uint64_t quick) {
 }
 
 TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) { RunSeeds(Agents::kPlayed, 200); }
+
+// The only daemon of its store, killed and restarted: nothing polls, so whatever it misses stays missed.
+TEST(SimulationTest, TheSameWithALoneDaemon) {
+  const Simulation::Outcome played = RunSeeds(Agents::kPlayed, 100, Nodes::kLone);
+  const Simulation::Outcome real = RunSeeds(Agents::kReal, 60, Nodes::kLone);
+  if (std::getenv("TUNEFARM_SIMULATION_SEED") != nullptr) return;
+  for (const int count :
+       {played.crashes, played.faults, played.agents_lost, real.crashes, real.faults, real.agents_lost}) {
+    EXPECT_GT(count, 0);
+  }
+}
 
 // With leases of agents, what they know and what they spool, behind a network that loses and delays.
 TEST(SimulationTest, TheSameWithRealAgents) {

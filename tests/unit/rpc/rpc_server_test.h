@@ -93,6 +93,7 @@ class RpcServerTest : public testing::Test {
     options.watchers = &watchers_;
     options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
+    options.node = PermanentNode("control");
     jobs_ = std::make_unique<JobService>(options);
     TUNEFARM_CHECK_OK(jobs_->SetDevices({HostDevice()}));
     TUNEFARM_CHECK_OK(jobs_->Start());
