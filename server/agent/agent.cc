@@ -86,6 +86,7 @@ void Agent::Session::Tick() {
 void Agent::Session::Register() {
   if (stopped_ || draining_ || epoch_ != 0 || !units_.empty()) return;
   wire::RegisterRequest request = options_.about;
+  if (request.display_name().empty()) request.set_display_name(options_.host);
   request.set_agent_id(agent_id_);
   request.set_host(options_.host);
   for (const auto& device : known_devices_) *request.add_devices() = device;

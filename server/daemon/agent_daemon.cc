@@ -143,7 +143,7 @@ void AgentDaemon::StartAgent() {
   agent.release_device = [this](const std::string& uuid) { evaluator_->ReleaseDevice(uuid); };
   agent.about.set_protocol(ControlLink::kProtocol);
   agent.about.set_version(TUNEFARM_VERSION);
-  agent.about.set_display_name(config_.agent_name.empty() ? agent.host : config_.agent_name);
+  agent.about.set_display_name(config_.agent_name);
   for (const auto& [name, value] : ParseLabels(config_.labels)) (*agent.about.mutable_labels())[name] = value;
   agent.about.set_sandbox_level(local_.sandbox_level);
   for (const std::string& note : local_.notes) agent.about.add_toolchains(note.substr(0, 1024));

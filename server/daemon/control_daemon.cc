@@ -244,7 +244,7 @@ void ControlDaemon::StartAgent() {
   agent.host = HostName();
   agent.devices = devices_;
   agent.about.set_version(TUNEFARM_VERSION);
-  agent.about.set_display_name(config_.agent_name.empty() ? agent.host : config_.agent_name);
+  agent.about.set_display_name(config_.agent_name);
   agent.about.set_sandbox_level(sandbox_level_);
   agent.about.set_runs_python(runs_python_);
   for (const auto& [name, value] : ParseLabels(config_.labels)) (*agent.about.mutable_labels())[name] = value;

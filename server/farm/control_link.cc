@@ -340,7 +340,8 @@ void ControlLink::Hold(int64_t job_id) {
 void ControlLink::Resume(int64_t job_id) {
   {
     MutexLock lock(&mutex_);
-    jobs_[job_id].held = false;
+    const auto job = jobs_.find(job_id);
+    if (job == jobs_.end() || !std::exchange(job->second.held, false)) return;
     ApplyModes(job_id);
   }
   WakeAll();

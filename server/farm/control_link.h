@@ -130,7 +130,7 @@ class ControlLink : public AgentLink {
   void WakeFor(const std::string& class_id, size_t units);
   // There may be something new for every agent.
   void WakeAll();
-  // Takes the job's units back and keeps their claims; Resume hands them out again.
+  // Takes the job's units back and keeps their claims; Resume hands them out again, if they are held.
   void Hold(int64_t job_id);
   void Resume(int64_t job_id);
   // Takes the job's units back for good, or only those of its search; they become DONE with the trials they have.

@@ -138,6 +138,15 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
   if (active.row.state == JobState::kQueued || active.row.state == JobState::kRunning) deps_.link->Resume(job_id);
   told_link_.erase(job_id);
   PublishJob(active);
+  // Paused for want of space, by an earlier run or before it was loaded, and there is space.
+  if (active.row.state == JobState::kPaused && !active.row.error.empty() && suspended_.empty()) {
+    Post([job_id](Driver* self) {
+      MutexLock lock(&self->mutex_);
+      const Active* paused = self->FindActive(job_id);
+      if (paused == nullptr || paused->row.state != JobState::kPaused || paused->row.error.empty()) return;
+      if (self->suspended_.empty()) self->TakeUpPaused(job_id).IgnoreError();  // it stays paused, and says so
+    });
+  }
   Post([job_id](Driver* self) {
     MutexLock lock(&self->mutex_);
     self->Step(job_id);

@@ -224,6 +224,9 @@ TEST(BestPromotion, APromotionThatIsRepeatedUndoesNothing) {
   row.problem_key = "N=1";
   row.class_id = "class";
   row.config = "A=1";
+  tunefarm::v1::BestConfig detail;
+  detail.set_kernel_name("scale");
+  row.detail = detail.SerializeAsString();
   row.study_id = 7;
   row.ordinal = 3;
   EXPECT_EQ(*changes.Promote(row), PromotionVerdict::kFiled);

@@ -118,6 +118,7 @@ TEST_F(MissesTest, StaleAnswersAreMissesUntilTheyAreTunedAgain) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024})));
   tunefarm::v1::Device newer = HostDevice();
   newer.set_toolkit_version("13.1.0");
+  farm_.clock.Advance(std::chrono::milliseconds(1));  // asked in the millisecond of the promotion it counts as tuned
   ASSERT_TRUE(farm_.service().SetDevices({newer}).ok());
   EXPECT_EQ(Ask(1024), tunefarm::v1::MATCH_STALE);
   AskBatch({1024, 1024});
@@ -271,9 +272,9 @@ TEST_F(MissesTest, AreListedAndForgottenByKernelAndClass) {
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
   farm_.hooked_store->instead_of_misses = [] { return Unavailable("the disk is full"); };
   EXPECT_TRUE(absl::IsUnavailable(farm_.service().DeleteMisses({}).status()));
-  EXPECT_THAT(Listed(), IsEmpty());
+  EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
   farm_.hooked_store->instead_of_misses = nullptr;
-  EXPECT_EQ(farm_.service().DeleteMisses({})->deleted(), 0);
+  EXPECT_EQ(farm_.service().DeleteMisses({})->deleted(), 1);
   EXPECT_THAT(farm_.store().LoadMisses().value(), IsEmpty());
 }
 

@@ -96,14 +96,29 @@ TEST_F(NodeTest, DrivesNothingOnceTheStoreWasReplacedUntilItIsAnotherOne) {
   EXPECT_EQ(node.replacements(), 2);
 }
 
-TEST_F(NodeTest, AloneItAsksNothing) {
+TEST_F(NodeTest, APermanentOnePollsForNothing) {
   ASSERT_TRUE(Boot(0, true).ok());
   const std::string name = Submit(0);
   ASSERT_TRUE(RunUntil([&] { return Ended(name, 0); }));
-  for (const char* call : {"TakeLease", "AdoptJobs", "JobStates", "LoadDone", "LoadBestsSince"}) {
-    EXPECT_EQ(nodes_[0].calls[call], 0) << call;
-  }
+  agent_works_ = false;
+  const std::map<std::string, int> before = nodes_[0].calls;
+  RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(nodes_[0].calls, before);
   EXPECT_EQ(Lookup(0).catalog_age_ms(), 0);
+}
+
+// Killed without a word: its lease would go on for ever.
+TEST_F(NodeTest, APermanentOneAdoptsBeforeItServesWhatItsEarlierProcessDrove) {
+  ASSERT_TRUE(Boot(0, true).ok());
+  agent_works_ = false;
+  const std::string name = Submit(0);
+  RunFor(std::chrono::seconds(1));
+  const std::string before = DriverOf(1);
+  Kill(0);
+  ASSERT_TRUE(Boot(0, true).ok());
+  EXPECT_NE(DriverOf(1), before);
+  agent_works_ = true;
+  EXPECT_TRUE(RunUntil([&] { return Ended(name, 0); }));
 }
 
 TEST_F(NodeTest, DrivesAJobWhoseAgentReportsToAnother) {

@@ -35,6 +35,7 @@ void SimulatedAgent::Act() {
     if (link == nullptr) return;
     wire::RegisterRequest request;
     request.set_agent_id(id_);
+    request.set_display_name(id_);
     request.set_host("simulated");
     *request.add_devices() = HostDevice(device_);
     const auto response = link->Register(request);
