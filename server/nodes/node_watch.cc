@@ -23,7 +23,9 @@ NodeWatch::NodeWatch(Node* node, Executor* poll, Executor* lease, Questions ques
 
 absl::Status NodeWatch::Start() {
   absl::Status first = Renew();
-  first.Update(Ask());
+  const absl::Status asked = Ask();
+  if (!asked.ok()) AskNow();
+  first.Update(asked);
   PollAgain();
   RenewAgain(first);
   return first;
@@ -33,6 +35,7 @@ void NodeWatch::Stop() {
   MutexLock lock(&mutex_);
   stopped_ = true;
   poll_->Cancel(poll_timer_);
+  poll_->Cancel(ask_timer_);
   lease_->Cancel(lease_timer_);
 }
 
@@ -41,7 +44,20 @@ void NodeWatch::AskNow() {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->refreshed_ = MonotonicTime{};
-    self->Ask().IgnoreError();
+    if (self->Ask().ok()) return;
+    // A job that was just stored must be adopted, also where nothing is polled.
+    MutexLock lock(&self->mutex_);
+    if (self->stopped_ || self->ask_timer_ != 0) return;
+    self->ask_timer_ = self->poll_->PostAfter(kRefresh, [weak] {
+      const auto again = weak.lock();
+      if (again == nullptr) return;
+      {
+        MutexLock again_lock(&again->mutex_);
+        again->ask_timer_ = 0;
+        if (again->stopped_) return;
+      }
+      again->AskNow();
+    });
   });
 }
 

@@ -39,7 +39,7 @@ class NodeWatch : public std::enable_shared_from_this<NodeWatch> {
   // error of both.
   absl::Status Start();
   void Stop() LOCKS_EXCLUDED(mutex_);
-  // What waits for the next refresh is asked now.
+  // What waits for the next refresh is asked now, and again until the store answers.
   void AskNow();
 
   // How long ago the store was agreed with, in milliseconds.
@@ -68,6 +68,7 @@ class NodeWatch : public std::enable_shared_from_this<NodeWatch> {
   absl::Status last_ GUARDED_BY(mutex_);
   TimerId poll_timer_ GUARDED_BY(mutex_) = 0;
   TimerId lease_timer_ GUARDED_BY(mutex_) = 0;
+  TimerId ask_timer_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tunefarm
