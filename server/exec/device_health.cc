@@ -43,6 +43,16 @@ DeviceHealth::Finding DeviceHealth::OnWorkerLost(const std::string& how) {
   return Fail(fmt::format("the worker that checked its health {}", how));
 }
 
+DeviceHealth::Finding DeviceHealth::OnTaskLost(const std::string& message) {
+  if (++losses_ < kLossesMax) return Finding::kSound;
+  losses_ = failures_ = 0;
+  due_ = true;
+  reason_ = fmt::format("{} attempts at trials in a row were lost: {}", kLossesMax, message);
+  return Finding::kSick;
+}
+
+void DeviceHealth::OnTaskDone() { losses_ = rests_ = 0; }
+
 DeviceHealth::Finding DeviceHealth::Fail(std::string reason) {
   due_ = true;
   slow_looks_ = 0;

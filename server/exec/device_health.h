@@ -5,7 +5,7 @@
 // time beyond kSlowFactor times the baseline. Clocks alone make a sound device differ by some ten percent, and a device
 // that fell back to its lowest clocks or to half its units by more than two. A device that has rested needs a moment of
 // work to raise its clocks, so it is slow only if it stays so through kSlowLooks checks at once. Two failures in a row
-// make it sick.
+// make it sick. So do kLossesMax tasks in a row that the machine lost, each with another worker.
 //
 // Not thread-safe; pure but for the log.
 
@@ -22,6 +22,8 @@ class DeviceHealth {
   // Slower than this is worth a line in the log.
   static constexpr double kNoteFactor = 1.05;
   static constexpr int kSlowLooks = 20;
+  // Two trials with all their attempts (agent/unit_work.h), so that one trial alone cannot do it.
+  static constexpr int kLossesMax = 10;
 
   // `name` is for messages. baseline_ns: time of the check's kernel when the device was known to be good; 0: the first
   // good report sets it.
@@ -35,6 +37,10 @@ class DeviceHealth {
   Finding OnReport(const tunefarm::worker::v1::HealthReport& report);
   // The worker died or hung in the check; `how` is a sentence without its full stop.
   Finding OnWorkerLost(const std::string& how);
+  // A task was lost for a reason of the machine; kSound until the device is sick of it.
+  Finding OnTaskLost(const std::string& message);
+  // A task had an end of its own.
+  void OnTaskDone();
   // Of the last finding that was not kSound: one sentence without its full stop.
   const std::string& reason() const { return reason_; }
 
@@ -46,7 +52,7 @@ class DeviceHealth {
   }
 
   // How long a sick device rests before it is looked at again: doubles from half a minute to a quarter of an hour, and
-  // begins anew once it was found sound.
+  // begins anew once it was found sound or has done a task.
   Duration NextRest();
 
  private:
@@ -57,6 +63,7 @@ class DeviceHealth {
   bool due_ = true;
   int failures_ = 0;
   int slow_looks_ = 0;  // in a row
+  int losses_ = 0;      // in a row
   int rests_ = 0;
   std::string reason_;
 };

@@ -225,6 +225,7 @@ WorkerPool::Options RunPools::OptionsOf(Device* device, const std::string& devic
   options.preload = wants(options_.standby_runners);
   options.spares = options.preload ? 1 : 0;
   options.check_health = wants(options_.health_checks);
+  options.losses_tell = !python;
   options.health_deadline_ms = options_.deadlines.health_ms;
   options.health_rest = options_.health_rest;
   if (const auto known = options_.health_baselines_ns.find(device_uuid); known != options_.health_baselines_ns.end()) {

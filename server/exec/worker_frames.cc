@@ -165,6 +165,7 @@ std::string WorkerProcess::OnPrepared(const Prepared& prepared, std::vector<Uniq
   } else if (!prepared.ok()) {
     WorkerTaskEnd end;
     end.verdict = {prepared.outcome(), PrintableText(prepared.message())};
+    end.lost_by_machine = prepared.outcome() == tunefarm::v1::OUTCOME_LOST && prepared.worker_is_damaged();
     FinishTask(std::move(end), !prepared.worker_is_damaged());
   } else {
     if (callbacks_.on_prepared) PostGuarded([this] { callbacks_.on_prepared(); });
@@ -254,6 +255,7 @@ void WorkerProcess::OnResult(Result result, std::vector<UniqueFd> fds) {
   end.phase = result.phase() != tunefarm::v1::PHASE_UNSPECIFIED ? result.phase() : end_.phase;
   const bool damaged = result.worker_is_damaged();
   has_left_device_ = damaged;
+  end.lost_by_machine = damaged && result.outcome() == tunefarm::v1::OUTCOME_LOST;
   end.result = std::move(result);
   FinishTask(std::move(end), !damaged);
 }

@@ -39,6 +39,7 @@ WorkerPool::Options PoolOptions(const ProcessEvaluatorOptions& options, WorkerRo
   pool.name = name;
   pool.queue_max = options.queue_max;
   pool.backoff_ms = options.start_backoff_ms;
+  pool.one_kernel = IsPythonBackend(backend);
   pool.make_worker = [&options, command = std::move(command), role, backend, name, device_uuid,
                       first_slot](int slot) -> absl::StatusOr<WorkerProcessOptions> {
     WorkerProcessOptions worker;

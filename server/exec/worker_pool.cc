@@ -92,10 +92,27 @@ void WorkerPool::Cancel(TaskId task) {
   }
 }
 
+void WorkerPool::ReplaceForeign(const WorkerTask& task) {
+  if (!options_.one_kernel) return;
+  const auto on_the_way = std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.worker != nullptr && !slot.stuck && (slot.worker->starting() || slot.worker->ending());
+  });
+  if (static_cast<size_t>(on_the_way) >= queue_.size()) return;
+  for (Slot& slot : slots_) {
+    if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
+    if (!slot.kernel_id.empty() && slot.kernel_id != task.preparation->plan->kernel_id()) {
+      LogDebug("exec", "{} has served another kernel and is replaced", slot.worker->name());
+      slot.worker->Kill(WorkerEndCause::kShutdown);
+      return;
+    }
+  }
+}
+
 WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
   Slot *fitting = nullptr, *picked = nullptr;
   for (Slot& slot : slots_) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;
+    if (!slot.kernel_id.empty() && slot.kernel_id != task.preparation->plan->kernel_id()) continue;
     // The one at work goes on, so that the spare stays untouched.
     const bool fits = slot.worker->prepared_key() == task.preparation->key;
     if (fits && (fitting == nullptr || slot.worker->tasks_done() > fitting->worker->tasks_done())) fitting = &slot;
@@ -119,6 +136,7 @@ void WorkerPool::Pump() {
       if (options_.may_begin && !options_.may_begin()) break;
       const auto place = NextInQueue();
       Slot* slot = PickIdle(place->task);
+      if (slot == nullptr) ReplaceForeign(place->task);
       if (slot == nullptr || (alone_ && !IsAlone(*slot))) break;
       for (auto before = queue_.begin(); before != place; ++before) ++before->passed_over;
       Waiting next = std::move(*place);
@@ -133,6 +151,7 @@ void WorkerPool::Pump() {
 void WorkerPool::Begin(Slot* slot, Waiting waiting) {
   slot->task = waiting.id;
   alone_ = false;
+  if (options_.one_kernel) slot->kernel_id = waiting.task.preparation->plan->kernel_id();
   const auto index = static_cast<size_t>(slot - slots_.data());
   std::shared_ptr<Waiting> again;
   if (options_.preload) {
@@ -157,6 +176,7 @@ void WorkerPool::Begin(Slot* slot, Waiting waiting) {
         if (is_free_early) NoteCrash(&ended);
       }
       NoteBadPreparation(key, end);
+      NoteEnd(end);
       if (again != nullptr && TryAgainAlone(static_cast<int>(index), again.get(), end)) return Pump();
     }
     done(std::move(end));
@@ -215,6 +235,7 @@ void WorkerPool::StartWorker(int index) {
   slot.crash_noted = slot.was_readied = false;
   slot.started_at = loop_->clock()->Now();
   slot.preparation.reset();
+  slot.kernel_id.clear();
   slot.worker = std::make_unique<WorkerProcess>(loop_, *std::move(options), std::move(callbacks));
   if (options_.stats != nullptr) ++options_.stats->runners_started;
 }
@@ -266,7 +287,10 @@ void WorkerPool::OnStartFailure(const std::string& message, bool permanent) {
   const int64_t delay_ms = std::min<int64_t>(int64_t{options_.backoff_ms} << doublings, options_.backoff_max_ms);
   LogWarn("exec", "{}: {}; next attempt in {} ms", options_.name, message, delay_ms);
   if (start_failures_ >= options_.start_failures_max) {
-    FailWaiting(fmt::format("no {} worker can be started: {}", options_.name, message));
+    const std::string why = fmt::format("no {} worker can be started: {}", options_.name, message);
+    const size_t lost = queue_.size();
+    FailWaiting(why);
+    for (size_t i = 0; i < lost; ++i) NoteLoss(why);
   }
   backing_off_ = true;
   loop_->Cancel(backoff_timer_);

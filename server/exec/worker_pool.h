@@ -44,6 +44,11 @@ class WorkerPool {
     bool preload = false;
     // A health check precedes the first task, and the next after every crash, hang or release.
     bool check_health = false;
+    // Losses in a row take the device out of service, see DeviceHealth; after its rest it is checked, or without checks
+    // tried again. Not where foreign code runs in the worker itself, which can end it as it likes.
+    bool losses_tell = false;
+    // Foreign code runs in the worker itself: it serves one kernel, and another worker the next.
+    bool one_kernel = false;
     double health_baseline_ns = 0;  // see DeviceHealth
     int health_deadline_ms = 10'000;
     Duration health_look_again =
@@ -103,6 +108,7 @@ class WorkerPool {
     bool was_readied = false;  // it was asked for a preparation ahead or a health check
     MonotonicTime started_at;
     std::shared_ptr<const WorkerPreparation> preparation;  // of its task; only where spares are prepared
+    std::string kernel_id;                                 // of its first task; only with one_kernel
   };
   struct Waiting {
     TaskId id;
@@ -121,6 +127,9 @@ class WorkerPool {
   // Answers what waits for a preparation that is known to be bad.
   void RefuseBadPreparations();
   void NoteBadPreparation(const std::string& key, const WorkerTaskEnd& end);
+  // What the end of a task says of the device.
+  void NoteEnd(const WorkerTaskEnd& end);
+  void NoteLoss(const std::string& message);
   // True: a health check is due or under way, and no task may begin.
   bool CheckHealthFirst();
   void BeginCheck(int slot);
@@ -139,6 +148,8 @@ class WorkerPool {
   std::deque<Waiting>::iterator NextInQueue();
   // The idle worker to give a task to, best one first; null if none.
   Slot* PickIdle(const WorkerTask& task);
+  // Ends a worker that has served another kernel, if that keeps the task from beginning.
+  void ReplaceForeign(const WorkerTask& task);
   void Begin(Slot* slot, Waiting waiting);
   void OnGone(int slot, const WorkerEnd& end);
   void OnStuck(int slot);

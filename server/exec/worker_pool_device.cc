@@ -51,6 +51,17 @@ void WorkerPool::RefuseBadPreparations() {
 
 // ---- Health ----
 
+void WorkerPool::NoteEnd(const WorkerTaskEnd& end) {
+  if (end.lost_by_machine) return NoteLoss(end.verdict.message);
+  if (end.verdict.outcome != tunefarm::v1::OUTCOME_LOST) health_.OnTaskDone();
+}
+
+void WorkerPool::NoteLoss(const std::string& message) {
+  if (!options_.losses_tell || shut_down_ || !quarantine_.empty()) return;
+  const DeviceHealth::Finding finding = health_.OnTaskLost(message);
+  if (finding != DeviceHealth::Finding::kSound) OnFinding(finding);
+}
+
 bool WorkerPool::CheckHealthFirst() {
   if (!options_.check_health || shut_down_ || !used_) return false;
   if (checking_ >= 0 || looking_again_) return true;
@@ -126,7 +137,11 @@ void WorkerPool::RestBeforeProbe() {
           std::chrono::duration_cast<std::chrono::seconds>(rest).count());
   health_timer_ = loop_->PostAfter(rest, [this, alive = alive_] {
     if (!*alive || !sick_ || shut_down_) return;
-    probing_ = true;
+    if (!options_.check_health) {
+      LeaveQuarantine("it has rested, back in service");
+    } else {
+      probing_ = true;
+    }
     Pump();
   });
 }

@@ -237,6 +237,8 @@ void WorkerProcess::AnswerTaskByTable() {
   if (!task_.has_value()) return;
   WorkerTaskEnd end;
   end.verdict = VerdictFor(end_);
+  const bool by_us = end_.cause == WorkerEndCause::kCancelled || end_.cause == WorkerEndCause::kShutdown;
+  end.lost_by_machine = end.verdict.outcome == tunefarm::v1::OUTCOME_LOST && !by_us;
   end.phase = end_.phase;
   FinishTask(std::move(end), false);
 }

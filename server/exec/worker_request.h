@@ -42,6 +42,8 @@ struct WorkerTaskEnd {
   std::string toolchain;  // of the worker that did it, as its Hello told; empty: none began
   double wall_ms = 0;
   bool out_of_service = false;  // LOST since the pool takes no work
+  // LOST by a worker that could not do it: not by a wish, nor by what was asked for.
+  bool lost_by_machine = false;
 };
 
 struct WorkerTask {

@@ -211,10 +211,21 @@ void Driver::Step(int64_t job_id) {
     ended = ended && job->studies.at(study_id)->state() == StudyState::kEnded;
   }
   if (ended) {
-    EndJob(job_id, JobState::kSucceeded, "");
+    const std::string lost = WhyAllWereLost(*job);
+    EndJob(job_id, lost.empty() ? JobState::kSucceeded : JobState::kFailed, lost);
   } else {
     BeginNext(*job);
   }
+}
+
+std::string Driver::WhyAllWereLost(const Active& job) {
+  std::string first;
+  for (const auto& [study_id, study] : job.studies) {
+    std::string why = study->WhyAllWereLost();
+    if (why.empty()) return "";
+    if (first.empty()) first = std::move(why);
+  }
+  return first;
 }
 
 bool Driver::StepStudy(Active& job, int64_t study_id) {

@@ -191,6 +191,8 @@ class Driver : public std::enable_shared_from_this<Driver> {
   void BeginStudy(int64_t job_id, int64_t study_id) LOCKS_EXCLUDED(mutex_);
   // A study that has begun. The store's, the space's and the strategy's errors.
   absl::StatusOr<std::unique_ptr<Study>> Begun(StudyContext context);
+  // A job of which every trial of every study was lost has not been done. Empty: it has.
+  static std::string WhyAllWereLost(const Active& job);
   // False: the job's steps must wait for a retry, or the job has failed.
   bool StepStudy(Active& job, int64_t study_id) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Files the winner of the step's final, or says in the step's messages why not.

@@ -229,8 +229,16 @@ void Study::Count(UnitKind kind, const Trial& trial) {
       ++searched_;
       if (!trial.reused_trial().empty()) ++taken_over_;
       ++search_counts_[trial.outcome()];
+      if (trial.outcome() == tunefarm::v1::OUTCOME_LOST && first_loss_.empty()) first_loss_ = trial.message();
       NoteIncumbent(trial);
   }
+}
+
+std::string Study::WhyAllWereLost() const {
+  const auto lost = search_counts_.find(tunefarm::v1::OUTCOME_LOST);
+  if (lost == search_counts_.end() || lost->second < searched_) return "";
+  return fmt::format("no trial could be run: all {} are LOST, the first with the message: {}", FormatCount(searched_),
+                     first_loss_.empty() ? "none" : first_loss_);
 }
 
 void Study::NoteIncumbent(const Trial& trial) {
@@ -418,6 +426,7 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   } else {
     search_ended_because_ = "the strategy has nothing more to propose";
   }
+  if (const std::string lost = WhyAllWereLost(); !lost.empty()) search_ended_because_ += "; " + lost;
   summary_.set_search_ended_because(search_ended_because_);
   summary_.set_reused_from_earlier(taken_over_);
   step->drive.space_summary = summary_.SerializeAsString();

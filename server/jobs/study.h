@@ -129,6 +129,8 @@ class Study {
   const std::string& device_selector() const { return summary_.device_selector(); }
   // That device takes no work any more: from the next step on the finals may go to another.
   void LeaveFinalsDevice() { leaves_finals_device_ = !finals_device().empty(); }
+  // No trial of the search could be run: one sentence without its full stop; empty: some were, or there were none.
+  std::string WhyAllWereLost() const;
   // Time that devices worked for it, finals included.
   double device_busy_ms() const { return device_busy_ms_; }
   // Of the open ones and those that are DONE.
@@ -215,6 +217,7 @@ class Study {
   bool default_failed_ = false;
 
   std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
+  std::string first_loss_;  // the message of the first LOST trial of the search
   int64_t searched_ = 0, finals_ended_ = 0;
   int64_t taken_over_ = 0;  // of the search, from earlier jobs
   int64_t starting_left_out_ = 0;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include "server/exec/device_health.h"
 #include "tests/exec/evaluator_fixture.h"
 
 namespace tunefarm {
@@ -178,6 +179,55 @@ TEST_F(TakeoverTest, SickDeviceDoesNotBlockItsNeighbours) {
   EXPECT_EQ(Run("ok").outcome, OUTCOME_LOST);
   ASSERT_EQ(unlink(file.c_str()), 0);
   EXPECT_EQ(Run(RunOf("ok", 0, "device-1")).outcome, OUTCOME_OK);
+}
+
+// Losses in a row say more of the device than of what was lost on it.
+TEST_F(TakeoverTest, DeviceOnWhichAllIsLostLeavesService) {
+  for (const ForDevices checks : {ForDevices::kAll, ForDevices::kNone}) {
+    evaluator_.reset();
+    options_.health_checks = checks;
+    const size_t before = Quarantines(0).size();
+    for (int i = 0; i < DeviceHealth::kLossesMax - 1; ++i) EXPECT_EQ(Run("lost").outcome, OUTCOME_LOST);
+    EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
+    // What is the task's own fault counts neither way.
+    for (int i = 0; i < DeviceHealth::kLossesMax; ++i) EXPECT_EQ(Run("refused").outcome, OUTCOME_LOST);
+    for (int i = 0; i < DeviceHealth::kLossesMax; ++i) {
+      const RunResult run = Run("lost");
+      EXPECT_EQ(run.outcome, OUTCOME_LOST);
+      EXPECT_FALSE(run.out_of_service) << "it was tried";
+    }
+    EXPECT_THAT(Quarantines(before + 1).back(),
+                HasSubstr("is out of service: 10 attempts at trials in a row were lost: cannot fork a trial"));
+    const RunResult refused = Run("ok");
+    EXPECT_EQ(refused.outcome, OUTCOME_LOST);
+    EXPECT_TRUE(refused.out_of_service);
+    evaluator()->ReleaseDevice("device-0");
+    EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
+    EXPECT_EQ(Quarantines(before + 2).back(), "");
+    // The next worker is another one, and the count begins anew.
+    EXPECT_EQ(Run("lost").outcome, OUTCOME_LOST);
+    EXPECT_THAT(Run("ok").message, HasSubstr(" runs=1 "));
+  }
+}
+
+TEST_F(TakeoverTest, DeviceOnWhichAllWasLostComesBackByItself) {
+  options_.health_rest = std::chrono::milliseconds(1);
+  for (const ForDevices checks : {ForDevices::kAll, ForDevices::kNone}) {
+    evaluator_.reset();
+    options_.health_checks = checks;
+    const size_t before = Quarantines(0).size();
+    for (int i = 0; i < DeviceHealth::kLossesMax; ++i) EXPECT_EQ(Run("lost").outcome, OUTCOME_LOST);
+    EXPECT_EQ(Quarantines(before + 2).back(), "");
+    EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
+  }
+}
+
+TEST_F(TakeoverTest, DeviceWithoutWorkersLeavesService) {
+  options_.extra_worker_arguments = {"--fake-start=crash"};
+  options_.standby_runners = options_.health_checks = ForDevices::kNone;
+  for (int i = 0; i < DeviceHealth::kLossesMax; ++i) EXPECT_FALSE(Run("ok").out_of_service) << i;
+  EXPECT_THAT(Quarantines(1)[0], HasSubstr("no run-device-0 worker can be started"));
+  EXPECT_TRUE(Run("ok").out_of_service);
 }
 
 // A process that cannot be killed is not to be had; one that escapes its worker and keeps the channel open looks alike.

@@ -189,6 +189,26 @@ TEST_F(EvaluatorTest, WorkersOfOneDeviceTakeTurnsWhateverTheyAreWrittenIn) {
   EXPECT_EQ(outcome, tunefarm::v1::OUTCOME_OK);
 }
 
+// In an interpreter foreign code runs in the worker itself: nothing of it may wait there for another kernel.
+TEST_F(EvaluatorTest, AnInterpreterServesOneKernel) {
+  options_.python_interpreter = "/usr/bin/python3";  // The fake speaks for it.
+  const std::shared_ptr<const KernelPlan> kernels[] = {FakePythonPlan(), FakePythonPlan("another")};
+  const auto trials_of_worker = [&](int kernel) {
+    RunRequest request = RunOf("ok");
+    request.plan = kernels[kernel];
+    request.problem = FakeProblem(*request.plan, 1);
+    const RunResult run = Run(std::move(request));
+    EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_OK) << run.message;
+    return run.message.substr(run.message.find("runs="), 6);
+  };
+  EXPECT_EQ(trials_of_worker(0), "runs=1");
+  EXPECT_EQ(trials_of_worker(0), "runs=2");
+  EXPECT_EQ(trials_of_worker(1), "runs=1");
+  EXPECT_EQ(trials_of_worker(0), "runs=1");
+  EXPECT_EQ(trials_of_worker(0), "runs=2");
+  EXPECT_EQ(evaluator()->stats().runners_started, 3);
+}
+
 TEST_F(EvaluatorTest, WithoutAnInterpreterPythonIsLostWithTheReason) {
   RunRequest request = RunOf("ok");
   request.plan = FakePythonPlan();

@@ -3,6 +3,8 @@
 // The definition that the fake worker understands: `behave` says how to misbehave, `n` tells configs apart without
 // changing the binary, the dim `prepare` makes the preparation fail.
 
+#include <fmt/core.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +24,7 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& langu
       "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id",
       "bad_phase", "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
       "leave_child", "flood", "damaged", "wrong_result", "bad_outcome", "phase_storm", "hang_in_measure", "nan_time",
-      "no_time", "crash_in_measure", "escape"] } }
+      "no_time", "crash_in_measure", "escape", "lost", "refused"] } }
     parameters { name: "n" range { first: 0 last: 4000 } bind: BIND_RUN }
     arguments { name: "out" buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT } }
     launches { kernel { entry: "fake" arguments: "out" } }
@@ -45,15 +47,16 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& langu
 }
 
 // The same in Python, and well-behaved; the fake worker speaks for the interpreter.
-inline std::shared_ptr<const KernelPlan> FakePythonPlan() {
+inline std::shared_ptr<const KernelPlan> FakePythonPlan(const std::string& name = "snake") {
   constexpr char kText[] = R"(
-    display_name: "snake" language: LANGUAGE_PYTHON python { device: DEVICE_KIND_HOST } sources { path: "snake.py" }
+    language: LANGUAGE_PYTHON python { device: DEVICE_KIND_HOST } sources { path: "snake.py" }
     dims { name: "prepare" default_value { int_value: 1 } }
     parameters { name: "behave" values { strings: ["ok"] } }
     parameters { name: "n" range { first: 0 last: 9 } }
   )";
   absl::StatusOr<tunefarm::v1::Kernel> kernel =
-      LoadKernelText(kText, "snake.pbtxt", [](const std::string&) -> absl::StatusOr<std::string> { return "pass"; });
+      LoadKernelText(fmt::format("display_name: \"{}\" {}", name, kText), "snake.pbtxt",
+                     [](const std::string&) -> absl::StatusOr<std::string> { return "pass"; });
   TUNEFARM_CHECK_OK(kernel);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*kernel);
   TUNEFARM_CHECK_OK(plan);

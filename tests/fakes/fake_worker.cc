@@ -268,7 +268,12 @@ class FakeRun : public RunBackend {
     // Tells the tests how warm the worker was and whether the binary came through.
     result.set_message(fmt::format("preparations={} runs={} artifact={} pid={} warm={} expected={}", preparations_,
                                    runs_, input.artifact, getpid(), warm_start_, expected_));
-    result.set_worker_is_damaged(behave == "damaged");
+    result.set_worker_is_damaged(behave == "damaged" || behave == "lost");
+    if (behave == "lost" || behave == "refused") {
+      result.set_outcome(tunefarm::v1::OUTCOME_LOST);
+      result.set_message(behave == "lost" ? "cannot fork a trial" : "the worker does not accept the config");
+      return result;
+    }
     if (behave == "wrong_result") {
       result.set_phase(tunefarm::v1::PHASE_VERIFY);
       result.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);

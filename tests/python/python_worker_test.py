@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -266,6 +267,12 @@ def make_run_and_gt(config):
             os.abort()
         if config["FAULT"] == "exit":
             sys.exit(3)
+        if config["FAULT"] == "limits":
+            import resource
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+            resource.setrlimit(resource.RLIMIT_NOFILE, (32, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        if config["FAULT"] == "priority":
+            os.nice(1)
         if config["FAULT"] == "child" and os.fork() == 0:
             import signal
             signal.pause()
@@ -366,6 +373,24 @@ class Conversation(unittest.TestCase):
         self.assertEqual(self.evaluate("none", artifact, 2)[0]["outcome"], messages.OK)
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         self.assertEqual(children.split(), [])
+
+    def test_a_config_changes_limits_and_cores_for_itself_alone(self):
+        artifact = self.compiled()
+        self.begin("run")
+        self.prepare()
+
+        def state():
+            return (os.sched_getaffinity(self.process.pid), resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE),
+                    os.getpriority(os.PRIO_PROCESS, self.process.pid))
+
+        before = state()
+        changed, _, _ = self.evaluate("limits", artifact)
+        self.assertEqual((changed["outcome"], changed.get("worker_is_damaged", False)), (messages.OK, False))
+        self.assertEqual(state(), before)
+        # Only root may raise it again: the worker is replaced, or what it was is set back.
+        changed, _, _ = self.evaluate("priority", artifact, 2)
+        self.assertEqual(changed["outcome"], messages.OK)
+        self.assertEqual(changed.get("worker_is_damaged", False), state() != before)
 
     def test_a_crash_closes_the_channel_and_says_how(self):
         artifact = self.compiled()

@@ -5,15 +5,25 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <unistd.h>
@@ -146,6 +156,63 @@ static bool Attempt() {
 #elif defined(ATTEMPT_large_file)
   const int fd = open("large", O_WRONLY | O_CREAT, 0600);
   return fd >= 0 && ftruncate(fd, 1L << 40) == 0;
+#elif defined(ATTEMPT_limit_runner)
+  const rlimit limit = {1, 1};
+  return syscall(SYS_prlimit64, getppid(), RLIMIT_NPROC, &limit, nullptr) == 0;
+#elif defined(ATTEMPT_pin_runner)
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(0, &cores);
+  return sched_setaffinity(getppid(), sizeof(cores), &cores) == 0;
+#elif defined(ATTEMPT_idle_runner)
+  const sched_param parameter = {};
+  return sched_setscheduler(getppid(), SCHED_IDLE, &parameter) == 0;
+#elif defined(ATTEMPT_slow_runner)
+  return setpriority(PRIO_PROCESS, getppid(), 19) == 0;
+#elif defined(ATTEMPT_slow_everybody)
+  return setpriority(PRIO_USER, 0, 19) == 0;
+#elif defined(ATTEMPT_slow_files)
+  return syscall(SYS_ioprio_set, 1, getppid(), (3 << 13) | 7) == 0;
+#elif defined(ATTEMPT_slow_session)
+  const int fd = open("/proc/self/autogroup", O_WRONLY);
+  return fd >= 0 && write(fd, "19", 2) == 2;
+#elif defined(ATTEMPT_signal_by_descriptor)
+  int ends[2];
+  return pipe(ends) == 0 && fcntl(ends[0], F_SETOWN, getppid()) == 0;
+#elif defined(ATTEMPT_signal_by_socket)
+  int ends[2];
+  const int owner = getppid();
+  return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && ioctl(ends[0], FIOSETOWN, &owner) == 0;
+#elif defined(ATTEMPT_join_runner)
+  return setpgid(0, getppid()) == 0;
+#elif defined(ATTEMPT_share_cores_with_runner)
+  return prctl(PR_SCHED_CORE, PR_SCHED_CORE_SHARE_TO, getppid(), 0, 0) == 0;
+#elif defined(ATTEMPT_outlive_runner)
+  return prctl(PR_SET_PDEATHSIG, 0) == 0;
+#elif defined(ATTEMPT_shared_memory)
+  return shmget(IPC_PRIVATE, 1 << 20, IPC_CREAT | 0600) >= 0;
+#elif defined(ATTEMPT_message_queue)
+  return msgget(IPC_PRIVATE, IPC_CREAT | 0600) >= 0;
+#elif defined(ATTEMPT_semaphores)
+  return semget(IPC_PRIVATE, 1, IPC_CREAT | 0600) >= 0;
+#elif defined(ATTEMPT_named_queue)
+  return syscall(SYS_mq_open, "hostile", O_RDWR | O_CREAT, 0600, nullptr) >= 0;
+#elif defined(ATTEMPT_file_in_memory)
+  return memfd_create("hostile", 0) >= 0;
+#elif defined(ATTEMPT_pages_in_pipe)
+  static char page[4096];
+  iovec part = {page, sizeof(page)};
+  int ends[2];
+  return pipe(ends) == 0 && vmsplice(ends[1], &part, 1, 0) > 0;
+#elif defined(ATTEMPT_newer_call)
+  // open_tree_attr, newer than the sandbox: it has not been judged what it reaches.
+  errno = 0;
+  return syscall(467, -1, "", 0x1000, nullptr, 0) >= 0 || errno != ENOSYS;
+#elif defined(ATTEMPT_pin_itself)
+  // Nothing hostile: the sandbox must let it pass.
+  cpu_set_t cores;
+  return pthread_getaffinity_np(pthread_self(), sizeof(cores), &cores) != 0 ||
+         pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores) != 0;
 #elif defined(ATTEMPT_list_processes)
   // The init of the namespace, the runner and a few processes of trials: whoever sees more sees the machine.
   int processes = 0;

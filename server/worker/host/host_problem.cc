@@ -45,6 +45,10 @@ std::string SignalName(int signal) {
 
 }  // namespace
 
+Failure TrialNotStarted(const absl::Status& status) {
+  return {v1::OUTCOME_LOST, std::string(MessageOf(status)) + ".", true};
+}
+
 Failure FailureOf(const TrialReply& reply, const std::string& what, const HostProblem& problem) {
   switch (reply.kind) {
     case TrialReply::kDone:
@@ -248,7 +252,7 @@ Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what
   }
   program.sequences.launches = *std::move(calls);
   absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
-  if (!process.ok()) return MachineryFailure(process.status());
+  if (!process.ok()) return TrialNotStarted(process.status());
   TUNEFARM_RETURN_IF_FAILED(FailureOf((*process)->Await(), what, *this));
   TrialCommand launch;
   launch.kind = TrialCommand::kLaunch;

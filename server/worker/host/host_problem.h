@@ -100,6 +100,9 @@ class HostProblem {
   int64_t footprint_bytes_ = 0;
 };
 
+// No process could be made for a trial: LOST, and the runner is to be replaced.
+Failure TrialNotStarted(const absl::Status& status);
+
 // The artifact as a descriptor that a trial can load. ResourceExhausted without memory.
 absl::StatusOr<UniqueFd> OpenLibrary(const std::string& artifact);
 

@@ -17,6 +17,7 @@
 #include "server/worker/backend.h"
 #include "server/worker/host/host_problem.h"
 #include "server/worker/host/host_topology.h"
+#include "server/worker/host/runner_state.h"
 #include "server/worker/host/scratch_directory.h"
 #include "server/worker/host/trial/brief_phases.h"
 #include "server/worker/host/trial/loaded_trial.h"
@@ -144,7 +145,7 @@ class HostTrial final : public TrialPhases {
     program.sequences = std::move(sequences);
     problem_->Reset(PoisonPattern::kFirst);
     absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
-    if (!process.ok()) return {v1::OUTCOME_LOST, std::string(MessageOf(process.status())) + "."};
+    if (!process.ok()) return TrialNotStarted(process.status());
     loaded_->process = *std::move(process);
     return Explain(Await());
   }
@@ -315,6 +316,7 @@ class HostRunBackend final : public RunBackend {
     if (failure) {
       prepared.set_outcome(failure.outcome);
       prepared.set_message(failure.message);
+      prepared.set_worker_is_damaged(failure.sticky);
       return prepared;
     }
     problem_ = std::move(problem);
@@ -334,6 +336,10 @@ class HostRunBackend final : public RunBackend {
     Result result = trial.Run();
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
     is_clean_ = false;
+    if (const std::string_view changed = state_.FirstDifference(RunnerState::Now()); !changed.empty()) {
+      fmt::print(stderr, "the runner's {} changed during the trial; another runner takes its place\n", changed);
+      result.set_worker_is_damaged(true);
+    }
     return result;
   }
 
@@ -347,6 +353,7 @@ class HostRunBackend final : public RunBackend {
  private:
   const int64_t flush_bytes_;
   const std::string scratch_directory_;
+  const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
   std::unique_ptr<HostProblem> problem_;
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
   bool is_clean_ = true;

@@ -61,7 +61,7 @@ class RootBuilder {
   bool MakeParents(const std::string& path);
   bool Hide(const std::string& path);
   bool ShowNode(const std::string& path);
-  bool MountProc();
+  bool MountProc(bool writable);
 
   const std::string staging_;
   const uid_t owner_;
@@ -165,13 +165,15 @@ bool RootBuilder::ShowNode(const std::string& path) {
   return ShowReal(path, S_ISDIR(status.st_mode), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
-bool RootBuilder::MountProc() {
+bool RootBuilder::MountProc(bool writable) {
   const std::string proc = Inside("/proc");
-  if (mkdir(proc.c_str(), 0755) != 0 ||
-      mount("proc", proc.c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
+  // Its files change more than their process: autogroup the weight of the whole session.
+  const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (mkdir(proc.c_str(), 0755) != 0 || mount("proc", proc.c_str(), "proc", flags, nullptr) != 0 ||
+      (!writable && SetAttributes(proc.c_str(), MOUNT_ATTR_RDONLY, 0) != 0)) {
     return Fail("mount a fresh /proc");
   }
-  // Settings of the whole machine. Its own processes' files stay writable: the CUDA driver names its threads there.
+  // Settings of the whole machine.
   const std::string settings = proc + "/sys", trigger = proc + "/sysrq-trigger";
   if (mount(settings.c_str(), settings.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
       SetAttributes(settings.c_str(), MOUNT_ATTR_RDONLY, 0) != 0) {
@@ -201,7 +203,7 @@ std::string RootBuilder::Build(const RootView& view) {
   for (const std::string& node : view.devices) {
     if (!ShowNode(node)) return failure_;
   }
-  if (!Link("/dev/fd", "/proc/self/fd") || !MountProc()) return failure_;
+  if (!Link("/dev/fd", "/proc/self/fd") || !MountProc(view.proc_writable)) return failure_;
   const std::string scratch = Inside(kScratchInside);
   const std::string options = fmt::format("mode=0700,uid={},gid={},size={},nr_inodes={}", owner_, group_,
                                           view.scratch_bytes_max, kScratchFilesMax);

@@ -26,6 +26,8 @@ struct RootView {
   int64_t scratch_bytes_max = int64_t{64} << 20;
   // What is written there may be run and loaded as a library.
   bool scratch_executable = false;
+  // Processes may write into their own files of /proc, as the CUDA driver does to name its threads.
+  bool proc_writable = false;
 };
 
 // Where the bounded tmpfs is. /tmp leads there, unless something is shown in it.

@@ -198,6 +198,7 @@ SandboxView ViewOf(const WorkerArguments& arguments, const ViewSources& sources)
   SandboxView view;
   const bool compiles = arguments.role == "compile";
   view.root.scratch_bytes_max = compiles ? kCompileScratchBytes : kRunScratchBytes;
+  view.root.proc_writable = arguments.backend != kHostBackend;
   // A module may compile where it runs, and load what came of it.
   if (arguments.is_python() || (arguments.backend == kHostBackend && arguments.role != "run")) {
     view.root.shown.assign(std::begin(kCompilers), std::end(kCompilers));

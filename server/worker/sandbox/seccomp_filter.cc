@@ -1,13 +1,19 @@
 #include "server/worker/sandbox/seccomp_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +56,7 @@ constexpr std::array kNever = {
     TUNEFARM_SYSCALL(process_vm_readv),
     TUNEFARM_SYSCALL(process_vm_writev),
     TUNEFARM_SYSCALL(process_madvise),
+    TUNEFARM_SYSCALL(process_mrelease),
     TUNEFARM_SYSCALL(kcmp),
     TUNEFARM_SYSCALL(pidfd_getfd),
     TUNEFARM_SYSCALL(bpf),
@@ -71,6 +78,7 @@ constexpr std::array kNever = {
     TUNEFARM_SYSCALL(reboot),
     TUNEFARM_SYSCALL(acct),
     TUNEFARM_SYSCALL(quotactl),
+    TUNEFARM_SYSCALL(quotactl_fd),
     TUNEFARM_SYSCALL(settimeofday),
     TUNEFARM_SYSCALL(clock_settime),
     TUNEFARM_SYSCALL(sethostname),
@@ -85,6 +93,64 @@ constexpr std::array kNever = {
     TUNEFARM_SYSCALL(fanotify_init),
     TUNEFARM_SYSCALL(syslog),
     TUNEFARM_SYSCALL(vhangup),
+    // Objects that outlive their process and count in no limit of it.
+    TUNEFARM_SYSCALL(shmget),
+    TUNEFARM_SYSCALL(shmat),
+    TUNEFARM_SYSCALL(shmctl),
+    TUNEFARM_SYSCALL(shmdt),
+    TUNEFARM_SYSCALL(msgget),
+    TUNEFARM_SYSCALL(msgsnd),
+    TUNEFARM_SYSCALL(msgrcv),
+    TUNEFARM_SYSCALL(msgctl),
+    TUNEFARM_SYSCALL(semget),
+    TUNEFARM_SYSCALL(semop),
+    TUNEFARM_SYSCALL(semtimedop),
+    TUNEFARM_SYSCALL(semctl),
+    TUNEFARM_SYSCALL(mq_open),
+    TUNEFARM_SYSCALL(mq_unlink),
+    TUNEFARM_SYSCALL(mq_timedsend),
+    TUNEFARM_SYSCALL(mq_timedreceive),
+    TUNEFARM_SYSCALL(mq_notify),
+    TUNEFARM_SYSCALL(mq_getsetattr),
+};
+// Change the process or thread that the first argument names; 0 is the caller.
+constexpr std::array kNamesTarget = {
+    TUNEFARM_SYSCALL(prlimit64),          TUNEFARM_SYSCALL(sched_setaffinity), TUNEFARM_SYSCALL(sched_setparam),
+    TUNEFARM_SYSCALL(sched_setscheduler), TUNEFARM_SYSCALL(sched_setattr),     TUNEFARM_SYSCALL(move_pages),
+    TUNEFARM_SYSCALL(migrate_pages),      TUNEFARM_SYSCALL(get_robust_list),
+};
+// The same, but the first argument says what kind of number the second is.
+struct KindAndTarget {
+  Syscall call;
+  uint64_t own_kind;
+};
+constexpr uint64_t kIoprioWhoProcess = 1;  // linux/ioprio.h, which not every system has
+constexpr std::array kNamesKindAndTarget = {
+    KindAndTarget{TUNEFARM_SYSCALL(setpriority), PRIO_PROCESS},
+    KindAndTarget{TUNEFARM_SYSCALL(ioprio_set), kIoprioWhoProcess},
+};
+// A call with one value of one argument, of which the kernel looks at the lower 32 bits only.
+struct ArgumentRule {
+  Syscall call;
+  unsigned argument;
+  uint32_t value;
+};
+// The owner of a descriptor is sent signals; a lease or a watch on a description that is shared outlives the process.
+constexpr std::array kOwners = {
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETOWN},  ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETOWN_EX},
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETSIG},  ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETLEASE},
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_NOTIFY},  ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FIOSETOWN},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, SIOCSPGRP},
+};
+// Memory that no limit of a trial counts: files in memory, pages that a pipe keeps after they were unmapped.
+constexpr std::array kUncountedMemory = {TUNEFARM_SYSCALL(memfd_create), TUNEFARM_SYSCALL(memfd_secret),
+                                         TUNEFARM_SYSCALL(vmsplice)};
+// What a trial shares with its runner stays as it is: pages of buffers, the pipe of standard error, a terminal where
+// there is one. So do who may look into it and whose cores it shares.
+constexpr std::array kSharedState = {
+    ArgumentRule{TUNEFARM_SYSCALL(madvise), 2, MADV_REMOVE},  ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETPIPE_SZ},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, TIOCSTI},        ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, TIOCLINUX},
+    ArgumentRule{TUNEFARM_SYSCALL(prctl), 0, PR_SET_PTRACER}, ArgumentRule{TUNEFARM_SYSCALL(prctl), 0, PR_SCHED_CORE},
 };
 constexpr std::array kPrograms = {TUNEFARM_SYSCALL(execve), TUNEFARM_SYSCALL(execveat)};
 constexpr std::array kForks = {TUNEFARM_SYSCALL(fork), TUNEFARM_SYSCALL(vfork)};
@@ -107,7 +173,15 @@ constexpr std::array kRest = {
 };
 constexpr std::array kProcessHandles = {TUNEFARM_SYSCALL(tkill), TUNEFARM_SYSCALL(pidfd_open),
                                         TUNEFARM_SYSCALL(pidfd_send_signal)};
-constexpr std::array kPartly = {TUNEFARM_SYSCALL(clone), TUNEFARM_SYSCALL(socket), TUNEFARM_SYSCALL(socketpair)};
+constexpr std::array kPartly = {
+    TUNEFARM_SYSCALL(clone),      TUNEFARM_SYSCALL(socket), TUNEFARM_SYSCALL(socketpair), TUNEFARM_SYSCALL(setpriority),
+    TUNEFARM_SYSCALL(ioprio_set), TUNEFARM_SYSCALL(fcntl),  TUNEFARM_SYSCALL(ioctl),      TUNEFARM_SYSCALL(madvise),
+    TUNEFARM_SYSCALL(prctl),      TUNEFARM_SYSCALL(setpgid)};
+
+// The newest call that these lists were made with (Linux 6.10). Later ones do not exist for a worker: programs expect
+// that of an older kernel, and nobody has judged what they reach. New calls have the same number everywhere.
+constexpr uint32_t kMsealNumber = 462;
+constexpr uint32_t kNewestSyscall = kMsealNumber;
 
 // Stands for the process's own number until a filter is installed; above any that Linux gives.
 constexpr uint32_t kOwnPid = 0x7f5afe01;
@@ -127,9 +201,8 @@ class Rules {
     for (const Syscall& call : kNever) Forbid(call, Forbidden());
     AddProcesses();
     AddSockets();
-    if (IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate})) {
-      for (const Syscall& call : kProcessHandles) Forbid(call, Forbidden());
-    }
+    if (!IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe})) AddTargets();
+    if (IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate})) AddTrial();
     if (profile_ == SeccompProfile::kTrial) {
       for (const Syscall& call : kSignals) Forbid(call, Forbidden(), SCMP_A0(SCMP_CMP_NE, kOwnPid));
     }
@@ -184,6 +257,40 @@ class Rules {
     Forbid(TUNEFARM_SYSCALL(socketpair), action, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
   }
 
+  // Other processes and threads, by their numbers. A filter cannot know which numbers are the caller's own: 0 is.
+  void AddTargets() {
+    // Compilers and packages of Python do without. The trials of a runner inherit its filter.
+    const bool only_trials =
+        IsAnyOf({SeccompProfile::kRunHost, SeccompProfile::kTrial, SeccompProfile::kTrialTemplate});
+    const uint32_t action = only_trials ? SCMP_ACT_TRAP : SCMP_ACT_ERRNO(EPERM);
+    for (const Syscall& call : kNamesTarget) Forbid(call, action, SCMP_A0(SCMP_CMP_NE, 0));
+    for (const KindAndTarget& rule : kNamesKindAndTarget) {
+      Forbid(rule.call, action, SCMP_A0(SCMP_CMP_NE, rule.own_kind));
+      Forbid(rule.call, action, SCMP_A1(SCMP_CMP_NE, 0));
+    }
+    for (const ArgumentRule& rule : kOwners) Forbid(rule, action);
+  }
+
+  void AddTrial() {
+    for (const Syscall& call : kProcessHandles) Forbid(call, Forbidden());
+    for (const Syscall& call : kUncountedMemory) Forbid(call, Forbidden());
+    for (const ArgumentRule& rule : kSharedState) Forbid(rule, Forbidden());
+    // A process group of its own is what a trial begins with.
+    Forbid(TUNEFARM_SYSCALL(setpgid), Forbidden(), SCMP_A0(SCMP_CMP_NE, 0));
+    Forbid(TUNEFARM_SYSCALL(setpgid), Forbidden(), SCMP_A1(SCMP_CMP_NE, 0));
+    // Both are set before: a trial dies with its runner, and its files in /proc are not its own.
+    constexpr uint64_t kLower = 0xffffffff;
+    Forbid(TUNEFARM_SYSCALL(prctl), Forbidden(), SCMP_A0(SCMP_CMP_MASKED_EQ, kLower, PR_SET_PDEATHSIG),
+           SCMP_A1(SCMP_CMP_NE, SIGKILL));
+    Forbid(TUNEFARM_SYSCALL(prctl), Forbidden(), SCMP_A0(SCMP_CMP_MASKED_EQ, kLower, PR_SET_DUMPABLE),
+           SCMP_A1(SCMP_CMP_NE, 0));
+  }
+
+  // Compared as the kernel does, so that nothing in the upper half makes another value of it.
+  void Forbid(const ArgumentRule& rule, uint32_t action) {
+    Forbid(rule.call, action, SCMP_CMP(rule.argument, SCMP_CMP_MASKED_EQ, 0xffffffff, rule.value));
+  }
+
   template <typename... Comparisons>
   void Forbid(const Syscall& call, uint32_t action, Comparisons... comparisons) {
     if (call.number < 0) return;
@@ -200,8 +307,16 @@ class Rules {
     Check(seccomp_export_bpf(context_.get(), file.get()), "to export the filter");
     RETURN_IF_ERROR(failure_);
     const off_t bytes = lseek(file.get(), 0, SEEK_END);
-    std::vector<sock_filter> program(static_cast<size_t>(bytes) / sizeof(sock_filter));
-    if (program.empty() || pread(file.get(), program.data(), static_cast<size_t>(bytes), 0) != bytes) {
+    const size_t count = static_cast<size_t>(bytes) / sizeof(sock_filter);
+    // Before its rules, which know calls by their names: the numbers that have none yet.
+    std::vector<sock_filter> program = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, kNewestSyscall, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    };
+    const size_t before = program.size();
+    program.resize(before + count);
+    if (count == 0 || pread(file.get(), &program[before], static_cast<size_t>(bytes), 0) != bytes) {
       return Internal("libseccomp exported a filter of {} bytes that cannot be read back", bytes);
     }
     return program;
@@ -283,6 +398,26 @@ template <size_t size>
   return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &description) == 0 ? 0 : errno;
 }
 
+// Arguments and result of the system call that SIGSYS interrupted.
+using Registers = std::array<unsigned long, 6>;
+
+#if defined(__x86_64__)
+Registers ReadRegisters(const ucontext_t& context) {
+  const greg_t* const r = context.uc_mcontext.gregs;
+  const auto at = [r](int which) { return static_cast<unsigned long>(r[which]); };
+  return {at(REG_RDI), at(REG_RSI), at(REG_RDX), at(REG_R10), at(REG_R8), at(REG_R9)};
+}
+void SetResult(ucontext_t* context, long result) { context->uc_mcontext.gregs[REG_RAX] = result; }
+#elif defined(__aarch64__)
+Registers ReadRegisters(const ucontext_t& context) {
+  const auto* const r = context.uc_mcontext.regs;
+  return {r[0], r[1], r[2], r[3], r[4], r[5]};
+}
+void SetResult(ucontext_t* context, long result) {
+  context->uc_mcontext.regs[0] = static_cast<unsigned long long>(result);
+}
+#endif
+
 void OnForbidden(int signal_number, siginfo_t* info, void*) {
   const int saved = errno;
   const std::string_view name = ForbiddenSyscallName(info->si_syscall);
@@ -316,10 +451,36 @@ int SeccompFilter::Install() const {
 std::string_view ForbiddenSyscallName(int number) {
   for (const std::string_view name :
        {NameIn(kNever, number), NameIn(kPrograms, number), NameIn(kForks, number), NameIn(kSignals, number),
-        NameIn(kProcessHandles, number), NameIn(kPartly, number)}) {
+        NameIn(kProcessHandles, number), NameIn(kNamesTarget, number), NameIn(kUncountedMemory, number),
+        NameIn(kPartly, number)}) {
     if (!name.empty()) return name;
   }
   return "";
+}
+
+bool RepeatForCaller([[maybe_unused]] const siginfo_t& info, [[maybe_unused]] void* context) {
+#if defined(__x86_64__) || defined(__aarch64__)
+  auto* const interrupted = static_cast<ucontext_t*>(context);
+  Registers arguments = ReadRegisters(*interrupted);
+  size_t target = 0;
+  if (NameIn(kNamesTarget, info.si_syscall).empty()) {
+    const auto rule =
+        std::find_if(kNamesKindAndTarget.begin(), kNamesKindAndTarget.end(),
+                     [&info](const KindAndTarget& known) { return known.call.number == info.si_syscall; });
+    if (rule == kNamesKindAndTarget.end() || arguments[0] != rule->own_kind) return false;
+    target = 1;
+  }
+  if (arguments[target] != static_cast<unsigned long>(syscall(SYS_gettid))) return false;
+  arguments[target] = 0;
+  const int saved = errno;
+  const long result =
+      syscall(info.si_syscall, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+  SetResult(interrupted, result < 0 ? -errno : result);
+  errno = saved;
+  return true;
+#else
+  return false;
+#endif
 }
 
 void ReportForbiddenSyscalls() {

@@ -2,7 +2,8 @@
 
 // Which system calls a process of a worker may make: one profile per role. Everything is allowed but what is listed in
 // the .cc file: calls that reach into other processes or the machine (mount, ptrace, bpf, ...) in every profile;
-// starting processes and opening sockets where the role has no business doing so.
+// starting processes and opening sockets where the role has no business doing so. Calls that change a process or thread
+// by its number are allowed for the caller itself (0). Calls newer than the lists fail with ENOSYS.
 //
 // What a profile forbids ends in SIGSYS, and OUTCOME_SANDBOX_VIOLATION, where foreign code may run. Where only drivers
 // and our own code do, it fails with an error that such code knows how to handle: libraries ask for much that they do
@@ -11,6 +12,7 @@
 // Build allocates and is for the start of a process; Install may be called between fork and the first foreign code.
 
 #include <linux/filter.h>
+#include <signal.h>
 
 #include <string_view>
 #include <vector>
@@ -27,7 +29,9 @@ enum class SeccompProfile {
   kPythonHost,   // starts processes and programs; no sockets but pairs
   kPythonCuda,   // the same, and local sockets
   kProbe,        // asks compilers for their version; local sockets only
-  kTrial,        // the code of a host kernel: no processes, no programs, no sockets, no signals to others
+  // The code of a host kernel: no processes, no programs, no sockets, no signals to others, no memory that its limits
+  // do not count.
+  kTrial,
   // kTrial in two parts, for trials that are forked from one process: the first may still start processes and signal
   // others, and costs each of its children nothing; the second is what is missing, as small as can be.
   kTrialTemplate,
@@ -49,6 +53,11 @@ class SeccompFilter {
 
 // "mount"; "system call 500" has no name here: then empty. Of what the profiles forbid. Async-signal-safe.
 std::string_view ForbiddenSyscallName(int number);
+
+// For a handler of SIGSYS. If the call was forbidden only because the calling thread named itself by its own number, as
+// the C library does in pthread_setaffinity_np and pthread_setschedparam: makes it with 0 instead, puts the result
+// where the interrupted code expects it, and returns true. The handler then returns. Async-signal-safe.
+bool RepeatForCaller(const siginfo_t& info, void* context);
 
 // Makes SIGSYS say on standard error which system call was forbidden before it ends the process.
 void ReportForbiddenSyscalls();

@@ -10,8 +10,8 @@ namespace tunefarm {
 struct Failure {
   tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_UNSPECIFIED;  // unset: no failure
   std::string message;
-  // Whatever this process tries next fails too, or takes longer than it may: it must end. Never so where trials run in
-  // processes of their own.
+  // Whatever this process tries next fails too, or takes longer than it may: it must end. Where trials run in processes
+  // of their own, only if none can be started.
   bool sticky = false;
 
   explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }

@@ -1,6 +1,8 @@
 // Jobs through service, driver, serialising link, agent and database, on a scripted evaluator.
 #include "tests/unit/jobs/farm.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -171,6 +173,32 @@ TEST_F(FarmTest, WhatTheMachineryLosesRunsAgainAndIsLostAfterFiveAttempts) {
   EXPECT_EQ(found.at("A=2,B=2")->outcome(), tunefarm::v1::OUTCOME_OK);
   EXPECT_EQ(found.at("A=2,B=3")->outcome(), tunefarm::v1::OUTCOME_LOST);
   EXPECT_EQ(found.at("A=2,B=3")->attempt(), 5);
+}
+
+TEST_F(FarmTest, AJobOfWhichEveryTrialIsLostFails) {
+  Farm farm(directory_.path());
+  farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script = Bowl(question);
+    if (!question.is_run || question.problem.find("1024") == std::string::npos) return script;
+    script.run = tunefarm::v1::OUTCOME_LOST;
+    script.message = "cannot fork a trial";
+    return script;
+  });
+  const std::string lost = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(lost));
+  tunefarm::v1::Job job = farm.Job(lost);
+  EXPECT_EQ(job.state(), tunefarm::v1::JOB_STATE_FAILED);
+  const std::string why = fmt::format("no trial could be run: all {} are LOST, the first with the message: {}",
+                                      farm.Trials(lost).size(), "cannot fork a trial");
+  EXPECT_EQ(job.error(), why);
+  EXPECT_EQ(job.studies(0).search_ended_because(), "the whole space; " + why);
+  // Of two studies one has results: the job has been done, and the other says what became of it.
+  const std::string half = farm.SubmitJob({1024, 2048});
+  ASSERT_TRUE(farm.Finish(half));
+  job = farm.Job(half);
+  EXPECT_EQ(job.state(), tunefarm::v1::JOB_STATE_SUCCEEDED) << job.error();
+  EXPECT_THAT(job.studies(0).search_ended_because(), HasSubstr("are LOST"));
+  EXPECT_EQ(job.studies(1).search_ended_because(), "the whole space");
 }
 
 TEST_F(FarmTest, AConfigThatFailsInTheFinalIsNeverPromoted) {

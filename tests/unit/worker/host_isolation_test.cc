@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/unit/worker/host_kernel.h"
 
@@ -29,10 +30,26 @@ constexpr char kDefinition[] = R"(
 )";
 
 constexpr char kSource[] = R"(
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <stdexcept>
 #include <string>
+
+static void limit_runner() {
+  const rlimit limit = {1, 1};
+  syscall(SYS_prlimit64, getppid(), RLIMIT_NPROC, &limit, nullptr);
+}
+
+static void pin() {
+  cpu_set_t cores;
+  if (pthread_getaffinity_np(pthread_self(), sizeof(cores), &cores) != 0) throw std::runtime_error("get");
+  if (pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores) != 0) throw std::runtime_error("set");
+}
 
 static int launches = 0;
 
@@ -52,12 +69,14 @@ extern "C" void run(const float* x, float* y, float* work, long n, long room, in
     case 5: exit(7);
     case 6: throw std::runtime_error("this is launch " + std::to_string(launches));
     case 7: const_cast<float*>(x)[3] = 0; break;
+    case 8: limit_runner(); break;
+    case 9: pin(); break;
     default: break;
   }
 }
 )";
 
-enum { kGood, kWrong, kPast, kSegfault, kAbort, kExit, kTell, kInput };
+enum { kGood, kWrong, kPast, kSegfault, kAbort, kExit, kTell, kInput, kLimitRunner, kPin };
 
 class HostIsolationTest : public testing::TestWithParam<v1::HostIsolation> {
  protected:
@@ -85,10 +104,11 @@ class HostIsolationTest : public testing::TestWithParam<v1::HostIsolation> {
 CompiledHostKernel* HostIsolationTest::kernel_ = nullptr;
 
 TEST_P(HostIsolationTest, EveryTrialHasItsOwnOutcome) {
-  const std::pair<int, v1::Outcome> cases[] = {{kWrong, v1::OUTCOME_WRONG_RESULT}, {kPast, v1::OUTCOME_OUT_OF_BOUNDS},
-                                               {kSegfault, v1::OUTCOME_RUN_CRASH}, {kAbort, v1::OUTCOME_RUN_CRASH},
-                                               {kExit, v1::OUTCOME_RUN_CRASH},     {kTell, v1::OUTCOME_RUN_CRASH},
-                                               {kInput, v1::OUTCOME_OUT_OF_BOUNDS}};
+  const std::pair<int, v1::Outcome> cases[] = {
+      {kWrong, v1::OUTCOME_WRONG_RESULT},  {kPast, v1::OUTCOME_OUT_OF_BOUNDS},
+      {kSegfault, v1::OUTCOME_RUN_CRASH},  {kAbort, v1::OUTCOME_RUN_CRASH},
+      {kExit, v1::OUTCOME_RUN_CRASH},      {kTell, v1::OUTCOME_RUN_CRASH},
+      {kInput, v1::OUTCOME_OUT_OF_BOUNDS}, {kLimitRunner, v1::OUTCOME_SANDBOX_VIOLATION}};
   for (const auto& [does, outcome] : cases) {
     // The first one of a binary starts another way than those after it.
     for (int i = 0; i < 3; ++i) {
@@ -123,6 +143,23 @@ TEST_P(HostIsolationTest, WorkSpaceOfAnotherSizeIsSeen) {
     const worker::v1::Result result = Run(kGood, room);
     EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << room << ": " << result.message();
   }
+}
+
+TEST_P(HostIsolationTest, AKernelMayPinItsThread) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Run(kPin).outcome(), v1::OUTCOME_OK);
+}
+
+TEST_P(HostIsolationTest, ARunnerThatWasChangedAsksToBeReplaced) {
+  EXPECT_FALSE(Run(kGood).worker_is_damaged());
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
+  const rlimit changed = {before.rlim_cur / 2, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &changed), 0);
+  const worker::v1::Result result = Run(kGood);
+  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &before), 0);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "its result stands";
+  EXPECT_TRUE(result.worker_is_damaged());
+  EXPECT_FALSE(Run(kGood).worker_is_damaged());
 }
 
 INSTANTIATE_TEST_SUITE_P(Isolation, HostIsolationTest,

@@ -54,7 +54,8 @@ void OnFault(int signal, siginfo_t* info, void*) {
   if (info->si_code <= 0) raise(signal);
 }
 
-void OnForbidden(int signal, siginfo_t* info, void*) {
+void OnForbidden(int signal, siginfo_t* info, void* context) {
+  if (RepeatForCaller(*info, context)) return;
   g_page->forbidden_syscall.store(info->si_syscall, std::memory_order_release);
   ::signal(signal, SIG_DFL);
   raise(signal);

@@ -15,6 +15,7 @@ from . import messages, wire
 from .channel import Channel, ProtocolError
 from .checking import Tolerance
 from .kernel_module import Config, KernelModule, plain_values, use_cache
+from .process_state import ProcessState
 from .trial import Trial
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -48,6 +49,7 @@ class Session:
         self._dims: Dict[str, Any] = {}
         self._device: Dict[str, Any] = {}
         self._tolerance = Tolerance()
+        self._state = ProcessState()
 
     def serve(self) -> None:
         """Until the daemon wants no more of it: Closed. ProtocolError."""
@@ -115,6 +117,8 @@ class Session:
             result = trial.run(self._config(evaluate, seed, cache),
                                self._config(evaluate, second, cache) if second else None,
                                files[0] if files else b"", self._tolerance, evaluate)
+        if not self._state.restore():
+            result["worker_is_damaged"] = True
         self._send_result(number, result, artifact)
         end_children()
         if self._role == "run":

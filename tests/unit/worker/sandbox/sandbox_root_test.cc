@@ -106,6 +106,14 @@ TEST_F(SandboxRootTest, OnlyScratchCanBeWritten) {
   });
 }
 
+TEST_F(SandboxRootTest, FilesOfProcessesAreWritableWhereTheViewSaysSo) {
+  const auto names_itself = [] { return open("/proc/self/comm", O_WRONLY) >= 0 ? 0 : errno; };
+  RootView view;
+  EXPECT_WITHIN(view, [&names_itself] { return names_itself() == EROFS ? 0 : 1; });
+  view.proc_writable = true;
+  EXPECT_WITHIN(view, names_itself);
+}
+
 TEST_F(SandboxRootTest, TheUsualPlaceForFilesLeadsToScratch) {
   EXPECT_WITHIN(RootView(), [] { return Creates("/tmp/new") && Exists(std::string(kScratchInside) + "/new") ? 0 : 1; });
 }
