@@ -67,7 +67,8 @@ void CheckDataDirectory(const Session& session, Findings* findings) {
 
 void CheckPython(Findings* findings) {
   constexpr std::string_view kVersion =
-      "import sys\nprint(('ok ' if sys.version_info >= (3, 9) else 'old ') + '%d.%d.%d' % sys.version_info[:3], end='')";
+      "import sys\n"
+      "print(('ok ' if sys.version_info >= (3, 9) else 'old ') + '%d.%d.%d' % sys.version_info[:3], end='')";
   const auto version = RunPython(kVersion, "", /*output_bytes_max=*/64, std::chrono::seconds(10));
   if (version.ok() && version->starts_with("ok ")) {
     findings->Good("python3 " + version->substr(3) + " reads T1 files (tunefarm import t1)");

@@ -101,8 +101,7 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
     session->Print(ToJson(kernel));
   } else {
     session->Print(fmt::format("{}: {}, {} sources\nspace: {}\n", (folder / "kernel.pbtxt").string(),
-                               imported.kernel.display_name(), imported.kernel.sources_size(),
-                               imported.space_text));
+                               imported.kernel.display_name(), imported.kernel.sources_size(), imported.space_text));
   }
   session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", folder.string(),
                             imported.budget_options.empty() ? "" : " " + imported.budget_options));
@@ -122,7 +121,9 @@ void AddImport(CLI::App* app, Session* session) {
   SetExample(t1,
              "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference reference.cu:sum "
              "--reference-grid 64 --reference-block 256");
-  t1->add_option("FILE", options->file, "The T1 file; its KernelFile lies in or below its folder.")->required();
+  t1->add_option("FILE", options->file,
+                 "The T1 file, read by python3 from version 3.9 on; its KernelFile lies in or below its folder.")
+      ->required();
   t1->add_option("--to", options->folder, "The folder to make. Default: the kernel's name, here.")->type_name("FOLDER");
   t1->add_option("--name", options->name, "The kernel's name. Default: the file's BenchmarkName or KernelName.")
       ->type_name("NAME");

@@ -1,5 +1,5 @@
-// Members of JSON objects as formats need them: present, of a kind; and errors that say what is
-// there instead. Private to this folder.
+// Members of JSON objects as formats need them: present, of a kind; and errors that say what is there instead. Private
+// to this folder.
 #pragma once
 
 #include <optional>

@@ -127,9 +127,9 @@ class Finisher {
     if (valid.ok() && *valid == 0)
       return ErrorAt("", fmt::format("no config satisfies the conditions. {}", space->ExplainEmpty()));
     made_.space_text =
-        valid.ok() ? fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)),
-                                 space->CartesianText())
-                   : fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
+        valid.ok()
+            ? fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)), space->CartesianText())
+            : fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
     return space->Contains(wanted) ? absl::OkStatus() : ReplaceDefaults(*space, wanted);
   }
 

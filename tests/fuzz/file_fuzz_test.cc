@@ -33,11 +33,13 @@ class FileMaker {
 
  private:
   const char* Token() {
-    static constexpr const char* kTokens[] = {
-        "{", "}", "[", "]", ",", ":", "\"", "null", "true", "0", "1", "-1", "0.5", "1e308", "1e999",
-        "9223372036854775807", "-9223372036854775808", "18446744073709551616", "\"\"", "\"x\"", "\\u0000", "\\", "NaN",
-        "{}", "[]",
-        "\"compile\"", "\"correct\"", "\"RuntimeFailedConfig\"", "\xff", "\n"};
+    static constexpr const char* kTokens[] = {// JSON
+                                              "{", "}", "[", "]", ",", ":", "\"", "null", "true", "0", "1", "-1", "0.5",
+                                              "1e308", "1e999", "9223372036854775807", "-9223372036854775808",
+                                              "18446744073709551616", "\"\"", "\"x\"", "\\u0000", "\\", "NaN", "{}",
+                                              "[]",
+                                              // words
+                                              "\"compile\"", "\"correct\"", "\"RuntimeFailedConfig\"", "\xff", "\n"};
     return kTokens[random_.UniformInt(std::size(kTokens))];
   }
 

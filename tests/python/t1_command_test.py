@@ -51,7 +51,8 @@ class Command(unittest.TestCase):
             done = self.run_import(f"{name}.json", "--language", language)
             self.assertIn("valid configs of", done.stdout)
             for file in (DATA / "expected" / name).iterdir():
-                self.assertEqual((self.folder / name / file.name).read_text(), file.read_text(), file)
+                made = self.folder / name / file.name.replace(".expected", "")
+                self.assertEqual(made.read_text(), file.read_text(), file)
             for file in (self.folder / name).iterdir():
                 original = DATA / file.name
                 self.assertTrue(file.name in ("kernel.pbtxt", "imported.cu", "imported.cc") or file.read_bytes() == original.read_bytes())
@@ -98,13 +99,6 @@ class Command(unittest.TestCase):
         ):  # fmt: skip
             self.refused(text, *words)
         self.refused(whole + " " * (1 << 20), "1048576", code=1)
-
-    def test_work_is_bounded(self):
-        # Comparisons of lists of lists cost what no count of nodes shows.
-        whole = (DATA / "running_sum.json").read_text()
-        lists = "[[0] * 65536] * 60000"
-        self.refused(whole.replace("[64 * 4**i for i in range(3)]", f"[{lists} == [[0] * 65536] * 60000]"),
-                     "reading bad.json: python3 ended with signal", code=1)  # fmt: skip
 
     def test_without_a_good_interpreter_one_sentence_says_so(self):
         whole = (DATA / "running_sum.json").read_text()

@@ -148,6 +148,8 @@ class Expressions(unittest.TestCase):
             ("[i for i in range(60000) for j in range(60000) if i < 0]", "too many steps"),
             ("[sum(range(60000)) for i in range(60000)]", "too many steps"),
             ("[[[0] * 60000] * 60000]", "too many steps"),
+            ("[[0] * 60000] * 60000 == [[0] * 60000] * 60000", "too many steps"),
+            ("[0] in [[0] * 60000] * 60000", "too many steps"),
             ("[[[[[1]]]]]", "nested more than 3"),
             ("(" * 2000 + "1" + ")" * 2000, "levels of nesting"),
             ("-" * 2000 + "1", "operators in a row"),

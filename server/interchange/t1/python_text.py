@@ -343,7 +343,9 @@ class Evaluator:
     def compared(self, node, names):
         left = self.value(node.left, names)
         for op, child in zip(node.ops, node.comparators):
-            right = self.charged(node, self.value(child, names))
+            right = self.value(child, names)
+            if isinstance(right, list):
+                self.nesting(right, node)  # a list of lists costs what all of them are long
             if not self.comparison(SYMBOLS[type(op)], left, right, node):
                 return False
             left = right

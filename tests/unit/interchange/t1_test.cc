@@ -26,17 +26,18 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 }
 
 // Two parameters, a (1, 2, 4) and b (0, 3), and a kernel that needs neither.
-constexpr char kAnswer[] = R"({
+constexpr char kAnswer[] =
+    R"({
   "kernel": "{\"display_name\": \"k\", \"language\": \"LANGUAGE_HOST_CXX\", \"parameters\": [)"
-                           R"({\"name\": \"a\", \"values\": {\"ints\": [1, 2, 4]}, \"default_value\": {\"int_value\": 1}}, )"
-                           R"({\"name\": \"b\", \"values\": {\"ints\": [0, 3]}, \"default_value\": {\"int_value\": 0}}], )"
-                           R"(\"constraints\": [{\"expression\": \"a <= 2\"}], )"
-                           R"(\"arguments\": [{\"name\": \"y\", \"buffer\": {\"data_type\": \"DATA_TYPE_F32\", \"length\": \"4\", )"
-                           R"(\"access\": \"ACCESS_OUT\"}}], )"
-                           R"(\"launches\": [{\"kernel\": {\"entry\": \"f\", \"arguments\": [\"y\"]}}], )"
-                           R"(\"reference\": {\"steps\": [{\"kernel\": {\"entry\": \"f\", \"arguments\": [\"y\"]}}]}, )"
-                           R"(\"tolerance\": {\"atol\": 0.5, \"rtol\": 0.25}, )"
-                           R"(\"sources\": [{\"path\": \"k.cc\", \"content\": \"Ly8K\"}]}",
+    R"({\"name\": \"a\", \"values\": {\"ints\": [1, 2, 4]}, \"default_value\": {\"int_value\": 1}}, )"
+    R"({\"name\": \"b\", \"values\": {\"ints\": [0, 3]}, \"default_value\": {\"int_value\": 0}}], )"
+    R"(\"constraints\": [{\"expression\": \"a <= 2\"}], )"
+    R"(\"arguments\": [{\"name\": \"y\", \"buffer\": {\"data_type\": \"DATA_TYPE_F32\", \"length\": \"4\", )"
+    R"(\"access\": \"ACCESS_OUT\"}}], )"
+    R"(\"launches\": [{\"kernel\": {\"entry\": \"f\", \"arguments\": [\"y\"]}}], )"
+    R"(\"reference\": {\"steps\": [{\"kernel\": {\"entry\": \"f\", \"arguments\": [\"y\"]}}]}, )"
+    R"(\"tolerance\": {\"atol\": 0.5, \"rtol\": 0.25}, )"
+    R"(\"sources\": [{\"path\": \"k.cc\", \"content\": \"Ly8K\"}]}",
   "notes": ["A note."],
   "budget": "--max-trials 6",
   "translated": [{"text": "a < 3"}],
@@ -54,7 +55,9 @@ std::string ErrorOf(const std::string& answer) {
 }
 
 TEST(T1, AnAnswerBecomesACheckedDefinition) {
-  const auto made = Made(kAnswer, {.atol = 0.125});
+  T1Options options;
+  options.atol = 0.125;
+  const auto made = Made(kAnswer, options);
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->space_text, "4 valid configs of 6");
   EXPECT_EQ(made->budget_options, "--max-trials 6");
@@ -65,7 +68,8 @@ TEST(T1, AnAnswerBecomesACheckedDefinition) {
   EXPECT_EQ(made->kernel.sources(0).content(), "//\n");
   EXPECT_THAT(made->text, HasSubstr("# - A note.\n"));
   EXPECT_THAT(made->text, HasSubstr("expression: \"a <= 2\""));
-  const auto loaded = LoadKernelText(made->text, "kernel.pbtxt", [](const std::string&) { return std::string("//\n"); });
+  const auto loaded =
+      LoadKernelText(made->text, "kernel.pbtxt", [](const std::string&) { return std::string("//\n"); });
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->name(), "kernels/" + (*KernelPlan::Compile(made->kernel))->kernel_id());
 }
@@ -75,8 +79,10 @@ TEST(T1, ConditionsThatTheLanguageCannotReadAreTranslated) {
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->kernel.constraints(0).expression(), "a < 3");
   const std::string unreadable = Replaced(kAnswer, "a <= 2", "a in rnge(3)");
-  EXPECT_EQ(ErrorOf(Replaced(unreadable, "\"text\": \"a < 3\"", "\"error\": \"7:12: /C/0: no\"")), "f.json:7:12: /C/0: no");
-  EXPECT_THAT(ErrorOf(Replaced(unreadable, "a < 3", "c < 3")), HasSubstr("f.json:7:9: /C/0: expression error at column 1"));
+  EXPECT_EQ(ErrorOf(Replaced(unreadable, "\"text\": \"a < 3\"", "\"error\": \"7:12: /C/0: no\"")),
+            "f.json:7:12: /C/0: no");
+  EXPECT_THAT(ErrorOf(Replaced(unreadable, "a < 3", "c < 3")),
+              HasSubstr("f.json:7:9: /C/0: expression error at column 1"));
 }
 
 TEST(T1, DefaultsThatBreakAConditionAreReplaced) {
@@ -84,20 +90,24 @@ TEST(T1, DefaultsThatBreakAConditionAreReplaced) {
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->kernel.parameters(0).default_value().int_value(), 2);
   EXPECT_EQ(made->kernel.parameters(1).default_value().int_value(), 3);
-  EXPECT_THAT(made->notes, ElementsAre("A note.", "The defaults (a=1,b=0) break a condition; a=2,b=3 is the default instead."));
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, "a <= 2", "a > 4")), HasSubstr("f.json:1:1: no config satisfies the conditions"));
+  EXPECT_THAT(made->notes,
+              ElementsAre("A note.", "The defaults (a=1,b=0) break a condition; a=2,b=3 is the default instead."));
+  EXPECT_THAT(ErrorOf(Replaced(kAnswer, "a <= 2", "a > 4")),
+              HasSubstr("f.json:1:1: no config satisfies the conditions"));
 }
 
 TEST(T1, AConditionThatCannotBeEvaluatedIsRefusedAtItsPlace) {
   const std::string error = ErrorOf(Replaced(kAnswer, "a <= 2", "a % b == 0"));
-  EXPECT_THAT(error, HasSubstr("f.json:7:9: /C/0: this fails for some values (guard it: NAME != 0 and ...): constraint 1"));
+  EXPECT_THAT(error,
+              HasSubstr("f.json:7:9: /C/0: this fails for some values (guard it: NAME != 0 and ...): constraint 1"));
   EXPECT_THAT(error, HasSubstr("division by zero in 1 % 0"));
   EXPECT_EQ(ErrorOf(Replaced(kAnswer, "a <= 2", "b == 0 or a % b == 0")), "accepted");
 }
 
 TEST(T1, CompileOptionsThatAreNotAllowedAreNoted) {
-  const auto made = Made(Replaced(kAnswer, "\"compile_options\": []",
-                                  R"("compile_options": [{"text": "-O3", "pointer": "/O/0"}, {"text": "-fplugin=x", "pointer": "/O/1"}])"));
+  const auto made = Made(Replaced(
+      kAnswer, "\"compile_options\": []",
+      R"("compile_options": [{"text": "-O3", "pointer": "/O/0"}, {"text": "-fplugin=x", "pointer": "/O/1"}])"));
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_THAT(made->kernel.compile_options(), ElementsAre("-O3"));
   EXPECT_THAT(made->notes[1], HasSubstr("/O/1: compiler option '-fplugin=x' is not taken over"));
@@ -107,7 +117,8 @@ TEST(T1, WhatTheCheckerRefusesIsBlamedOnItsPlace) {
   EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"while\")")), HasSubstr("f.json:"));
   EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"entry\": \"f\")", R"(\"entry\": \"f<\")")),
               HasSubstr("f.json:9:1: /K: the definition made of this is refused: launches[0]"));
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"and\")")), HasSubstr("f.json:4:7: /P/0: "));
+  EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"and\")")),
+              HasSubstr("f.json:4:7: /P/0: "));
 }
 
 TEST(T1, ErrorsOfTheInterpreterAreSaidWithTheFile) {
@@ -124,7 +135,11 @@ TEST(T1, ErrorsOfTheInterpreterAreSaidWithTheFile) {
 }
 
 TEST(T1, ARequestHasTheModulesOnItsFirstLine) {
-  const std::string request = T1Request("{\n}\xff", {.folder = "a\xff" "b", .thread_limit = 64, .is_unverified = true});
+  T1Options options;
+  options.folder = "a\xff";
+  options.thread_limit = 64;
+  options.is_unverified = true;
+  const std::string request = T1Request("{\n}\xff", options);
   const size_t line = request.find('\n');
   EXPECT_EQ(request.substr(line + 1), "{\n}\xff");
   for (const char* part : {"\"t1_main\"", "\"json_text\"", "\"thread_limit\":64", "\"is_unverified\":true"})
@@ -140,7 +155,7 @@ TEST(T1, TheImportedCudaKernelCompiles) {
   const auto text = ReadFile(data + "expected/stencil/kernel.pbtxt", 1 << 20);
   ASSERT_TRUE(text.ok()) << text.status();
   const auto loaded = LoadKernelText(*text, "kernel.pbtxt", [&](const std::string& path) {
-    return ReadFile(data + (path == "imported.cu" ? "expected/stencil/" : "") + path, 1 << 20);
+    return ReadFile(data + (path == "imported.cu" ? "expected/stencil/imported.cu.expected" : path), 1 << 20);
   });
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   PreparedKernel kernel;
