@@ -156,14 +156,19 @@ class Expressions(unittest.TestCase):
             ("not " * 2000 + "1", "operators in a row"),
             ("+".join("1" * 5000), "operators in a row"),
             ("1 if 1 else " * 2000 + "1", "operators in a row"),
+            (".".join("a" * 5000), "operators in a row"),
+            ("a . " * 2000 + "a", "operators in a row"),
+            ("a" + "[0]" * 2000, "operators in a row"),
             ("(" * 60 + ("1" + "+1" * 30 + ")") * 60, "operators in a row"),
+            ("'aaaaaaaa' " * 40, "more than 256 bytes"),
             (" " * 70_000, "at most 65536 are read"),
             ("2 ** 2 ** 2 ** 2 ** 2 ** 2", "64 bits"),
             ("'" + "a" * 300 + "'", "more than 256 bytes"),
             ("'aaaaaaaa' * 3", "cannot take"),
         ):
             self.assertIn(words, evaluated(text), text[:60])
-        self.assertEqual(evaluated("1" + "+1" * 900), "901")
+        self.assertEqual(self.written("a" + " + a" * 450).text, "a" + " + a" * 450)
+        self.assertEqual(evaluated("1" + "+1" * 450), "451")
         self.assertEqual(evaluated(" or ".join(["0"] * 5000) + " or 7"), "7")
 
     def written(self, text, is_cxx=False):

@@ -17,7 +17,7 @@ from json_text import fits, shown
 
 TEXT_MAX = 64 * 1024
 DEPTH_MAX = 64  # of brackets
-OPERATORS_MAX = 1000  # on one path of the tree
+OPERATORS_MAX = 500  # on one path of the tree
 LIST_MAX = 65_536  # elements of one list
 NESTING_MAX = 3  # of lists in lists
 STRING_MAX = 256  # bytes
@@ -84,8 +84,6 @@ def check_tokens(text):
     for token in TOKEN.finditer(text):
         kind, word = token.lastgroup, token.group()
         if kind == "string":
-            if len(word.encode()) > STRING_MAX + 2:
-                raise TextError(column, f"the string has more than {STRING_MAX} bytes")
             for escape in ESCAPE.finditer(word):
                 if escape.group(1) not in "\\'\"nt":
                     raise TextError(column + escape.start(), "of the escapes only \\\\, \\', \\\", \\n and \\t are read")
@@ -106,8 +104,10 @@ def check_tokens(text):
             levels[-1] = [0, max(levels[-1])]
         elif kind == "operator":
             levels[-1][0] += 1
-        elif kind == "word" and word[0].isdigit():
-            raise TextError(column, f"'{shown(word, 40)}' is not a number")
+        elif kind == "word":
+            if word[0].isdigit():
+                raise TextError(column, f"'{shown(word, 40)}' is not a number")
+            levels[-1][0] += word.count(".")
         elif kind == "other" and word in "'\"":
             raise TextError(column, "the string has no end")
         elif kind == "other" and word != ":":
@@ -174,6 +174,8 @@ class PythonText:
                 raise TextError(self.column(node), "this is no number, string or list")
             if type(node.value) is int and not fits(node.value):
                 raise TextError(self.column(node), "the number does not fit in 64 bits")
+            if type(node.value) is str and len(node.value.encode()) > STRING_MAX:
+                raise TextError(self.column(node), f"the string has more than {STRING_MAX} bytes")
             if type(node.value) is float and not math.isfinite(node.value):
                 raise TextError(self.column(node), "the number is out of the range of a 64-bit float")
         elif isinstance(node, ast.Lambda):

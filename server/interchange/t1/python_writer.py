@@ -96,10 +96,15 @@ class Writer:
                 if not self.is_constant(clause.iter, inner):
                     return False
                 inner.update((name, 0) for name in self.text.targets(clause))
-                if not all(self.is_constant(condition, inner) for condition in clause.ifs):
-                    return False
+                for condition in clause.ifs:
+                    if not self.is_constant(condition, inner):
+                        return False
             return self.is_constant(node.elt, inner)
-        return all(self.is_constant(child, bound) for child in self.text.children(node))
+        # A loop, not all(): the depth of calls from C is bounded more tightly than that of Python's own.
+        for child in self.text.children(node):
+            if not self.is_constant(child, bound):
+                return False
+        return True
 
     def constant(self, node, bound):
         return self.evaluator.value(node, {**self.names.constants, **bound})
