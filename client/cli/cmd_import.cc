@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,11 +10,10 @@
 #include "client/cli/commands.h"
 #include "client/cli/export/export_formats.h"
 #include "client/cli/help_format.h"
+#include "client/cli/python_process.h"
 #include "server/base/file.h"
-#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/definition/kernel_plan.h"
 #include "server/interchange/t1.h"
 
 namespace tunefarm::cli {
@@ -22,9 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kFileBytesMax = uint64_t{1} << 20;
-constexpr uint64_t kSourceBytesMax = uint64_t{4} << 20;
-constexpr uint64_t kCountNodesMax = 50'000'000;
+// The reader bounds its own CPU time at 20 s.
+constexpr Duration kReadTimeout = std::chrono::seconds(60);
 
 struct ImportT1Options {
   std::string file;
@@ -40,70 +38,27 @@ struct ImportT1Options {
   std::optional<double> atol, rtol;
 };
 
-// Files of one folder and below, and nothing else: a T1 file may come from anywhere, and what it names as its source is
-// sent to the daemon.
-class SourceFolder {
- public:
-  static absl::StatusOr<SourceFolder> Open(const fs::path& folder) {
-    std::error_code error;
-    fs::path root = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
-    if (error) return NotFound("there is no folder {}", folder.string());
-    return SourceFolder(std::move(root));
-  }
-
-  absl::StatusOr<std::string> Read(const std::string& path) const {
-    std::error_code error;
-    const fs::path file = fs::canonical(root_ / path, error);
-    if (error) return NotFound("there is no file {}", (root_ / path).string());
-    const fs::path inside = file.lexically_relative(root_);
-    if (fs::path(path).is_absolute() || inside.empty() || *inside.begin() == "..") {
-      return PermissionDenied("'{}' lies outside of {}", path, root_.string());
-    }
-    return ReadFile(file.string(), kSourceBytesMax);
-  }
-
-  // The path of a file that the user named, relative to the folder.
-  absl::StatusOr<std::string> PathOf(const std::string& file) const {
-    std::error_code error;
-    const fs::path found = fs::canonical(file, error);
-    if (error) return NotFound("there is no file {}", file);
-    const fs::path inside = found.lexically_relative(root_);
-    if (inside.empty() || *inside.begin() == "..") {
-      return InvalidArgument("'{}' must lie in or below {}, the folder of the sources", file, root_.string());
-    }
-    return inside.string();
-  }
-
- private:
-  explicit SourceFolder(fs::path root) : root_(std::move(root)) {}
-  fs::path root_;
-};
-
-absl::StatusOr<interchange::T1KernelOptions> KernelOptions(const ImportT1Options& options,
-                                                           const SourceFolder& sources) {
-  interchange::T1KernelOptions made;
+absl::StatusOr<interchange::T1Options> KernelOptions(const ImportT1Options& options) {
+  interchange::T1Options made;
+  made.folder = fs::path(options.source.empty() ? options.file : options.source).parent_path().string();
   made.display_name = options.name;
   if (options.language == "cuda") made.language = v1::LANGUAGE_CUDA;
   if (options.language == "host") made.language = v1::LANGUAGE_HOST_CXX;
-  made.space.thread_limit = options.thread_limit;
+  made.source = options.source;
+  made.thread_limit = options.thread_limit;
   made.is_unverified = options.unverified;
   made.atol = options.atol;
   made.rtol = options.rtol;
-  if (!options.source.empty()) {
-    ASSIGN_OR_RETURN(made.source, sources.PathOf(options.source));
-  }
   if (options.reference.empty()) return made;
   const size_t colon = options.reference.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == options.reference.size()) {
     return InvalidArgument("'{}' is not FILE:FUNCTION", options.reference);
   }
-  interchange::T1ReferenceKernel reference;
-  ASSIGN_OR_RETURN(reference.path, sources.PathOf(options.reference.substr(0, colon)));
-  reference.entry = options.reference.substr(colon + 1);
-  reference.grid = options.reference_grid;
-  reference.block = options.reference_block;
-  reference.arguments = options.reference_arguments;
-  made.reference_kernel = std::move(reference);
+  made.reference_file = options.reference.substr(0, colon);
+  made.reference_entry = options.reference.substr(colon + 1);
+  made.reference_grid = options.reference_grid;
+  made.reference_block = options.reference_block;
+  made.reference_arguments = options.reference_arguments;
   return made;
 }
 
@@ -124,24 +79,19 @@ absl::Status WriteKernel(const fs::path& folder, const interchange::ImportedKern
   return WriteFileAtomically(definition.string(), imported.text);
 }
 
-std::string CountText(const interchange::T1& t1, const interchange::T1SpaceOptions& options) {
-  const absl::StatusOr<Space> space = Space::Build(interchange::SpaceOfT1(t1, options), {.nodes_max = kCountNodesMax});
-  if (!space.ok()) return "";
-  const absl::StatusOr<uint64_t> valid = space->CountValid();
-  if (!valid.ok()) return fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
-  return fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)), space->CartesianText());
-}
-
 absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
-  ASSIGN_OR_RETURN(std::string text, ReadFile(options.file, kFileBytesMax));
-  ASSIGN_OR_RETURN(const interchange::T1 t1, interchange::ReadT1(std::move(text), options.file));
-  const fs::path root = fs::path(options.source.empty() ? options.file : options.source).parent_path();
-  ASSIGN_OR_RETURN(const SourceFolder sources, SourceFolder::Open(root));
-  ASSIGN_OR_RETURN(const interchange::T1KernelOptions kernel_options, KernelOptions(options, sources));
-  ASSIGN_OR_RETURN(
-      const interchange::ImportedKernel imported,
-      interchange::KernelOfT1(t1, kernel_options, [&](const std::string& path) { return sources.Read(path); }));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(options.file, interchange::kT1BytesMax));
+  ASSIGN_OR_RETURN(const interchange::T1Options kernel_options, KernelOptions(options));
+  absl::StatusOr<std::string> answer = RunPython(interchange::kT1Program, interchange::T1Request(text, kernel_options),
+                                                 interchange::kT1AnswerBytesMax, kReadTimeout);
+  if (absl::IsFailedPrecondition(answer.status())) {
+    return FailedPrecondition("T1 files are read by python3 from version 3.9 on, but {}; install it, or extend PATH",
+                              MessageOf(answer.status()));
+  }
+  if (!answer.ok()) return Annotate(answer.status(), "reading {}", options.file);
+  ASSIGN_OR_RETURN(const interchange::ImportedKernel imported,
+                   interchange::KernelOfT1(*std::move(answer), options.file, kernel_options));
   const fs::path folder = options.folder.empty() ? fs::path(imported.kernel.display_name()) : fs::path(options.folder);
   RETURN_IF_ERROR(WriteKernel(folder, imported, options.force));
   for (const std::string& note : imported.notes) session->Note("- " + note);
@@ -151,8 +101,7 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
     session->Print(ToJson(kernel));
   } else {
     session->Print(fmt::format("{}: {}, {} sources\nspace: {}\n", (folder / "kernel.pbtxt").string(),
-                               imported.kernel.display_name(), imported.kernel.sources_size(),
-                               CountText(t1, kernel_options.space)));
+                               imported.kernel.display_name(), imported.kernel.sources_size(), imported.space_text));
   }
   session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", folder.string(),
                             imported.budget_options.empty() ? "" : " " + imported.budget_options));
@@ -172,7 +121,9 @@ void AddImport(CLI::App* app, Session* session) {
   SetExample(t1,
              "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference reference.cu:sum "
              "--reference-grid 64 --reference-block 256");
-  t1->add_option("FILE", options->file, "The T1 file; its KernelFile lies in or below its folder.")->required();
+  t1->add_option("FILE", options->file,
+                 "The T1 file, read by python3 from version 3.9 on; its KernelFile lies in or below its folder.")
+      ->required();
   t1->add_option("--to", options->folder, "The folder to make. Default: the kernel's name, here.")->type_name("FOLDER");
   t1->add_option("--name", options->name, "The kernel's name. Default: the file's BenchmarkName or KernelName.")
       ->type_name("NAME");

@@ -121,21 +121,8 @@ std::string JsonRef::Pointer() const {
   return pointer;
 }
 
-absl::Status JsonRef::ErrorInText(std::string_view reason, int column, std::string_view message) const {
-  return MakeError(reason, column, message);
-}
-
-absl::Status JsonRef::MakeError(std::string_view reason, int column, std::string_view message) const {
-  const JsonDocument::Node& node = document_->nodes_[index_];
-  size_t offset = node.offset;
-  if (column > 0 && node.kind == JsonKind::kString) {
-    // Behind the quote; an escape is several bytes here and one there.
-    const std::string& text = document_->text_;
-    ++offset;
-    for (int i = 1; i < column && offset < text.size() && text[offset] != '"'; ++i) {
-      offset += text[offset] != '\\' ? 1 : offset + 1 < text.size() && text[offset + 1] == 'u' ? 6 : 2;
-    }
-  }
+absl::Status JsonRef::MakeError(std::string_view reason, std::string_view message) const {
+  const size_t offset = document_->nodes_[index_].offset;
   const std::string pointer = Pointer();
   return WithReason(InvalidArgument("{}: {}{}", document_->PlaceOf(std::min(offset, document_->text_.size())),
                                     pointer.empty() ? "" : internal::EscapeForText(pointer) + ": ", message),

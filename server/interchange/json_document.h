@@ -22,10 +22,9 @@
 namespace tunefarm::interchange {
 
 // Reasons of errors (ReasonOf).
-inline constexpr std::string_view kBadJson = "BAD_JSON";              // not JSON, or over a limit of the reader
-inline constexpr std::string_view kBadField = "BAD_FIELD";            // missing, of the wrong type or value
-inline constexpr std::string_view kBadExpression = "BAD_EXPRESSION";  // Python text that cannot be read
-inline constexpr std::string_view kNotMappable = "NOT_MAPPABLE";      // read, but has no counterpart here
+inline constexpr std::string_view kBadJson = "BAD_JSON";          // not JSON, or over a limit of the reader
+inline constexpr std::string_view kBadField = "BAD_FIELD";        // missing, of the wrong type or value
+inline constexpr std::string_view kNotMappable = "NOT_MAPPABLE";  // read, but has no counterpart here
 
 enum class JsonKind : uint8_t { kNull, kBool, kInt, kFloat, kString, kArray, kObject };
 // "null", "a boolean", "a number", "a string", "an array", "an object".
@@ -61,16 +60,14 @@ class JsonRef {
   // InvalidArgument "FILE:12:7: /results/3/times: message".
   template <typename... Args>
   absl::Status Error(std::string_view reason, fmt::format_string<Args...> format, Args&&... args) const {
-    return MakeError(reason, 0, fmt::vformat(format, fmt::make_format_args(args...)));
+    return MakeError(reason, fmt::vformat(format, fmt::make_format_args(args...)));
   }
-  // The same about byte `column` (from 1) of the text of a string.
-  absl::Status ErrorInText(std::string_view reason, int column, std::string_view message) const;
 
  private:
   friend class JsonDocument;
   friend class JsonBuilder;
   JsonRef(const JsonDocument* document, uint32_t index) : document_(document), index_(index) {}
-  absl::Status MakeError(std::string_view reason, int column, std::string_view message) const;
+  absl::Status MakeError(std::string_view reason, std::string_view message) const;
 
   const JsonDocument* document_;
   uint32_t index_;

@@ -97,6 +97,7 @@ std::string CommandLine::Masked(std::string text) const {
   ReplaceAll("\x1b[", "<esc>[", &text);
   ReplaceAll("\r", "<cr>", &text);
   text = std::regex_replace(text, std::regex("Linux [^ \n]+"), "Linux <release>");
+  text = std::regex_replace(text, std::regex("python3 [0-9.]+ reads"), "python3 <version> reads");
   text = std::regex_replace(text, std::regex("[0-9.,]+ [KMGT]?i?B free"), "<bytes> free");
   text = std::regex_replace(text, std::regex("\\b[12][0-9]{12}\\b"), "<ms>");
   return std::regex_replace(text, std::regex("\\b[0-9a-f]{64}\\b"), "<digest>");

@@ -3,13 +3,16 @@
 #include <fmt/core.h>
 #include <sys/utsname.h>
 
+#include <chrono>
 #include <memory>
+#include <string_view>
 
 #include "client/cli/commands.h"
 #include "client/cli/doctor/doctor_farm.h"
 #include "client/cli/doctor/doctor_measure.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
+#include "client/cli/python_process.h"
 #include "client/cli/studies/report.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
@@ -62,6 +65,20 @@ void CheckDataDirectory(const Session& session, Findings* findings) {
   if (free.ok()) findings->Good(fmt::format("data directory {}, {} free", *directory, FormatBytes(*free)));
 }
 
+void CheckPython(Findings* findings) {
+  constexpr std::string_view kVersion =
+      "import sys\n"
+      "print(('ok ' if sys.version_info >= (3, 9) else 'old ') + '%d.%d.%d' % sys.version_info[:3], end='')";
+  const auto version = RunPython(kVersion, "", /*output_bytes_max=*/64, std::chrono::seconds(10));
+  if (version.ok() && version->starts_with("ok ")) {
+    findings->Good("python3 " + version->substr(3) + " reads T1 files (tunefarm import t1)");
+    return;
+  }
+  findings->Hint(fmt::format("tunefarm import t1 needs python3 from version 3.9 on: {}",
+                             version.ok() ? "the one on PATH is " + version->substr(version->find(' ') + 1)
+                                          : std::string(MessageOf(version.status()))));
+}
+
 absl::StatusOr<ExitCode> Doctor(Session* session) {
   Findings findings(*session);
   utsname system = {};
@@ -75,6 +92,7 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   } else {
     findings.Good("kernels in the box at " + box);
   }
+  CheckPython(&findings);
   const absl::StatusOr<Connection*> connection = session->connection();
   if (!connection.ok()) {
     const bool is_private = session->connect.server.empty() && !session->environment("TUNEFARM_SERVER").has_value();

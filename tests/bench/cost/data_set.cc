@@ -10,7 +10,6 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/interchange/t1.h"
 #include "tests/bench/search/recording_file.h"
 
 namespace tunefarm {
@@ -57,16 +56,9 @@ absl::StatusOr<DeviceClass> ClassNamed(const std::string& name) {
 absl::StatusOr<std::string> AnySource(const std::string&) { return std::string("// not looked at\n"); }
 
 absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanOf(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string text, ReadFile(path, kTextMax));
-  if (path.ends_with(".pbtxt")) {
-    ASSIGN_OR_RETURN(const v1::Kernel kernel, LoadKernelText(text, path, AnySource));
-    return KernelPlan::Compile(kernel);
-  }
-  ASSIGN_OR_RETURN(const interchange::T1 t1, interchange::ReadT1(std::move(text), path));
-  interchange::T1KernelOptions options;
-  options.is_unverified = true;
-  ASSIGN_OR_RETURN(const interchange::ImportedKernel imported, interchange::KernelOfT1(t1, options, AnySource));
-  return KernelPlan::Compile(imported.kernel);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kTextMax));
+  ASSIGN_OR_RETURN(const v1::Kernel kernel, LoadKernelText(text, path, AnySource));
+  return KernelPlan::Compile(kernel);
 }
 
 absl::StatusOr<std::vector<RecordedTrial>> ReadCsv(const std::string& path) {

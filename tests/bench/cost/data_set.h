@@ -21,7 +21,7 @@ struct DataSet {
 };
 
 // Reads a list: a line per set, "name | definition | results | device | dims", with # before comments. The definition
-// is a .pbtxt or a T1; sources are not looked at. Results are T4 or cache files, or a CSV of `results --output csv` as
+// is a .pbtxt; sources are not looked at. Results are T4 or cache files, or a CSV of `results --output csv` as
 // in tests/bench/results. {NAME} in a path is the environment's. A set whose file is not there is said and left out.
 absl::StatusOr<std::vector<DataSet>> ReadDataSets(const std::string& list);
 

@@ -1,0 +1,56 @@
+"""Names that break every compilation as macros: identifiers of the header that NVRTC puts in front of each source, found
+by defining each of its identifiers as 4 (CUDA 13.0). Macros of a kernel come before that header. Left out are the words
+of C++, which the definition refuses, and names that begin with cuda, CU or nv."""
+
+NVRTC_NAMES = frozenset(
+    """
+ECCEnabled MAJOR_VERSION MINOR_VERSION PATCH_LEVEL T a accessDescCount accessDescs accessPolicyMaxWindowSize
+accessPolicyWindow addressMode align align_val_t alignment alloc allocType array asyncEngineCount atomicCAS
+atomicCAS_block atomicCAS_system atomicExch atomicExch_block atomicExch_system attrs b base base_ptr begin
+binaryVersion blockDim blockIdx borderColor boundaryMode buf_ptr bytes bytesOverBudget bytesize cacheModeCA
+canMapHostMemory canUseHostPointerForRegisteredMem char1 char2 char4 charsize clock clock_t clusterDim
+clusterDimMustBeSet clusterLaunch clusterSchedulingPolicyPreference cnt comp computePreemptionSupported
+concurrentKernels concurrentManagedAccess conditional constSizeBytes const_iterator const_reference cooperative
+cooperativeLaunch copyParams dPdx dPdy dadd dataTable dataWindowSize default_ deferredMappingCudaArraySupported delta
+depth desc devNode devPtr device deviceNumaConfig deviceNumaId devicePointer deviceUpdatable deviceUpdatableKernelNode
+device_builtin dim3 directManagedMemAccessFromHost disableTrilinearOptimization dmul double2int double2ll double2uint
+double2ull dptr dst dstArray dstDevice dstLocHint dstPos dstPtr dsub dynamicSmemBytes elementSize end errNode_out
+errorFromNode errorNode event eventRecord eventWait extSemArray extSemSignal extSemWait extent extra f face fd fence
+field filterMode firstLayer firstMipmapLevel flags float1 float2 float2double float4 fn format formatDesc forward free
+from_port func functionTable functionWindowSize global globalL1CacheSupported gpuDirectRDMAFlushWritesOptions
+gpuDirectRDMASupported gpuDirectRDMAWritesOrdering gpuPciDeviceID gpuPciSubsystemID graph gridDim handle handleTypes
+height hitProp hitRatio host hostNativeAtomicSupported hostNumaId hostNumaMultinodeIpcSupported hostPointer
+hostRegisterReadOnlySupported hostRegisterSupported id in in_length info initializer_list int1 int2 int2double int4
+integrated ipcEventSupported isEnabled isMultiGpuBoard isResident is_lvalue_ref iterator k kernel kernelParams key
+keyedMutex kind l2CacheSize laneMask lastLayer lastMipmapLevel launchCompletionEvent layer layerHeight layerface
+length level libraryPropertyType libraryPropertyType_t linear ll2double locHint localL1CacheSupported localSizeBytes
+location longlong1 longlong2 luid luidDeviceNodeMask major malloc managedMemory mask maxAnisotropy
+maxBlocksPerMultiProcessor maxDynamicSharedSizeBytes maxGridSize maxMipmapLevelClamp maxSize maxSurface1D
+maxSurface1DLayered maxSurface2D maxSurface2DLayered maxSurface3D maxSurfaceCubemap maxSurfaceCubemapLayered
+maxTexture1D maxTexture1DLayered maxTexture1DMipmap maxTexture2D maxTexture2DGather maxTexture2DLayered
+maxTexture2DLinear maxTexture2DMipmap maxTexture3D maxTexture3DAlt maxTextureCubemap maxTextureCubemapLayered
+maxThreadsDim maxThreadsPerBlock maxThreadsPerMultiProcessor memPitch memSyncDomain memSyncDomainMap memcpy
+memoryBusWidth memoryPoolSupportedHandleTypes memoryPoolsSupported memset minMipmapLevelClamp minor mipmap
+mipmapFilterMode mipmapLevelBias miptailFirstLevel miptailSize missProp mode move mpsEnabled multiGpuBoardGroupID
+multiProcessorCount name node nonPortableClusterSizeAllowed normalizedCoords numAttrs numExtSems numLevels numRegs
+num_bytes obj offset op overBudget ownership p pValue pad pageableMemoryAccess pageableMemoryAccessUsesHostPageTables
+param params paramsArray pciBusID pciDeviceID pciDomainID persistingL2CacheMaxSize phGraph_out pitch pitch2D
+pitchInBytes poolProps pred preferredClusterDim preferredShmemCarveout printf priority programmaticEvent
+programmaticStreamSerializationAllowed property ptr ptrdiff_t ptxVersion readMode reference regsPerBlock
+regsPerMultiprocessor remote remove_ref requiredClusterDepth requiredClusterHeight requiredClusterWidth res resType
+reserved reserved0 reserved1 reserved2 reservedSharedMemPerBlock result result_out rowLength sRGB seamlessCubemap
+sharedMem sharedMemBytes sharedMemCarveout sharedMemPerBlock sharedMemPerBlockOptin sharedMemPerMultiprocessor
+sharedSizeBytes short1 short2 short4 size sizeInBytes size_t size_type sparseCudaArraySupported src srcAccessOrder
+srcArray srcDevice srcLane srcLocHint srcPos srcPtr src_size std stream streamPrioritiesSupported surf1DLayeredread
+surf1DLayeredwrite surf1Dread surf1Dwrite surf2DLayeredread surf2DLayeredwrite surf2Dread surf2Dwrite surf3Dread
+surf3Dwrite surfCubemapLayeredread surfCubemapLayeredwrite surfCubemapread surfCubemapwrite surfObject
+surfaceAlignment syncPolicy sz tccDriver tex1D tex1DGrad tex1DLayered tex1DLayeredGrad tex1DLayeredLod tex1DLod
+tex1Dfetch tex2D tex2DGrad tex2DLayered tex2DLayeredGrad tex2DLayeredLod tex2DLod tex2Dgather tex3D tex3DGrad tex3DLod
+texCubemap texCubemapGrad texCubemapLayered texCubemapLayeredGrad texCubemapLayeredLod texCubemapLod texObject
+textureAlignment texturePitchAlignment threadIdx tileExtent timelineSemaphoreInteropSupported timeoutMs to to_port
+totalConstMem totalGlobalMem triggerAtBlockStart type uchar1 uchar2 uchar4 uint1 uint2 uint2double uint3 uint4
+ull2double ulonglong1 ulonglong2 unifiedAddressing unifiedFunctionPointers updateData uploadStream usage userData
+ushort1 ushort2 ushort4 uuid v va_list val value value_type var vx vy vz w warpSize width win32
+win32SecurityAttributes x xsize y ysize z
+""".split()
+)
