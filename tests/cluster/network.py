@@ -11,8 +11,8 @@ tf-PID-HOST: everything goes when the Network is closed, when the process ends, 
 Network is made. Delay and loss are made by a process of this file that stands in the link (not every kernel has tc's
 netem), with a seed: the same losses for the same frames.
 
-Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Where namespaces cannot be made, `require()` fails with the reason; with
-TUNEFARM_NO_NETNS=1 in the environment it skips the test instead.
+Needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN. Where namespaces cannot be made, `require()` skips the test with the reason
+(see tests/e2e/permitted.py).
 """
 
 import argparse
@@ -31,7 +31,9 @@ import struct
 import subprocess
 import sys
 import time
-import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import permitted  # noqa: E402
 
 SUBNET = "10.77.0"
 HOSTS_MAX = 200
@@ -59,13 +61,11 @@ def sweep():
 
 
 def require():
-    """Fails where there can be no network namespaces; skips where TUNEFARM_NO_NETNS=1 says that this is known."""
-    if os.environ.get("TUNEFARM_NO_NETNS") == "1":
-        raise unittest.SkipTest("TUNEFARM_NO_NETNS=1: no network namespaces here, nothing of the farm's network is tested")
+    """Skips the running test where there can be no network namespaces."""
     try:
         Network().close()
     except NotPermitted as error:
-        raise AssertionError(f"{error}; set TUNEFARM_NO_NETNS=1 to go without the tests that need them") from None
+        permitted.skip(str(error))
 
 
 class Host:

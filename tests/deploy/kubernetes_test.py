@@ -13,6 +13,7 @@ import yaml
 from deploy_files import DEPLOY, DRAIN_SECONDS, FLAG, SOURCE, daemon_flags, daemon_keys
 
 sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
+import permitted  # noqa: E402
 from farm import BIN, WORKER_UIDS, Farm  # noqa: E402
 
 FOLDER = DEPLOY / "kubernetes"
@@ -146,11 +147,13 @@ class Tried(unittest.TestCase):
 
     @unittest.skipIf(os.geteuid() != 0, "only root can give a process some of its capabilities")
     def test_the_agents_capabilities_suffice_for_full_isolation(self):
+        permitted.require_worker_namespaces()
         names = ",".join("+" + name.lower() for name in capabilities())
         self.assertRegex(self.level("setpriv", f"--bounding-set=-all,{names}", f"--inh-caps=-all,{names}"), "^L1")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can take its own capabilities away")
     def test_none_of_them_is_there_for_nothing(self):
+        permitted.require_worker_namespaces()
         # SYS_ADMIN, SETUID and SETGID: without any of them workers reach less, or none.
         for name in ("SYS_ADMIN", "SETUID", "SETGID"):
             kept = ",".join("+" + other.lower() for other in capabilities() if other != name)
@@ -170,4 +173,4 @@ class Tried(unittest.TestCase):
 
 if __name__ == "__main__":
     assert shutil.which("yamllint"), "yamllint is missing; install Debian's yamllint"
-    unittest.main()
+    permitted.main()

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import permitted
 from farm import BIN, HANG_SECONDS, Farm
 
 VALID = '''
@@ -151,21 +152,19 @@ class BadSurroundings(unittest.TestCase):
             file.write_text('compile_workers = "many"\n')
             self.refused(self.daemon("--config", file), 2, "config.toml:1:", "whole number")
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount and to change users")
     def test_a_read_only_directory(self):
         with Farm() as farm:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", farm.directory], check=True)
+            permitted.mount("-t", "tmpfs", "-o", "size=16m", "tmpfs", farm.directory)
             try:
                 subprocess.run(["mount", "-o", "remount,ro", farm.directory], check=True)
                 self.refused(self.daemon("--data-dir", farm.directory), 1, str(farm.directory))
             finally:
                 subprocess.run(["umount", farm.directory], check=True)
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount")
     def test_a_full_disk_loses_nothing(self):
         # Without the floor, which would pause the work long before the disk is full.
         with Farm("--launch-timeout-ms", "1500", "--min-free-disk-bytes", "0") as farm:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs", farm.directory], check=True)
+            permitted.mount("-t", "tmpfs", "-o", "size=24m,mode=755", "tmpfs", farm.directory)
             try:
                 farm.start()
                 tiny = ["tune", "matmul_host", "--policy", "fast", "--dim", "M=32", "--dim", "N=32", "--dim", "K=32",
@@ -200,4 +199,4 @@ class BadSurroundings(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    permitted.main(verbosity=2)

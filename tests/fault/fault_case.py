@@ -10,11 +10,11 @@ import re
 import signal
 import sys
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "e2e"))
 from farm import BIN, HANG_SECONDS, Farm, wait_until  # noqa: E402, F401
 import invariants  # noqa: E402
+import permitted  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
 NIGHTLY = os.environ.get("TUNEFARM_NIGHTLY") == "1"
@@ -108,4 +108,4 @@ def elapsed(begin):
 
 
 def main():
-    unittest.main(verbosity=2)
+    permitted.main(verbosity=2)

@@ -15,6 +15,7 @@ import unittest
 import fault_case
 import farm as farm_module
 import invariants
+import permitted
 from fault_case import QUICK, FaultFarm, wait_until
 from farm import KERNELS, assert_ordinals_complete, config, outcome, search
 
@@ -193,10 +194,10 @@ class Sandbox(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "gives up rights of root")
     def test_a_job_of_before_gets_no_less_than_it_requires(self):
+        permitted.require_worker_namespaces()
         with FaultFarm() as farm:
             farm.start()
-            if not self.level(farm).startswith("L1:"):
-                self.skipTest("L1 cannot be had here")
+            self.assertRegex(self.level(farm), "^L1:")
             job = farm.cli("submit", "--quiet", "matmul_host", *QUICK, "--required-isolation", "L1", "--dim", "M=32",
                            "--dim", "N=32", "--dim", "K=32", "--max-trials", 60).stdout.strip()
             self.assertEqual(farm.stop(), 0)
@@ -213,10 +214,10 @@ class Sandbox(unittest.TestCase):
             self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
 
     def test_a_required_level_that_there_is(self):
+        permitted.require_worker_namespaces()
         with FaultFarm("--required-isolation", "L1") as farm:
             farm.start()
-            if not self.level(farm).startswith("L1:"):
-                self.skipTest("L1 cannot be had here")
+            self.assertRegex(self.level(farm), "^L1:")
             self.assertIn("OK", farm.cli("tune", "vector_add_host", *QUICK, "--required-isolation", "L1").stdout)
             refused = farm.cli("submit", "vector_add_host", "--required-isolation", "L2", check=False)
             self.assertIn("'L2' is no level of isolation", refused.stderr)

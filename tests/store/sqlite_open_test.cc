@@ -15,6 +15,7 @@
 #include "server/store/recording_store.h"
 #include "server/store/sqlite/open.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/permitted.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -314,7 +315,7 @@ TEST_F(SqliteOpen, AReadOnlyDirectoryIsUnavailable) {
     ASSERT_EQ(chmod(options_.path.c_str(), 0400), 0);
     ASSERT_EQ(chmod(directory_.File("mount").c_str(), 0500), 0);
   } else {
-    GTEST_SKIP() << "root that may not mount: nothing can be made read-only";
+    SKIP_NOT_PERMITTED("mounts are not permitted here");
   }
   const absl::Status status = Open().status();
   if (!mounted.is_mounted()) {
@@ -368,7 +369,7 @@ TEST_F(SqliteOpen, AFullDatabaseRefusesAndLosesNothing) {
 
 TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
   const TmpfsMount mounted(directory_.File("mount"), "size=16m");
-  if (!mounted.is_mounted()) GTEST_SKIP() << "mounting a small file system needs root";
+  if (!mounted.is_mounted()) SKIP_NOT_PERMITTED("mounts are not permitted here");
   options_.path = directory_.File("mount/tunefarm.db");
   const std::string ballast = directory_.File("mount/ballast");
   ASSERT_TRUE(WriteFileAtomically(ballast, std::string(10'000'000, 'b')).ok());

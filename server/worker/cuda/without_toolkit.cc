@@ -1,4 +1,6 @@
 // Stands in for the CUDA backends in a build without a CUDA Toolkit.
+#include <fmt/format.h>
+
 #include "server/base/status.h"
 #include "server/worker/backend.h"
 
@@ -10,7 +12,7 @@ constexpr const char* kWhy =
 
 class NoProbeBackend final : public ProbeBackend {
  public:
-  void Probe(tunefarm::worker::v1::ProbeReport* report) override { report->add_notes(std::string(kWhy) + "."); }
+  void Probe(tunefarm::worker::v1::ProbeReport* report) override { report->add_notes(fmt::format("{}.", kWhy)); }
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "server/worker/sandbox/sandbox_namespaces.h"
+#include "tests/fakes/permitted.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -64,11 +65,11 @@ class SandboxRootTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-#define EXPECT_WITHIN(view, body)                                                          \
-  do {                                                                                     \
-    const int answer = Within(view, body);                                                 \
-    if (answer == kNoNamespaces) GTEST_SKIP() << "this machine does not allow namespaces"; \
-    EXPECT_EQ(answer, 0);                                                                  \
+#define EXPECT_WITHIN(view, body)                                                         \
+  do {                                                                                    \
+    const int answer = Within(view, body);                                                \
+    if (answer == kNoNamespaces) SKIP_NOT_PERMITTED("namespaces are not permitted here"); \
+    EXPECT_EQ(answer, 0);                                                                 \
   } while (false)
 
 TEST_F(SandboxRootTest, ShowsWhatIsListedAndNothingElse) {
