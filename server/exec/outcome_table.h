@@ -1,7 +1,7 @@
 #pragma once
 
 // THE table: how a worker's end becomes the Outcome of the trial it had in hand. Nothing else in the project draws
-// conclusions from signals, exit codes and timeouts of workers; server/README.md shows it in words. Pure.
+// conclusions from signals, exit codes and timeouts of workers; server/worker/README.md shows it in words. Pure.
 
 #include <string>
 #include <string_view>

@@ -36,6 +36,7 @@ BANNED = [
 LINE_MAX = 120
 TEST_LINE_MAX = 140  # inline definitions are easier to read unbroken
 FILE_LINES_MAX = 1000  # a longer file hides a concept
+FOLDER_HEADERS_MAX = 30  # of server: a larger folder hides one
 BAD_NAMES = re.compile(r"(^|/|_)(utils?|helpers?|common|manager)(\.|/|_|$)", re.I)
 GIVEN_NAMES = {"client/python/tunefarm/tune/utils.py"}  # scripts import it by this name
 
@@ -72,10 +73,22 @@ def check_layers(path, text, layers, problems):
             problems.append(f'{path}:{number}: server/{match.group(1)} may not include "server/{target}" (layer table)')
 
 
+def check_folders(paths, problems):
+    headers = {}
+    for path in paths:
+        if path.startswith("server/") and path.endswith(".h"):
+            folder = path.rsplit("/", 1)[0]
+            headers[folder] = headers.get(folder, 0) + 1
+    for folder, count in sorted(headers.items()):
+        if count > FOLDER_HEADERS_MAX:
+            problems.append(f"{folder}: {count} headers; look for the missing concept (at most {FOLDER_HEADERS_MAX})")
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     problems = []
     layers = read_layers(root, problems)
+    check_folders(tracked(root), problems)
     checked = 0
     for path in tracked(root):
         if BAD_NAMES.search(path) and path not in GIVEN_NAMES:
