@@ -1,6 +1,7 @@
 // y[i] = 2 * x[i] on the CPU, with one fault of choice. The tuner defines STRIDE and FAULT_<value> before this text.
 // Nothing here is safe to run outside of a worker.
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -58,7 +59,8 @@ extern "C" void faulty(float* x, float* y, long n) {
   *reinterpret_cast<volatile int*>(static_cast<long>(zero)) = 1;
 #elif defined(FAULT_bus_error)
   // A page of a file that has none.
-  *static_cast<volatile char*>(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, memfd_create("empty", 0), 0)) = 1;
+  const int file = open("empty", O_RDWR | O_CREAT | O_TRUNC, 0600);  // in the trial's scratch directory
+  *static_cast<volatile char*>(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, file, 0)) = 1;
 #elif defined(FAULT_illegal_instruction)
   __builtin_trap();
 #elif defined(FAULT_divide_by_zero)
