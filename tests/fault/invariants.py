@@ -330,7 +330,10 @@ def leftovers(farm):
 
 
 def shared_memory():
-    return {path.name for path in pathlib.Path("/dev/shm").iterdir()} if pathlib.Path("/dev/shm").is_dir() else set()
+    # PostgreSQL's own: servers of tests that run beside this one come and go.
+    if not pathlib.Path("/dev/shm").is_dir():
+        return set()
+    return {path.name for path in pathlib.Path("/dev/shm").iterdir() if not path.name.startswith("PostgreSQL.")}
 
 
 def check(farm, incomplete=(), lost=False, clean=False):
