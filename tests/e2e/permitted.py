@@ -24,7 +24,9 @@ def skip(reason):
 def _run(what, *command):
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     if done.returncode != 0:
-        skip(f"{what} not permitted here ({(done.stderr.strip().splitlines() or ['no reason given'])[0]})")
+        # "mount: PATH: permission denied.": without the path, so that each reason is printed once.
+        why = (done.stderr.strip().splitlines() or ["no reason given"])[0].split(": ")[-1].rstrip(".")
+        skip(f"{what} not permitted here ({why})")
 
 
 def mount(*arguments):

@@ -61,7 +61,10 @@ void SetEnvironment(const WorkerArguments& arguments, const std::string& scratch
 
 }  // namespace
 
-int BecomePythonWorker(const WorkerArguments& arguments, const std::string& sandbox_level, const std::string& scratch) {
+int BecomePythonWorker(const WorkerArguments& arguments, const std::string& sandbox_level,
+                       const std::string& directory) {
+  // An interpreter makes paths absolute, and "." may lie below a folder that the worker's user cannot enter.
+  const std::string scratch = directory == "." ? "/proc/self/cwd" : directory;
   // A package, so that no module of a kernel hides one of its parts.
   const std::string harness = scratch + "/tunefarm_worker";
   if (!WriteHarness(harness)) {

@@ -48,11 +48,14 @@ void UseScratch(const char* path) {
 // With the whole machine in view: the scratch directory by a path that the uid can walk. Where there is none, as for a
 // root that may not mount, the worker is put into it and has to stay there. One that cannot be keeps its uid: without
 // its scratch directory it could do nothing.
-std::string PlaceScratch(WorkerArguments* arguments, SandboxLevel* level) {
+std::string PlaceScratch(WorkerArguments* arguments, bool has_mount_namespace, SandboxLevel* level) {
   const std::string& scratch = arguments->scratch;
   if (scratch.empty() || arguments->uid == 0 || Reaches(scratch, arguments->uid)) return scratch;
   constexpr const char* kWalkable = "/tmp";
-  if (level->Note(mount(scratch.c_str(), kWalkable, nullptr, MS_BIND, nullptr) == 0, "scratch bound to /tmp")) {
+  constexpr const char* kWhat = "scratch bound to /tmp";
+  if (!has_mount_namespace) {
+    level->Lacked(kWhat, "it needs a mount namespace");
+  } else if (level->Note(mount(scratch.c_str(), kWalkable, nullptr, MS_BIND, nullptr) == 0, kWhat)) {
     UseScratch(kWalkable);
     return kWalkable;
   }
@@ -143,12 +146,12 @@ SandboxResult EnterSandbox(const WorkerArguments& arguments) {
   WorkerArguments allowed = arguments;
   if (!namespaces.pid || !namespaces.mount) {
     level.Lacked("private root", "it needs pid and mount namespaces");
-    result.scratch = PlaceScratch(&allowed, &level);
+    result.scratch = PlaceScratch(&allowed, namespaces.mount, &level);
   } else if (EnterView(arguments, view, &level)) {
     result.scratch = kScratchInside;
   } else {
     level.Note(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0, "fresh /proc");
-    result.scratch = PlaceScratch(&allowed, &level);
+    result.scratch = PlaceScratch(&allowed, namespaces.mount, &level);
   }
   SetLimits(allowed, namespaces.user || allowed.uid != 0);
   DropPrivileges(allowed.uid, &level);
