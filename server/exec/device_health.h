@@ -51,8 +51,8 @@ class DeviceHealth {
     baseline_ns_ = nanoseconds;
   }
 
-  // How long a sick device rests before it is looked at again: doubles from half a minute to a quarter of an hour, and
-  // begins anew once it was found sound or has done a task.
+  // How long a sick device rests before it is checked again: doubles from 30 s to 15 min, and is 30 s again after a
+  // check that found it sound or a task that it finished.
   Duration NextRest();
 
  private:

@@ -17,7 +17,7 @@ absl::StatusOr<JsonRef> Required(const JsonRef& object, std::string_view key) {
   for (const JsonRef& child : object.Children()) keys.push_back(child.key());
   const std::optional<std::string> close = ClosestMatch(std::string(key), keys);
   return object.Error(kBadField, "\"{}\" is missing{}", key,
-                      close ? fmt::format(" (is \"{}\" meant to be it?)", *close) : "");
+                      close ? fmt::format(" (misspelled as \"{}\"?)", *close) : "");
 }
 
 absl::StatusOr<std::string> RequiredText(const JsonRef& object, std::string_view key) {

@@ -11,7 +11,7 @@
 
 namespace tunefarm::interchange {
 
-// The member, or an error that names it and what may be meant to be it.
+// The member, or an error that names it and the unknown member that may be a misspelling of it.
 absl::StatusOr<JsonRef> Required(const JsonRef& object, std::string_view key);
 absl::StatusOr<std::string> RequiredText(const JsonRef& object, std::string_view key);
 absl::Status NeedArray(const JsonRef& ref);

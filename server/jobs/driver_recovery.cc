@@ -138,7 +138,7 @@ void Driver::TakeUp(std::unique_ptr<Active> job) {
   if (active.row.state == JobState::kQueued || active.row.state == JobState::kRunning) deps_.link->Resume(job_id);
   told_link_.erase(job_id);
   PublishJob(active);
-  // Paused for want of space, by an earlier run or before it was loaded, and there is space.
+  // A job that an earlier process or Suspend paused for lack of space, while there is enough of it.
   if (active.row.state == JobState::kPaused && !active.row.error.empty() && suspended_.empty()) {
     Post([job_id](Driver* self) {
       MutexLock lock(&self->mutex_);

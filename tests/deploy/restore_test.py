@@ -1,4 +1,4 @@
-"""An old backup put back as server/daemon/OPERATING.md says: the daemon goes on from it, and watchers, which know of
+"""An old backup restored as server/daemon/OPERATING.md says: the daemon continues from it, and watchers, which know of
 more than it does, start anew instead of mixing two pasts."""
 
 import os

@@ -204,7 +204,7 @@ TEST_F(TakeoverTest, DeviceOnWhichAllIsLostLeavesService) {
     evaluator()->ReleaseDevice("device-0");
     EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
     EXPECT_EQ(Quarantines(before + 2).back(), "");
-    // The next worker is another one, and the count begins anew.
+    // The next worker is another one, and the count starts at zero.
     EXPECT_EQ(Run("lost").outcome, OUTCOME_LOST);
     EXPECT_THAT(Run("ok").message, HasSubstr(" runs=1 "));
   }

@@ -315,7 +315,7 @@ class Files(unittest.TestCase):
              f"4:16: {space}/0/Name: 'block size' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters"),
             ('"unroll", "Type"', '"block_size_x", "Type"', f"5:7: {space}/1: there is already a parameter 'block_size_x'"),
             ('["unroll"]', '["unrol"]', "7:36: /ConfigurationSpace/Conditions/0/Parameters/0: this is not the name of a parameter"),
-            ('"KernelName"', '"KernelNam"', f'9:26: {kernel}: "KernelName" is missing (is "KernelNam" meant to be it?)'),
+            ('"KernelName"', '"KernelNam"', f'9:26: {kernel}: "KernelName" is missing (misspelled as "KernelNam"?)'),
             ('"CUDA"', '"Cuda"', f"10:17: {kernel}/Language: 'Cuda' is none of CUDA, Hypertuner, OpenCL, Vulkan"),
             ('"CUDA"', '"OpenCL"', f"10:17: {kernel}/Language: kernels in OpenCL cannot be imported, only CUDA kernels (or host "
              "C++, with --language host)"),

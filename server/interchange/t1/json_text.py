@@ -109,7 +109,7 @@ class Node:
         if node is None:
             keys = {k.lower(): k for k in list(self.value)[:100] if len(k) < 2 * len(key)}
             close = difflib.get_close_matches(key.lower(), keys, 1, 0.8)
-            raise self.error(f'"{key}" is missing' + (f' (is "{shown(keys[close[0]])}" meant to be it?)' if close else ""))
+            raise self.error(f'"{key}" is missing' + (f' (misspelled as "{shown(keys[close[0]])}"?)' if close else ""))
         return node
 
     def string(self):

@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"other_format", "tunefarm-bests", "t4", "b.json:2:13: /format: \"format\" is not \"tunefarm-bests\""},
         Malformed{"later_version", "\"version\": 1", "\"version\": 2",
                   "version 2 is not known; this program reads version 1"},
-        Malformed{"no_source", "\"source\"", "\"sauce\"", "\"source\" is missing (is \"sauce\" meant to be it?)"},
+        Malformed{"no_source", "\"source\"", "\"sauce\"", "\"source\" is missing (misspelled as \"sauce\"?)"},
         Malformed{"no_host", "\"host\":\"gpu7\"", "\"host\":\"\"", "/source/host: \"host\" is empty"},
         Malformed{"no_kernel", "\"kernel_name\":\"matmul\"", "\"kernel_name\":7",
                   "/bests/0/kernel_name: a string is needed"},
