@@ -64,7 +64,6 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.agent.v1.AgentService/Wait", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/ReportUnits", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchKernel", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/FetchArtifact", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/TakeCompiles", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/OfferBinary", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchBinary", kAgent, kUnlimited, kRead},
