@@ -123,7 +123,8 @@ std::string ScaleT4(const std::vector<std::tuple<int, int, double>>& results) {
 // "problem: config" of what the last job tries first.
 std::vector<std::string> Starts(CommandLine* cli) {
   std::vector<std::string> texts;
-  for (const v1::StartingConfig& starting : cli->daemon()->last_create_job().job().starting_configs()) {
+  const v1::CreateJobRequest request = cli->daemon()->last_create_job();
+  for (const v1::StartingConfig& starting : request.job().starting_configs()) {
     texts.push_back(fmt::format("{}: CHUNK={},UNROLL={}", starting.problem_index(),
                                 starting.config().values().at("CHUNK").int_value(),
                                 starting.config().values().at("UNROLL").int_value()));
