@@ -206,7 +206,6 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddToken(&app, session);
   AddCerts(&app, session);
   AddImport(&app, session);
-  AddRecordings(&app, session);
   AddExport(&app, session);
   AddSimulate(&app, session);
   AddStatus(&app, session);

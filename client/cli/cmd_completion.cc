@@ -61,17 +61,6 @@ void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
   for (const v1::Job& job : response->jobs()) candidates->push_back(JobNumber(job.name()));
 }
 
-void AddRecordingNames(Session* session, std::vector<std::string>* candidates) {
-  session->connect.start_if_absent = false;
-  const absl::StatusOr<Connection*> connection = session->connection();
-  if (!connection.ok()) return;
-  const auto response =
-      Connection::Call((*connection)->recordings(), &v1::RecordingService::StubInterface::ListRecordings,
-                       v1::ListRecordingsRequest(), std::chrono::seconds(1));
-  if (!response.ok()) return;
-  for (const v1::Recording& recording : response->recordings()) candidates->push_back(recording.display_name());
-}
-
 // What stands for devices: always there, and of those that a running daemon knows.
 void AddDeviceSelectors(Session* session, std::vector<std::string>* candidates) {
   candidates->insert(candidates->end(), {"cuda", "host", "all-classes"});
@@ -109,7 +98,6 @@ std::vector<std::string> ValuesOf(const std::string& option, Session* session) {
   if (option == "--device") AddDeviceSelectors(session, &names);
   if (option == "--kernel") AddKernelNames(*session, &names);
   if (option == "--job") AddJobNumbers(session, &names);
-  if (option == "--from-recording" || option == "--recording") AddRecordingNames(session, &names);
   return names;
 }
 

@@ -1,4 +1,4 @@
-// import t1: a kernel that was written for another tool, as ours. The results of other tools: cmd_recordings.cc.
+// import t1: a kernel that was written for another tool, as ours.
 
 #include <fmt/core.h>
 
@@ -111,10 +111,9 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
 }  // namespace
 
 void AddImport(CLI::App* app, Session* session) {
-  CLI::App* import =
-      app->add_subcommand("import", "Read what other tuning tools, and tunefarm on other machines, write.");
+  CLI::App* import = app->add_subcommand("import", "Read what other tuning tools write.");
   import->require_subcommand(1);
-  SetExample(import, "tunefarm import t1 hotspot.json\ntunefarm import t4 hotspot_A100_T4.json.gz");
+  SetExample(import, "tunefarm import t1 hotspot.json");
   auto options = std::make_shared<ImportT1Options>();
   CLI::App* t1 = import->add_subcommand(
       "t1", "Make a kernel definition of a T1 file (Kernel Tuner, KTT): a folder that tunefarm tune takes.");
@@ -155,8 +154,6 @@ void AddImport(CLI::App* app, Session* session) {
   t1->add_option("--rtol", options->rtol, "Relative tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");
   t1->add_flag("--force", options->force, "Replace a definition that is there.");
   t1->callback([=] { session->command = [=] { return ImportT1(session, *options); }; });
-  AddImportRecorded(import, session);
-  AddImportBests(import, session);
 }
 
 }  // namespace tunefarm::cli

@@ -18,7 +18,6 @@
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/cost/cost_guide.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
 #include "server/device/device_class.h"
@@ -143,27 +142,25 @@ std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
 
 // Known device classes need no daemon, and neither does a definition on them: everything is computed here.
 absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const v1::Problem& problem,
-                                                 const DeviceClass& device, const v1::CostModel& cost_model) {
+                                                 const DeviceClass& device) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
   ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(resolved, device));
   v1::CountSpaceResponse response;
   response.set_device_class_name(device.display_name);
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
-  RETURN_IF_ERROR(AddPredictions(cost_model, plan, resolved, device, space, &response));
   return response;
 }
 
 absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, const ProblemOptions& options,
-                                    const std::string& device, const std::string& cost_text) {
+                                    const std::string& device) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(text, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options));
-  ASSIGN_OR_RETURN(const v1::CostModel cost_model, ParseCostModel(cost_text));
   v1::CountSpaceResponse response;
   const absl::StatusOr<DeviceClass> known = FindKnownClass(device);
   if (kernel.definition && !device.empty() && known.ok()) {
-    ASSIGN_OR_RETURN(response, CountHere(*kernel.definition, problem, *known, cost_model));
+    ASSIGN_OR_RETURN(response, CountHere(*kernel.definition, problem, *known));
   } else {
     ASSIGN_OR_RETURN(Connection* const connection, session->connection());
     v1::CountSpaceRequest request;
@@ -174,14 +171,12 @@ absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, c
     }
     *request.mutable_problem() = problem;
     request.set_device_selector(device);
-    if (!cost_text.empty()) *request.mutable_cost_model() = cost_model;
     ASSIGN_OR_RETURN(response, Connection::Call(connection->kernels(), &Kernels::CountSpace, request));
   }
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
   } else {
-    session->Print(SpaceText(response.space(), kernel.name + "  on  " + response.device_class_name()) +
-                   PredictionsText(response));
+    session->Print(SpaceText(response.space(), kernel.name + "  on  " + response.device_class_name()));
   }
   return kExitOk;
 }
@@ -240,10 +235,7 @@ void AddKernels(CLI::App* app, Session* session) {
   problem->AddTo(space, /*many=*/false);
   space->add_option("--device", *device, "A device, or a known class such as A100 (needs no hardware).")
       ->type_name("DEVICE");
-  auto cost_model = std::make_shared<std::string>();
-  AddCostOption(space, cost_model.get());
-  space->callback(
-      [=] { session->command = [=] { return CountSpace(session, *kernel, *problem, *device, *cost_model); }; });
+  space->callback([=] { session->command = [=] { return CountSpace(session, *kernel, *problem, *device); }; });
 }
 
 }  // namespace tunefarm::cli

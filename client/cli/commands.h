@@ -20,9 +20,6 @@ void AddDb(CLI::App* app, Session* session);
 void AddToken(CLI::App* app, Session* session);
 void AddCerts(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
-// cmd_recordings.cc, as is the next: t4 and cache below `import`.
-void AddImportRecorded(CLI::App* import, Session* session);
-void AddRecordings(CLI::App* app, Session* session);
 void AddExport(CLI::App* app, Session* session);
 void AddSimulate(CLI::App* app, Session* session);
 void AddStatus(CLI::App* app, Session* session);  // status, stop

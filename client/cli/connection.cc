@@ -171,7 +171,6 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       catalog_(v1::CatalogService::NewStub(channel)),
       devices_(v1::DeviceService::NewStub(channel)),
       farm_(v1::FarmService::NewStub(channel)),
-      recordings_(v1::RecordingService::NewStub(channel)),
       server_(v1::ServerService::NewStub(channel)),
       access_(v1::AccessService::NewStub(channel)) {}
 

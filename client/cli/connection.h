@@ -20,7 +20,6 @@
 #include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
-#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -51,7 +50,6 @@ class Connection {
   v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
   v1::DeviceService::StubInterface* devices() { return devices_.get(); }
   v1::FarmService::StubInterface* farm() { return farm_.get(); }
-  v1::RecordingService::StubInterface* recordings() { return recordings_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
   v1::AccessService::StubInterface* access() { return access_.get(); }
   const std::string& address() const { return address_; }
@@ -84,7 +82,6 @@ class Connection {
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::DeviceService::StubInterface> devices_;
   std::unique_ptr<v1::FarmService::StubInterface> farm_;
-  std::unique_ptr<v1::RecordingService::StubInterface> recordings_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;
   std::unique_ptr<v1::AccessService::StubInterface> access_;
 };

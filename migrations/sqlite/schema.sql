@@ -171,33 +171,6 @@ CREATE TABLE miss (
   last_asked_at_ms INTEGER NOT NULL,
   PRIMARY KEY (kernel_name, problem_key, class_id)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE recording (
-  recording_id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: clients remember names
-  display_name TEXT NOT NULL CHECK (length(display_name) BETWEEN 1 AND 128),
-  content_digest TEXT NOT NULL CHECK (length(content_digest) BETWEEN 1 AND 128),  -- of the unpacked file
-  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
-  problem TEXT NOT NULL CHECK (length(problem) <= 256),
-  device_name TEXT NOT NULL CHECK (length(device_name) <= 256),
-  file_name TEXT NOT NULL CHECK (length(file_name) <= 256),
-  result_count INTEGER NOT NULL CHECK (result_count BETWEEN 1 AND 1000000),
-  valid_count INTEGER NOT NULL CHECK (valid_count >= 0),
-  stored_bytes INTEGER NOT NULL CHECK (stored_bytes >= 0),
-  imported_at_ms INTEGER NOT NULL,
-  is_complete INTEGER NOT NULL CHECK (is_complete IN (0, 1)),  -- 0: its parts are still being written, or a crash left it
-  CONSTRAINT recording_valid_of_results CHECK (valid_count <= result_count)
-) STRICT;
-CREATE TABLE recording_detail (
-  recording_id INTEGER PRIMARY KEY REFERENCES recording (recording_id) ON DELETE CASCADE,
-  detail BLOB NOT NULL CHECK (length(detail) <= 1048576),
-  parameters BLOB NOT NULL CHECK (length(parameters) <= 8388608)
-) STRICT;
-CREATE TABLE recording_part (
-  recording_id INTEGER NOT NULL REFERENCES recording (recording_id) ON DELETE CASCADE,
-  first_result INTEGER NOT NULL CHECK (first_result >= 0),
-  result_count INTEGER NOT NULL CHECK (result_count BETWEEN 1 AND 65536),
-  results BLOB NOT NULL CHECK (length(results) <= 4194304),
-  PRIMARY KEY (recording_id, first_result)
-) STRICT;
 CREATE TABLE request_dedup (
   request_id TEXT PRIMARY KEY CHECK (length(request_id) BETWEEN 1 AND 256),
   body_digest TEXT NOT NULL CHECK (length(body_digest) <= 128),
@@ -309,8 +282,6 @@ CREATE INDEX job_by_kernel ON job (kernel_id);
 CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
 CREATE INDEX kernel_by_program ON kernel (program_digest);
-CREATE UNIQUE INDEX recording_by_content ON recording (content_digest);
-CREATE UNIQUE INDEX recording_by_name ON recording (display_name);
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
 CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measured_key IS NOT NULL;
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);

@@ -15,7 +15,7 @@ namespace tunefarm {
 
 enum class Right : uint8_t {
   kLookup,   // look-ups, lists, watches, reads
-  kSubmit,   // jobs of kernels that are stored; recordings
+  kSubmit,   // jobs of kernels that are stored
   kKernels,  // definitions of kernels: code that the farm compiles and runs
   kAgent,    // AgentService
   kAdmin,    // everything

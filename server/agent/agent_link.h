@@ -26,8 +26,6 @@ class AgentLink {
       const tunefarm::agent::v1::ReportTrialsRequest& request) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) = 0;
-  virtual absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
-      const tunefarm::agent::v1::FetchArtifactRequest& request) = 0;
 
   // `wake` is called, on any thread, when a Synchronize may bring something new (work, a cancel). It must not block. An
   // empty function ends it; no call is under way once SetWake returns.

@@ -29,8 +29,6 @@ class ControlChannel {
       const tunefarm::agent::v1::ReportUnitsRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request, Duration deadline) = 0;
-  virtual absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
-      const tunefarm::agent::v1::FetchArtifactRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(
       const tunefarm::agent::v1::TakeCompilesRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::OfferBinaryResponse> OfferBinary(

@@ -301,10 +301,6 @@ absl::StatusOr<wire::FetchKernelResponse> RemoteLink::FetchKernel(const wire::Fe
   return response;
 }
 
-absl::StatusOr<wire::FetchArtifactResponse> RemoteLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
-  return controls_->Do([&](ControlChannel& channel) { return channel.FetchArtifact(request, kCallDeadline); });
-}
-
 // ---- Wait ----
 
 void RemoteLink::StartWait() {

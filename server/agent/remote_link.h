@@ -63,8 +63,6 @@ class RemoteLink : public AgentLink {
       const tunefarm::agent::v1::ReportTrialsRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
-  absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
-      const tunefarm::agent::v1::FetchArtifactRequest& request) override;
   void SetWake(std::function<void()> wake) override;
   Duration round_trip() const override;
 

@@ -46,8 +46,4 @@ absl::StatusOr<wire::FetchKernelResponse> SerializingLink::FetchKernel(const wir
   return Call(link_, &AgentLink::FetchKernel, request);
 }
 
-absl::StatusOr<wire::FetchArtifactResponse> SerializingLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
-  return Call(link_, &AgentLink::FetchArtifact, request);
-}
-
 }  // namespace tunefarm

@@ -37,9 +37,8 @@ void MoveInto(Listing<T> listing, Repeated* repeated, std::string* next_page_tok
 
 }  // namespace
 
-Api::Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock, ApiAccess access)
+Api::Api(JobService* jobs, ServerHooks hooks, Clock* clock, ApiAccess access)
     : jobs_(jobs),
-      recordings_(recordings),
       hooks_(std::move(hooks)),
       clock_(clock),
       tokens_(access.tokens),
@@ -277,33 +276,6 @@ absl::StatusOr<v1::ListMissesResponse> Api::ListMisses(const CallContext&, const
 
 absl::StatusOr<v1::DeleteMissesResponse> Api::DeleteMisses(const CallContext&, const v1::DeleteMissesRequest& request) {
   return jobs_->DeleteMisses(request);
-}
-
-absl::StatusOr<std::unique_ptr<RecordingUpload>> Api::CreateRecording(const CallContext&) {
-  RETURN_IF_ERROR(CheckNotEnding());
-  return std::make_unique<RecordingUpload>(recordings_);
-}
-
-absl::StatusOr<v1::GetRecordingResponse> Api::GetRecording(const CallContext&, const v1::GetRecordingRequest& request) {
-  v1::GetRecordingResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_recording(), recordings_->Get(request.name()));
-  return response;
-}
-
-absl::StatusOr<v1::ListRecordingsResponse> Api::ListRecordings(const CallContext&,
-                                                               const v1::ListRecordingsRequest& request) {
-  return recordings_->List(request);
-}
-
-absl::StatusOr<v1::ListRecordedResultsResponse> Api::ListRecordedResults(
-    const CallContext&, const v1::ListRecordedResultsRequest& request) {
-  return recordings_->ListResults(request);
-}
-
-absl::StatusOr<v1::DeleteRecordingResponse> Api::DeleteRecording(const CallContext&,
-                                                                 const v1::DeleteRecordingRequest& request) {
-  RETURN_IF_ERROR(recordings_->Delete(request.name()));
-  return v1::DeleteRecordingResponse();
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Api::GetServerInfo(const CallContext&, const v1::GetServerInfoRequest&) {

@@ -21,14 +21,12 @@
 #include "server/api/job_quota.h"
 #include "server/base/clock.h"
 #include "server/jobs/job_service.h"
-#include "server/recordings/recordings.h"
 #include "tunefarm/v1/access_service.pb.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 #include "tunefarm/v1/lookup_service.pb.h"
-#include "tunefarm/v1/recording_service.pb.h"
 #include "tunefarm/v1/server_service.pb.h"
 #include "tunefarm/v1/tuning_service.pb.h"
 
@@ -58,7 +56,7 @@ struct ServerHooks {
 class Api {
  public:
   // All of them outlive the Api.
-  Api(JobService* jobs, Recordings* recordings, ServerHooks hooks, Clock* clock, ApiAccess access = {});
+  Api(JobService* jobs, ServerHooks hooks, Clock* clock, ApiAccess access = {});
 
   // --- KernelService ---
   absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const CallContext&, const v1::CreateKernelRequest&);
@@ -121,15 +119,6 @@ class Api {
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const CallContext&, const v1::ListMissesRequest&);
   absl::StatusOr<v1::DeleteMissesResponse> DeleteMisses(const CallContext&, const v1::DeleteMissesRequest&);
 
-  // --- RecordingService ---
-  // An upload, to be given the messages of the stream and finished.
-  absl::StatusOr<std::unique_ptr<RecordingUpload>> CreateRecording(const CallContext&);
-  absl::StatusOr<v1::GetRecordingResponse> GetRecording(const CallContext&, const v1::GetRecordingRequest&);
-  absl::StatusOr<v1::ListRecordingsResponse> ListRecordings(const CallContext&, const v1::ListRecordingsRequest&);
-  absl::StatusOr<v1::ListRecordedResultsResponse> ListRecordedResults(const CallContext&,
-                                                                      const v1::ListRecordedResultsRequest&);
-  absl::StatusOr<v1::DeleteRecordingResponse> DeleteRecording(const CallContext&, const v1::DeleteRecordingRequest&);
-
   // --- ServerService ---
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallContext&, const v1::GetServerInfoRequest&);
   absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const CallContext&, const v1::CreateBackupRequest&);
@@ -143,8 +132,8 @@ class Api {
   // For the idle exit: calls begun and not ended, and when the last one ended. GetServerInfo does not count, so that
   // asking whether the daemon is idle does not keep it busy.
   int open_calls() const { return open_calls_.load(); }
-  // From now on CreateJob, WatchJob, WatchBestConfigs and CreateRecording answer Unavailable (reason DAEMON_ENDING):
-  // nothing may be accepted by a daemon that is about to leave. A stop cannot be taken back.
+  // From now on CreateJob, WatchJob and WatchBestConfigs answer Unavailable (reason DAEMON_ENDING): nothing may be
+  // accepted by a daemon that is about to leave. A stop cannot be taken back.
   void RefuseCalls() { is_ending_.store(true); }
   MonotonicTime last_call_ended() const;
 
@@ -162,7 +151,6 @@ class Api {
 
  private:
   JobService* const jobs_;
-  Recordings* const recordings_;
   const ServerHooks hooks_;
   Clock* const clock_;
   TokenBook* const tokens_;

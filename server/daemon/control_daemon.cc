@@ -111,13 +111,7 @@ absl::Status ControlDaemon::Listen() {
     // none.
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
-  const auto check_space = [this] {
-    if (!jobs_->is_suspended()) return absl::OkStatus();
-    return WithReason(ResourceExhausted("space is low (tunefarm status): nothing is imported"), "LOW_SPACE");
-  };
-  recordings_ = std::make_unique<Recordings>(&store_->recordings(), Clock::Real(), check_space,
-                                             LimitsOfDatabase(config_.max_database_bytes));
-  api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), Clock::Real(),
+  api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), Clock::Real(),
                                ApiAccess{tokens_.get(), config_.max_jobs_per_principal});
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
@@ -285,7 +279,6 @@ ControlDaemon::~ControlDaemon() {
   rates_.reset();
   certificates_.reset();
   tokens_.reset();
-  recordings_.reset();
   jobs_.reset();
   store_.reset();
 }

@@ -82,7 +82,6 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;
-  std::unique_ptr<Recordings> recordings_;
   std::unique_ptr<TokenBook> tokens_;
   std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none
   std::unique_ptr<RateLimits> rates_;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "server/base/hash.h"
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
 #include "server/definition/data_type.h"
@@ -204,11 +203,10 @@ absl::Status Checker::CheckFill(const std::string& path, v1::DataType type, v1::
       }
       return absl::OkStatus();  // Whether there is such a step is checked with the steps.
     case v1::Fill::kArtifactDigest:
-      if (!Digest::FromHex(fill->artifact_digest()).ok()) {
-        return FieldError(path + ".artifact_digest", kInvalidField,
-                          "write the artifact's SHA-256: 64 lower-case hexadecimal digits");
-      }
-      return absl::OkStatus();
+      return FieldError(
+          path + ".artifact_digest", kInvalidField,
+          "input files cannot be uploaded; use a fill that is computed: zeros, constant, normal, uniform, "
+          "iota, or prepare_step with a kernel that writes the buffer");
   }
   return absl::OkStatus();
 }

@@ -324,10 +324,6 @@ absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::F
   return response;
 }
 
-absl::StatusOr<wire::FetchArtifactResponse> ControlLink::FetchArtifact(const wire::FetchArtifactRequest& request) {
-  return Unimplemented("uploaded artifacts are not supported yet (asked for {})", request.digest());
-}
-
 void ControlLink::Hold(int64_t job_id) {
   {
     MutexLock lock(&mutex_);

@@ -76,8 +76,6 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::ReportTrialsRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
-  absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
-      const tunefarm::agent::v1::FetchArtifactRequest& request) override;
   // See CompileDesk. Of agents on other machines only. TakeCompiles: Unavailable until the agent has synchronized here,
   // FailedPrecondition when its epoch is over. Keys: InvalidArgument.
   absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(

@@ -5,27 +5,24 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
 
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/interchange/json_document.h"
 #include "server/interchange/json_fields.h"
-#include "server/interchange/recorded_file.h"
 
 namespace tunefarm::interchange {
 namespace {
 
 constexpr std::string_view kFormat = "tunefarm-bests";
+constexpr size_t kFormatWithin = 256;  // bytes at the beginning of a file
 constexpr size_t kTextMax = 4096;
 constexpr size_t kNamesMax = 64;
-constexpr size_t kNameBytesMax = 250;  // with its prefix it is the name of a recorded parameter
+constexpr size_t kNameBytesMax = 256;
 constexpr JsonLimits kLimits = {.bytes_max = kBestsBytesMax, .depth_max = 16, .values_max = 20'000'000};
-constexpr double kNsPerMs = 1e6;
 
 // Keys sorted, so that equal messages are equal texts.
 nlohmann::json JsonOfMessage(const google::protobuf::Message& message) {
@@ -169,6 +166,10 @@ absl::Status CheckHead(const JsonRef& root) {
 
 }  // namespace
 
+bool IsBestsFile(std::string_view text) {
+  return text.substr(0, kFormatWithin).find(kFormat) != std::string_view::npos;
+}
+
 std::string WriteBestsFile(const BestsFile& file) {
   nlohmann::ordered_json head;
   head["host"] = file.source.host;
@@ -209,65 +210,6 @@ absl::StatusOr<BestsFile> ReadBestsFile(std::string text, std::string file_name)
     file.bests.push_back(*std::move(exported));
   }
   return file;
-}
-
-BestsRecordings RecordingsOf(const BestsFile& file) {
-  std::vector<ExportedBest> bests;
-  BestsRecordings made;
-  for (const ExportedBest& exported : file.bests) {
-    if (exported.is_plain()) {
-      bests.push_back(exported);
-      bests.back().best.mutable_problem()->clear_key();  // what the dims are is what counts
-    } else {
-      ++made.left_out;
-    }
-  }
-  SortBests(&bests);
-  KeepNewest(&bests);
-  struct Group {
-    BestsRecording recording;
-    std::vector<std::string> parameters;
-    std::vector<T4Row> rows;
-  };
-  std::map<std::tuple<std::string, std::string, std::string>, Group> groups;
-  for (const ExportedBest& exported : bests) {
-    T4Row row;
-    std::vector<std::string> parameters;
-    for (const auto& [name, value] : exported.dims) {
-      parameters.push_back(std::string(kDimPrefix) + name);
-      row.config.Set(parameters.back(), value);
-    }
-    for (const auto& [name, value] : exported.config) {
-      parameters.push_back(name);
-      row.config.Set(name, value);
-    }
-    const double ms = exported.best.measurement().median_ns() / kNsPerMs;
-    row.runtimes_ms = {ms};
-    row.measurements = {{"time", ms, "ms"}};
-    std::string names;
-    for (const std::string& name : parameters) names += name + ",";
-    Group& group = groups[{exported.best.kernel_name(), exported.best.device_class_id(), names}];
-    group.recording.kernel_name = exported.best.kernel_name();
-    group.recording.device_class_id = exported.best.device_class_id();
-    group.recording.device_class_name = exported.best.device_class_name();
-    ++group.recording.problems;
-    group.parameters = std::move(parameters);
-    group.rows.push_back(std::move(row));
-  }
-  for (auto& [key, group] : groups) {
-    group.recording.t4 = WriteT4(group.parameters, group.rows);
-    made.recordings.push_back(std::move(group.recording));
-  }
-  return made;
-}
-
-std::pair<Config, Config> SplitRecorded(const Config& row) {
-  std::pair<Config, Config> parts;
-  for (const auto& [name, value] : row) {
-    const bool is_dim = name.rfind(kDimPrefix, 0) == 0;
-    (is_dim ? parts.first : parts.second).Set(is_dim ? name.substr(kDimPrefix.size()) : name, value);
-  }
-  return parts;
 }
 
 }  // namespace tunefarm::interchange

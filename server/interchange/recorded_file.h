@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,13 +63,6 @@ inline constexpr uint64_t kRecordedRowsMax = 1'000'000;
 // what is no such file; rows must all have the names of the first and no config twice. Known defects of published files
 // are accepted: "miliseconds", `compilation` for `compilation_time`, and an error's name as the value of a time.
 absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name);
-
-// The same for a text that is unpacked already, and those who need no row twice: each is handed over in the order of
-// the file and not kept, so that memory holds the text (a cache file's twice) and some 80 bytes a row. `parameters` is
-// there from the first row on; an error of on_row ends the reading with it. The file returned has no rows.
-absl::StatusOr<RecordedFile> ReadRecordedRows(
-    std::string text, std::string file_name,
-    const std::function<absl::Status(const RecordedFile& file, RecordedRow row)>& on_row);
 
 // One result of ours on its way into a T4 file.
 struct T4Row {

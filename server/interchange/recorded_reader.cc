@@ -70,8 +70,6 @@ absl::Status ReadRuntimes(const JsonRef& ref, std::vector<double>* runtimes) {
   return absl::OkStatus();
 }
 
-using RowSink = std::function<absl::Status(const RecordedFile& file, RecordedRow row)>;
-
 // What tells configs apart: types, too.
 Digest KeyOf(const Config& config) {
   std::string key;
@@ -85,7 +83,7 @@ Digest KeyOf(const Config& config) {
 
 class RecordedReader {
  public:
-  RecordedReader(RecordedFile* file, const RowSink& on_row) : file_(file), on_row_(on_row) {}
+  explicit RecordedReader(RecordedFile* file) : file_(file) {}
 
   absl::Status ReadT4Row(const JsonRef& row) {
     if (!row.is_object()) return row.Error(kBadField, "an object is needed here, not {}", JsonKindName(row.kind()));
@@ -219,11 +217,11 @@ class RecordedReader {
     if (seen_.size() >= kRecordedRowsMax) return row.Error(kBadField, "there are more than {} rows", kRecordedRowsMax);
     if (!seen_.insert(KeyOf(recorded.config)).second)
       return row.Error(kBadField, "this config stands in the file twice");
-    return on_row_(*file_, std::move(recorded));
+    file_->rows.push_back(std::move(recorded));
+    return absl::OkStatus();
   }
 
   RecordedFile* const file_;
-  const RowSink& on_row_;
   std::unordered_set<Digest> seen_;  // one a row
 };
 
@@ -265,22 +263,22 @@ absl::Status ReadCacheOutline(const std::string& text, const std::string& file_n
   return absl::OkStatus();
 }
 
-absl::StatusOr<RecordedFile> ReadCache(std::string text, const std::string& file_name, const RowSink& on_row) {
+absl::StatusOr<RecordedFile> ReadCache(std::string text, const std::string& file_name) {
   RecordedFile file;
   file.format = RecordedFile::Format::kKernelTunerCache;
   // The names of the parameters are needed for the rows, and known only when all is read: twice, then.
   std::vector<std::string> names;
   RETURN_IF_ERROR(ReadCacheOutline(text, file_name, &file, &names));
-  RecordedReader reader(&file, on_row);
+  RecordedReader reader(&file);
   ASSIGN_OR_RETURN(const auto rest,
                    JsonDocument::ParseRows(std::move(text), file_name, "cache", kLimits, &file.is_truncated,
                                            [&](const JsonRef& row) { return reader.ReadCacheRow(row, names); }));
   return file;
 }
 
-absl::StatusOr<RecordedFile> ReadT4(std::string text, std::string file_name, const RowSink& on_row) {
+absl::StatusOr<RecordedFile> ReadT4(std::string text, std::string file_name) {
   RecordedFile file;
-  RecordedReader reader(&file, on_row);
+  RecordedReader reader(&file);
   ASSIGN_OR_RETURN(const auto rest, JsonDocument::ParseRows(std::move(text), std::move(file_name), "results", kLimits,
                                                             &file.is_truncated,
                                                             [&](const JsonRef& row) { return reader.ReadT4Row(row); }));
@@ -331,30 +329,19 @@ const RecordedRow* RecordedFile::Best() const {
   return best;
 }
 
-absl::StatusOr<RecordedFile> ReadRecordedRows(std::string text, std::string file_name, const RowSink& on_row) {
+absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name) {
+  ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
   RecordedFile file;
   if (IsCache(text)) {
-    ASSIGN_OR_RETURN(file, ReadCache(std::move(text), file_name, on_row));
+    ASSIGN_OR_RETURN(file, ReadCache(std::move(text), file_name));
   } else {
-    ASSIGN_OR_RETURN(file, ReadT4(std::move(text), file_name, on_row));
+    ASSIGN_OR_RETURN(file, ReadT4(std::move(text), file_name));
   }
   if (file.parameters.empty()) {
     return WithReason(InvalidArgument("{}:1:1: the file has no results", file_name), kBadField);
   }
   if (file.is_truncated)
     file.notes.push_back("The file ends in the middle, as that of a tuner that was killed; its whole rows are read.");
-  return file;
-}
-
-absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name) {
-  ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
-  std::vector<RecordedRow> rows;
-  ASSIGN_OR_RETURN(RecordedFile file, ReadRecordedRows(std::move(text), std::move(file_name),
-                                                       [&rows](const RecordedFile&, RecordedRow row) {
-                                                         rows.push_back(std::move(row));
-                                                         return absl::OkStatus();
-                                                       }));
-  file.rows = std::move(rows);
   return file;
 }
 

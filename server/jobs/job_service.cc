@@ -7,7 +7,6 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/cost/cost_guide.h"
 #include "server/jobs/job_service_impl.h"
 #include "server/jobs/submission.h"
 #include "server/records/trial_rows.h"
@@ -134,7 +133,6 @@ absl::StatusOr<tunefarm::v1::CountSpaceResponse> JobService::CountSpace(
   tunefarm::v1::CountSpaceResponse response;
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
   response.set_device_class_name(device.device_class.display_name);
-  RETURN_IF_ERROR(AddPredictions(request.cost_model(), plan, problem, device.device_class, space, &response));
   return response;
 }
 

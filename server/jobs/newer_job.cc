@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "server/cost/cost_model.h"
 #include "server/search/strategy.h"
 
 namespace tunefarm {
@@ -62,8 +61,6 @@ std::string FirstUnknown(const tunefarm::v1::Job& spec) {
   if (!strategy.empty() && std::find(known.begin(), known.end(), strategy) == known.end()) {
     return fmt::format("the strategy '{}'", strategy.substr(0, 64));
   }
-  const int model = spec.strategy().cost_model().version();
-  if (model > kCostModelVersion) return fmt::format("version {} of the cost model", model);
   return UnknownIn(spec, "");
 }
 

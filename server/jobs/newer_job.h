@@ -10,7 +10,7 @@
 namespace tunefarm {
 
 // What this program does not know of a stored request, for people: "the strategy 'x'", "the value 7 of
-// strategy.cost_model.mode", "the field 42 of strategy". Empty: it knows all of it. Thread-safe.
+// policy.preset", "the field 42 of strategy". Empty: it knows all of it. Thread-safe.
 std::string FirstUnknown(const tunefarm::v1::Job& spec);
 // The same of a row; empty where the request cannot be read at all.
 std::string FirstUnknown(const JobRow& row);

@@ -32,11 +32,11 @@ constexpr int kOpenUnitsMin = 2;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
-                                                            const Priors& priors, const CostGuide& guide) {
+                                                            const Priors& priors) {
   StrategyOptions options;
   for (const auto& [name, value] : spec.strategy().options()) options.emplace(name, value);
   const uint64_t seed = spec.strategy().seed() == 0 ? 1 : spec.strategy().seed();
-  return MakeGuidedStrategy(spec.strategy().strategy_name(), options, space, seed, priors, guide);
+  return MakeStrategy(spec.strategy().strategy_name(), options, space, seed, priors);
 }
 
 bool UsesPriors(const tunefarm::v1::Job& spec) {
@@ -79,10 +79,7 @@ absl::Status Study::Begin(const ChosenPriors& priors) {
     told.push_back(std::move(source));
   }
   ASSIGN_OR_RETURN(Space space, context_.plan->BuildSpace(*context_.problem, context_.device_class));
-  ASSIGN_OR_RETURN(const CostGuide guide,
-                   MakeCostGuide(context_.spec.strategy().cost_model(), context_.spec.strategy().strategy_name(),
-                                 context_.plan, *context_.problem, context_.device_class, space));
-  ASSIGN_OR_RETURN(strategy_, MakeStudyStrategy(context_.spec, space, told, guide));
+  ASSIGN_OR_RETURN(strategy_, MakeStudyStrategy(context_.spec, space, told));
   if (std::vector<Config> first = StartingConfigs(space); !first.empty()) {
     strategy_ = MakeStartingStrategy(std::move(first), std::move(strategy_));
   }
@@ -98,10 +95,11 @@ std::vector<Config> Study::StartingConfigs(const Space& space) {
   std::vector<Config> configs;
   for (const tunefarm::v1::StartingConfig& starting : context_.spec.starting_configs()) {
     const absl::StatusOr<Config> config = context_.plan->ParseConfig(starting.config());
-    if (config.ok() && space.Contains(*config)) {
+    const absl::Status fits = config.ok() ? space.Check(*config) : config.status();
+    if (fits.ok()) {
       configs.push_back(*config);
-    } else {
-      ++starting_left_out_;
+    } else if (++starting_left_out_ == 1) {
+      starting_left_out_because_ = MessageOf(fits);
     }
   }
   return configs;
@@ -358,8 +356,10 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
     step.drive.priors = priors_;
     if (!priors_.empty()) step.drive.space_summary = summary_.SerializeAsString();
     if (starting_left_out_ > 0) {
-      step.messages.push_back(fmt::format("{}: {} starting configs are not in its space and left out",
-                                          context_.problem->key, FormatCount(starting_left_out_)));
+      step.messages.push_back(
+          fmt::format("{}: {} of {} starting configs are left out, as they are not in the space: {}",
+                      context_.problem->key, FormatCount(starting_left_out_),
+                      FormatCount(context_.spec.starting_configs_size()), starting_left_out_because_));
     }
   }
   const Unit* finals = nullptr;

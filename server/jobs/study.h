@@ -23,7 +23,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/cost/cost_guide.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/jobs/finals.h"
@@ -67,7 +66,7 @@ struct StudyStep {
 
 // The strategy that a job as accepted (with a strategy name) asks for. The factory's errors.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
-                                                            const Priors& priors = {}, const CostGuide& guide = {});
+                                                            const Priors& priors = {});
 
 // Whether its studies may learn from others: neither when the job wants none of that, nor with a strategy that makes no
 // use of it.
@@ -221,6 +220,7 @@ class Study {
   int64_t searched_ = 0, finals_ended_ = 0;
   int64_t taken_over_ = 0;  // of the search, from earlier jobs
   int64_t starting_left_out_ = 0;
+  std::string starting_left_out_because_;  // of the first
   std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
   std::optional<tunefarm::v1::BestConfig> best_;
 };

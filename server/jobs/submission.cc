@@ -13,7 +13,6 @@
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/cost/cost_guide.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
 #include "server/measure/roofline.h"
@@ -170,19 +169,14 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
   study->set_floor_ns(ComputeRoofline(input).floor_ns);
 }
 
-// One problem's study, its space, and how many configs of it there are to try.
+// One problem's study and its space.
 struct CheckedProblem {
   StudyRow row;
-  ResolvedProblem problem;
   Space space;
-  tunefarm::v1::SpaceSize size;
-  const SelectedDevice* device = nullptr;
 };
 
-absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPlan>& shared_plan,
-                                            const tunefarm::v1::Problem& problem, const tunefarm::v1::Job& job,
-                                            const SelectedDevice& device, int number) {
-  const KernelPlan& plan = *shared_plan;
+absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
+                                            const tunefarm::v1::Job& job, const SelectedDevice& device, int number) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
@@ -199,12 +193,6 @@ absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPl
   if (summary.space().valid() == 0 && !summary.space().approximate()) {
     return WithReason(InvalidArgument("{} has no valid config: {}", resolved.key, space.ExplainEmpty()), "SPACE_EMPTY");
   }
-  const tunefarm::v1::CostModel cost_model = ResolvedCostModel(job.strategy().cost_model());
-  if (cost_model.mode() == tunefarm::v1::COST_MODEL_MODE_PRUNE) {
-    ASSIGN_OR_RETURN(const auto model, CostModel::Make(shared_plan, resolved, device.device_class, space));
-    ASSIGN_OR_RETURN(const CostSurvey survey, SurveyCosts(space, *model));
-    PruneSize(survey, space, cost_model.factor(), summary.mutable_space());
-  }
   *summary.mutable_problem() = resolved.ToProto();
   summary.set_device_class_id(device.class_id);
   summary.set_device_class_name(device.device_class.display_name);
@@ -219,17 +207,12 @@ absl::StatusOr<CheckedProblem> CheckProblem(const std::shared_ptr<const KernelPl
   row.device_uuid = device.only;
   row.toolkit = device.toolkit_version;
   row.space_summary = summary.SerializeAsString();
-  return CheckedProblem{std::move(row), resolved, std::move(space), summary.space(), &device};
+  return CheckedProblem{std::move(row), std::move(space)};
 }
 
 // The number of configs to try, where all of them would be tried if nobody asks for anything else.
-absl::StatusOr<std::optional<uint64_t>> CountIfFew(const CheckedProblem& checked, const tunefarm::v1::Job& job) {
-  if (job.strategy().cost_model().mode() == tunefarm::v1::COST_MODEL_MODE_PRUNE) {
-    const auto valid = static_cast<uint64_t>(checked.size.valid());
-    const bool few = !checked.size.approximate() && valid <= kExhaustiveByDefaultMax;
-    return few ? std::optional<uint64_t>(valid) : std::nullopt;
-  }
-  const auto valid = checked.space.CountValid(kExhaustiveByDefaultMax);
+absl::StatusOr<std::optional<uint64_t>> CountIfFew(const Space& space) {
+  const auto valid = space.CountValid(kExhaustiveByDefaultMax);
   if (absl::IsResourceExhausted(valid.status())) return std::optional<uint64_t>();
   if (!valid.ok()) return valid.status();
   return std::optional<uint64_t>(*valid);
@@ -247,7 +230,6 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
                                            KernelRegistry* kernels, const DeviceDirectory& devices) {
   RETURN_IF_ERROR(CheckLimits(job));
-  RETURN_IF_ERROR(CheckCostModel(job.strategy().cost_model(), job.strategy().strategy_name()));
   Submission submission;
   if (definition.has_value() == !job.kernel().empty()) {
     return WithReason(InvalidArgument("{}", definition.has_value()
@@ -281,7 +263,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   for (int number = 1; number <= studies; ++number) {
     const int i = (number - 1) % job.problems_size();
     const SelectedDevice& device = selected[static_cast<size_t>((number - 1) / job.problems_size())];
-    auto checked = CheckProblem(submission.plan, job.problems(i), job, device, number);
+    auto checked = CheckProblem(plan, job.problems(i), job, device, number);
     if (!checked.ok() && selected.size() > 1) {
       return Annotate(checked.status(), "problems[{}] on {}", i, device.device_class.display_name);
     }
@@ -295,7 +277,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
           "JOB_INVALID");
     }
     if (job.strategy().strategy_name().empty()) {
-      ASSIGN_OR_RETURN(const std::optional<uint64_t> few, CountIfFew(*checked, job));
+      ASSIGN_OR_RETURN(const std::optional<uint64_t> few, CountIfFew(checked->space));
       large = large || !few.has_value();
       const int64_t trials = job.budget().max_trials();
       cut = cut || (few.has_value() && trials > 0 && static_cast<uint64_t>(trials) < *few);
@@ -313,13 +295,9 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
     if (large && !bounded) submission.spec.mutable_budget()->set_max_trials(kDefaultTrials);
   }
   if (strategy->seed() == 0) strategy->set_seed(1);
-  if (strategy->has_cost_model()) *strategy->mutable_cost_model() = ResolvedCostModel(job.strategy().cost_model());
   for (const CheckedProblem& checked : problems) {
     // Made again by the driver; made here so that what cannot work is refused now.
-    auto guide = MakeCostGuide(strategy->cost_model(), strategy->strategy_name(), submission.plan, checked.problem,
-                               checked.device->device_class, checked.space);
-    if (!guide.ok()) return guide.status();
-    const auto made = MakeStudyStrategy(submission.spec, checked.space, {}, *guide);
+    const auto made = MakeStudyStrategy(submission.spec, checked.space);
     if (made.ok()) continue;
     if (ReasonOf(made.status()) == "EMPTY_SPACE") {
       return WithReason(InvalidArgument("{}", MessageOf(made.status())), "SPACE_EMPTY");

@@ -54,10 +54,6 @@ class AgentServiceAdapter::Service : public wire::AgentService::CallbackService 
                                         wire::FetchKernelResponse* response) override {
     return InLane(call, "tunefarm.agent.v1.AgentService/FetchKernel", request, response, &ControlLink::FetchKernel);
   }
-  grpc::ServerUnaryReactor* FetchArtifact(grpc::CallbackServerContext* call, const wire::FetchArtifactRequest* request,
-                                          wire::FetchArtifactResponse* response) override {
-    return InLane(call, "tunefarm.agent.v1.AgentService/FetchArtifact", request, response, &ControlLink::FetchArtifact);
-  }
   grpc::ServerUnaryReactor* TakeCompiles(grpc::CallbackServerContext* call, const wire::TakeCompilesRequest* request,
                                          wire::TakeCompilesResponse* response) override {
     return InLane(call, "tunefarm.agent.v1.AgentService/TakeCompiles", request, response, &ControlLink::TakeCompiles);

@@ -20,7 +20,6 @@
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/status.h"
-#include "server/rpc/upload_reactor.h"
 #include "server/rpc/watch_reactor.h"
 #include "tunefarm/v1/access_service.grpc.pb.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
@@ -28,7 +27,6 @@
 #include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
-#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -38,8 +36,7 @@ namespace {
 // Kernel sources travel in one message; 16 MiB covers their limit of 8 MiB with room.
 constexpr int kMessageBytesMax = 16 << 20;
 constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does not even read
-// A call without a deadline, or with a longer one, is answered as if it had this one. Of an upload it is the silence
-// that is bounded (RpcServerOptions::upload_idle_max), not its length.
+// A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kSlowLanes = 4;
 
@@ -53,11 +50,7 @@ absl::Status CheckMessageSize(size_t bytes) {
 class Dispatcher {
  public:
   Dispatcher(Api* api, Clock* clock, const RpcServerOptions& options)
-      : api_(api),
-        clock_(clock),
-        entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)),
-        upload_idle_max_(options.upload_idle_max),
-        imports_("rpc-import", clock) {
+      : api_(api), clock_(clock), entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
     for (size_t i = 0; i < slow_.size(); ++i) {
       slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
     }
@@ -65,9 +58,6 @@ class Dispatcher {
 
   Api* api() { return api_; }
   const Entrance& entrance() const { return entrance_; }
-  // For uploaded files: those that wait for another keep nobody else waiting.
-  Executor* imports() { return &imports_; }
-  Duration upload_idle_max() const { return upload_idle_max_; }
 
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
   template <typename Request, typename Response>
@@ -142,8 +132,6 @@ class Dispatcher {
   Clock* const clock_;
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
-  const Duration upload_idle_max_;
-  ThreadExecutor imports_;
   std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
   std::atomic<unsigned> next_{0};
 };
@@ -245,23 +233,6 @@ class FarmServiceAdapter : public v1::FarmService::CallbackService {
   Dispatcher* const dispatcher_;
 };
 
-class RecordingServiceAdapter : public v1::RecordingService::CallbackService {
- public:
-  explicit RecordingServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(RecordingService, GetRecording, Fast)
-  TUNEFARM_CALL(RecordingService, ListRecordings, Fast)
-  TUNEFARM_CALL(RecordingService, ListRecordedResults, Fast)
-  TUNEFARM_CALL(RecordingService, DeleteRecording, Slow)
-  grpc::ServerReadReactor<v1::CreateRecordingRequest>* CreateRecording(grpc::CallbackServerContext* call,
-                                                                       v1::CreateRecordingResponse* response) override {
-    return new UploadReactor(dispatcher_->api(), &dispatcher_->entrance(), dispatcher_->imports(),
-                             dispatcher_->upload_idle_max(), call, response);
-  }
-
- private:
-  Dispatcher* const dispatcher_;
-};
-
 class ServerServiceAdapter : public v1::ServerService::CallbackService {
  public:
   explicit ServerServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
@@ -311,7 +282,6 @@ struct RpcServer::Impl {
         catalog(&dispatcher),
         devices(&dispatcher),
         farm(&dispatcher),
-        recordings(&dispatcher),
         server_service(&dispatcher),
         access(&dispatcher) {
     if (options.agents != nullptr) {
@@ -326,7 +296,6 @@ struct RpcServer::Impl {
   CatalogServiceAdapter catalog;
   DeviceServiceAdapter devices;
   FarmServiceAdapter farm;
-  RecordingServiceAdapter recordings;
   ServerServiceAdapter server_service;
   AccessServiceAdapter access;
   std::unique_ptr<AgentServiceAdapter> agents;
@@ -366,7 +335,6 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
   builder.RegisterService(&impl->catalog);
   builder.RegisterService(&impl->devices);
   builder.RegisterService(&impl->farm);
-  builder.RegisterService(&impl->recordings);
   builder.RegisterService(&impl->server_service);
   builder.RegisterService(&impl->access);
   if (impl->agents) builder.RegisterService(impl->agents->service());

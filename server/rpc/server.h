@@ -25,8 +25,6 @@ struct RpcServerOptions {
   std::vector<std::string> addresses;
   // What calls on these addresses may do (without TLS): everything, or what the client socket may.
   bool is_admin = false;
-  // How long a file may take from one message to the next while it is uploaded.
-  Duration upload_idle_max = std::chrono::seconds(60);
   // Serves agents of other machines, too; null: none. Outlives the server.
   ControlLink* agents = nullptr;
   // Serve TLS: whoever calls shows a certificate or a token. Else the listener is the identity.

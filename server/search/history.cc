@@ -86,9 +86,9 @@ absl::StatusOr<std::optional<Point>> History::DrawUnproposed(PhiloxStream& rando
     const auto point = space_->Row(found);
     return Point(point.begin(), point.end());
   }
-  for (int draws_left = kDrawsMax; draws_left > 0;) {
-    ASSIGN_OR_RETURN(std::optional<Point> point, space_->Sample(&draws_left, random));
-    if (point.has_value() && !IsProposed(*point)) return point;
+  for (int draw = 0; draw < kDrawsMax; ++draw) {
+    ASSIGN_OR_RETURN(Point point, space_->Sample(random));
+    if (!IsProposed(point)) return point;
   }
   is_exhausted_ = true;
   return std::nullopt;

@@ -77,9 +77,6 @@ absl::Status ListedStrategy::MarkProposed(const Config& config) {
 SampledStrategy::SampledStrategy(std::string name, int version, const Space& space, uint64_t seed)
     : name_(std::move(name)), version_(version), space_(space), seed_(seed) {}
 
-SampledStrategy::SampledStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed)
-    : name_(std::move(name)), version_(version), space_(space->space()), part_(std::move(space)), seed_(seed) {}
-
 bool SampledStrategy::Mark(const std::vector<uint16_t>& indices) {
   return proposed_.emplace(PointBytes(indices)).second;
 }
@@ -87,15 +84,9 @@ bool SampledStrategy::Mark(const std::vector<uint16_t>& indices) {
 absl::StatusOr<std::optional<Point>> SampledStrategy::Draw() const {
   // A stream per proposal: nothing that was drawn before a restart has to be drawn again.
   PhiloxStream random(seed_, StreamOf(StreamUse::kProposal, proposed_.size()));
-  for (int draws_left = kDrawsMax; draws_left > 0;) {
-    std::optional<Point> point;
-    if (part_ != nullptr) {
-      ASSIGN_OR_RETURN(point, part_->Sample(&draws_left, random));
-    } else {
-      --draws_left;
-      ASSIGN_OR_RETURN(point, space_.SampleUniform(random));
-    }
-    if (point.has_value() && !proposed_.contains(std::string(PointBytes(*point)))) return point;
+  for (int draw = 0; draw < kDrawsMax; ++draw) {
+    ASSIGN_OR_RETURN(Point point, space_.SampleUniform(random));
+    if (!proposed_.contains(std::string(PointBytes(point)))) return point;
   }
   return std::nullopt;
 }
@@ -126,9 +117,6 @@ absl::Status SampledStrategy::MarkProposed(const Config& config) {
   const absl::Status status = space_.Check(config);
   if (!status.ok()) return Annotate(status, "the recorded proposal {} is not in the space any more", config.ToText());
   ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, space_.IndicesOf(config));
-  if (part_ != nullptr && !part_->Contains(indices)) {
-    return InvalidArgument("the recorded proposal {} is not in the space any more", config.ToText());
-  }
   Mark(indices);
   return absl::OkStatus();
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -49,8 +48,6 @@ class ListedStrategy final : public Strategy {
 class SampledStrategy final : public Strategy {
  public:
   SampledStrategy(std::string name, int version, const Space& space, uint64_t seed);
-  // Over a space that is not listed.
-  SampledStrategy(std::string name, int version, std::shared_ptr<const SearchSpace> space, uint64_t seed);
 
   std::string_view name() const override { return name_; }
   int version() const override { return version_; }
@@ -69,7 +66,6 @@ class SampledStrategy final : public Strategy {
   const std::string name_;
   const int version_;
   const Space space_;
-  const std::shared_ptr<const SearchSpace> part_;  // of space_; nullptr: all of it
   const uint64_t seed_;
   std::unordered_set<std::string> proposed_;  // value indices as bytes
   bool is_default_considered_ = false;

@@ -260,11 +260,6 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeProposing(const ProposerEntry& ent
 
 }  // namespace
 
-std::unique_ptr<Strategy> MakeOrderedStrategy(const SearchSpace& space, std::vector<uint32_t> order) {
-  return std::make_unique<ListedStrategy>(std::string(kExhaustive), kExhaustiveVersion, space.space(), space.table(),
-                                          std::move(order));
-}
-
 std::vector<std::string> StrategyNames() {
   std::vector<std::string> names;
   for (const ProposerEntry& entry : Entries()) names.emplace_back(entry.name);
@@ -303,10 +298,6 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, co
   const ProposerEntry* entry = FindEntry(name);
   if (entry != nullptr) return MakeProposing(*entry, std::move(values), std::move(space), seed, priors);
   if (space->is_listed()) return MakeInOrder(name, *space, seed);
-  if (space->is_part()) {
-    if (name == kExhaustive) return TooLargeToList(space->space(), kSearchSpaceListMax);
-    return std::make_unique<SampledStrategy>(std::string(kRandom), kRandomVersion, std::move(space), seed);
-  }
   return name == kExhaustive ? MakeExhaustive(space->space()) : MakeRandom(space->space(), seed);
 }
 

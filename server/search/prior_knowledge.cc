@@ -20,15 +20,11 @@ std::shared_ptr<const PriorKnowledge> PriorKnowledge::Make(std::shared_ptr<const
   for (const PriorSource& source : priors) order.push_back(&source);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
   std::shared_ptr<PriorKnowledge> made(new PriorKnowledge(std::move(space)));
-  int measured = 0, predicted = 0;
   for (const PriorSource* source : order) {
-    int& count = source->is_predicted ? predicted : measured;
-    if (count == (source->is_predicted ? 1 : kSourcesMax)) continue;
+    if (made->source_count() == kSourcesMax) break;
     PhiloxStream random(seed, StreamOf(StreamUse::kPrior, made->sources_.size()));
     std::optional<Source> read = made->Read(*source, random);
-    if (!read.has_value()) continue;
-    ++count;
-    made->sources_.push_back(*std::move(read));
+    if (read.has_value()) made->sources_.push_back(*std::move(read));
   }
   if (made->sources_.empty()) return nullptr;
   return made;
@@ -41,7 +37,6 @@ std::optional<PriorKnowledge::Source> PriorKnowledge::Read(const PriorSource& so
   };
   std::vector<Row> rows;
   Source read;
-  read.is_predicted = source.is_predicted;
   for (const PriorResult& result : source.results) {
     const auto point = space_->space().IndicesOf(result.config);
     if (!point.ok() || !space_->Contains(*point)) continue;
@@ -82,16 +77,9 @@ std::optional<PriorKnowledge::Source> PriorKnowledge::Read(const PriorSource& so
   return read;
 }
 
-std::vector<Point> PriorKnowledge::FirstPoints(size_t of_each) const {
-  std::vector<Point> first;
-  for (const bool is_predicted : {false, true}) {
-    const auto source = std::find_if(sources_.begin(), sources_.end(),
-                                     [&](const Source& candidate) { return candidate.is_predicted == is_predicted; });
-    if (source == sources_.end()) continue;
-    const auto count = static_cast<ptrdiff_t>(std::min(of_each, source->best.size()));
-    first.insert(first.end(), source->best.begin(), source->best.begin() + count);
-  }
-  return first;
+std::vector<Point> PriorKnowledge::FirstPoints(size_t count) const {
+  const std::vector<Point>& best = sources_.front().best;
+  return {best.begin(), best.begin() + static_cast<ptrdiff_t>(std::min(count, best.size()))};
 }
 
 std::vector<uint8_t> PriorKnowledge::BinsOf(std::span<const uint16_t> point) const {

@@ -19,8 +19,7 @@ namespace tunefarm {
 
 class PriorKnowledge {
  public:
-  // How many measured sources are used, the most similar ones, and how many results of each, the best ones and random
-  // others. One of predictions comes beside them, however many there are.
+  // How many sources are used, the most similar ones, and how many results of each, the best ones and random others.
   static constexpr int kSourcesMax = 4;
   static constexpr size_t kResultsMax = 5000;
 
@@ -38,15 +37,14 @@ class PriorKnowledge {
   double Feasible(std::span<const uint16_t> point) const;
   // The source's best results, best first.
   const std::vector<Point>& BestOf(int source) const { return sources_[static_cast<size_t>(source)].best; }
-  // What a search tries first: the `of_each` best of the most similar measured source, then of the predictions.
-  std::vector<Point> FirstPoints(size_t of_each) const;
+  // What a search tries first: the best of the most similar source, at most `count`.
+  std::vector<Point> FirstPoints(size_t count) const;
 
  private:
   struct Source {
     std::unordered_map<std::string, float> places;  // by the point's bytes; above 1 where it failed
     std::vector<Point> best;
     Forest model;
-    bool is_predicted = false;
   };
 
   explicit PriorKnowledge(std::shared_ptr<const SearchSpace> space) : space_(std::move(space)) {}

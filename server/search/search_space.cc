@@ -10,9 +10,6 @@
 namespace tunefarm {
 namespace {
 
-// So many draws in a row that are not kept: what is kept is less than about a thousandth, which makes every draw slow.
-constexpr int kRejectedMax = 10'000;
-
 double NumberOf(const Value& value, size_t index) {
   switch (value.type()) {
     case ValueType::kBool:
@@ -77,43 +74,11 @@ absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::MakeOfRows(const
   }
   std::vector<uint16_t> indices;
   for (const Point& row : rows) indices.insert(indices.end(), row.begin(), row.end());
-  made->is_part_ = true;
   made->List(ConfigTable(made->parameter_count(), rows.size(), std::move(indices)));
   if (const std::optional<Config> config = space.DefaultConfig()) {
     ASSIGN_OR_RETURN(Point point, space.IndicesOf(*config));
     if (made->Contains(point)) made->default_point_ = std::move(point);
   }
-  return made;
-}
-
-absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::MakeNarrowed(
-    const Space& space, std::function<bool(std::span<const uint16_t>)> keeps) {
-  std::shared_ptr<SearchSpace> made(new SearchSpace(space));
-  made->is_part_ = true;
-  const std::optional<Config> config = space.DefaultConfig();
-  if (config.has_value() && space.Contains(*config)) {
-    ASSIGN_OR_RETURN(made->default_point_, space.IndicesOf(*config));
-  }
-  const auto is_kept = [&](std::span<const uint16_t> point) {
-    return keeps(point) ||
-           (made->default_point_.has_value() && std::equal(point.begin(), point.end(), made->default_point_->begin()));
-  };
-  const auto table = space.Enumerate(kSearchSpaceListMax);
-  if (!table.ok()) {
-    if (!absl::IsResourceExhausted(table.status())) return table.status();
-    made->keeps_ = std::move(keeps);
-    return made;
-  }
-  std::vector<uint16_t> indices;
-  uint64_t kept = 0;
-  for (uint64_t row = 0; row < table->size(); ++row) {
-    const auto point = table->Row(row);
-    if (!is_kept(point)) continue;
-    indices.insert(indices.end(), point.begin(), point.end());
-    ++kept;
-  }
-  if (kept == 0) return WithReason(FailedPrecondition("{}", space.ExplainEmpty()), "EMPTY_SPACE");
-  made->List(ConfigTable(made->parameter_count(), kept, std::move(indices)));
   return made;
 }
 
@@ -131,32 +96,13 @@ bool SearchSpace::Contains(std::span<const uint16_t> point) const {
   for (size_t i = 0; i < point.size(); ++i) {
     if (point[i] >= ranks_[i].size()) return false;
   }
-  return space_.IsValid(point) && IsKept(point);
-}
-
-bool SearchSpace::IsKept(std::span<const uint16_t> point) const {
-  return keeps_ == nullptr || keeps_(point) ||
-         (default_point_.has_value() && std::equal(point.begin(), point.end(), default_point_->begin()));
+  return space_.IsValid(point);
 }
 
 absl::StatusOr<Point> SearchSpace::Sample(PhiloxStream& random) const {
-  int draws_left = kRejectedMax;
-  ASSIGN_OR_RETURN(std::optional<Point> point, Sample(&draws_left, random));
-  if (point.has_value()) return *std::move(point);
-  return ResourceExhausted("{} valid configs in a row are none of those that are kept", kRejectedMax);
-}
-
-absl::StatusOr<std::optional<Point>> SearchSpace::Sample(int* draws_left, PhiloxStream& random) const {
-  while (*draws_left > 0) {
-    --*draws_left;
-    if (is_listed_) {
-      const auto row = Row(random.UniformInt(size()));
-      return Point(row.begin(), row.end());
-    }
-    ASSIGN_OR_RETURN(Point point, space_.SampleUniform(random));
-    if (IsKept(point)) return point;
-  }
-  return std::nullopt;
+  if (!is_listed_) return space_.SampleUniform(random);
+  const auto row = Row(random.UniformInt(size()));
+  return Point(row.begin(), row.end());
 }
 
 }  // namespace tunefarm

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +20,7 @@
 namespace tunefarm {
 
 // So many valid configs are drawn for one proposal of a space that is not listed; when all of them were proposed
-// before, or are none that a narrowed space keeps, there is practically nothing left. Some tenths of a second.
+// before, there is practically nothing left. Some tenths of a second.
 inline constexpr int kDrawsMax = 100'000;
 
 // Above, sampling with a memory of what was seen is cheaper than a list of all.
@@ -40,15 +39,7 @@ class SearchSpace {
   // Only these rows, whatever rules `space` has. InvalidArgument when there is none or when two are the same.
   static absl::StatusOr<std::shared_ptr<const SearchSpace>> MakeOfRows(const Space& space, std::vector<Point> rows);
 
-  // Only the valid configs that `keeps` says yes to, a pure function that may be called from any thread. Listed like
-  // any other space where they all can be; else Sample rejects until one is kept, so those must not be rare, and
-  // `default_point` is the default config, which is kept whatever `keeps` says. Fails as Make does.
-  static absl::StatusOr<std::shared_ptr<const SearchSpace>> MakeNarrowed(
-      const Space& space, std::function<bool(std::span<const uint16_t>)> keeps);
-
   const Space& space() const { return space_; }
-  // Not all valid configs of space(): it is recorded, or narrowed.
-  bool is_part() const { return is_part_; }
   int parameter_count() const { return static_cast<int>(space_.parameters().size()); }
   int ValueCount(int parameter) const { return static_cast<int>(ranks_[static_cast<size_t>(parameter)].size()); }
   // Parameters with more than one value.
@@ -64,12 +55,8 @@ class SearchSpace {
 
   // Every index in range and, in a space that is not listed, no rule that rejects the point.
   bool Contains(std::span<const uint16_t> point) const;
-  // Uniform over the space. Fails as Space::SampleUniform does, and with ResourceExhausted where what is kept is too
-  // rare; never for a listed space.
+  // Uniform over the space. Fails as Space::SampleUniform does; never for a listed space.
   absl::StatusOr<Point> Sample(PhiloxStream& random) const;
-  // The same with at most *draws_left (above 0) valid configs drawn, which are taken off it; nullopt where none of them
-  // is kept.
-  absl::StatusOr<std::optional<Point>> Sample(int* draws_left, PhiloxStream& random) const;
   // The declared default, where it is of this space.
   const std::optional<Point>& default_point() const { return default_point_; }
 
@@ -85,15 +72,11 @@ class SearchSpace {
  private:
   explicit SearchSpace(const Space& space);
   void List(ConfigTable table);
-  // Of a valid point, in a space that is not listed.
-  bool IsKept(std::span<const uint16_t> point) const;
 
   const Space space_;
   bool is_listed_ = false;
-  bool is_part_ = false;
-  std::function<bool(std::span<const uint16_t>)> keeps_;  // of a narrowed space that is not listed
-  ConfigTable table_;                                     // of a listed space, else empty
-  std::optional<ConfigIndex> index_;                      // of table_
+  ConfigTable table_;                 // of a listed space, else empty
+  std::optional<ConfigIndex> index_;  // of table_
   std::vector<std::vector<uint16_t>> ranks_, values_;
   std::vector<std::vector<double>> numbers_;
   std::vector<bool> is_ordered_;

@@ -50,7 +50,6 @@ struct PriorSource {
   int rank = 0;
   std::string label;  // for people: "m=4096 n=4096 on H100"
   std::vector<PriorResult> results;
-  bool is_predicted = false;  // by a model; nothing of it was measured
 };
 
 // Sources in any order. Configs that are not of the space (a grown or changed one) are skipped.
@@ -110,9 +109,5 @@ class SearchSpace;
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, const StrategyOptions& options,
                                                        std::shared_ptr<const SearchSpace> space, uint64_t seed,
                                                        const Priors& priors = {});
-
-// "exhaustive" in another order: every config of a listed space, the default one first, then as `order` says, which is
-// a permutation of the rows.
-std::unique_ptr<Strategy> MakeOrderedStrategy(const SearchSpace& space, std::vector<uint32_t> order);
 
 }  // namespace tunefarm

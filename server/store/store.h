@@ -26,7 +26,6 @@ namespace tunefarm {
 
 class Clock;
 class EntropySource;
-class RecordingStore;
 class TokenStore;
 
 struct KernelRow {
@@ -449,8 +448,6 @@ class Store {
   // Returns how many went.
   virtual absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) = 0;
 
-  // --- recorded results of other tools (recording_store.h): never measurements; as old as the store ---
-  virtual RecordingStore& recordings() = 0;
   // As old as the store.
   virtual TokenStore* tokens() = 0;
 

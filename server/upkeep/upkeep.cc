@@ -41,8 +41,8 @@ SpaceSource DatabaseSource(const UpkeepOptions& options, Store* store) {
   source.free_bytes = [options, store] { return DatabaseRoom(options, store); };
   source.explain = [max = options.max_database_bytes](int64_t free, int64_t) {
     return fmt::format(
-        "the database has {} left of its bound of {}: delete jobs (tunefarm jobs delete) or recordings "
-        "(tunefarm recordings delete), or raise max_database_bytes",
+        "the database has {} left of its bound of {}: delete jobs (tunefarm jobs delete) or raise "
+        "max_database_bytes",
         FormatBytes(static_cast<uint64_t>(std::max<int64_t>(0, free))), FormatBytes(static_cast<uint64_t>(max)));
   };
   return source;

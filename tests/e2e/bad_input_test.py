@@ -90,14 +90,6 @@ class BadInput(unittest.TestCase):
     def test_a_gpu_kernel_without_a_gpu(self):
         self.refused(3, "CUDA", command=["tune", "matmul"])
 
-    def test_a_cost_model_without_launches_to_go_by(self):
-        folder = self.definition(VALID)
-        for mode in ("rank", "prune=2"):
-            self.refused(2, "the cost model has nothing to go by: kernel 'tiny' is written in C++ for the host",
-                         command=["submit", folder, "--cost-model", mode])
-        self.refused(2, "write off, rank, prune or prune=FACTOR", command=["submit", folder, "--cost-model", "yes"])
-        self.farm.cli("tune", folder, "--policy", "fast", "--cost-model", "off")
-
     def test_usage(self):
         self.refused(2, "did you mean 'tune'", command=["tunee"])
         self.refused(2, "--max-trials", command=["tune", "matmul_host", "--max-trials", "0"])

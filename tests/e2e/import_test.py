@@ -100,7 +100,7 @@ class Import(unittest.TestCase):
         self.assertEqual(json.loads(self.farm.cli("export", "t4", job).stdout), document)
         self.refused(3, "has no study 7", command=["export", "t4", job, "--study", "7"])
 
-        # The same results from the store and from the file are the same recording.
+        # The same results from a job and from its file give the same simulation.
         curves, plot = self.folder / "curves.csv", self.folder / "plot.svg"
         done = self.farm.cli("simulate", job, results, "--strategy", "random,genetic", "--repeats", "4", "--csv", curves, "--plot", plot,
                              "--output", "csv")
@@ -111,20 +111,31 @@ class Import(unittest.TestCase):
         self.assertEqual(xml.etree.ElementTree.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
         self.refused(2, "did you mean 'genetic'", command=["simulate", results, "--strategy", "genetics"])
 
-        # Sent back, the file is the same recording again, in every point of every curve.
-        best = self.farm.json("best", made)
-        self.farm.cli("import", "t4", results, "--name", "sent_back", "--kernel", "running_sum")
-        self.assertEqual(self.farm.json("best", made)["best"], best["best"])
-        sources = {"job": ["--job", job], "file": [results], "recording": ["--recording", "sent_back"]}
+        # In every point of every curve.
+        sources = {"job": ["--job", job], "file": [results]}
         drawn = {}
         for name, source in sources.items():
             self.farm.cli("simulate", *source, "--strategy", "random,genetic", "--repeats", "4", "--csv", curves)
             drawn[name] = [row[:1] + row[2:] for row in csv.reader(curves.read_text().splitlines())]
         self.assertEqual(drawn["job"], drawn["file"])
-        self.assertEqual(drawn["job"], drawn["recording"])
         self.assertIn("all 20 valid configs were measured", self.farm.cli("simulate", "--job", job).stderr)
+        self.started_from(results, document)
         self.joined(made, job)
         self.refused(2, "nothing in the recording", command=["simulate", self.failed_only(results)])
+
+    def started_from(self, results, document):
+        """The fastest results of a file are what the next search tries first, here of a kernel that only the daemon knows."""
+        packed = results.with_suffix(".json.gz")
+        packed.write_bytes(gzip.compress(results.read_bytes()))
+        time = {json.dumps(row["configuration"], sort_keys=True):
+                [m["value"] for m in row["measurements"] if m["name"] == "time"][0] for row in document["results"]}
+        for file in (results, packed):
+            done = self.farm.cli("tune", "running_sum", "--starting-configs", file, "--policy", "fast", "--strategy", "random",
+                                 "--max-trials", "3")
+            self.assertIn("the fastest 16 of 20 configs that fit are tried first", done.stderr)
+            number = self.farm.json("jobs", "list")["jobs"][0]["name"].removeprefix("jobs/")
+            tried = [json.dumps(config(t), sort_keys=True) for t in search(self.farm.trials(number))]
+            self.assertEqual(sorted(tried), sorted(sorted(time, key=time.get)[:3]))
 
     def joined(self, made, whole):
         """Jobs of one question are joined; what was never measured is no choice, and that is said."""
@@ -144,35 +155,17 @@ class Import(unittest.TestCase):
         self.refused(2, "cannot be joined", command=["simulate", "--job", f"{whole},{number}"])
         self.refused(2, "nothing to simulate on", command=["simulate"])
 
-    def test_recorded_results_are_kept_listed_simulated_and_deleted(self):
+    def test_files_of_other_tools_are_simulated(self):
         recorded = SOURCES.parent / "t4"
         packed = self.folder / "small results.json.gz"
         packed.write_bytes(gzip.compress((recorded / "small_T4.json").read_bytes()))
-        done = self.farm.cli("import", "t4", packed, "--device", "Some GPU")
-        self.assertIn("small_results, 4 configs, 2 failed, best 1.38 ms", done.stdout)
+        done = self.farm.cli("simulate", packed, recorded / "killed_cache.json", "--repeats", "2", "--output", "csv")
         self.assertIn("miliseconds", done.stderr)
-        # The same content, not the same file.
-        again = self.farm.cli("import", "t4", recorded / "small_T4.json")
-        self.assertEqual(again.stdout, done.stdout)
-        self.assertIn("nothing was changed", again.stderr)
-        cache = self.farm.cli("import", "cache", recorded / "killed_cache.json")
-        self.assertIn("ends in the middle", cache.stderr)
-        recordings = self.farm.json("recordings", "list")["recordings"]
-        names = [r["display_name"] for r in recordings]
-        self.assertEqual(names[:2], ["killed_cache", "small_results"])
-        shown = self.farm.json("recordings", "show", "killed_cache")
-        self.assertEqual((shown["kernel_name"], shown["problem"], shown["device_name"]), ("stencil", "1000x300", "Some GPU"))
-        self.assertTrue(shown["is_truncated"])
-        self.assertEqual([p["name"] for p in shown["parameters"]], ["block_size_x", "block_size_y"])
-        number = recordings[0]["name"].removeprefix("recordings/")
-        for source in (["--recording", number], [recorded / "killed_cache.json"], ["--recording", "killed_cache,small_results"]):
-            self.farm.cli("simulate", *source, "--repeats", "2")
-        self.farm.cli("recordings", "delete", "killed_cache")
-        self.refused(3, "killed_cache", command=["recordings", "show", "killed_cache"])
-        self.refused(3, number, command=["simulate", "--recording", number])
-        self.refused(1, "small_results", command=["import", "cache", recorded / "killed_cache.json", "--name", "small_results"])
+        self.assertIn("ends in the middle", done.stderr)
+        rows = [row[:2] for row in csv.reader(done.stdout.splitlines()[1:])]
+        self.assertEqual(rows, [["small results", "4"]] * 2 + [["killed_cache", "3"]] * 2)
 
-    def test_a_bad_file_of_results_is_refused_with_its_place_by_the_daemon_as_by_simulate(self):
+    def test_a_bad_file_of_results_is_refused_with_its_place(self):
         whole = (SOURCES.parent / "t4" / "small_T4.json").read_text()
         file = self.folder / "bad.json"
         for text, words in (
@@ -185,13 +178,12 @@ class Import(unittest.TestCase):
                 (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "milliseconds only")),
         ):
             file.write_text(text)
-            self.refused(2, *words, command=["import", "t4", file])
             self.refused(2, *words, command=["simulate", file])
+            self.refused(2, *words, command=["submit", "matmul_host", "--starting-configs", file])
         file.write_bytes(gzip.compress(whole.encode())[:-12])
-        self.refused(2, "bad.json", command=["import", "t4", file])
-        file.write_text(whole)
-        self.refused(2, "bad.json:1:1: this is a T4 file", command=["import", "cache", file])
-        self.refused(3, "nowhere", command=["import", "t4", self.folder / "nowhere.json"])
+        for command in (["simulate", file], ["submit", "matmul_host", "--starting-configs", file]):
+            self.refused(2, "bad.json", command=command)
+        self.refused(3, "nowhere", command=["simulate", self.folder / "nowhere.json"])
 
     def failed_only(self, results):
         document = json.loads(results.read_text())

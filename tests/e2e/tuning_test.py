@@ -130,10 +130,8 @@ class Tuning(unittest.TestCase):
             with Farm() as here:
                 here.start()
                 here.cli("run", "noop_host", "--dim", "N=32", "X=1", "Y=1")  # so that the kernel is known
-                here.cli("import", "bests", file)
-                self.assertIn("from another machine", here.cli("recordings", "list").stdout)
                 self.assertEqual(here.cli("best", "noop_host", "--exact", *problem, check=False).returncode, 3)
-                here.cli("tune", "noop_host", "--from-recording", "bests", "--max-trials", "1", "--policy", "fast")
+                here.cli("tune", "noop_host", "--starting-configs", file, "--max-trials", "1", "--policy", "fast")
                 self.assertEqual([trial["config"] for trial in search(here.trials(2))], [winner])
                 best = here.json("best", "noop_host", "--exact", *problem)
                 self.assertEqual(best["match"], "MATCH_EXACT")

@@ -140,7 +140,6 @@ class ForwardingStore : public Store {
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override {
     return store_->DeleteUnusedKernels(created_before_ms);
   }
-  RecordingStore& recordings() override { return store_->recordings(); }
   TokenStore* tokens() override { return store_->tokens(); }
   absl::StatusOr<StoreStatus> Status() override { return store_->Status(); }
   absl::StatusOr<QueueCounts> CountQueue() override { return store_->CountQueue(); }

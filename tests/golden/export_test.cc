@@ -1,6 +1,11 @@
+#include <fmt/core.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "server/base/file.h"
 #include "tests/golden/command_line.h"
@@ -9,6 +14,7 @@ namespace tunefarm::golden {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 
 // Of a file that a command wrote.
 std::string Written(const CommandLine& cli, const std::string& name) {
@@ -100,42 +106,97 @@ TEST(ExportTest, Header) {
   cli.ExpectMatches("export_header");
 }
 
+// A T4 file of results of scale_host: CHUNK, UNROLL and milliseconds; without a time, one that failed.
+std::string ScaleT4(const std::vector<std::tuple<int, int, double>>& results) {
+  std::string rows;
+  for (const auto& [chunk, unroll, ms] : results) {
+    const std::string outcome = ms > 0 ? "correct" : "runtime";
+    rows += (rows.empty() ? "" : ",") +
+            fmt::format(R"({{"configuration": {{"CHUNK": {}, "UNROLL": {}}}, "times": {{"runtimes": [{}]}},)"
+                        R"( "invalidity": "{}", "correctness": 1, "measurements": [{}]}})",
+                        chunk, unroll, ms, outcome,
+                        ms > 0 ? fmt::format(R"({{"name": "time", "value": {}, "unit": "ms"}})", ms) : "");
+  }
+  return "{\"results\": [" + rows + "]}";
+}
+
+// "problem: config" of what the last job tries first.
+std::vector<std::string> Starts(CommandLine* cli) {
+  std::vector<std::string> texts;
+  const v1::CreateJobRequest request = cli->daemon()->last_create_job();
+  for (const v1::StartingConfig& starting : request.job().starting_configs()) {
+    texts.push_back(fmt::format("{}: CHUNK={},UNROLL={}", starting.problem_index(),
+                                starting.config().values().at("CHUNK").int_value(),
+                                starting.config().values().at("UNROLL").int_value()));
+  }
+  return texts;
+}
+
 TEST(ExportTest, BestsGoToAnotherMachineAndAreMeasuredThere) {
   CommandLine cli;
   const std::string file = cli.directory().File("bests.json");
   cli.Record({"export", "bests", file, "--kernel", "scale_host", "--source", "gpu7"});
-  cli.Record({"import", "bests", file});
-  const Result as_json = cli.Run({"import", "bests", file, "--name", "bests_of_gpu7", "--output", "json"});
-  EXPECT_NE(as_json.out.find("\"display_name\": \"bests_of_gpu7.scale_host.cpu-1\""), std::string::npos) << as_json.out;
-  cli.Comment("What is no such file.");
-  ASSERT_TRUE(WriteFileAtomically(file, "{\"results\": []}").ok());
-  EXPECT_EQ(cli.Run({"import", "bests", file}).code, 2);
-  EXPECT_EQ(cli.Record({"import", "bests", cli.directory().File("nowhere.json")}).code, 3);
-  cli.Comment("The recorded configs come first, and the recorded problems where none is named.");
-  cli.Record({"submit", "scale_host", "--from-recording", "gpu7"});
-  v1::Job job = cli.daemon()->last_create_job().job();
+  cli.Comment("Its problems are tuned where none is named, each with its own configs, of any device class.");
+  cli.Record({"submit", "scale_host", "--starting-configs", file});
+  const v1::Job job = cli.daemon()->last_create_job().job();
   ASSERT_EQ(job.problems_size(), 2);
-  EXPECT_EQ(job.problems(1).dims().at("N").int_value(), 8192);
-  ASSERT_EQ(job.starting_configs_size(), 2);
-  EXPECT_EQ(job.starting_configs(1).problem_index(), 1);
-  EXPECT_EQ(job.starting_configs(1).config().values().at("CHUNK").int_value(), 1024);
-  cli.Record({"submit", "scale_host", "--from-recording", "gpu7", "--dim", "N=8192,16384"});
-  job = cli.daemon()->last_create_job().job();
-  ASSERT_EQ(job.problems_size(), 2);
-  ASSERT_EQ(job.starting_configs_size(), 3) << "its own, then both of the others";
-  EXPECT_EQ(job.starting_configs(0).config().values().at("CHUNK").int_value(), 1024);
-  EXPECT_EQ(job.starting_configs(1).problem_index(), 1);
-  EXPECT_EQ(cli.Record({"submit", "scale_host", "--from-recording", "nothing"}).code, 3);
+  EXPECT_EQ(job.problems(0).dims().at("N").int_value(), 4096);
+  EXPECT_EQ(job.problems(1).dims().at("N").int_value(), 1048576);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=256,UNROLL=8", "0: CHUNK=512,UNROLL=8", "1: CHUNK=8192,UNROLL=4"));
+  cli.Comment("A problem without configs of its own begins with those of others.");
+  cli.Record({"submit", "scale_host", "--starting-configs", file, "--dim", "N=4096,16384"});
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=256,UNROLL=8", "0: CHUNK=512,UNROLL=8", "1: CHUNK=256,UNROLL=8",
+                                        "1: CHUNK=8192,UNROLL=4", "1: CHUNK=512,UNROLL=8"));
+  EXPECT_EQ(cli.Run({"submit", "scale_host", "--starting-configs", file, "--dim", "N=1048576"}).code, 0);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=8192,UNROLL=4"));
+  cli.Comment("Bests of other kernels, and no file.");
+  ASSERT_EQ(cli.Run({"export", "bests", file, "--kernel", "gemm"}).code, 0);
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", cli.directory().File("nowhere.json")}).code, 3);
   cli.ExpectMatches("export_bests");
+}
+
+TEST(ExportTest, ResultsOfOtherToolsAreTriedFirst) {
+  CommandLine cli;
+  const std::string file = cli.directory().File("results.json");
+  const auto write = [&file](const std::string& text) { ASSERT_TRUE(WriteFileAtomically(file, text).ok()); };
+  cli.Comment("The fastest first; what does not fit the kernel is counted, and the first reason is given.");
+  write(ScaleT4({{512, 2, 0.5}, {1024, 2, 0.25}, {100, 2, 0.1}, {4096, 3, 0.7}, {2048, 1, 0}}));
+  cli.Record({"submit", "scale_host", "--starting-configs", file});
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=1024,UNROLL=2", "0: CHUNK=512,UNROLL=2"));
+  cli.Comment("No problem gets more than 16.");
+  std::vector<std::tuple<int, int, double>> many;
+  for (int i = 0; i < 20; ++i) many.emplace_back(256 << (i / 4), 1 << (i % 4), 20 - i);
+  write(ScaleT4(many));
+  cli.Record({"submit", "scale_host", "--starting-configs", file, "--dim", "N=64,128"});
+  EXPECT_EQ(Starts(&cli).size(), 32u);
+  EXPECT_EQ(Starts(&cli)[0], "0: CHUNK=4096,UNROLL=8");
+  cli.Comment("A cache file of Kernel Tuner.");
+  const auto cache = [](const std::string& name) {
+    return fmt::format(R"({{"device_name": "d", "kernel_name": "k", "problem_size": "1",
+"tune_params_keys": ["{0}", "UNROLL"], "tune_params": {{}}, "objective": "time",
+"cache": {{"512,1": {{"{0}": 512, "UNROLL": 1, "time": 0.5, "times": [0.5]}}}}}})",
+                       name);
+  };
+  write(cache("CHUNK"));
+  cli.Record({"submit", "scale_host", "--starting-configs", file});
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=512,UNROLL=1"));
+  cli.Comment("Nothing that fits, nothing with a time, and no such file.");
+  write(cache("CHUNKS"));
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  write(ScaleT4({{512, 2, 0}}));
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  write("{}");
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  cli.ExpectMatches("starting_configs");
 }
 
 TEST(ExportTest, Completion) {
   CommandLine cli;
   cli.Record({"__complete", "export", ""});
-  cli.Record({"__complete", "import", "b"});
   cli.Record({"__complete", "export", "aiter", "--keys", ""});
   cli.Record({"__complete", "export", "csv", "--kernel", "sc"});
-  cli.Record({"__complete", "tune", "--from-recording", ""});
+  cli.Record({"__complete", "tune", "--starting"});
   cli.Record({"__complete", "tune", "--miss"});
   cli.ExpectMatches("export_completion");
 }

@@ -176,7 +176,6 @@ v1::Job JobNumbered(int number) {
   v1::Study* study = job.add_studies();
   *study = Parse<v1::Study>(kStudyOfScale);
   if (number == 18) {
-    job.mutable_strategy()->mutable_cost_model()->set_mode(v1::COST_MODEL_MODE_RANK);
     job.set_state(v1::JOB_STATE_RUNNING);
     job.set_label("nightly");
     study->clear_best();
@@ -201,13 +200,6 @@ v1::Job JobNumbered(int number) {
         "outcomes { outcome: OUTCOME_WRONG_RESULT count: 2 }");
   }
   if (number == 20) {
-    v1::CostModel* const cost_model = job.mutable_strategy()->mutable_cost_model();
-    cost_model->set_mode(v1::COST_MODEL_MODE_PRUNE);
-    cost_model->set_factor(1.5);
-    study->mutable_space()->set_valid(31);
-    *study->mutable_space()->add_rules() = Parse<v1::RuleCount>(
-        "rule: 'cost model: predicted time <= 1.5 x the least' "
-        "reason: 'the cost model (version 1) predicts too long a time' removed: 4");
     job.set_state(v1::JOB_STATE_FAILED);
     job.set_error("the device GPU-1 is quarantined: 3 workers died in a row");
   }

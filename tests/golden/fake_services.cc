@@ -12,7 +12,6 @@
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
-#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -305,106 +304,6 @@ class FakeServer final : public v1::ServerService::Service {
   }
 };
 
-v1::Recording FakeRecording(bool with_parameters) {
-  v1::Recording recording;
-  recording.set_name("recordings/3");
-  recording.set_display_name("convolution_A100_T4");
-  recording.set_format(v1::RECORDING_FORMAT_T4);
-  recording.set_kernel_name("convolution");
-  recording.set_problem("4096x4096");
-  recording.set_device_name("A100");
-  recording.set_file_name("convolution_A100_T4.json.gz");
-  recording.set_content_digest(std::string(64, 'a'));
-  recording.set_objective("time");
-  recording.set_result_count(4362);
-  recording.set_valid_count(4201);
-  recording.set_failed_count(161);
-  recording.set_best_objective(0.5536);
-  recording.set_stored_bytes(126'000);
-  recording.set_imported_at_ms(1);
-  recording.add_notes("The time unit is spelt \"miliseconds\"; milliseconds are meant.");
-  for (int i = 0; with_parameters && i < 2; ++i) {
-    v1::RecordedParameter* parameter = recording.add_parameters();
-    parameter->set_name(i == 0 ? "block_size_x" : "use_shmem");
-    for (int value = 0; value < 2 + 4 * (1 - i); ++value) parameter->add_values()->set_int_value(value);
-  }
-  return recording;
-}
-
-// Bests of another machine: scale_host for two sizes.
-v1::Recording ImportedBests() {
-  v1::Recording recording = FakeRecording(false);
-  recording.set_name("recordings/4");
-  recording.set_display_name("gpu7");
-  recording.set_kernel_name("scale_host");
-  recording.clear_notes();
-  for (const auto& [name, values] :
-       std::map<std::string, std::vector<int64_t>>{{"CHUNK", {512, 1024}}, {"UNROLL", {2}}, {"dim.N", {4096, 8192}}}) {
-    v1::RecordedParameter* const parameter = recording.add_parameters();
-    parameter->set_name(name);
-    for (const int64_t value : values) parameter->add_values()->set_int_value(value);
-  }
-  return recording;
-}
-
-class FakeRecordings : public v1::RecordingService::Service {
- public:
-  grpc::Status CreateRecording(grpc::ServerContext*, grpc::ServerReader<v1::CreateRecordingRequest>* reader,
-                               v1::CreateRecordingResponse* response) override {
-    v1::CreateRecordingRequest message;
-    std::string name;
-    while (reader->Read(&message)) {
-      response->set_already_stored(message.display_name() == "again");
-      if (!message.display_name().empty()) name = message.display_name();
-    }
-    *response->mutable_recording() = FakeRecording(true);
-    if (name.rfind("bests", 0) == 0) response->mutable_recording()->set_display_name(name);
-    return grpc::Status::OK;
-  }
-  grpc::Status GetRecording(grpc::ServerContext*, const v1::GetRecordingRequest* request,
-                            v1::GetRecordingResponse* response) override {
-    if (request->name() == "gpu7") {
-      *response->mutable_recording() = ImportedBests();
-      return grpc::Status::OK;
-    }
-    if (request->name() != "recordings/3" && request->name() != "convolution_A100_T4")
-      return grpc::Status(grpc::StatusCode::NOT_FOUND, "no recording is called \"" + request->name() + "\"");
-    *response->mutable_recording() = FakeRecording(true);
-    return grpc::Status::OK;
-  }
-  grpc::Status ListRecordings(grpc::ServerContext*, const v1::ListRecordingsRequest* request,
-                              v1::ListRecordingsResponse* response) override {
-    *response->add_recordings() = FakeRecording(false);
-    if (request->page_size() == 1) {
-      response->set_next_page_token("more");
-      return grpc::Status::OK;
-    }
-    v1::Recording* failed = response->add_recordings();
-    *failed = FakeRecording(false);
-    failed->set_name("recordings/2");
-    failed->set_display_name("all_failed");
-    failed->set_valid_count(0);
-    failed->set_failed_count(failed->result_count());
-    failed->clear_best_objective();
-    return grpc::Status::OK;
-  }
-  grpc::Status ListRecordedResults(grpc::ServerContext*, const v1::ListRecordedResultsRequest*,
-                                   v1::ListRecordedResultsResponse* response) override {
-    // CHUNK, UNROLL, dim.N
-    for (const uint32_t index : {0, 0, 0, 1, 0, 1}) response->mutable_results()->add_value_indexes(index);
-    for (const double ms : {0.5, 0.75}) {
-      response->mutable_results()->add_outcomes(v1::RECORDED_OUTCOME_CORRECT);
-      response->mutable_results()->add_objectives(ms);
-      response->mutable_results()->add_cost_ms(ms);
-    }
-    return grpc::Status::OK;
-  }
-  grpc::Status DeleteRecording(grpc::ServerContext*, const v1::DeleteRecordingRequest*,
-                               v1::DeleteRecordingResponse*) override {
-    return grpc::Status::OK;
-  }
-};
-
 }  // namespace
 
 struct FakeDaemon::Services {
@@ -414,7 +313,6 @@ struct FakeDaemon::Services {
   FakeCatalog catalog;
   FakeKernels kernels;
   FakeDevices devices;
-  FakeRecordings recordings;
   FakeServer server;
 };
 
@@ -428,7 +326,6 @@ FakeDaemon::FakeDaemon(const std::string& socket_path) : services_(std::make_uni
   builder.RegisterService(&services_->catalog);
   builder.RegisterService(&services_->kernels);
   builder.RegisterService(&services_->devices);
-  builder.RegisterService(&services_->recordings);
   builder.RegisterService(&services_->server);
   server_ = builder.BuildAndStart();
   TUNEFARM_CHECK(server_ != nullptr && bound != 0);

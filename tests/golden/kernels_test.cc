@@ -36,9 +36,6 @@ TEST(KernelsTest, ListShowAndSpace) {
   cli.Record({"kernels", "space", "scale_cuda", "--device", "A100"});
   (*cli.environment())["TUNEFARM_SERVER"] = cli.daemon()->address();
   cli.Record({"kernels", "space", "scale_cuda", "--device", "A100", "--output", "json"});
-  cli.Comment("What the cost model would leave out, and what it goes by.");
-  cli.Record({"kernels", "space", "scale_cuda", "--device", "A100", "--cost-model", "prune=1.1"});
-  cli.Record({"kernels", "space", "scale_cuda", "--device", "A100", "--cost-model", "fast"});
   cli.Comment("Counted by the daemon, by sampling.");
   cli.Record({"kernels", "space", "stored"});
   cli.ExpectMatches("kernels");

@@ -7,7 +7,6 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/store/postgres/copy_sqlite.h"
-#include "server/store/recording_store.h"
 #include "server/store/token_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
@@ -92,15 +91,6 @@ class PostgresCopy : public testing::Test {
     TUNEFARM_CHECK_OK(store->GetOrPutSetting(Store::kCatalogIdSetting, "old").status());
     TUNEFARM_CHECK_OK(store->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
     TUNEFARM_CHECK_OK(store->SetDeviceOrder({"device", "loud", 0, kNow}));
-    PutRecordingRequest recording;
-    recording.recording.display_name = "recording";
-    recording.recording.content_digest = "digest";
-    recording.recording.result_count = 2;
-    recording.recording.parameters = "parameters";
-    recording.parts = {{0, 1, "one"}, {1, 1, std::string(300'000, 'x')}};
-    recording.recordings_max = 10;
-    recording.bytes_max = 1 << 20;
-    TUNEFARM_CHECK_OK(store->recordings().PutRecording(recording).status());
   }
 
   void KeepATrialOfADeletedJob(Store* store, const ClaimRequest& claimer) {
@@ -176,10 +166,6 @@ class PostgresCopy : public testing::Test {
       add("order", o.device_uuid, o.held_out, o.accepted_sentinels_ms, o.set_at_ms, o.revision);
     for (const DeviceClassRow& c : Value(store->ListDeviceClasses()))
       add("class", c.class_id, c.display_name, c.properties);
-    for (const RecordingRow& r : Value(store->recordings().ListRecordings({})).rows) {
-      add("recording", r.recording_id, r.display_name, r.result_count, r.stored_bytes,
-          store->recordings().GetRecordingPart(r.recording_id, 1)->results.size());
-    }
     add("measured", store->FindMeasured({std::string(16, '\0')}).value()[0]->trial.ordinal);
     add("kept", store->GetTrial(2, 1, 0)->config, store->CatalogRevision().value(), store->Status()->stored_trials);
     return lines;

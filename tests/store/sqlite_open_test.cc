@@ -12,7 +12,6 @@
 #include "server/base/check.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
-#include "server/store/recording_store.h"
 #include "server/store/sqlite/open.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/permitted.h"
@@ -79,49 +78,19 @@ TEST_F(SqliteOpen, SchemaEqualsTheGoldenDump) {
       << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
 }
 
-PutRecordingRequest Recorded(int parts) {
-  PutRecordingRequest request;
-  request.recording.display_name = "recorded";
-  request.recording.content_digest = "digest";
-  for (int i = 0; i < parts; ++i) request.parts.push_back({i, 1, "part"});
-  request.recording.result_count = parts;
-  request.recordings_max = 100;
-  request.bytes_max = int64_t{1} << 30;
-  return request;
-}
-
-// Nobody sees what is not whole, so nobody could delete it either.
-TEST_F(SqliteOpen, NothingStaysOfARecordingThatWasNotStoredWhole) {
-  const auto rows = [this] {
-    const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
-    TUNEFARM_CHECK_OK(database.status());
-    return (*database)->QueryInt(
-        "SELECT (SELECT count(*) FROM recording) + (SELECT count(*) FROM recording_part) + "
-        "(SELECT count(*) FROM recording_detail)");
-  };
-  {
-    const auto store = Open();
-    ASSERT_TRUE(store.ok()) << store.status();
-    PutRecordingRequest broken = Recorded(3);
-    broken.parts[2].results.assign(5 << 20, 'x');  // larger than a part may be
-    EXPECT_FALSE((*store)->recordings().PutRecording(broken).ok());
-    EXPECT_EQ(*rows(), 0);
-    ASSERT_TRUE((*store)->recordings().PutRecording(Recorded(3)).ok());
-    EXPECT_EQ(*rows(), 5);
-  }
-  // As a crash leaves it, in the middle of an import or of a deletion.
-  Sql(options_.path, "UPDATE recording SET is_complete = 0");
+TEST_F(SqliteOpen, RecordedResultsOfAnOlderSchemaAreDropped) {
+  const std::vector<Migration> all = sqlite::EmbeddedMigrations();
+  ASSERT_TRUE(Open(std::vector<Migration>(all.begin(), all.begin() + 11)).ok());
+  Sql(options_.path, R"sql(
+    INSERT INTO recording (display_name, content_digest, kernel_name, problem, device_name, file_name, result_count,
+        valid_count, stored_bytes, imported_at_ms, is_complete) VALUES ('a', 'd', '', '', '', '', 1, 1, 1, 1, 1);
+    INSERT INTO recording_detail (recording_id, detail, parameters) VALUES (1, x'00', x'00');
+    INSERT INTO recording_part (recording_id, first_result, result_count, results) VALUES (1, 0, 1, x'00');
+  )sql");
   ASSERT_TRUE(Open().ok());
-  EXPECT_EQ(*rows(), 0);
-}
-
-TEST_F(SqliteOpen, ARecordingIsDeletedPartByPart) {
-  const auto store = Open();
-  ASSERT_TRUE(store.ok()) << store.status();
-  const int64_t id = (*store)->recordings().PutRecording(Recorded(7))->recording_id;
-  const int64_t before = (*store)->Commits().operations;
-  ASSERT_TRUE((*store)->recordings().DeleteRecording(id).ok());
-  EXPECT_EQ((*store)->Commits().operations - before, 1 + 7 + 1) << "others must be able to write in between";
+  const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
+  ASSERT_TRUE(database.ok()) << database.status();
+  EXPECT_EQ((*database)->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'recording%'").value(), 0);
 }
 
 TEST_F(SqliteOpen, ANewDatabaseNeedsNoBackup) {

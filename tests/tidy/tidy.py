@@ -21,8 +21,6 @@ BANNED = [
      ["server/base/", "server/worker/", "tests/"]),
     ("randomness outside base/random.h", re.compile(r"\brandom_device\b|\bmt19937|[^\w]s?rand\s*\("), ["server/base/"]),
     ("sqlite3.h outside store/", re.compile(r'#include [<"]sqlite3\.h'), ["server/store/", "tests/store/", "tests/fault/"]),
-    ("recorded results outside recordings/: they are never measurements", re.compile(r"\bRecordingStore\b|\brecordings\(\)|recording_store\.h"),
-     ["server/store/", "server/recordings/", "server/daemon/", "client/", "tests/"]),
     ("cuda.h or nvrtc.h outside worker/", re.compile(r'#include [<"](cuda|nvrtc|cublas\w*|nvml)\.h'), ["server/worker/", "tests/gpu/"]),
     ("grpcpp outside rpc/, the agent's remote link and client/", re.compile(r"#include <grpc"),
      ["server/rpc/", "server/agent/remote/", "server/dial/", "client/", "tests/", "server/daemon/"]),

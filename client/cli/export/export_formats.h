@@ -13,7 +13,4 @@ void AddExportBests(CLI::App* command, Session* session);
 void AddExportAiter(CLI::App* command, Session* session);
 void AddExportFusedMoe(CLI::App* command, Session* session);  // vllm, sglang
 
-// Below `import`.
-void AddImportBests(CLI::App* import, Session* session);
-
 }  // namespace tunefarm::cli

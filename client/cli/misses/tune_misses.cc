@@ -158,7 +158,7 @@ class MissTuner {
 void MissesOptions::AddTo(CLI::App* tune) {
   CLI::Option* const misses = tune->add_flag(
       "--misses", is_chosen, "Tune what was looked up and is not tuned (tunefarm misses), of one kernel or all.");
-  for (const char* const other : {"--dim", "--pin", "--input-seed", "--rows", "--missing-only", "--from-recording"}) {
+  for (const char* const other : {"--dim", "--pin", "--input-seed", "--rows", "--missing-only", "--starting-configs"}) {
     misses->excludes(tune->get_option(other));
   }
   tune->add_option("--limit", limit, "With --misses: how many problems, those asked most first (default: all).")

@@ -7,13 +7,21 @@
 #include <set>
 
 #include "client/cli/studies/recorded_source.h"
+#include "server/base/file.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/value_proto.h"
 #include "server/interchange/bests_file.h"
+#include "server/interchange/gunzip.h"
+#include "server/interchange/recorded_file.h"
 
 namespace tunefarm::cli {
 namespace {
+
+using Rows = std::vector<std::pair<Config, Config>>;
+
+std::string Count(size_t count) { return FormatCount(static_cast<int64_t>(count)); }
 
 // The dims of a problem with defaults in the place of what it leaves out.
 Config DimsOf(const v1::Problem& problem, const v1::Kernel& kernel) {
@@ -28,13 +36,87 @@ Config DimsOf(const v1::Problem& problem, const v1::Kernel& kernel) {
   return dims;
 }
 
+absl::StatusOr<Rows> RowsOfBests(const Session& session, std::string text, const std::string& path,
+                                 const std::string& kernel) {
+  ASSIGN_OR_RETURN(interchange::BestsFile file, interchange::ReadBestsFile(std::move(text), path));
+  std::vector<interchange::ExportedBest> bests;
+  std::set<std::string> kernels;
+  size_t left_out = 0;
+  for (interchange::ExportedBest& best : file.bests) {
+    kernels.insert(best.best.kernel_name());
+    if (best.best.kernel_name() != kernel) continue;
+    if (best.is_plain()) {
+      bests.push_back(std::move(best));
+    } else {
+      ++left_out;
+    }
+  }
+  if (left_out > 0) {
+    session.Note(
+        fmt::format("{}: {} bests of '{}' are left out: they are of pinned problems, or of problems with input "
+                    "seeds of their own.",
+                    path, Count(left_out), kernel));
+  }
+  if (bests.empty()) {
+    std::string known;
+    for (const std::string& name : kernels) known += (known.empty() ? "" : ", ") + name;
+    return InvalidArgument("{} has no usable best of kernel '{}'; {}", path, kernel,
+                           known.empty() ? "it has none of any kernel" : "it has bests of " + known);
+  }
+  interchange::SortBests(&bests);
+  Rows rows;
+  for (interchange::ExportedBest& best : bests) rows.emplace_back(std::move(best.dims), std::move(best.config));
+  return rows;
+}
+
+absl::StatusOr<Rows> RowsOfResults(const Session& session, std::string text, const std::string& path) {
+  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(text), path));
+  for (const std::string& note : file.notes) session.Note(path + ": " + note);
+  std::vector<interchange::RecordedRow>& results = file.rows;
+  results.erase(std::remove_if(results.begin(), results.end(),
+                               [](const interchange::RecordedRow& row) { return row.objective.value_or(0) <= 0; }),
+                results.end());
+  if (results.empty()) return InvalidArgument("no config in {} has a time", path);
+  std::stable_sort(
+      results.begin(), results.end(),
+      [](const interchange::RecordedRow& a, const interchange::RecordedRow& b) { return *a.objective < *b.objective; });
+  Rows rows;
+  for (interchange::RecordedRow& row : results) rows.emplace_back(Config(), std::move(row.config));
+  return rows;
+}
+
+// Leaves the configs that the kernel takes, as it takes them.
+absl::Status KeepFitting(const Session& session, const std::string& path, const KernelPlan& plan, Rows* rows) {
+  Rows fitting;
+  absl::Status first;
+  for (auto& [dims, config] : *rows) {
+    absl::StatusOr<Config> parsed = plan.ParseConfig(plan.ToProto(config));
+    if (parsed.ok()) {
+      fitting.emplace_back(std::move(dims), *std::move(parsed));
+    } else if (first.ok()) {
+      first = parsed.status();
+    }
+  }
+  if (fitting.empty()) {
+    return InvalidArgument("no config in {} fits kernel '{}'; the first of {}: {}", path, plan.display_name(),
+                           Count(rows->size()), MessageOf(first));
+  }
+  if (!first.ok()) {
+    session.Note(fmt::format("{}: {} of {} configs do not fit kernel '{}' and are left out; the first: {}", path,
+                             Count(rows->size() - fitting.size()), Count(rows->size()), plan.display_name(),
+                             MessageOf(first)));
+  }
+  *rows = std::move(fitting);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-std::vector<v1::Problem> RecordedStarts::Problems() const {
+std::vector<v1::Problem> StartingConfigs::Problems() const {
   std::vector<v1::Problem> problems;
   std::set<std::string> seen;
   for (const auto& [dims, config] : rows) {
-    if (dims.empty() || !seen.insert(dims.ToText()).second) continue;
+    if (!seen.insert(dims.ToText()).second) continue;
     v1::Problem problem;
     for (const auto& [dim, value] : dims) (*problem.mutable_dims())[dim] = definition::ToProto(value);
     problems.push_back(std::move(problem));
@@ -42,55 +124,65 @@ std::vector<v1::Problem> RecordedStarts::Problems() const {
   return problems;
 }
 
-absl::StatusOr<RecordedStarts> FetchStarts(Session* session, const std::string& recording) {
-  ASSIGN_OR_RETURN(RecordedSource source, FromRecording(session, recording));
-  std::vector<RecordedTrial>& trials = source.trials;
-  trials.erase(std::remove_if(trials.begin(), trials.end(),
-                              [](const RecordedTrial& trial) { return trial.result.outcome != ToldOutcome::kOk; }),
-               trials.end());
-  if (trials.empty()) return NotFound("no config of recording {} has a time", source.name);
-  RecordedStarts starts;
-  starts.name = source.name;
-  const bool has_dims = !interchange::SplitRecorded(trials[0].config).first.empty();
-  if (!has_dims) {
-    std::stable_sort(trials.begin(), trials.end(), [](const RecordedTrial& a, const RecordedTrial& b) {
-      return a.result.objective_ns < b.result.objective_ns;
-    });
-    // No problem gets more of them.
-    if (trials.size() > kForeignStartsMax) trials.resize(kForeignStartsMax);
+absl::StatusOr<StartingConfigs> ReadStartingConfigs(const Session& session, const std::string& path,
+                                                    const KernelPlan& plan) {
+  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));
+  ASSIGN_OR_RETURN(std::string text, interchange::PlainText(std::move(bytes), path, interchange::kRecordedBytesMax));
+  StartingConfigs starts;
+  starts.file = path;
+  starts.is_of_bests = interchange::IsBestsFile(text);
+  if (starts.is_of_bests) {
+    ASSIGN_OR_RETURN(starts.rows, RowsOfBests(session, std::move(text), path, plan.display_name()));
+  } else {
+    ASSIGN_OR_RETURN(starts.rows, RowsOfResults(session, std::move(text), path));
   }
-  for (const RecordedTrial& trial : trials) starts.rows.push_back(interchange::SplitRecorded(trial.config));
+  RETURN_IF_ERROR(KeepFitting(session, path, plan, &starts.rows));
   return starts;
 }
 
-void AddStartingConfigs(const Session& session, const RecordedStarts& starts, const v1::Kernel& kernel, v1::Job* job) {
+void AddStartingConfigs(const Session& session, const StartingConfigs& starts, const KernelPlan& plan, v1::Job* job) {
   std::map<std::string, std::vector<const Config*>> of_problem;
-  std::vector<const Config*> foreign;
-  std::set<std::string> seen;
+  std::vector<const Config*> any;
+  std::set<std::string> seen_of_problem, seen;
   for (const auto& [dims, config] : starts.rows) {
-    if (!dims.empty()) of_problem[dims.ToText()].push_back(&config);
-    if (foreign.size() < kForeignStartsMax && seen.insert(config.ToText()).second) foreign.push_back(&config);
+    const std::string text = config.ToText();
+    if (any.size() < kStartsPerProblemMax && seen.insert(text).second) any.push_back(&config);
+    if (!starts.is_of_bests) continue;
+    const std::string problem = dims.ToText();
+    std::vector<const Config*>& own = of_problem[problem];
+    // Bests of several device classes may be the same config.
+    const bool is_new = seen_of_problem.insert(problem + " " + text).second;
+    if (is_new && own.size() < kStartsPerProblemMax) own.push_back(&config);
   }
-  int with_own = 0;
+  size_t with_own = 0;
+  const auto problems = static_cast<size_t>(job->problems_size());
   for (int i = 0; i < job->problems_size(); ++i) {
-    const auto own = of_problem.find(DimsOf(job->problems(i), kernel).ToText());
+    const auto own = of_problem.find(DimsOf(job->problems(i), plan.kernel()).ToText());
     if (own != of_problem.end()) ++with_own;
-    for (const Config* const config : own != of_problem.end() ? own->second : foreign) {
+    for (const Config* const config : own != of_problem.end() ? own->second : any) {
       v1::StartingConfig* const starting = job->add_starting_configs();
       starting->set_problem_index(i);
-      for (const auto& [name, value] : *config) {
-        (*starting->mutable_config()->mutable_values())[name] = definition::ToProto(value);
-      }
+      *starting->mutable_config() = plan.ToProto(*config);
     }
   }
-  const int others = job->problems_size() - with_own;
-  const auto problems = [](int count) { return fmt::format("{} problem{}", count, count == 1 ? "" : "s"); };
-  std::string text = fmt::format("From recording {} first: ", starts.name);
-  if (with_own > 0)
-    text += problems(with_own) + (with_own == 1 ? " with configs of its own" : " with configs of their own");
-  if (with_own > 0 && others > 0) text += ", ";
-  if (others > 0) text += fmt::format("{} with {} configs of others", problems(others), foreign.size());
-  session.Note(text);
+  const auto count = [](size_t number, const char* what) {
+    return fmt::format("{} {}{}", Count(number), what, number == 1 ? "" : "s");
+  };
+  std::string text = starts.file + ": ";
+  if (!starts.is_of_bests) {
+    text += fmt::format("the fastest {} of {} configs that fit are tried first", Count(any.size()),
+                        Count(starts.rows.size()));
+  } else {
+    if (with_own > 0) {
+      text += count(with_own, "problem") + " with starting configs of " + (with_own == 1 ? "its own" : "their own");
+    }
+    if (with_own > 0 && with_own < problems) text += ", ";
+    if (with_own < problems) {
+      text += fmt::format("{} with {} of other problems", count(problems - with_own, "problem"),
+                          count(any.size(), "starting config"));
+    }
+  }
+  session.Note(text + ".");
 }
 
 }  // namespace tunefarm::cli

@@ -1,4 +1,4 @@
-// What a job tries first, from recorded results in the store: --from-recording.
+// What a job tries first, read from a file: --starting-configs.
 #pragma once
 
 #include <string>
@@ -7,31 +7,34 @@
 
 #include "absl/status/statusor.h"
 #include "client/cli/session.h"
+#include "server/definition/kernel_plan.h"
 #include "server/expression/config.h"
 #include "tunefarm/v1/job.pb.h"
-#include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm::cli {
 
-// A recording as a source of configs. Of imported bests each row has the dims of its problem; of other recordings none
-// has any.
-struct RecordedStarts {
-  std::string name;
-  std::vector<std::pair<Config, Config>> rows;  // dims and config; of other recordings the fastest first
+// How many configs a problem gets. With the 256 problems that a job may have they are as many as a job takes.
+inline constexpr size_t kStartsPerProblemMax = 16;
 
-  // The problems of imported bests, each once, in the order of the recording; none of other recordings.
+// The configs of a file that fit a kernel.
+struct StartingConfigs {
+  std::string file;  // its path, for messages
+  bool is_of_bests = false;
+  // Dims and config. Of bests by device class and dims, the newest first; else without dims, the fastest first.
+  std::vector<std::pair<Config, Config>> rows;
+
+  // Of bests: their problems, each once.
   std::vector<v1::Problem> Problems() const;
 };
 
-// A number or name. The daemon's errors; NotFound for a recording in which nothing has a time.
-absl::StatusOr<RecordedStarts> FetchStarts(Session* session, const std::string& recording);
+// Reads a file that `export bests` wrote, a T4 file or a cache file of Kernel Tuner, each plain or .gz. How many
+// configs do not fit the kernel, and why the first does not, is noted. InvalidArgument where none fits, or where the
+// bests are of other kernels.
+absl::StatusOr<StartingConfigs> ReadStartingConfigs(const Session& session, const std::string& path,
+                                                    const KernelPlan& plan);
 
-// How many configs a problem gets that the recording does not have: of imported bests those of other problems, of other
-// recordings the fastest.
-inline constexpr size_t kForeignStartsMax = 16;
-
-// Gives each problem of the job its own recorded configs, else kForeignStartsMax of others, and says so. Dims that a
-// problem leaves out have the default of `kernel`.
-void AddStartingConfigs(const Session& session, const RecordedStarts& starts, const v1::Kernel& kernel, v1::Job* job);
+// Gives each problem of the job its own configs of the file, else those of others, at most kStartsPerProblemMax, and
+// notes how many have which. Dims that a problem leaves out have the kernel's default.
+void AddStartingConfigs(const Session& session, const StartingConfigs& starts, const KernelPlan& plan, v1::Job* job);
 
 }  // namespace tunefarm::cli

@@ -104,8 +104,8 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
   if (!job.state_reason().empty()) out += "because    " + job.state_reason() + "\n";
   if (job.device_busy_ms() > 0)
     out += fmt::format("devices    {} of work\n", FormatDuration(job.device_busy_ms() * 1e6));
-  out += fmt::format("strategy   {} seed {}\ncost model {}\ncreated    {}\n", job.strategy().strategy_name(),
-                     job.strategy().seed(), CostModelText(job), AgeText(job.created_at_ms()));
+  out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
+                     AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
     out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", study.problem().key(),

@@ -21,7 +21,6 @@ namespace {
 
 struct SimulateOptions {
   std::vector<std::string> files;  // or numbers of jobs, each for itself
-  std::vector<std::string> recordings;
   std::vector<std::string> jobs;  // joined
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
@@ -40,15 +39,11 @@ absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& tex
   return FromFile(session, text);
 }
 
-// All that the command line names, in the order files, recordings, jobs.
+// All that the command line names, files first, then jobs.
 absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const SimulateOptions& options) {
   std::vector<RecordedSource> sources;
   for (const std::string& text : options.files) {
     ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options.study));
-    sources.push_back(std::move(source));
-  }
-  for (const std::string& text : options.recordings) {
-    ASSIGN_OR_RETURN(RecordedSource source, FromRecording(session, text));
     sources.push_back(std::move(source));
   }
   if (!options.jobs.empty()) {
@@ -56,7 +51,7 @@ absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const 
     sources.push_back(std::move(source));
   }
   if (sources.empty())
-    return InvalidArgument("nothing to simulate on: give files, --recording or --job; see tunefarm simulate --help");
+    return InvalidArgument("nothing to simulate on: give files or --job; see tunefarm simulate --help");
   for (const RecordedSource& source : sources) {
     if (!source.note.empty()) session->Note(source.note);
   }
@@ -66,10 +61,7 @@ absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const 
 absl::StatusOr<Priors> ReadPriors(Session* session, const SimulateOptions& options) {
   Priors priors;
   if (options.warm.empty()) return priors;
-  std::error_code error;
-  const bool is_stored = options.warm.rfind("recordings/", 0) == 0 && !std::filesystem::exists(options.warm, error);
-  ASSIGN_OR_RETURN(const RecordedSource warm,
-                   is_stored ? FromRecording(session, options.warm) : FromText(session, options.warm, options.study));
+  ASSIGN_OR_RETURN(const RecordedSource warm, FromText(session, options.warm, options.study));
   PriorSource source;
   source.label = warm.name;
   for (const RecordedTrial& trial : warm.trials)
@@ -187,16 +179,9 @@ void AddSimulate(CLI::App* app, Session* session) {
       app->add_subcommand("simulate", "Compare search strategies on recorded results, in simulated time.");
   SetExample(simulate,
              "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
-             "tunefarm simulate --recording convolution_A100_T4 --strategy default,genetic\n"
              "tunefarm simulate --job 17,18");
   simulate->add_option("FILE", options->files,
                        "T4 or Kernel Tuner cache files (also .gz), or numbers of jobs, each for itself.");
-  simulate
-      ->add_option("--recording", options->recordings,
-                   "Recorded results in the store, by number or name, as tunefarm recordings list shows them.")
-      ->type_name("NAMES")
-      ->delimiter(',')
-      ->allow_extra_args(false);
   simulate
       ->add_option("--job", options->jobs,
                    "What a job has measured; of several (of one kernel, problem and device class), what they have "
@@ -223,8 +208,7 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->check(CLI::Range(1, 100'000));
   simulate
       ->add_option("--warm", options->warm,
-                   "A file, job or recordings/NUMBER of another device or problem that the strategies are told at the "
-                   "start.")
+                   "A file or job of another device or problem that the strategies are told at the start.")
       ->type_name("SOURCE");
   simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
   simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");

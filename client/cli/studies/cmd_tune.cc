@@ -36,7 +36,6 @@ struct SubmitOptions {
   std::string strategy;
   std::vector<std::string> strategy_options;
   uint64_t seed = 0;
-  std::string cost_model;
   BudgetOptions budget;
   MeasureOptions measure;
   int priority = 0;
@@ -45,7 +44,7 @@ struct SubmitOptions {
   bool no_memory = false;
   std::string required_isolation;
   std::string label;
-  std::string from_recording;
+  std::string starting_configs;
   bool missing_only = false;
   int rows = 10;
   MissesOptions misses;
@@ -80,7 +79,6 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy, as tunefarm help strategies lists them. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
-  AddCostOption(command, &options->cost_model);
   options->budget.AddTo(command);
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
@@ -98,10 +96,11 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command->add_flag("--missing-only", options->missing_only,
                     "Leave out problems that have an exact best already: what was interrupted goes on.");
   command
-      ->add_option("--from-recording", options->from_recording,
-                   "Try first what this recording has (recordings list). Of imported bests, and without --dim, its "
-                   "problems are tuned; --max-trials 1 only measures them.")
-      ->type_name("RECORDING");
+      ->add_option(
+          "--starting-configs", options->starting_configs,
+          "Try these configs first: another machine's bests (export bests), a T4 file or a cache file of Kernel "
+          "Tuner, also .gz. Of bests, and without --dim, their problems are tuned; --max-trials 1 only measures them.")
+      ->type_name("FILE");
 }
 
 // All but the problems, the kernel and what is tried first.
@@ -115,9 +114,6 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
     if (equals == std::string::npos) return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
     (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] = option.substr(equals + 1);
   }
-  if (!options.cost_model.empty()) {
-    ASSIGN_OR_RETURN(*job->mutable_strategy()->mutable_cost_model(), ParseCostModel(options.cost_model));
-  }
   ASSIGN_OR_RETURN(*job->mutable_budget(), MakeBudget(options.budget));
   ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
   job->set_priority(options.priority);
@@ -130,25 +126,24 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
   return absl::OkStatus();
 }
 
-// The problems of the command line; where it names none, those of the recording, with the same pins and seeds.
+// The problems of the command line; where it names none, those of a file of bests, with the same pins and seeds.
 absl::StatusOr<std::vector<v1::Problem>> ProblemsOf(const SubmitOptions& options,
-                                                    const std::optional<RecordedStarts>& starts) {
+                                                    const std::optional<StartingConfigs>& starts) {
   const size_t most = options.missing_only ? kGridMax : kProblemsMax;
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, MakeProblems(options.problem, most));
-  if (!starts.has_value() || !options.problem.dims.empty()) return problems;
-  std::vector<v1::Problem> recorded = starts->Problems();
-  if (recorded.empty()) return problems;
-  if (recorded.size() > most) {
+  if (!starts.has_value() || !starts->is_of_bests || !options.problem.dims.empty()) return problems;
+  std::vector<v1::Problem> of_file = starts->Problems();
+  if (of_file.size() > most) {
     return InvalidArgument(
-        "recording {} has {} problems, a job {}; choose some with --dim, or add --missing-only and "
-        "repeat the command until all are done",
-        starts->name, recorded.size(), kProblemsMax);
+        "{} has {} problems of the kernel, a job takes {}; choose some with --dim, or add --missing-only and repeat "
+        "the command until all are done",
+        starts->file, of_file.size(), kProblemsMax);
   }
-  for (v1::Problem& problem : recorded) {
+  for (v1::Problem& problem : of_file) {
     *problem.mutable_pinned() = problems[0].pinned();
     *problem.mutable_input_seeds() = problems[0].input_seeds();
   }
-  return recorded;
+  return of_file;
 }
 
 // Stores a definition that came from a file, and names it: what is known of its problems is asked by that name.
@@ -182,13 +177,16 @@ absl::Status KeepMissing(const Session& session, Connection* connection, const s
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Kernel> DefinitionOf(Connection* connection, const KernelArgument& kernel) {
-  if (kernel.definition.has_value()) return *kernel.definition;
+// A stored kernel is asked of the daemon.
+absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanOf(Session* session, const KernelArgument& kernel) {
+  if (kernel.definition.has_value()) return KernelPlan::Compile(*kernel.definition);
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetKernelRequest request;
   request.set_name(kernel.name);
-  ASSIGN_OR_RETURN(v1::GetKernelResponse response,
+  request.set_include_sources(true);
+  ASSIGN_OR_RETURN(const v1::GetKernelResponse response,
                    Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
-  return std::move(*response.mutable_kernel());
+  return KernelPlan::Compile(response.kernel());
 }
 
 // A request without problems where nothing is left to do.
@@ -197,9 +195,11 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   RETURN_IF_ERROR(FillRequest(options, &request));
   v1::Job* const job = request.mutable_job();
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
-  std::optional<RecordedStarts> starts;
-  if (!options.from_recording.empty()) {
-    ASSIGN_OR_RETURN(starts, FetchStarts(session, options.from_recording));
+  std::shared_ptr<const KernelPlan> plan;
+  std::optional<StartingConfigs> starts;
+  if (!options.starting_configs.empty()) {
+    ASSIGN_OR_RETURN(plan, PlanOf(session, kernel));
+    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, *plan));
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -213,10 +213,7 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
     job->set_kernel(kernel.name);
   }
   for (v1::Problem& problem : problems) *job->add_problems() = std::move(problem);
-  if (starts.has_value() && job->problems_size() > 0) {
-    ASSIGN_OR_RETURN(const v1::Kernel definition, DefinitionOf(connection, kernel));
-    AddStartingConfigs(*session, *starts, definition, job);
-  }
+  if (starts.has_value() && job->problems_size() > 0) AddStartingConfigs(*session, *starts, *plan, job);
   return request;
 }
 
@@ -275,8 +272,8 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
-    const bool is_recorded = !options.from_recording.empty() && options.problem.dims.empty();
-    const bool is_grid = is_recorded || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
+    const bool is_of_file = !options.starting_configs.empty() && options.problem.dims.empty();
+    const bool is_grid = is_of_file || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
     session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
   }
   return code;

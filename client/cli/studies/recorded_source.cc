@@ -13,13 +13,10 @@
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/definition/value_proto.h"
 #include "server/interchange/recorded_file.h"
 
 namespace tunefarm::cli {
 namespace {
-
-using Service = v1::RecordingService::StubInterface;
 
 constexpr double kNsPerMs = 1e6;
 // What cost nothing: time must pass all the same.
@@ -52,43 +49,6 @@ void FillCosts(std::vector<RecordedTrial>* trials) {
     if (trial.result.outcome == ToldOutcome::kOk && cost <= 0) cost = median;
     cost = std::max(kCostSecondsMin, cost);
   }
-}
-
-using ParameterValues = std::vector<std::pair<std::string, std::vector<Value>>>;
-
-absl::StatusOr<ParameterValues> ValuesOf(const v1::Recording& recording) {
-  ParameterValues parameters;
-  for (const v1::RecordedParameter& parameter : recording.parameters()) {
-    std::vector<Value> values;
-    for (const v1::Value& proto : parameter.values()) {
-      ASSIGN_OR_RETURN(Value value, definition::FromProto(proto));
-      values.push_back(std::move(value));
-    }
-    parameters.emplace_back(parameter.name(), std::move(values));
-  }
-  return parameters;
-}
-
-absl::Status AddResults(const ParameterValues& parameters, const v1::RecordedResults& results,
-                        std::vector<RecordedTrial>* trials) {
-  const int count = results.outcomes_size();
-  if (results.objectives_size() != count || results.cost_ms_size() != count ||
-      static_cast<size_t>(results.value_indexes_size()) != static_cast<size_t>(count) * parameters.size()) {
-    return DataLoss("a page of recorded results has columns of different lengths");
-  }
-  int at = 0;
-  for (int i = 0; i < count; ++i) {
-    Config config;
-    for (const auto& [name, values] : parameters) {
-      const uint32_t index = results.value_indexes(at++);
-      if (index >= values.size()) return DataLoss("a recorded result has value {} of {}", index, name);
-      config.Set(name, values[index]);
-    }
-    std::optional<double> objective;
-    if (results.outcomes(i) == v1::RECORDED_OUTCOME_CORRECT) objective = results.objectives(i);
-    trials->push_back(TrialOf(std::move(config), objective, results.cost_ms(i)));
-  }
-  return absl::OkStatus();
 }
 
 // What is joined must be comparable.
@@ -148,39 +108,6 @@ absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& pat
     const double cost_ms = row.CostMs();
     source.trials.push_back(TrialOf(std::move(row.config), row.objective, cost_ms));
   }
-  FillCosts(&source.trials);
-  return source;
-}
-
-std::string RecordingName(const std::string& text) {
-  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? "recordings/" + text : text;
-}
-
-absl::StatusOr<v1::Recording> FetchRecording(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  v1::GetRecordingRequest request;
-  request.set_name(RecordingName(text));
-  ASSIGN_OR_RETURN(v1::GetRecordingResponse response,
-                   Connection::Call(connection->recordings(), &Service::GetRecording, request));
-  return std::move(*response.mutable_recording());
-}
-
-absl::StatusOr<RecordedSource> FromRecording(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const v1::Recording recording, FetchRecording(session, text));
-  for (const std::string& note : recording.notes()) session->Note(recording.display_name() + ": " + note);
-  ASSIGN_OR_RETURN(const ParameterValues parameters, ValuesOf(recording));
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  RecordedSource source;
-  source.name = recording.display_name();
-  v1::ListRecordedResultsRequest request;
-  request.set_parent(recording.name());
-  do {
-    ASSIGN_OR_RETURN(const v1::ListRecordedResultsResponse page,
-                     Connection::Call(connection->recordings(), &Service::ListRecordedResults, request));
-    RETURN_IF_ERROR(AddResults(parameters, page.results(), &source.trials));
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
   FillCosts(&source.trials);
   return source;
 }

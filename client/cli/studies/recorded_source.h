@@ -1,5 +1,5 @@
-// Where simulations take their recorded results from: files of other tools, recordings in the store, and the trials of
-// jobs. All three come out the same: the same results give the same simulation.
+// Where simulations take their recorded results from: files of other tools and the trials of jobs. Both come out the
+// same: the same results give the same simulation.
 #pragma once
 
 #include <string>
@@ -9,7 +9,6 @@
 #include "client/cli/session.h"
 #include "server/search/recording.h"
 #include "tunefarm/v1/job.pb.h"
-#include "tunefarm/v1/recording.pb.h"
 
 namespace tunefarm::cli {
 
@@ -23,19 +22,11 @@ struct RecordedSource {
 // A T4 or Kernel Tuner cache file of this machine.
 absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path);
 
-// A recording in the store, by number, "recordings/{number}" or name.
-absl::StatusOr<RecordedSource> FromRecording(Session* session, const std::string& text);
-
 // The search trials of one or more jobs of one kernel, problem and device class, as one recording. Of a config that
 // several have measured the newest result counts. `study`: which one of each job; 0: the only one.
 absl::StatusOr<RecordedSource> FromJobs(Session* session, const std::vector<std::string>& jobs, int study);
 
 // One line for people: how much of a space `measured` configs of it are.
 std::string CoverageNote(const std::string& name, size_t measured, const v1::SpaceSize& space);
-
-// "3" and "recordings/3" name a number, everything else is a display name; what the API takes.
-std::string RecordingName(const std::string& text);
-// With parameters.
-absl::StatusOr<v1::Recording> FetchRecording(Session* session, const std::string& text);
 
 }  // namespace tunefarm::cli

@@ -68,10 +68,6 @@ class GrpcChannel : public ControlChannel {
                                                         Duration deadline) override {
     return Call(&wire::AgentService::Stub::FetchKernel, request, deadline);
   }
-  absl::StatusOr<wire::FetchArtifactResponse> FetchArtifact(const wire::FetchArtifactRequest& request,
-                                                            Duration deadline) override {
-    return Call(&wire::AgentService::Stub::FetchArtifact, request, deadline);
-  }
   absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request,
                                                           Duration deadline) override {
     return Call(&wire::AgentService::Stub::TakeCompiles, request, deadline);

@@ -110,17 +110,6 @@ const std::vector<Table>& Tables() {
        "SELECT name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms FROM access_token"},
       {"request_dedup", "request_id, body_digest, job_id, created_at_ms",
        "SELECT request_id, body_digest, job_id, created_at_ms FROM request_dedup"},
-      {"recording",
-       "recording_id, display_name, content_digest, kernel_name, problem, device_name, file_name, result_count, "
-       "valid_count, stored_bytes, imported_at_ms, is_complete",
-       "SELECT recording_id, display_name, content_digest, kernel_name, problem, device_name, file_name, result_count, "
-       "valid_count, stored_bytes, imported_at_ms, is_complete FROM recording WHERE is_complete = 1 ORDER BY 1"},
-      {"recording_detail", "recording_id, detail, parameters",
-       "SELECT recording_id, detail, parameters FROM recording_detail WHERE recording_id IN (SELECT recording_id FROM "
-       "recording WHERE is_complete = 1) ORDER BY 1"},
-      {"recording_part", "recording_id, first_result, result_count, results",
-       "SELECT recording_id, first_result, result_count, results FROM recording_part WHERE recording_id IN (SELECT "
-       "recording_id FROM recording WHERE is_complete = 1) ORDER BY 1, 2"},
   };
   return tables;
 }
@@ -130,11 +119,8 @@ struct Sequence {
   const char* table;
   const char* column;
 };
-constexpr Sequence kSequences[] = {{"kernel", "kernel_seq"},
-                                   {"job", "job_id"},
-                                   {"study", "study_id"},
-                                   {"work_unit", "unit_id"},
-                                   {"recording", "recording_id"}};
+constexpr Sequence kSequences[] = {
+    {"kernel", "kernel_seq"}, {"job", "job_id"}, {"study", "study_id"}, {"work_unit", "unit_id"}};
 
 template <typename Unsigned>
 void Append(std::string* out, Unsigned value) {

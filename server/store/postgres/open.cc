@@ -44,7 +44,6 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
   EntropySource* const entropy = options.entropy != nullptr ? options.entropy : EntropySource::Real();
   auto store = std::make_unique<PostgresStore>(std::move(session_options), options.connections_max, clock, entropy);
   RETURN_IF_ERROR(store->CheckWritable());
-  store->CleanUp();
   return store;
 }
 

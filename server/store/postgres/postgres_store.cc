@@ -28,16 +28,7 @@ absl::Status CheckSettingName(std::string_view name) {
 }  // namespace
 
 PostgresStore::PostgresStore(SessionOptions session, int connections_max, Clock* clock, EntropySource* entropy)
-    : entropy_(entropy),
-      pool_(std::move(session), connections_max, clock, entropy),
-      board_(clock),
-      recordings_(&pool_),
-      tokens_(&pool_) {}
-
-void PostgresStore::CleanUp() {
-  const absl::Status status = recordings_.DropLeftovers();
-  if (!status.ok()) LogWarn("store", "what is left of unfinished recordings stays: {}", MessageOf(status));
-}
+    : entropy_(entropy), pool_(std::move(session), connections_max, clock, entropy), board_(clock), tokens_(&pool_) {}
 
 absl::StatusOr<PostgresStore::Facts> PostgresStore::FactsOf(int64_t study_id) {
   {

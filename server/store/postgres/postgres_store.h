@@ -10,7 +10,6 @@
 #include "server/store/postgres/claim_board.h"
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/pool.h"
-#include "server/store/postgres/recordings.h"
 #include "server/store/postgres/tokens.h"
 #include "server/store/store.h"
 
@@ -21,9 +20,6 @@ class PostgresStore : public Store {
  public:
   // Clock and entropy outlive the store.
   PostgresStore(SessionOptions session, int connections_max, Clock* clock, EntropySource* entropy);
-
-  // Before anything else: removes what an earlier process left half done. What cannot be removed stays.
-  void CleanUp();
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
   absl::Status PutKernel(const KernelRow& kernel) override;
@@ -98,7 +94,6 @@ class PostgresStore : public Store {
   absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override;
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
 
-  RecordingStore& recordings() override { return recordings_; }
   TokenStore* tokens() override { return &tokens_; }
 
   absl::StatusOr<StoreStatus> Status() override;
@@ -125,7 +120,6 @@ class PostgresStore : public Store {
   EntropySource* const entropy_;
   Pool pool_;
   ClaimBoard board_;
-  PostgresRecordingStore recordings_;
   PostgresTokenStore tokens_;
 
   Mutex facts_mutex_;

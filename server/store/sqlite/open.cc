@@ -127,7 +127,6 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
   auto writer = std::make_unique<Writer>(std::move(database));
   EntropySource* const entropy = options.entropy != nullptr ? options.entropy : EntropySource::Real();
   auto store = std::make_unique<SqliteStore>(std::move(writer), std::move(readers), clock, entropy);
-  store->CleanUp();
   return store;
 }
 

@@ -29,7 +29,6 @@ SqliteStore::SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderP
       opened_at_(clock->Now()),
       writer_(std::move(writer)),
       readers_(std::move(readers)),
-      recordings_(writer_.get(), readers_.get()),
       tokens_(writer_.get(), readers_.get()) {}
 
 SqliteStore::~SqliteStore() {
@@ -40,11 +39,6 @@ SqliteStore::~SqliteStore() {
 
 int64_t SqliteStore::NowMs() const {
   return opened_at_ms_ + std::chrono::duration_cast<std::chrono::milliseconds>(clock_->Now() - opened_at_).count();
-}
-
-void SqliteStore::CleanUp() {
-  const absl::Status status = recordings_.DropLeftovers();
-  if (!status.ok()) LogWarn("store", "what is left of unfinished recordings stays: {}", status);
 }
 
 absl::StatusOr<SubmitResult> SqliteStore::SubmitJob(const SubmitRequest& request) {

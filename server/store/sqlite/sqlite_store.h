@@ -7,7 +7,6 @@
 #include "server/base/clock.h"
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/reader_pool.h"
-#include "server/store/sqlite/recordings.h"
 #include "server/store/sqlite/tokens.h"
 #include "server/store/sqlite/writer.h"
 #include "server/store/store.h"
@@ -22,9 +21,6 @@ class SqliteStore : public Store {
               EntropySource* entropy);
   // Notes the clean end in the file. Nobody may be in a method any more.
   ~SqliteStore() override;
-
-  // Before anything else: removes what an earlier process left half done. What cannot be removed stays.
-  void CleanUp();
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
   absl::Status PutKernel(const KernelRow& kernel) override;
@@ -99,7 +95,6 @@ class SqliteStore : public Store {
   absl::StatusOr<int64_t> PruneTrialData(int64_t ended_before_ms, int rows_max) override;
   absl::StatusOr<int64_t> DeleteUnusedKernels(int64_t created_before_ms) override;
 
-  RecordingStore& recordings() override { return recordings_; }
   TokenStore* tokens() override { return &tokens_; }
 
   absl::StatusOr<StoreStatus> Status() override;
@@ -123,7 +118,6 @@ class SqliteStore : public Store {
   // The writer closes last: the last connection to close must be the one that checkpoints.
   const std::unique_ptr<Writer> writer_;
   std::unique_ptr<ReaderPool> readers_;
-  SqliteRecordingStore recordings_;
   SqliteTokenStore tokens_;
 };
 

@@ -58,10 +58,6 @@ class CountingChannel : public ControlChannel {
                                                         Duration deadline) override {
     return channel_->FetchKernel(request, deadline);
   }
-  absl::StatusOr<wire::FetchArtifactResponse> FetchArtifact(const wire::FetchArtifactRequest& request,
-                                                            Duration deadline) override {
-    return channel_->FetchArtifact(request, deadline);
-  }
   absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request,
                                                           Duration deadline) override {
     return channel_->TakeCompiles(request, deadline);

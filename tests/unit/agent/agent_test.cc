@@ -63,9 +63,6 @@ class ScriptedControl : public AgentLink {
     response.set_kernel(CudaKernel().SerializeAsString());
     return response;
   }
-  absl::StatusOr<wire::FetchArtifactResponse> FetchArtifact(const wire::FetchArtifactRequest&) override {
-    return Unimplemented("none");
-  }
   void SetWake(std::function<void()>) override {}
 
   int reported() const {

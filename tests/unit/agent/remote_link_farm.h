@@ -96,10 +96,6 @@ class PlayedChannel : public ControlChannel {
     response.set_kernel(farm_->kernel.empty() ? "kernel " + request.kernel_id() : farm_->kernel);
     return response;
   }
-  absl::StatusOr<tunefarm::agent::v1::FetchArtifactResponse> FetchArtifact(
-      const tunefarm::agent::v1::FetchArtifactRequest&, Duration) override {
-    return Unimplemented("none");
-  }
   absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(
       const tunefarm::agent::v1::TakeCompilesRequest& request, Duration) override {
     if (const auto status = Reach("TakeCompiles"); !status.ok()) return status;

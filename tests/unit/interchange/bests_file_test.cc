@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "server/base/status.h"
-#include "server/interchange/recorded_file.h"
 #include "tests/unit/interchange/sample_bests.h"
 
 namespace tunefarm::interchange {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 BestsFile Sample() {
@@ -47,28 +45,10 @@ TEST(BestsFileTest, ReadsWhatItWrites) {
   EXPECT_EQ(WriteBestsFile(*read), text);
 }
 
-TEST(BestsFileTest, BecomesRecordingsByKernelAndClass) {
-  BestsFile file = Sample();
-  file.bests.push_back(file.bests[0]);
-  file.bests.back().best.mutable_problem()->add_input_seeds(5);
-  file.bests.push_back(file.bests[1]);
-  file.bests.back().best.set_device_class_id("a100");
-  const BestsRecordings made = RecordingsOf(file);
-  EXPECT_EQ(made.left_out, 1);
-  ASSERT_EQ(made.recordings.size(), 3u);
-  EXPECT_EQ(made.recordings[0].device_class_id, "a100");
-  EXPECT_EQ(made.recordings[1].kernel_name, "matmul");
-  EXPECT_EQ(made.recordings[1].problems, 2);
-  EXPECT_EQ(made.recordings[2].kernel_name, "scale");
-  const auto read = ReadRecordedFile(made.recordings[1].t4, "f");
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_THAT(read->parameters, ElementsAre("dim.M", "dim.t", "A", "R"));
-  ASSERT_EQ(read->rows.size(), 2u);
-  EXPECT_EQ(read->rows[0].objective, 0.0412);
-  const auto [dims, config] = SplitRecorded(read->rows[1].config);
-  EXPECT_EQ(dims.ToText(), "M=128,t=bf16");
-  EXPECT_EQ(config.ToText(), "A=1,R=2.0");
-  EXPECT_TRUE(SplitRecorded(config).first.empty());
+TEST(BestsFileTest, IsToldApartFromOtherFormats) {
+  EXPECT_TRUE(IsBestsFile(WriteBestsFile({})));
+  EXPECT_FALSE(IsBestsFile(R"({"results": []})"));
+  EXPECT_FALSE(IsBestsFile(std::string(300, ' ') + WriteBestsFile({}))) << "only the beginning is looked at";
 }
 
 struct Malformed {
@@ -115,9 +95,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(BestsFileTest, NamesAreBounded) {
   BestsFile file = Sample();
-  (*file.bests[0].best.mutable_config()->mutable_values())[std::string(251, 'x')].set_int_value(1);
+  (*file.bests[0].best.mutable_config()->mutable_values())[std::string(257, 'x')].set_int_value(1);
   const auto read = ReadBestsFile(WriteBestsFile(file), "b.json");
-  EXPECT_THAT(std::string(MessageOf(read.status())), HasSubstr("a name has 1 to 250 bytes"));
+  EXPECT_THAT(std::string(MessageOf(read.status())), HasSubstr("a name has 1 to 256 bytes"));
 }
 
 }  // namespace

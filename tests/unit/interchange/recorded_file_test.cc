@@ -81,30 +81,6 @@ TEST(RecordedFile, ReadsKernelTunersCacheAlsoOfAKilledRun) {
   }
 }
 
-TEST(RecordedFile, RowsAreHandedOverOneByOneAndNotKept) {
-  for (const char* const text : {kT4, kCache}) {
-    const auto whole = ReadRecordedFile(text, "f");
-    ASSERT_TRUE(whole.ok()) << whole.status();
-    std::vector<std::string> configs;
-    const auto file = ReadRecordedRows(text, "f", [&](const RecordedFile& read, const RecordedRow& row) {
-      EXPECT_EQ(read.parameters, whole->parameters);
-      configs.push_back(row.config.ToText());
-      return absl::OkStatus();
-    });
-    ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_TRUE(file->rows.empty());
-    EXPECT_EQ(file->notes, whole->notes);
-    ASSERT_EQ(configs.size(), whole->rows.size());
-    for (size_t i = 0; i < configs.size(); ++i) EXPECT_EQ(configs[i], whole->rows[i].config.ToText());
-    int rows = 0;
-    const auto stopped = ReadRecordedRows(text, "f", [&](const RecordedFile&, const RecordedRow&) {
-      return ++rows == 2 ? absl::CancelledError("enough") : absl::OkStatus();
-    });
-    EXPECT_TRUE(absl::IsCancelled(stopped.status()));
-    EXPECT_EQ(rows, 2);
-  }
-}
-
 TEST(RecordedFile, ValuesOfOneTextAndTwoTypesAreTwoConfigs) {
   const std::string row =
       R"({"configuration": {"a": %}, "times": {"runtimes": [1]}, "invalidity": "correct", "correctness": 1})";

@@ -11,7 +11,7 @@ TEST(NewerJobTest, KnowsWhatItWasBuiltWith) {
   EXPECT_EQ(FirstUnknown(job), "");
   job.mutable_strategy()->set_strategy_name("genetic");
   (*job.mutable_strategy()->mutable_options())["population"] = "7";
-  job.mutable_strategy()->mutable_cost_model()->set_mode(tunefarm::v1::COST_MODEL_MODE_PRUNE);
+  job.mutable_policy()->set_preset(tunefarm::v1::MEASUREMENT_PRESET_FAST);
   (*job.add_problems()->mutable_dims())["N"].set_int_value(1);
   EXPECT_EQ(FirstUnknown(job), "");
 }
@@ -24,14 +24,8 @@ TEST(NewerJobTest, NamesAStrategyOfTheFuture) {
 
 TEST(NewerJobTest, NamesAValueOfTheFuture) {
   tunefarm::v1::Job job;
-  job.mutable_strategy()->mutable_cost_model()->set_mode(static_cast<tunefarm::v1::CostModelMode>(77));
-  EXPECT_EQ(FirstUnknown(job), "the value 77 of strategy.cost_model.mode");
-}
-
-TEST(NewerJobTest, NamesAModelOfTheFuture) {
-  tunefarm::v1::Job job;
-  job.mutable_strategy()->mutable_cost_model()->set_version(1000);
-  EXPECT_EQ(FirstUnknown(job), "version 1000 of the cost model");
+  job.mutable_policy()->set_preset(static_cast<tunefarm::v1::MeasurementPreset>(77));
+  EXPECT_EQ(FirstUnknown(job), "the value 77 of policy.preset");
 }
 
 TEST(NewerJobTest, NamesAFieldOfTheFutureWhereverItIs) {

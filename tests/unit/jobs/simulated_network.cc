@@ -44,10 +44,6 @@ class SimulatedNetwork::Channel : public ControlChannel {
   absl::StatusOr<wire::FetchKernelResponse> FetchKernel(const wire::FetchKernelRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::FetchKernel);
   }
-  absl::StatusOr<wire::FetchArtifactResponse> FetchArtifact(const wire::FetchArtifactRequest& request,
-                                                            Duration) override {
-    return network_->Call(node_, request, &ControlLink::FetchArtifact);
-  }
   absl::StatusOr<wire::TakeCompilesResponse> TakeCompiles(const wire::TakeCompilesRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::TakeCompiles);
   }

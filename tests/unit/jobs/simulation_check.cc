@@ -175,10 +175,7 @@ void Simulation::CheckProposals(const JobRow& row, const StudyRow& study, const 
   ASSERT_TRUE(device_class.ok());
   const auto space = (*plan)->BuildSpace(*resolved, *device_class);
   ASSERT_TRUE(space.ok());
-  const auto guide = MakeCostGuide(spec.strategy().cost_model(), spec.strategy().strategy_name(), *plan, *resolved,
-                                   *device_class, *space);
-  ASSERT_TRUE(guide.ok());
-  auto strategy = MakeStudyStrategy(spec, *space, {}, *guide);
+  auto strategy = MakeStudyStrategy(spec, *space);
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   std::map<int64_t, const UnitRow*> units;
   for (const UnitRow& unit : history.units) units[unit.unit_id] = &unit;

@@ -66,7 +66,7 @@ TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsEnoughForABest) 
   EXPECT_EQ(answer->best().baseline_label(), "default config");
 }
 
-TEST_F(StartingConfigs, WhatIsNotOfTheSpaceIsLeftOut) {
+TEST_F(StartingConfigs, WhatIsNotOfTheSpaceIsLeftOutWithACountAndTheFirstReason) {
   tunefarm::v1::Job job;
   job.mutable_strategy()->set_strategy_name("random");
   job.mutable_budget()->set_max_trials(3);
@@ -75,7 +75,18 @@ TEST_F(StartingConfigs, WhatIsNotOfTheSpaceIsLeftOut) {
   Add(0, 2, 2, &job);
   (*job.mutable_starting_configs(1)->mutable_config()->mutable_values())["C"].set_int_value(1);
   const std::string name = farm_.SubmitJob({1024}, TestKernel(), job);
+  std::vector<std::string> messages;
+  const auto watch = farm_.service().Watch(
+      name, 0,
+      [&](const tunefarm::v1::JobEvent& event) {
+        if (!event.message().empty()) messages.push_back(event.message());
+      },
+      [](const absl::Status&) {});
   ASSERT_TRUE(farm_.Finish(name));
+  farm_.RunFor(std::chrono::seconds(1));
+  EXPECT_THAT(messages,
+              testing::Contains(HasSubstr("2 of 3 starting configs are left out, as they are not in the space: "
+                                          "the config breaks the constraint")));
   const std::vector<std::string> searched = Searched(name, 1);
   ASSERT_EQ(searched.size(), 3u);
   EXPECT_EQ(searched[0], "2 2");

@@ -27,7 +27,6 @@
 #include "tunefarm/v1/error.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
-#include "tunefarm/v1/recording_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -113,8 +112,7 @@ class RpcServerTest : public testing::Test {
       return response;
     };
     hooks.shutdown = [this](bool) { ++shutdowns_; };
-    recordings_ = std::make_unique<Recordings>(&store_->recordings(), &clock_, nullptr);
-    api_ = std::make_unique<Api>(jobs_.get(), recordings_.get(), std::move(hooks), &clock_);
+    api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), &clock_);
     admin_ = Serve(directory_.File("admin.sock"), true);
     client_ = Serve(directory_.File("client.sock"), false);
   }
@@ -125,13 +123,11 @@ class RpcServerTest : public testing::Test {
     client_.reset();
     control_.reset();
     api_.reset();
-    recordings_.reset();
     jobs_.reset();
   }
 
-  std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin,
-                                   Duration upload_idle_max = std::chrono::minutes(10)) {
-    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin, upload_idle_max});
+  std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin) {
+    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin});
     TUNEFARM_CHECK(server.ok());
     return *std::move(server);
   }
@@ -205,7 +201,6 @@ class RpcServerTest : public testing::Test {
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<JobService> jobs_;
-  std::unique_ptr<Recordings> recordings_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<RpcServer> admin_;
   std::unique_ptr<RpcServer> client_;

@@ -61,8 +61,8 @@ TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
   // list_services
   const std::string services =
       RawCall("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3a\x00", 2), true);
-  for (const char* service : {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService",
-                              "RecordingService", "ServerService"}) {
+  for (const char* service :
+       {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService", "ServerService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("tunefarm.v1.") + service));
   }
 }

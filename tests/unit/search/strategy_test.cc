@@ -129,31 +129,42 @@ TEST(Random, LargeSpacesAreSampledWithoutRepeats) {
   EXPECT_EQ(texts, again);
 }
 
-// A narrowed space of more configs than can be listed, of which a handful is left: its end is found by drawing, which
-// must neither take long nor fail.
-TEST(Random, ANarrowedSpaceThatIsUsedUpIsExhausted) {
-  const Space space = LargeSpace();
-  int64_t asked = 0;
-  const auto part = SearchSpace::MakeNarrowed(space, [&asked](std::span<const uint16_t> point) {
-    ++asked;
-    return std::all_of(point.begin() + 1, point.end(), [](uint16_t index) { return index == 0; });
-  });
-  ASSERT_TRUE(part.ok());
-  ASSERT_FALSE((*part)->is_listed());
-  const auto strategy = MakeStrategy("random", {}, *part, 3, {});
-  ASSERT_TRUE(strategy.ok()) << MessageOf(strategy.status());
-  const std::vector<std::string> texts = Drain(**strategy, 1, 100);
-  EXPECT_TRUE((*strategy)->Exhausted());
-  EXPECT_LT(texts.size(), 20u);
-  EXPECT_LE(asked, static_cast<int64_t>(texts.size() + 2) * kDrawsMax);
+// A handful of configs that cannot be listed: two groups of parameters, of which each alone is within the bound on the
+// work and both together are not.
+std::optional<Space> SmallSpaceThatCannotBeListed() {
+  SpaceDefinition definition;
+  for (const char* const name : {"A", "B", "C", "D"}) definition.parameters.push_back({name, {1, 2, 3}, Value(1)});
+  definition.constraints = {{"A * B <= 4", ""}, {"C * D <= 4", ""}};
+  for (uint64_t nodes_max = 1; nodes_max < 1000; ++nodes_max) {
+    absl::StatusOr<Space> space = Space::Build(definition, {.nodes_max = nodes_max});
+    PhiloxStream random(1);
+    if (!space.ok() || !space->SampleUniform(random).ok()) continue;
+    return absl::IsResourceExhausted(space->Enumerate(1000).status()) ? std::optional(*std::move(space)) : std::nullopt;
+  }
+  return std::nullopt;
+}
 
-  History history(*part);
+// The end of such a space is found by drawing, which must neither take long nor fail.
+TEST(Random, ASpaceThatIsUsedUpByDrawingIsExhausted) {
+  const std::optional<Space> space = SmallSpaceThatCannotBeListed();
+  ASSERT_TRUE(space.has_value());
+  const auto strategy = Make("random", *space, 3);
+  EXPECT_FALSE(strategy->Total().has_value());
+  const std::vector<std::string> texts = Drain(*strategy, 1, 100);
+  EXPECT_TRUE(strategy->Exhausted());
+  EXPECT_EQ(std::set<std::string>(texts.begin(), texts.end()).size(), 36u) << "6 pairs for each group";
+  EXPECT_EQ(texts.size(), 36u);
+
+  const auto searched = SearchSpace::Make(*space);
+  ASSERT_TRUE(searched.ok()) << searched.status();
+  ASSERT_FALSE((*searched)->is_listed());
+  History history(*searched);
   PhiloxStream random(1);
   absl::StatusOr<std::optional<Point>> point = history.DrawUnproposed(random);
   for (; point.ok() && point->has_value(); point = history.DrawUnproposed(random)) history.Propose(**point);
   EXPECT_TRUE(point.ok()) << point.status();
   EXPECT_TRUE(history.IsExhausted());
-  EXPECT_TRUE(absl::IsResourceExhausted((*part)->Sample(random).status()));
+  EXPECT_EQ(history.proposed_count(), 36u);
 }
 
 // Stops after `proposed` proposals, rebuilds from the records and goes on: the sequence must be the uninterrupted one.
