@@ -8,7 +8,7 @@ import os
 import socket
 from typing import List, Optional, Sequence, Tuple
 
-from . import messages, wire
+from . import messages
 
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -28,7 +28,7 @@ class Channel:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
 
-    def receive(self) -> Tuple[wire.Message, List[bytes]]:
+    def receive(self) -> Tuple[messages.Message, List[bytes]]:
         """The next frame, and the content of the files that came with it. Closed, ProtocolError."""
         room = socket.CMSG_SPACE(messages.FRAME_FDS_MAX * array.array("i").itemsize)
         try:
@@ -50,13 +50,13 @@ class Channel:
             for fd in fds:
                 os.close(fd)
         try:
-            return wire.decode(messages.FRAME, packet), contents
-        except wire.WireError as error:
+            return messages.decode(packet), contents
+        except ValueError as error:
             raise ProtocolError(f"a packet of {len(packet)} bytes is no frame: {error}") from error
 
-    def send(self, frame: wire.Message, file: Optional[bytes] = None) -> None:
+    def send(self, frame: messages.Message, file: Optional[bytes] = None) -> None:
         """Closed when nobody reads it any more."""
-        packet = wire.encode(messages.FRAME, frame)
+        packet = messages.encode(frame)
         fds: Sequence[int] = [] if file is None else [_sealed_file(file)]
         try:
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []

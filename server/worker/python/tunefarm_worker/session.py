@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import messages, wire
+from . import messages
 from .channel import Channel, ProtocolError
 from .checking import Tolerance
 from .kernel_module import Config, KernelModule, plain_values, use_cache
@@ -69,7 +69,7 @@ class Session:
         try:
             if files[0] != self._kernel_bytes:
                 self._take_kernel(files[0])
-        except (wire.WireError, ValueError, OSError) as error:
+        except (ValueError, OSError) as error:
             self._kernel_bytes = b""
             prepared = {"outcome": messages.LOST,
                         "message": fit(f"the worker does not accept the kernel: {error}", messages.MESSAGE_BYTES_MAX)}
@@ -88,7 +88,7 @@ class Session:
             self._module.forget()
             self._module = None
         self._kernels += 1
-        kernel = wire.decode(messages.KERNEL, content)
+        kernel = messages.decode(content)
         self._module = KernelModule(kernel, f"{self._scratch}/kernel-{self._kernels}")
         self._kernel_bytes = content
 
