@@ -1,6 +1,6 @@
-"""The messages between daemon and worker (proto/tunefarm/worker/v1) as dicts, and how they are written: protobuf's JSON
-mapping with the field names of the definitions, and enumerators as numbers. A field with its default value may be absent.
-tests/python compares the names and numbers here with the definitions."""
+"""The messages between daemon and worker (proto/tunefarm/worker/v1) as dicts, and how they are written: protobuf's
+JSON mapping with the field names of the definitions, and enumerators as numbers. A field with its default value may be
+absent. tests/python compares the names and numbers here with the definitions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """ValueError for what is no such message."""
+    """Raises ValueError for bytes that are not a message."""
     try:
         message = json.loads(data.decode("utf-8"), object_hook=_read_fields, parse_int=_parse_int)
     except (RecursionError, TypeError) as error:
@@ -80,7 +80,7 @@ def decode(data: bytes) -> Message:
 
 
 def _writable(value: Any) -> Any:
-    """JSON has no numbers for NaN and the infinities; protobuf takes these strings."""
+    """Replaces NaN and infinities, which JSON has no numbers for, by the strings that protobuf reads."""
     if isinstance(value, dict):
         return {name: _writable(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -103,8 +103,8 @@ def _parse_int(digits: str) -> Any:
 
 
 def plain_value(value: Dict[str, Any]) -> Any:
-    """A Value as int, float, bool or str."""
+    """Returns a Value as int, float, bool or str."""
     for kind in ("int_value", "double_value", "bool_value", "string_value"):
         if kind in value:
             return value[kind]
-    raise ValueError("a value of no kind")
+    raise ValueError("a value has no type")
