@@ -1,4 +1,4 @@
-#include "server/exec/probe.h"
+#include "server/exec/process_evaluator.h"
 
 #include <utility>
 

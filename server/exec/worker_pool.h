@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/exec/bad_preparations.h"
 #include "server/exec/device_health.h"
 #include "server/exec/evaluator_stats.h"
 #include "server/exec/event_loop.h"
@@ -116,24 +117,15 @@ class WorkerPool {
     bool is_second_try = false;
     int passed_over = 0;  // see LongestFirst
   };
-  // Of one preparation that crashes or hangs its worker.
-  struct BadPreparation {
-    int failures = 0;
-    Verdict verdict;
-  };
 
   void StartWorkers();
   void StartWorker(int slot);
   // Answers what waits for a preparation that is known to be bad.
   void RefuseBadPreparations();
-  void NoteBadPreparation(const std::string& key, const WorkerTaskEnd& end);
-  // What the end of a task says of the device.
-  void NoteEnd(const WorkerTaskEnd& end);
   void NoteLoss(const std::string& message);
   // True: a health check is due or under way, and no task may begin.
   bool CheckHealthFirst();
   void BeginCheck(int slot);
-  int OthersOnDevice(const tunefarm::worker::v1::HealthReport& report) const;
   void OnFinding(DeviceHealth::Finding finding);
   void Quarantine(std::string reason);
   void LeaveQuarantine(std::string_view how);
@@ -144,8 +136,7 @@ class WorkerPool {
   void NoteCrash(Slot* slot);
   void OnFirstLaunch(int slot);
   bool IsAlone(const Slot& slot) const;
-  // The task that begins next; there is one.
-  std::deque<Waiting>::iterator NextInQueue();
+  int LiveWorkers() const;
   // The idle worker to give a task to, best one first; null if none.
   Slot* PickIdle(const WorkerTask& task);
   // Ends a worker that has served another kernel, if that keeps the task from beginning.
@@ -154,7 +145,6 @@ class WorkerPool {
   void OnGone(int slot, const WorkerEnd& end);
   void OnStuck(int slot);
   void OnStartFailure(const std::string& message, bool permanent);
-  void MaybeRecycle(Slot* slot);
   void FailWaiting(const std::string& message);
   void Lose(WorkerTask task, const std::string& message);
   void CheckShutdown();
@@ -172,7 +162,7 @@ class WorkerPool {
   std::string quarantine_;
   bool shut_down_ = false;
   std::function<void()> shutdown_done_;
-  std::map<std::string, BadPreparation> bad_preparations_;  // by key
+  BadPreparations bad_preparations_;
 
   DeviceHealth health_;
   int checking_ = -1;           // the slot whose worker is asked; -1: none
