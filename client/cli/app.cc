@@ -172,7 +172,8 @@ void AddHelpTopics(CLI::App* app, Session* session) {
         return InvalidArgument("there is no help on '{}'{}; see tunefarm help", word,
                                close ? fmt::format(" (did you mean '{}'?)", *close) : "");
       }
-      session->Print(target->help());
+      // App::help would print the help of the command that was parsed, which is this one.
+      session->Print(target->get_formatter()->make_help(target, target->get_name(), CLI::AppFormatMode::Normal));
       return kExitOk;
     };
   });
