@@ -33,7 +33,7 @@ constexpr char kIntroduction[] =
 
 constexpr char kExamples[] =
     "Examples:\n"
-    "  tunefarm tune matmul_host              tune a kernel in the box on this CPU\n"
+    "  tunefarm tune matmul_host              tune a built-in kernel on this CPU\n"
     "  tunefarm tune matmul --dim dtype=bf16  ... on the GPU\n"
     "  tunefarm best matmul --dim dtype=bf16  ask for the winner\n"
     "  tunefarm kernels new my.cu             start a definition of your own\n"

@@ -38,7 +38,7 @@ absl::StatusOr<ExitCode> Init(Session* session, const CertsOptions& options) {
   ASSIGN_OR_RETURN(const int64_t life_ms, ParseLife(options.authority_life));
   ASSIGN_OR_RETURN(const CertificateFiles files, MakeAuthority(options.folder, life_ms, Clock::Real()->WallMs()));
   session->Note(fmt::format(
-      "Whoever has {} can make identities: keep it where no daemon runs. Next, for the machine of the daemon:\n"
+      "The holder of {} can make identities: keep it where no daemon runs. Next, for the machine of the daemon:\n"
       "  tunefarm certs issue {} --name control --host NAME,ADDRESS",
       files.key, options.folder));
   return PrintFiles(session, files);

@@ -50,11 +50,11 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
   for (const BoxDefinition& definition : DefinitionsInTheBox(session->environment)) {
     const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(definition.file, session->environment);
     if (!kernel.ok()) {
-      table.AddRow({definition.name, "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
+      table.AddRow({definition.name, "", "", "built-in, broken: " + std::string(MessageOf(kernel.status()))});
       continue;
     }
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),
-                  std::to_string(kernel->definition->parameters_size()), "in the box"});
+                  std::to_string(kernel->definition->parameters_size()), "built-in"});
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   return kExitOk;
@@ -207,7 +207,7 @@ void AddKernels(CLI::App* app, Session* session) {
   CLI::App* kernels = app->add_subcommand("kernels", "List, show, check, count or start kernel definitions.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
-  CLI::App* list = kernels->add_subcommand("list", "Stored kernels and those in the box.");
+  CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
   SetExample(list, "tunefarm kernels list");
   list->callback([session] { session->command = [session] { return ListKernels(session); }; });
   constexpr char kKernelHelp[] = "A kernel.pbtxt, a folder with one, or a name.";

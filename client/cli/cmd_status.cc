@@ -92,7 +92,7 @@ absl::StatusOr<ExitCode> Stop(Session* session, bool now) {
   RETURN_IF_ERROR(Connection::Call(connection->server(), &Server::Shutdown, request).status());
   session->Note(
       now ? "The daemon is stopping."
-          : "The daemon finishes the trial in hand and stops; unfinished jobs go on when it is started again.");
+          : "The daemon finishes the running trial and stops; unfinished jobs continue at its next start.");
   return kExitOk;
 }
 
@@ -147,7 +147,7 @@ void AddStatus(CLI::App* app, Session* session) {
   status->callback([session] { session->command = [session] { return Status(session); }; });
   auto now = std::make_shared<bool>(false);
   CLI::App* stop = app->add_subcommand("stop", "Stop the daemon; unfinished jobs go on when it is started again.");
-  stop->add_flag("--now", *now, "Do not finish the trial in hand.");
+  stop->add_flag("--now", *now, "Kill the running trial instead of finishing it.");
   stop->callback([session, now] { session->command = [session, now] { return Stop(session, *now); }; });
 }
 

@@ -245,7 +245,7 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   }
   auto unit = maker_.Make(assignment);
   if (!unit.ok()) {
-    // Not listed as in hand, so control offers it again.
+    // Not listed as in flight, so control offers it again.
     LogWarn("agent", "unit {} cannot be taken up yet: {}", assignment.unit_id(), MessageOf(unit.status()));
     if (unit.status().code() == absl::StatusCode::kUnavailable) Retry();
     return false;

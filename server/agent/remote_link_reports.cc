@@ -352,7 +352,7 @@ void RemoteLink::Finish(Duration patience) {
   const auto ended =
       controls_->Do([&](ControlChannel& channel) { return channel.Deregister(request, std::chrono::seconds(5)); });
   if (!ended.ok()) {
-    LogWarn("agent", "units in hand go back when the lease has run out: {}", MessageOf(ended.status()));
+    LogWarn("agent", "units in flight return to the queue when the lease ends: {}", MessageOf(ended.status()));
     return;
   }
   MutexLock spool_lock(&spool_mutex_);

@@ -83,7 +83,7 @@ const std::vector<Setting>& Settings() {
       {"tls_client_ca", "--tls-client-ca", &DaemonConfig::tls_client_ca,
        "Certificates that clients' and agents' must be signed by (PEM); without it clients need tokens."},
       {"insecure_plaintext", "--insecure,!--no-insecure", &DaemonConfig::insecure_plaintext,
-       "Serve plain text where others can read it: whoever reaches the address may run kernels, or be an agent."},
+       "Serve plain text where others can read it: every client that reaches the address may run kernels, or be an agent."},
       {"calls_per_second", "--calls-per-second", &DaemonConfig::calls_per_second,
        "Calls of each certificate or token, but for look-ups; more are refused. 0: no limit.", 0, 1'000'000},
       {"lookups_per_second", "--lookups-per-second", &DaemonConfig::lookups_per_second,
@@ -133,7 +133,7 @@ const std::vector<Setting>& Settings() {
        "Measure on the CPU while other daemons of this machine do: their times and these are then worth little."},
       {"lookups_first", "--lookups-first,!--no-lookups-first", &DaemonConfig::lookups_first,
        "What works for jobs, workers included, gets only processor time that nobody else on this machine wants, so "
-       "that look-ups are answered sooner while jobs run; on a machine that is never idle jobs may stand still."},
+       "that look-ups are answered sooner while jobs run; on a machine that is never idle jobs may make no progress."},
       {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
        "Compiler processes at once; 0 takes one per core.", 0, 1024},
       {"compile_timeout_ms", "--compile-timeout-ms", &DaemonConfig::compile_timeout_ms,

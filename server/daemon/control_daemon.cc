@@ -92,7 +92,7 @@ std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
     } else {
       network.is_insecure = config_.insecure_plaintext;
     }
-    if (network.is_insecure) LogWarn("daemon", "plain text on {}: whoever reaches it may run kernels", config_.listen);
+    if (network.is_insecure) LogWarn("daemon", "plain text on {}: every client that reaches it may run kernels", config_.listen);
     all.push_back(network);
   }
   all.push_back(admin);
@@ -247,7 +247,7 @@ void ControlDaemon::StartAgent() {
 }
 
 ControlDaemon::~ControlDaemon() {
-  // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports
+  // Calls end first, so that nothing that ends is asked; then what does the work, then what the work reports
   // to.
   for (const auto& server : servers_) server->SetNotServing();
   http_.reset();

@@ -57,9 +57,9 @@ class WorkerPool {
     Duration health_rest = {};           // of a sick device, before it is looked at again; 0: as DeviceHealth says
     // How to start the worker of a slot (0 .. slots() - 1), with its scratch directory made fresh.
     std::function<absl::StatusOr<WorkerProcessOptions>(int slot)> make_worker;
-    // Whether a task may begin now; empty: always. Whoever changes its answer calls Pump.
+    // Whether a task may begin now; empty: always. The code that changes its answer calls Pump.
     std::function<bool()> may_begin;
-    // Whether the device is this process's; empty: always. Until then not even a worker is started. Whoever changes its
+    // Whether the device is this process's; empty: always. Until then not even a worker is started. The code that changes its
     // answer calls Pump.
     std::function<bool()> has_device;
     // Something may have become possible elsewhere: a task has ended. May be empty.

@@ -213,7 +213,7 @@ void WorkerPool::OnFirstLaunch(int index) {
   const Slot& slot = slots_[static_cast<size_t>(index)];
   const bool is_standby = slot.started_at < crashed_at;
   LogDebug("exec", "{} goes on {:.1f} ms after the crash: {}", slot.worker->name(),
-           static_cast<double>(gap.count()) / 1000, is_standby ? "it stood by" : "it was started anew");
+           static_cast<double>(gap.count()) / 1000, is_standby ? "it was on standby" : "it was started after it");
   if (options_.stats == nullptr) return;
   if (is_standby) ++options_.stats->takeovers;
   options_.stats->last_takeover_us = gap.count();

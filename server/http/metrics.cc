@@ -72,7 +72,7 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
   const char* const kUnits = "Work units that are waiting for a device, and that an agent has.";
   page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.ready_units), {{"state", "ready"}});
   page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.claimed_units), {{"state", "claimed"}});
-  page->Gauge("tunefarm_suspended", "1 while jobs stand still for want of space.", s.is_suspended ? 1 : 0);
+  page->Gauge("tunefarm_suspended", "1 while jobs are paused for lack of space.", s.is_suspended ? 1 : 0);
   page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.jobs.watchers);
   page->Gauge("tunefarm_catalog_watch_streams", "Clients that watch the catalog.", s.jobs.catalog_watchers);
   page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);

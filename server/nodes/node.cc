@@ -88,7 +88,7 @@ void Node::CheckStore() {
 }
 
 void Node::NoteReplacement() {
-  LogWarn("jobs", "the database was put back to an older state: all that is known of it here is read again");
+  LogWarn("jobs", "the database was restored to an older state: all that is known of it here is read again");
   mark_ = Mark();
   MutexLock lock(&mutex_);
   ++replacements_;

@@ -27,7 +27,7 @@ struct RpcServerOptions {
   bool is_admin = false;
   // Serves agents of other machines, too; null: none. Outlives the server.
   ControlLink* agents = nullptr;
-  // Serve TLS: whoever calls shows a certificate or a token. Else the listener is the identity.
+  // Serve TLS: the caller presents a certificate or a token. Else the listener is the identity.
   std::optional<TlsFiles> tls = std::nullopt;
   // Plain text that others on the way can read; agents may use it too.
   bool is_insecure = false;

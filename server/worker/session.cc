@@ -351,7 +351,7 @@ Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::
   evaluating_ = true;
   shares_device_ = evaluate.baton();
   Result result = run_->Run(input, this);
-  // Before the result: whoever gets it may give the device to others.
+  // Before the result: its receiver may give the device to others.
   YieldDevice();
   evaluating_ = shares_device_ = false;
   return result;

@@ -88,9 +88,9 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   CheckDataDirectory(*session, &findings);
   const std::string box = KernelsInTheBox(session->environment);
   if (box.empty()) {
-    findings.Hint("the kernels in the box were not found; set TUNEFARM_KERNELS to their folder");
+    findings.Hint("the built-in kernels were not found; set TUNEFARM_KERNELS to their folder");
   } else {
-    findings.Good("kernels in the box at " + box);
+    findings.Good("built-in kernels at " + box);
   }
   CheckPython(&findings);
   const absl::StatusOr<Connection*> connection = session->connection();

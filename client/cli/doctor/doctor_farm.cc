@@ -24,7 +24,7 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
   }
   std::string text = fmt::format("{}: {}", who, AgentStateText(agent));
   if (agent.served_here() && !agent.in_process()) {
-    text += fmt::format(", heard {} ago, {} units in hand",
+    text += fmt::format(", last heard {} ago, {} units in flight",
                         FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6), agent.units());
   }
   findings->push_back({agent.draining() ? FarmFinding::Kind::kHint : FarmFinding::Kind::kGood, text, ""});

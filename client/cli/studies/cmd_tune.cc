@@ -55,7 +55,7 @@ constexpr size_t kGridMax = 10'000;
 CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
   return command
       ->add_option("KERNEL", options->kernel,
-                   "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
+                   "A kernel.pbtxt, a folder with one, a built-in kernel (matmul) or a stored one.")
       ->required();
 }
 

@@ -198,7 +198,7 @@ TEST_F(FarmTest, AJobOfWhichEveryTrialIsLostFails) {
   job = farm.Job(half);
   EXPECT_EQ(job.state(), tunefarm::v1::JOB_STATE_SUCCEEDED) << job.error();
   EXPECT_THAT(job.studies(0).search_ended_because(), HasSubstr("are LOST"));
-  EXPECT_EQ(job.studies(1).search_ended_because(), "the whole space");
+  EXPECT_EQ(job.studies(1).search_ended_because(), "every config tried");
 }
 
 TEST_F(FarmTest, AConfigThatFailsInTheFinalIsNeverPromoted) {

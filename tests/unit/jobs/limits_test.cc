@@ -148,7 +148,7 @@ TEST_F(LimitsTest, TheEndsThatAreNoBudgetHaveTheirReasonsToo) {
   farm.evaluator().set_scripter(Worsening());
   const std::string whole = farm.SubmitJob({1024});
   ASSERT_TRUE(farm.Finish(whole));
-  EXPECT_EQ(farm.Job(whole).studies(0).search_ended_because(), "the whole space");
+  EXPECT_EQ(farm.Job(whole).studies(0).search_ended_because(), "every config tried");
   tunefarm::v1::Job job;
   job.mutable_budget()->set_max_trials(5);
   const std::string some = farm.SubmitJob({2048}, TestKernel(), job);
