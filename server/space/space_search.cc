@@ -235,7 +235,7 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
     return std::pair(a.size() > 1, b.front() | b.back()) < std::pair(b.size() > 1, a.front() | a.back());
   });
   std::vector<uint64_t> keys = {0};
-  for (const auto& list : lists) keys = Combine(keys, list, 1);
+  for (auto& list : lists) keys = keys == std::vector<uint64_t>{0} ? std::move(list) : Combine(keys, list, 1);
   lists.clear();
   SortKeys(layout_.total_bits, &keys);
   return UnpackKeys(keys, threads);
