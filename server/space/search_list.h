@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,13 @@ struct KeyLayout {
   uint16_t IndexIn(uint64_t key, size_t parameter) const {
     const uint64_t mask = (uint64_t{1} << bits[parameter]) - 1;
     return static_cast<uint16_t>((key >> shift[parameter]) & mask);
+  }
+
+  // Of one value index by parameter.
+  uint64_t KeyOf(std::span<const uint16_t> row) const {
+    uint64_t key = 0;
+    for (size_t p = 0; p < row.size(); ++p) key |= uint64_t{row[p]} << shift[p];
+    return key;
   }
 
   std::vector<int> shift;  // by parameter

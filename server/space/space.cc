@@ -145,7 +145,7 @@ absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
                            space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(limit); }
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(nullptr, {}, limit); }
 
 absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
   return impl_->TheSampler().Draw(random);
@@ -275,7 +275,7 @@ absl::StatusOr<ConfigTable> Space::Neighbours(std::span<const uint16_t> indices,
   } else {
     ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
     const uint64_t room = limit == UINT64_MAX ? limit : limit + 1;  // the config itself may be among them
-    ASSIGN_OR_RETURN(table, impl_->search.ListWithin(&near, indices, room));
+    ASSIGN_OR_RETURN(table, impl_->search.List(&near, indices, room));
   }
   if (table.size() <= limit) return table;
   return ResourceExhausted("the config has more than {} neighbours",

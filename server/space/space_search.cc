@@ -89,43 +89,38 @@ void Split(const RuleGraph& graph, RuleGraph::Id value, RuleGraph::Id no_fault, 
   conjuncts->push_back({value, no_fault, -1, Members(node.variables)});
 }
 
-// Keeps what is allowed and what lies between.
-void Narrow(const SpaceSearch::Allowed& allowed, SearchState* state) {
-  for (size_t depth = 0; depth < state->program.size(); ++depth) {
-    const std::vector<uint16_t>& kept = allowed[static_cast<size_t>(state->program.parameters()[depth])];
-    const std::vector<uint16_t>& domain = state->program.DomainAt(depth);
-    SearchState::Window& window = state->MutableWindow(depth);
-    window.count = 0;
-    if (kept.empty()) continue;
-    const auto begin = std::lower_bound(domain.begin(), domain.end(), kept.front());
-    window.begin = static_cast<size_t>(begin - domain.begin());
-    window.count = static_cast<size_t>(std::upper_bound(begin, domain.end(), kept.back()) - begin);
-  }
-}
-
 // All combinations of two lists of keys (`width` 1) or of rows; what one list gives a value is 0 in the other.
 template <typename Word>
 std::vector<Word> Combine(const std::vector<Word>& outer, const std::vector<Word>& inner, size_t width) {
   std::vector<Word> words;
   words.reserve(outer.size() / width * inner.size());
   for (size_t high = 0; high < outer.size(); high += width) {
+    const auto begin = words.insert(words.end(), inner.begin(), inner.end());
     for (size_t low = 0; low < inner.size(); low += width) {
-      for (size_t i = 0; i < width; ++i) words.push_back(outer[high + i] | inner[low + i]);
+      for (size_t i = 0; i < width; ++i) begin[static_cast<ptrdiff_t>(low + i)] |= outer[high + i];
     }
   }
   return words;
 }
 
-void SortRows(size_t width, std::vector<uint16_t>* rows) {
-  std::vector<std::span<const uint16_t>> order;
-  for (size_t row = 0; row < rows->size(); row += width) order.emplace_back(rows->data() + row, width);
-  const auto is_less = [](const auto& a, const auto& b) { return std::ranges::lexicographical_compare(a, b); };
-  if (std::is_sorted(order.begin(), order.end(), is_less)) return;
-  std::sort(order.begin(), order.end(), is_less);
-  std::vector<uint16_t> sorted;
-  sorted.reserve(rows->size());
-  for (const auto& row : order) sorted.insert(sorted.end(), row.begin(), row.end());
-  *rows = std::move(sorted);
+// Searches a program within what is allowed and what lies between (null: everywhere); ends as CountSolutions.
+WalkEnd ListRowsWithin(const SearchProgram& program, const SpaceSearch::Allowed* allowed, uint64_t limit,
+                       uint64_t* nodes, std::vector<uint16_t>* rows, absl::Status* fault) {
+  SearchState state(program, *nodes);
+  for (size_t depth = 0; allowed != nullptr && depth < program.size(); ++depth) {
+    const std::vector<uint16_t>& kept = (*allowed)[static_cast<size_t>(program.parameters()[depth])];
+    const std::vector<uint16_t>& domain = program.DomainAt(depth);
+    SearchState::Window& window = state.MutableWindow(depth);
+    window.count = 0;
+    if (kept.empty()) continue;
+    const auto begin = std::lower_bound(domain.begin(), domain.end(), kept.front());
+    window.begin = static_cast<size_t>(begin - domain.begin());
+    window.count = static_cast<size_t>(std::upper_bound(begin, domain.end(), kept.back()) - begin);
+  }
+  const WalkEnd end = ListRows(&state, limit, rows);
+  if (end == WalkEnd::kFault) *fault = state.FaultStatus();
+  *nodes = state.nodes;
+  return end;
 }
 
 }  // namespace
@@ -215,14 +210,19 @@ absl::StatusOr<SolutionCount> SpaceSearch::Count(uint64_t nodes_max) const {
   return SearchAll(nodes_max, CountSolutions);
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
-  if (layout_.total_bits > 64) return ListWithin(nullptr, {}, limit);
+absl::StatusOr<ConfigTable> SpaceSearch::List(const Allowed* allowed, std::span<const uint16_t> except,
+                                              uint64_t limit) const {
   limit = std::min(limit, kRowsMax);
+  if (layout_.total_bits > 64) return ListWide(allowed, except, limit);
   const int threads = ThreadCount(options_.threads);
   std::vector<std::vector<uint64_t>> lists;
   const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
     std::vector<uint64_t>& list = lists.emplace_back();
-    const WalkEnd end = ListKeys(program, layout_, limit, threads, nodes, &list, fault);
+    std::vector<uint16_t> rows;
+    const WalkEnd end = allowed == nullptr ? ListKeys(program, layout_, limit, threads, nodes, &list, fault)
+                                           : ListRowsWithin(program, allowed, limit, nodes, &rows, fault);
+    const size_t width = layout_.bits.size();
+    for (size_t row = 0; row < rows.size(); row += width) list.push_back(layout_.KeyOf({&rows[row], width}));
     *count = list.size();
     return end;
   };
@@ -235,8 +235,9 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
     return std::pair(a.size() > 1, b.front() | b.back()) < std::pair(b.size() > 1, a.front() | a.back());
   });
   std::vector<uint64_t> keys = {0};
-  for (const auto& list : lists) keys = Combine(keys, list, 1);
+  for (auto& list : lists) keys = keys == std::vector<uint64_t>{0} ? std::move(list) : Combine(keys, list, 1);
   lists.clear();
+  if (!except.empty()) std::erase(keys, layout_.KeyOf(except));
   SortKeys(layout_.total_bits, &keys);
   return UnpackKeys(keys, threads);
 }
@@ -269,37 +270,31 @@ ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threa
   return ConfigTable(static_cast<int>(width), keys.size(), std::move(indices));
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::ListWithin(const Allowed* allowed, std::span<const uint16_t> except,
-                                                    uint64_t limit) const {
-  limit = std::min(limit, kRowsMax);
-  const size_t width = rules_.parameters().size();
+absl::StatusOr<ConfigTable> SpaceSearch::ListWide(const Allowed* allowed, std::span<const uint16_t> except,
+                                                  uint64_t limit) const {
+  const size_t width = layout_.bits.size();
   std::vector<std::vector<uint16_t>> lists;
   const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
-    SearchState state(program, *nodes);
-    if (allowed != nullptr) Narrow(*allowed, &state);
-    std::vector<uint16_t>& list = lists.emplace_back();
-    const WalkEnd end = ListRows(&state, limit, &list);
-    if (end == WalkEnd::kFault) *fault = state.FaultStatus();
-    *nodes = state.nodes;
-    *count = list.size() / width;
+    const WalkEnd end = ListRowsWithin(program, allowed, limit, nodes, &lists.emplace_back(), fault);
+    *count = lists.back().size() / width;
     return end;
   };
   ASSIGN_OR_RETURN(const SolutionCount count, SearchAll(options_.nodes_max, search));
   if (count == 0) return ConfigTable(static_cast<int>(width));
   if (count > limit) return TooManyToList(limit);
-  // What has one value only is put together first; then earlier parameters outside, so that often nothing is left to
-  // sort.
+  // What has one value only is put together first, as in List.
   std::stable_partition(lists.begin(), lists.end(), [width](const auto& list) { return list.size() == width; });
   std::vector<uint16_t> rows(width, 0);
   for (const auto& list : lists) rows = Combine(rows, list, width);
-  SortRows(width, &rows);
-  for (auto row = rows.begin(); !except.empty() && row != rows.end(); row += static_cast<ptrdiff_t>(width)) {
-    if (!std::equal(except.begin(), except.end(), row)) continue;
-    rows.erase(row, row + static_cast<ptrdiff_t>(width));
-    break;
-  }
-  const uint64_t left = rows.size() / width;
-  return ConfigTable(static_cast<int>(width), left, std::move(rows));
+  std::vector<std::span<const uint16_t>> order;
+  for (size_t row = 0; row < rows.size(); row += width) order.emplace_back(&rows[row], width);
+  if (!except.empty()) std::erase_if(order, [&](const auto& row) { return std::ranges::equal(row, except); });
+  const auto is_less = [](const auto& a, const auto& b) { return std::ranges::lexicographical_compare(a, b); };
+  if (!std::is_sorted(order.begin(), order.end(), is_less)) std::sort(order.begin(), order.end(), is_less);
+  std::vector<uint16_t> sorted;
+  sorted.reserve(order.size() * width);
+  for (const auto& row : order) sorted.insert(sorted.end(), row.begin(), row.end());
+  return ConfigTable(static_cast<int>(width), order.size(), std::move(sorted));
 }
 
 absl::Status SpaceSearch::BudgetStatus() const {

@@ -37,11 +37,9 @@ class SpaceSearch {
   // The number of valid configs. These fail with the error of a rule that cannot be evaluated, or with
   // ResourceExhausted.
   absl::StatusOr<SolutionCount> Count(uint64_t nodes_max) const;
-  absl::StatusOr<ConfigTable> List(uint64_t limit) const;
-  // On one thread; only configs in which each parameter has a value between the first and the last one allowed it
-  // (null: any), and not `except`.
-  absl::StatusOr<ConfigTable> ListWithin(const Allowed* allowed, std::span<const uint16_t> except,
-                                         uint64_t limit) const;
+  // On one thread, and only configs in which each parameter has a value between the first and the last one allowed it,
+  // unless `allowed` is null; not `except`.
+  absl::StatusOr<ConfigTable> List(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
 
   absl::Status BudgetStatus() const;
 
@@ -50,6 +48,8 @@ class SpaceSearch {
   // The product of what `search` counts in each program; it is called and ends as CountSolutions.
   template <typename Search>
   absl::StatusOr<SolutionCount> SearchAll(uint64_t nodes_max, const Search& search) const;
+  // List where a config does not fit into a key.
+  absl::StatusOr<ConfigTable> ListWide(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
   ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
   absl::Status TooManyToList(uint64_t limit) const;
 
