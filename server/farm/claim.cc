@@ -51,6 +51,7 @@ Claim Claim::WithoutTrials() const {
   claim.job_id = job_id;
   claim.study_id = study_id;
   claim.unit_id = unit_id;
+  claim.replacements = replacements;
   claim.kind = kind;
   claim.assignment.set_unit_id(unit_id);
   claim.assignment.set_token(token);

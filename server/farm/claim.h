@@ -27,6 +27,7 @@ enum class ClaimMode { kActive, kHeld, kDropped };
 struct Claim {
   std::string agent_id;
   int64_t epoch = 0, token = 0, job_id = 0, study_id = 0, unit_id = 0;
+  int64_t replacements = 0;  // ReportRequest::replacements
   UnitKind kind = UnitKind::kSearch;
   tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
   std::string problem_key;

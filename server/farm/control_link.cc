@@ -31,6 +31,7 @@ ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, Po
       devices_(devices),
       hooks_(std::move(hooks)),
       options_(std::move(options)),
+      replacements_(store->Replacements()),
       compiles_(clock) {}
 
 void ControlLink::SetWake(std::function<void()> wake) {
@@ -186,6 +187,7 @@ absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const
   report.unit_done = after == After::kDone;
   report.unit_returned = after == After::kReturned;
   report.now_ms = clock_->WallMs();
+  report.replacements = claim.replacements;
   for (const Trial& trial : trials) {
     ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
     report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
@@ -201,6 +203,8 @@ Claim ControlLink::ReportedPart(const Claim& claim, const wire::ReportTrialsRequ
   for (const wire::TrialSpec& spec : claim.assignment.trials()) {
     if (reported.count(spec.ordinal()) > 0) *part.assignment.add_trials() = spec;
   }
+  // The agent may have reported the others to a database that is no more.
+  if (part.assignment.trials_size() < claim.assignment.trials_size()) part.is_part = true;
   return part;
 }
 
@@ -257,7 +261,7 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   {
     MutexLock lock(&mutex_);
     Claim* const found = claims_.Find(request.unit_id());
-    if (found != nullptr && found->token == request.token()) {
+    if (found != nullptr && found->token == claim.token && found->replacements == claim.replacements) {
       if (verdict == ReportVerdict::kStale || done || returned) {
         claims_.Erase(request.unit_id());
       } else {
@@ -309,7 +313,9 @@ void ControlLink::FinishDropped() {
     {
       MutexLock lock(&mutex_);
       const Claim* const found = claims_.Find(claim.unit_id);
-      if (found != nullptr && found->token == claim.token) claims_.Erase(claim.unit_id);
+      if (found != nullptr && found->token == claim.token && found->replacements == claim.replacements) {
+        claims_.Erase(claim.unit_id);
+      }
     }
     hooks_.gone(claim.job_id);
     has_returned = has_returned || after == After::kReturned;
@@ -327,6 +333,7 @@ absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::F
 void ControlLink::Hold(int64_t job_id) {
   {
     MutexLock lock(&mutex_);
+    if (jobs_are_outdated_) return;
     jobs_[job_id].held = true;
     ApplyModes(job_id);
   }
@@ -346,6 +353,7 @@ void ControlLink::Resume(int64_t job_id) {
 void ControlLink::Cancel(int64_t job_id) {
   {
     MutexLock lock(&mutex_);
+    if (jobs_are_outdated_) return;
     jobs_[job_id].cancelled = true;
     ApplyModes(job_id);
   }
@@ -356,6 +364,7 @@ void ControlLink::Cancel(int64_t job_id) {
 void ControlLink::StopSearch(int64_t job_id) {
   {
     MutexLock lock(&mutex_);
+    if (jobs_are_outdated_) return;
     jobs_[job_id].search_stopped = true;
     ApplyModes(job_id);
   }
@@ -366,6 +375,7 @@ void ControlLink::StopSearch(int64_t job_id) {
 void ControlLink::StopStudySearch(int64_t job_id, int64_t study_id) {
   {
     MutexLock lock(&mutex_);
+    if (jobs_are_outdated_) return;
     if (!jobs_[job_id].stopped_studies.insert(study_id).second) return;
     ApplyModes(job_id);
   }
@@ -396,6 +406,7 @@ std::vector<int64_t> ControlLink::JobsInHand() const {
 
 void ControlLink::Forget(int64_t job_id) {
   MutexLock lock(&mutex_);
+  if (jobs_are_outdated_) return;
   jobs_.erase(job_id);
   if (claiming_ > 0) ended_while_claiming_.insert(job_id);
   unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),

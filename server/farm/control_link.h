@@ -183,6 +183,7 @@ class ControlLink : public AgentLink {
   struct Unmade {
     std::string agent_id, device_uuid;
     ClaimedUnit claimed;
+    int64_t replacements = 0;  // Claim::replacements
   };
 
   // control_link_agents.cc:
@@ -199,6 +200,10 @@ class ControlLink : public AgentLink {
   void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request);
   // What an agent has said of its devices to another daemon.
   void NoteElsewhere(const tunefarm::agent::v1::RegisterRequest& about);
+  // Answers Store::Replacements. Where it has grown, forgets what was known of the database before; what is said of
+  // jobs is not heard then until BeginAgain, as it may come from that database too.
+  int64_t FollowReplacements() LOCKS_EXCLUDED(mutex_);
+  void ForgetAll() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Its epoch is over: what is remembered of it goes.
   void Lose(const std::string& agent_id);
   // Whether the agent's workers may run the job's units: isolation and language. Else why not.
@@ -212,15 +217,13 @@ class ControlLink : public AgentLink {
   // lists them, for the devices they are on.
   absl::StatusOr<bool> TakeOver(const std::string& agent_id, int64_t epoch,
                                 const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
-  absl::Status TakeOverClaims(const AgentState& agent, const std::string& agent_id,
-                              const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
   // What was claimed and nobody was told of: through another daemon, after this one had taken the agent over, by a call
   // that the agent had given up there and that went on; or here, where the database did not say in time that it had
   // stored the claim. The agent lists none of it, and nobody else would ever hand it out.
   absl::Status TakeOverLateClaims(const std::string& agent_id, int64_t epoch);
   // The agent's claims in the store, but for some. `device_of`: where they run, by unit, as the agent lists them.
   absl::StatusOr<std::vector<Claim>> ReadClaims(const AgentState& agent, const std::string& agent_id,
-                                                const std::map<int64_t, std::string>& device_of,
+                                                int64_t replacements, const std::map<int64_t, std::string>& device_of,
                                                 const std::set<int64_t>& except);
   void PutTakenOver(Claim claim, bool delivered) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where a claim of the agent runs, for all that is known of it.
@@ -251,14 +254,14 @@ class ControlLink : public AgentLink {
                                    const std::string& device_uuid, const Demand& demand,
                                    tunefarm::agent::v1::SynchronizeResponse* response);
   // False if the unit was not handed out and another may be claimed in its place.
-  bool HandOut(const tunefarm::agent::v1::SynchronizeRequest& request, const std::string& device_uuid,
-               const ClaimedUnit& claimed, tunefarm::agent::v1::SynchronizeResponse* response);
-  std::vector<ClaimedUnit> TakeUnmade(const std::string& agent_id, const std::string& device_uuid);
+  bool HandOut(const tunefarm::agent::v1::SynchronizeRequest& request, const Unmade& unit,
+               tunefarm::agent::v1::SynchronizeResponse* response);
+  std::vector<Unmade> TakeUnmade(const std::string& agent_id, const std::string& device_uuid);
   // What becomes of the unit with them.
   enum class After { kGoesOn, kDone, kReturned };
   absl::StatusOr<ReportVerdict> StoreTrials(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials,
                                             After after);
-  // The claim that a report is about, with the trials of it that are reported; none: it is not the agent's any more.
+  // The claim that a report is about, with the trials of it that are reported; is_part if it has others.
   static Claim ReportedPart(const Claim& claim, const tunefarm::agent::v1::ReportTrialsRequest& request);
   // The trials of a report as they are stored, and no others than the claim's.
   std::vector<tunefarm::v1::Trial> OwnTrials(Claim* claim, const tunefarm::agent::v1::ReportTrialsRequest& request);
@@ -282,6 +285,8 @@ class ControlLink : public AgentLink {
   mutable Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
   bool claims_held_ GUARDED_BY(mutex_) = false;
+  int64_t replacements_ GUARDED_BY(mutex_);            // Store::Replacements, under which all else here was read
+  bool jobs_are_outdated_ GUARDED_BY(mutex_) = false;  // since it grew there was no BeginAgain
   std::map<std::string, AgentState> agents_ GUARDED_BY(mutex_);  // by agent id
   ClaimTable claims_ GUARDED_BY(mutex_);
   std::map<int64_t, JobMode> jobs_ GUARDED_BY(mutex_);

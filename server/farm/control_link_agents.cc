@@ -200,13 +200,31 @@ void ControlLink::Lose(const std::string& agent_id) {
   for (int64_t job_id : jobs) hooks_.gone(job_id);
 }
 
+int64_t ControlLink::FollowReplacements() {
+  const int64_t found = store_->Replacements();
+  MutexLock lock(&mutex_);
+  if (found > replacements_) {
+    ForgetAll();
+    replacements_ = found;
+    jobs_are_outdated_ = true;
+  }
+  return replacements_;
+}
+
+void ControlLink::ForgetAll() {
+  agents_.clear();
+  claims_.Clear();
+  unmade_.clear();
+  jobs_.clear();
+  ended_while_claiming_.clear();
+}
+
 void ControlLink::BeginAgain() {
+  FollowReplacements();
   {
     MutexLock lock(&mutex_);
-    agents_.clear();
-    claims_.Clear();
-    unmade_.clear();
-    jobs_.clear();
+    ForgetAll();
+    jobs_are_outdated_ = false;
   }
   // A claim that the store has and its agent has not waits for the agent's next word.
   WakeAll();
@@ -216,6 +234,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
   const std::string& agent_id = request.agent_id();
   const bool from_elsewhere = !request.control().empty() && request.control() != options_.control_id;
   bool is_known = false;
+  FollowReplacements();
   {
     MutexLock lock(&mutex_);
     if (closed_) return Unavailable("the daemon is stopping");

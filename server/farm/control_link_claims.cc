@@ -55,11 +55,12 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
                                               const Demand& demand, wire::SynchronizeResponse* response) {
   const std::string class_id = devices_->ClassForWork(device_uuid, request.agent_id());
   if (class_id.empty()) return absl::OkStatus();
-  std::vector<ClaimedUnit> claimed_units = TakeUnmade(request.agent_id(), device_uuid);
+  std::vector<Unmade> units = TakeUnmade(request.agent_id(), device_uuid);
   // Units of a search whose time is up are dropped here, and the device must not wait for its next question because of
   // them.
   for (int claims = 0; claims < kClaimsPerDemandMax; ++claims) {
-    if (claimed_units.empty()) {
+    if (units.empty()) {
+      const int64_t replacements = FollowReplacements();
       const ClaimRequest claim_request{request.agent_id(),
                                        request.epoch(),
                                        device_uuid,
@@ -68,28 +69,30 @@ absl::Status ControlLink::ClaimUntilDelivered(const wire::SynchronizeRequest& re
                                        clock_->WallMs(),
                                        devices_->NamesOf(device_uuid),
                                        demand.trials};
-      ASSIGN_OR_RETURN(claimed_units, store_->ClaimUnits(claim_request));
+      ASSIGN_OR_RETURN(std::vector<ClaimedUnit> claimed, store_->ClaimUnits(claim_request));
+      for (ClaimedUnit& unit : claimed) {
+        units.push_back({request.agent_id(), device_uuid, std::move(unit), replacements});
+      }
     }
-    if (claimed_units.empty()) break;
+    if (units.empty()) break;
     bool enough = false;
-    for (const ClaimedUnit& claimed : claimed_units)
-      enough = HandOut(request, device_uuid, claimed, response) || enough;
+    for (const Unmade& unit : units) enough = HandOut(request, unit, response) || enough;
     if (enough) break;
-    claimed_units.clear();
+    units.clear();
   }
   return absl::OkStatus();
 }
 
-bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::string& device_uuid,
-                          const ClaimedUnit& claimed, wire::SynchronizeResponse* response) {
+bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const Unmade& unit,
+                          wire::SynchronizeResponse* response) {
+  const ClaimedUnit& claimed = unit.claimed;
   compiles_.Remove(claimed.unit.unit_id);
   tunefarm::v1::Job spec;
-  auto claim = MakeClaim(request.agent_id(), request.epoch(), device_uuid, claimed, kernels_, *devices_);
-  if (claim.ok()) spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
+  auto claim = MakeClaim(request.agent_id(), request.epoch(), unit.device_uuid, claimed, kernels_, *devices_);
   if (claim.status().code() == absl::StatusCode::kUnavailable) {
     LogWarn("jobs", "unit {} waits until its kernel can be read: {}", claimed.unit.unit_id, MessageOf(claim.status()));
     MutexLock lock(&mutex_);
-    unmade_.push_back({request.agent_id(), device_uuid, claimed});
+    if (unit.replacements == replacements_) unmade_.push_back(unit);
     return true;
   }
   if (!claim.ok()) {
@@ -97,6 +100,8 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
     return false;
   }
+  spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
+  claim->replacements = unit.replacements;
   const absl::Status may_run = CheckMayRun(request.agent_id(), *claim, spec);
   if (!may_run.ok()) {
     GiveUp(*claim, may_run);
@@ -116,7 +121,7 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
     LogWarn("jobs", "final {} waits until it can begin again: {}", claimed.unit.unit_id, MessageOf(on_one_device));
     if (absl::IsAborted(on_one_device)) return false;
     MutexLock lock(&mutex_);
-    unmade_.push_back({request.agent_id(), device_uuid, claimed});
+    if (unit.replacements == replacements_) unmade_.push_back(unit);
     return true;
   }
   hooks_.claimed(claimed.job_id);
@@ -133,6 +138,7 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
             MessageOf(taken_over));
   }
   MutexLock lock(&mutex_);
+  if (claim->replacements != replacements_) return true;  // what became of it is read when the agent is taken over
   claim->mode =
       claim->assignment.trials().empty() ? Mode::kDropped : ModeOf(claim->job_id, claim->study_id, claim->kind);
   claim->delivered = claim->mode == Mode::kActive && !HasOther(claim->agent_id, claim->unit_id, claim->is_alone);
@@ -142,12 +148,12 @@ bool ControlLink::HandOut(const wire::SynchronizeRequest& request, const std::st
   return delivered;
 }
 
-std::vector<ClaimedUnit> ControlLink::TakeUnmade(const std::string& agent_id, const std::string& device_uuid) {
+std::vector<ControlLink::Unmade> ControlLink::TakeUnmade(const std::string& agent_id, const std::string& device_uuid) {
   MutexLock lock(&mutex_);
-  std::vector<ClaimedUnit> taken;
+  std::vector<Unmade> taken;
   for (auto it = unmade_.begin(); it != unmade_.end();) {
     const bool own = it->agent_id == agent_id && it->device_uuid == device_uuid;
-    if (own) taken.push_back(std::move(it->claimed));
+    if (own) taken.push_back(std::move(*it));
     it = own ? unmade_.erase(it) : std::next(it);
   }
   return taken;

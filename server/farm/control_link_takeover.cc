@@ -31,6 +31,7 @@ absl::StatusOr<std::string> ControlLink::DeviceOfClaim(const AgentState& agent, 
 }
 
 absl::StatusOr<std::vector<Claim>> ControlLink::ReadClaims(const AgentState& agent, const std::string& agent_id,
+                                                           int64_t replacements,
                                                            const std::map<int64_t, std::string>& device_of,
                                                            const std::set<int64_t>& except) {
   ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(agent_id, agent.epoch));
@@ -54,6 +55,7 @@ absl::StatusOr<std::vector<Claim>> ControlLink::ReadClaims(const AgentState& age
       LogError("jobs", "unit {} cannot be taken over: {}", claimed.unit.unit_id, MessageOf(claim.status()));
       continue;
     }
+    claim->replacements = replacements;
     RETURN_IF_ERROR(FilterBegunFinal(&*claim, claimed.present_devices));
     claims.push_back(*std::move(claim));
   }
@@ -66,21 +68,8 @@ void ControlLink::PutTakenOver(Claim claim, bool delivered) {
   claims_.Put(std::move(claim));
 }
 
-absl::Status ControlLink::TakeOverClaims(const AgentState& agent, const std::string& agent_id,
-                                         const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
-  std::map<int64_t, std::string> device_of;
-  for (const wire::UnitInHand& unit : units) device_of[unit.unit_id()] = unit.device_uuid();
-  ASSIGN_OR_RETURN(std::vector<Claim> claims, ReadClaims(agent, agent_id, device_of, {}));
-  MutexLock lock(&mutex_);
-  claims_.EraseAgent(agent_id);
-  for (Claim& claim : claims) {
-    const auto listed = device_of.find(claim.unit_id);
-    PutTakenOver(std::move(claim), listed != device_of.end() && !listed->second.empty());
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ControlLink::TakeOverLateClaims(const std::string& agent_id, int64_t epoch) {
+  const int64_t replacements = FollowReplacements();
   AgentState agent;
   std::set<int64_t> known;  // what is known and ends meanwhile is no news
   {
@@ -91,8 +80,9 @@ absl::Status ControlLink::TakeOverLateClaims(const std::string& agent_id, int64_
     for (const int64_t unit_id : claims_.OfAgent(agent_id)) known.insert(unit_id);
     for (const Unmade& unmade : unmade_) known.insert(unmade.claimed.unit.unit_id);
   }
-  ASSIGN_OR_RETURN(std::vector<Claim> claims, ReadClaims(agent, agent_id, {}, known));
+  ASSIGN_OR_RETURN(std::vector<Claim> claims, ReadClaims(agent, agent_id, replacements, {}, known));
   MutexLock lock(&mutex_);
+  if (replacements != replacements_) return absl::OkStatus();
   // What is claimed for it right now may be among them, and is put by who claims it.
   if (claiming_for_.count(agent_id) > 0) return absl::OkStatus();
   for (Claim& claim : claims) {
@@ -109,6 +99,7 @@ absl::Status ControlLink::TakeOverLateClaims(const std::string& agent_id, int64_
 absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t epoch,
                                            const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
   MutexLock one_at_a_time(&taking_over_);
+  const int64_t replacements = FollowReplacements();
   ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(agent_id));
   if (!row.has_value() || row->epoch != epoch) {
     Lose(agent_id);
@@ -127,11 +118,21 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
     noted = NoteDevices(agent);
   }
   RETURN_IF_ERROR(noted);
-  RETURN_IF_ERROR(TakeOverClaims(agent, agent_id, units));
+  std::map<int64_t, std::string> device_of;
+  for (const wire::UnitInHand& unit : units) device_of[unit.unit_id()] = unit.device_uuid();
+  ASSIGN_OR_RETURN(std::vector<Claim> claims, ReadClaims(agent, agent_id, replacements, device_of, {}));
   LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent.about.display_name(), row->host,
           units.size());
   MutexLock lock(&mutex_);
   if (closed_) return Unavailable("the daemon is stopping");
+  if (store_->Replacements() != replacements || replacements_ != replacements) {
+    return Unavailable("the database was replaced while agent {} was read from it; try again", agent_id);
+  }
+  claims_.EraseAgent(agent_id);
+  for (Claim& claim : claims) {
+    const auto listed = device_of.find(claim.unit_id);
+    PutTakenOver(std::move(claim), listed != device_of.end() && !listed->second.empty());
+  }
   agents_[agent_id] = std::move(agent);
   return true;
 }
@@ -139,6 +140,7 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
 absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTrialsRequest& request) {
   bool is_known = false;
   for (int i = 0; i < 2; ++i) {
+    FollowReplacements();
     {
       MutexLock lock(&mutex_);
       if (closed_) return Unavailable("the daemon is stopping");
