@@ -93,10 +93,10 @@ class ControlAgentsTest : public testing::Test {
     TUNEFARM_CHECK_OK(response);
     return *std::move(response);
   }
-  std::string Submit() {
+  std::string Submit(const tunefarm::v1::Kernel& kernel = TestKernel()) {
     *job_.add_problems() = TestProblem(1024);
     job_.mutable_strategy()->set_strategy_name("exhaustive");
-    const auto submitted = control_->service->Submit(job_, TestKernel(), "", false);
+    const auto submitted = control_->service->Submit(job_, kernel, "", false);
     TUNEFARM_CHECK_OK(submitted);
     control_->executor.RunUntilIdle();
     return submitted->name();
