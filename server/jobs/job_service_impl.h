@@ -20,11 +20,11 @@
 #include "server/farm/device_orders.h"
 #include "server/farm/farm_agents.h"
 #include "server/farm/poison_index.h"
-#include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_service.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/node_follower.h"
+#include "server/jobs/scheduler.h"
 #include "server/lookup/lookups.h"
 #include "server/nodes/node_watch.h"
 #include "server/records/kernel_registry.h"
@@ -53,8 +53,8 @@ struct JobService::Impl {
         bests(given.store, &catalog, misses.table(), watch.get(), given.control->clock()),
         link(given.store, given.control->clock(), &kernels, &poison, &devices, LinkHooks(),
              {NewUuid(given.entropy), given.agent_lease_ms, given.own_agent_lease_ms}),
-        driver(std::make_shared<Driver>(Driver::Dependencies{given.store, given.control, &kernels, &devices, &catalog,
-                                                             events.get(), &bests, &link, &node})),
+        driver(std::make_shared<Scheduler>(Scheduler::Dependencies{given.store, given.control, &kernels, &devices,
+                                                                   &catalog, events.get(), &bests, &link, &node})),
         follower({given.store, given.control->clock(), given.entropy, &devices, &catalog, &kernels, watch.get(), &bests,
                   events.get(), driver.get(), given.local_copy, &node}) {
     Executor* const lease = given.lease != nullptr      ? given.lease
@@ -138,7 +138,7 @@ struct JobService::Impl {
   std::shared_ptr<CatalogWatch> watch;
   BestChanges bests;
   ControlLink link;
-  std::shared_ptr<Driver> driver;
+  std::shared_ptr<Scheduler> driver;
   std::function<void(const std::string& device_uuid)> release_own;  // constant once it has started
   DeviceOrders orders{options.store, &devices, options.control->clock(),
                       [this](const std::string& agent_id, const std::string& uuid) { Released(agent_id, uuid); }};

@@ -38,7 +38,7 @@ constexpr int kMessageBytesMax = 16 << 20;
 constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does not even read
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
-constexpr int kSlowLanes = 4;
+constexpr int kLanes = 4;  // of each kind
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -51,8 +51,9 @@ class Dispatcher {
  public:
   Dispatcher(Api* api, Clock* clock, const RpcServerOptions& options)
       : api_(api), clock_(clock), entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
-    for (size_t i = 0; i < slow_.size(); ++i) {
-      slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
+    for (size_t i = 0; i < kLanes; ++i) {
+      slow_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
+      orders_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-order-{}", i), clock);
     }
   }
 
@@ -77,6 +78,27 @@ class Dispatcher {
   grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                  Response* response,
                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
+    return Queue(&slow_, call, name, request, response, method);
+  }
+
+  // The same for what people order of a job, which waits for nothing that builds a space.
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Order(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                  Response* response,
+                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
+    return Queue(&orders_, call, name, request, response, method);
+  }
+
+ private:
+  struct Lanes {
+    std::array<std::unique_ptr<ThreadExecutor>, kLanes> executors;
+    std::atomic<unsigned> next{0};
+  };
+
+  template <typename Request, typename Response>
+  grpc::ServerUnaryReactor* Queue(Lanes* lanes, grpc::CallbackServerContext* call, std::string_view name,
+                                  const Request* request, Response* response,
+                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     absl::StatusOr<CallContext> context = Enter(*call, name, *request);
     if (!context.ok()) {
@@ -84,7 +106,7 @@ class Dispatcher {
       return reactor;
     }
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
-    slow_[next_.fetch_add(1) % slow_.size()]->Post([=, this, context = *std::move(context)] {
+    lanes->executors[lanes->next.fetch_add(1) % kLanes]->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
         return;
@@ -94,7 +116,6 @@ class Dispatcher {
     return reactor;
   }
 
- private:
   static Listener ListenerOf(const RpcServerOptions& options) {
     Listener listener;
     if (!options.tls) {
@@ -132,8 +153,7 @@ class Dispatcher {
   Clock* const clock_;
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
-  std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
-  std::atomic<unsigned> next_{0};
+  Lanes slow_, orders_;
 };
 
 // The generated signatures are alike, so one line per call says all there is to say.
@@ -161,9 +181,9 @@ class TuningServiceAdapter : public v1::TuningService::CallbackService {
   TUNEFARM_CALL(TuningService, CreateJob, Slow)
   TUNEFARM_CALL(TuningService, GetJob, Fast)
   TUNEFARM_CALL(TuningService, ListJobs, Fast)
-  TUNEFARM_CALL(TuningService, CancelJob, Slow)
-  TUNEFARM_CALL(TuningService, PauseJob, Slow)
-  TUNEFARM_CALL(TuningService, ResumeJob, Slow)
+  TUNEFARM_CALL(TuningService, CancelJob, Order)
+  TUNEFARM_CALL(TuningService, PauseJob, Order)
+  TUNEFARM_CALL(TuningService, ResumeJob, Order)
   TUNEFARM_CALL(TuningService, DeleteJob, Slow)
   TUNEFARM_CALL(TuningService, ListTrials, Fast)
   TUNEFARM_CALL(TuningService, GetTrial, Fast)
