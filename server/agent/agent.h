@@ -55,8 +55,8 @@ class Agent {
   // ends that.
   void Drain(std::function<void()> done);
 
-  // Kills everything that runs and reports nothing more; `done`, which may be empty, is called when every evaluation has
-  // ended. A Drain under way gets its callback too.
+  // Kills everything that runs and reports nothing more; `done`, which may be empty, is called when every evaluation
+  // has ended. A Drain under way gets its callback too.
   void Stop(std::function<void()> done);
 
  private:

@@ -83,7 +83,8 @@ const std::vector<Setting>& Settings() {
       {"tls_client_ca", "--tls-client-ca", &DaemonConfig::tls_client_ca,
        "Certificates that clients' and agents' must be signed by (PEM); without it clients need tokens."},
       {"insecure_plaintext", "--insecure,!--no-insecure", &DaemonConfig::insecure_plaintext,
-       "Serve plain text where others can read it: every client that reaches the address may run kernels, or be an agent."},
+       "Serve plain text where others can read it: every client that reaches the address may run kernels, or be an "
+       "agent."},
       {"calls_per_second", "--calls-per-second", &DaemonConfig::calls_per_second,
        "Calls of each certificate or token, but for look-ups; more are refused. 0: no limit.", 0, 1'000'000},
       {"lookups_per_second", "--lookups-per-second", &DaemonConfig::lookups_per_second,

@@ -92,7 +92,8 @@ std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
     } else {
       network.is_insecure = config_.insecure_plaintext;
     }
-    if (network.is_insecure) LogWarn("daemon", "plain text on {}: every client that reaches it may run kernels", config_.listen);
+    if (network.is_insecure)
+      LogWarn("daemon", "plain text on {}: every client that reaches it may run kernels", config_.listen);
     all.push_back(network);
   }
   all.push_back(admin);

@@ -124,7 +124,8 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
 }
 
 int WorkerPool::LiveWorkers() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; }));
+  return static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; }));
 }
 
 void WorkerPool::Pump() {

@@ -59,8 +59,8 @@ class WorkerPool {
     std::function<absl::StatusOr<WorkerProcessOptions>(int slot)> make_worker;
     // Whether a task may begin now; empty: always. The code that changes its answer calls Pump.
     std::function<bool()> may_begin;
-    // Whether the device is this process's; empty: always. Until then not even a worker is started. The code that changes its
-    // answer calls Pump.
+    // Whether the device is this process's; empty: always. Until then not even a worker is started. The code that
+    // changes its answer calls Pump.
     std::function<bool()> has_device;
     // Something may have become possible elsewhere: a task has ended. May be empty.
     std::function<void()> on_task_ended;

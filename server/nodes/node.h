@@ -1,9 +1,9 @@
 // Node: a control daemon on a store that others may share. It lives under a name as long as it holds the lease
 // "node/NAME", and drives jobs only while it knows that nobody else may take them over.
 //
-// A node that could not renew in time is another node from then on: what it drove under the old name is lost to it, and it
-// takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an adoption
-// that it never heard the answer of is found under the name that it had then.
+// A node that could not renew in time is another node from then on: what it drove under the old name is lost to it, and
+// it takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an
+// adoption that it never heard the answer of is found under the name that it had then.
 //
 // Once the store has been replaced (Store::Replacements) this daemon drives nothing until it is another node, since
 // what it knows is of no use any more. Nor does every replacement show there: so each renewal leaves a mark in the

@@ -1,5 +1,6 @@
 """The commands that README.md and the pages of the folders show: each runs, in the order of its page, or says on its line
-that it needs a GPU, or has the name of one of several machines before its prompt. Of those that cannot run here every option must exist.
+that it needs a GPU, or has the name of one of several machines before its prompt. Exit codes other than 0 are stated at
+the end of the line. Of those that cannot run here every option must exist.
 """
 
 import os
@@ -97,7 +98,8 @@ class Documents(unittest.TestCase):
                 self.check_options(where, command)
                 continue
             done = self.run_line(command)
-            self.assertEqual(done.returncode, 0, f"{where}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            expected = re.search(r"exit code (\d)$", comment)
+            self.assertEqual(done.returncode, int(expected.group(1)) if expected else 0, f"{where}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
     def test_every_page_with_commands_is_run(self):
         wanted = {page for page in pages() if any(not command.startswith("./dev") for _, command, _, _ in commands(page))}

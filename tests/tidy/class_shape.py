@@ -1,5 +1,5 @@
-"""The shape of the classes of server: how many private methods each declares, in how many .cc files its members are
-defined, and how many operations a facet of the store has.
+"""The shape of the classes of server: how many private methods each declares, and in how many .cc files its members are
+defined.
 
 A textual reading of code in the project's format (.clang-format), which suffices for these counts: definitions of
 members begin in the first column, access specifiers and members stand on lines of their own.
@@ -9,8 +9,6 @@ import re
 
 PRIVATE_METHODS_MAX = 25
 CLASS_SOURCES_MAX = 2
-FACET_METHODS_MAX = 15
-FACETS = re.compile(r"server/store/\w+\.h$")  # an abstract class there is a facet of the store
 
 # (folder, class) -> why it may be larger. At most three.
 EXCEPTIONS = {
@@ -80,7 +78,7 @@ def is_method(statement):
 
 
 def classes(text):
-    """(name, line, {access: [method declaration]}, is_abstract) of each class in a header."""
+    """(name, line, {access: [method declaration]}) of each class in a header."""
     code = code_of(text)
     for head in CLASS_HEAD.finditer(code):
         opening = head.end() - 1
@@ -96,8 +94,7 @@ def classes(text):
         own = re.compile(rf"~?\b{re.escape(name.split('::')[-1])}\s*\(")
         for kind in methods:  # constructors and destructors are none
             methods[kind] = [method for method in methods[kind] if not own.match(re.sub(r"^(explicit|virtual|constexpr|inline)\s+", "", method))]
-        is_abstract = bool(re.search(r"\bvirtual\b[^;]*=\s*0\s*;", body))
-        yield name, code.count("\n", 0, head.start()) + 1, methods, is_abstract
+        yield name, code.count("\n", 0, head.start()) + 1, methods
 
 
 def member_files(sources):
@@ -118,16 +115,13 @@ def check(texts, exceptions=None):
         problems.append(f"class_shape.py: {len(exceptions)} exceptions (at most {EXCEPTIONS_MAX})")
     used = set()
     for path, text in sorted(texts.items()):
-        for name, line, methods, is_abstract in classes(text):
+        for name, line, methods in classes(text):
             count = len(methods["private"])
             key = (path.rsplit("/", 1)[0], name)
             if count > PRIVATE_METHODS_MAX and key in exceptions:
                 used.add(key)
             elif count > PRIVATE_METHODS_MAX:
                 problems.append(f"{path}:{line}: class {name} has {count} private methods; look for the missing concept (at most {PRIVATE_METHODS_MAX})")
-            operations = len(methods["public"])
-            if is_abstract and FACETS.match(path) and operations > FACET_METHODS_MAX:
-                problems.append(f"{path}:{line}: facet {name} has {operations} methods (at most {FACET_METHODS_MAX})")
     sources = {path: text for path, text in texts.items() if path.endswith(".cc")}
     for key, files in sorted(member_files(sources).items()):
         if len(files) > CLASS_SOURCES_MAX and key in exceptions:
