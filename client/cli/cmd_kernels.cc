@@ -9,7 +9,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/kernel_template.h"
-#include "client/cli/options/cost_option.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/space_text.h"

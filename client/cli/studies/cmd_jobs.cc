@@ -6,7 +6,6 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
-#include "client/cli/options/cost_option.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"

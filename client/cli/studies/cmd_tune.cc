@@ -10,7 +10,6 @@
 #include "client/cli/misses/missing_problems.h"
 #include "client/cli/misses/tune_misses.h"
 #include "client/cli/options/budget_options.h"
-#include "client/cli/options/cost_option.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
