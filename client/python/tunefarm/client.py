@@ -68,7 +68,7 @@ class Client:
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
     def close(self) -> None:
-        """Ends calls in hand with AbortedError, and so does each that is made afterwards."""
+        """Ends calls in flight with AbortedError, and so does each that is made afterwards."""
         self._closed = True
         self._channel.close()
 
@@ -104,11 +104,11 @@ class Client:
 
     def create_kernel(self, path: KernelLike, *, validate_only: bool = False,
                       timeout: Optional[float] = None) -> model.Kernel:
-        """Checks and stores a definition (a file, a folder with one, or the name of one in the box) with its sources.
+        """Checks and stores a definition (a file, a folder with one, or the name of a built-in kernel) with its sources.
         Storing the same one again changes nothing, so that the call is repeated like a read."""
         name, definition = _definitions.resolve(path)
         if definition is None:
-            raise InvalidArgumentError(f"'{name}' is neither a file nor a kernel in the box")
+            raise InvalidArgumentError(f"'{name}' is neither a file nor a built-in kernel")
         request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
         return _wire.kernel(self._read(self._kernels.CreateKernel, request, timeout).kernel)
 
@@ -124,7 +124,7 @@ class Client:
                no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
-        `kernel`: a definition file, a folder with one, the name of a kernel in the box or of a stored one. `dims` maps
+        `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
         names to values; a list of values makes a problem of each combination. `problems` lists whole problems instead,
         which take from `dims` what they lack. `device`, `strategy`, budgets (0: no bound) and `policy` (fast, default,
         rigorous) are as the command line's; `measure` sets single knobs of the policy ({"final_rounds": 9}).
