@@ -204,7 +204,8 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
 }  // namespace
 
 void AddKernels(CLI::App* app, Session* session) {
-  CLI::App* kernels = app->add_subcommand("kernels", "List, show, check, count or start kernel definitions.");
+  CLI::App* kernels =
+      app->add_subcommand("kernels", "List, show, check or create kernel definitions, or count their configs.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
@@ -228,7 +229,7 @@ void AddKernels(CLI::App* app, Session* session) {
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();
   auto device = std::make_shared<std::string>();
-  CLI::App* space = kernels->add_subcommand("space", "How large the space is, and what each rule removes.");
+  CLI::App* space = kernels->add_subcommand("space", "Count the search space, and what each rule removes.");
   SetExample(space, "tunefarm kernels space matmul --device A100");
   space->add_option("KERNEL", *kernel, kKernelHelp)->required();
   problem->AddTo(space, /*many=*/false);

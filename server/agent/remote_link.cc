@@ -83,7 +83,7 @@ absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::Register
   wire::RegisterRequest own = request;
   MutexLock spool_lock(&spool_mutex_);
   while (!spool_->empty()) {
-    if (!SendSpooled()) return Unavailable("control does not take the results of before yet");
+    if (!SendSpooled()) return Unavailable("control does not accept the spooled results yet");
   }
   if (!spool_->identity().empty() && spool_->identity() != request.agent_id()) {
     own.set_replaces_agent_id(spool_->identity());

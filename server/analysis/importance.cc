@@ -292,7 +292,7 @@ Importance ImportanceOf(const StudyHistory& history, const ImportanceOptions& op
   result.r_squared = RSquared(data, options);
   if (result.r_squared < options.r_squared_min) {
     result.unusable_because =
-        fmt::format("the model predicts too little of configs that it has not seen (R² {:.2f}, {:.2f} is the least)",
+        fmt::format("the model predicts configs that it has not seen too poorly (R² {:.2f}, {:.2f} is the least)",
                     result.r_squared, options.r_squared_min);
     return result;
   }

@@ -173,8 +173,7 @@ void CatalogWatch::Deliver() {
     MutexLock lock(&watcher->mutex);
     if (!watcher->live) continue;
     watcher->live = false;
-    watcher->end(
-        Unavailable("the database was restored to an older state, and its catalog is another one; watch again"));
+    watcher->end(Unavailable("the database was restored to an older state and has a new catalog; watch again"));
   }
   for (const auto& weak : watchers) {
     const auto watcher = weak.lock();

@@ -70,7 +70,7 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::
     const int signal = NextSignal(signals, watchdog);
     if (signal == SIGUSR1) return;
     if (signal == SIGTERM || signal == SIGINT) {
-      tunefarm::LogWarn("daemon", "a second signal: the running trials are killed");
+      tunefarm::LogWarn("daemon", "a second signal: the running trials are abandoned");
       return;
     }
   }

@@ -68,7 +68,7 @@ class Client:
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
     def close(self) -> None:
-        """Ends calls in flight with AbortedError, as does each later call."""
+        """Ends calls in flight with AbortedError, and so does each that is made afterwards."""
         self._closed = True
         self._channel.close()
 
@@ -124,7 +124,7 @@ class Client:
                no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
-        `kernel`: a definition file, a folder with one, the name of a built-in or stored kernel. `dims` maps
+        `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
         names to values; a list of values makes a problem of each combination. `problems` lists whole problems instead,
         which take from `dims` what they lack. `device`, `strategy`, budgets (0: no bound) and `policy` (fast, default,
         rigorous) are as the command line's; `measure` sets single knobs of the policy ({"final_rounds": 9}).
