@@ -19,19 +19,6 @@ namespace {
 using testing::HasSubstr;
 using tunefarm::v1::Trial;
 
-FakeEvaluator::Script Timed(double ns) {
-  FakeEvaluator::Script script;
-  script.median_ns = ns;
-  return script;
-}
-
-// A=4,B=2 is fastest; the time grows with the distance from it.
-FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
-  if (question.config == "baseline") return Timed(5000);
-  const int a = question.config[2] - '0', b = question.config[6] - '0';
-  return Timed(1000 + 100 * std::abs(a - 4) + 10 * std::abs(b - 2));
-}
-
 std::string TextOf(const tunefarm::v1::Config& config) {
   return "A=" + std::to_string(config.values().at("A").int_value()) +
          ",B=" + std::to_string(config.values().at("B").int_value());

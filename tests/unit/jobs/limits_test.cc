@@ -30,13 +30,13 @@ class LimitsTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-// Each config a little slower than the one before it, so that the first is the best; each run takes `seconds`.
-FakeEvaluator::Scripter Worsening(int seconds = 0) {
-  return [seconds](const FakeEvaluator::Question& question) {
+// Each config a little slower than the one before it, so that the first is the best; each run takes `run_seconds`.
+FakeEvaluator::Scripter Worsening(int run_seconds = 0) {
+  return [run_seconds](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script;
     const int a = question.config[2] - '0', b = question.config[6] - '0';
     script.median_ns = question.config == "baseline" ? 5000 : 1000 + 100 * a + 10 * b;
-    if (question.is_run && seconds > 0) script.run_time = std::chrono::seconds(seconds);
+    if (question.is_run && run_seconds > 0) script.run_time = std::chrono::seconds(run_seconds);
     return script;
   };
 }
