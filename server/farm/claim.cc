@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/measure/policy.h"
@@ -75,6 +76,7 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
                                 const ClaimedUnit& claimed, int64_t replacements, KernelRegistry* kernels,
                                 const DeviceDirectory& devices) {
   Claim claim;
+  TUNEFARM_CHECK(claimed.unit.state == UnitState::kClaimed && claimed.unit.token > 0 && claimed.unit.trial_count > 0);
   claim.replacements = replacements;
   claim.agent_id = agent_id;
   claim.epoch = epoch;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/format.h"
 #include "server/base/saturating.h"
 #include "server/base/status.h"
@@ -14,6 +15,7 @@
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
 #include "server/search/starting_strategy.h"
+#include "server/store/transitions.h"
 
 namespace tunefarm {
 
@@ -73,6 +75,7 @@ std::unique_ptr<Study> Study::Create(StudyContext context) {
 }
 
 absl::Status Study::Begin(const ChosenPriors& priors) {
+  TUNEFARM_CHECK(!has_begun());
   Priors told;
   for (const PriorRow& row : priors.rows) {
     ASSIGN_OR_RETURN(PriorSource source, DecodePrior(row));
@@ -168,6 +171,9 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
 
 // The strategy sees what it saw: proposals and results in the recorded order.
 absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_samples) {
+  TUNEFARM_CHECK(has_begun() && drafts_.empty());
+  TUNEFARM_CHECK(std::is_sorted(history.trials.begin(), history.trials.end(),
+                                [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; }));
   std::map<int64_t, const UnitRow*> rows;
   for (const UnitRow& row : history.units) rows[row.unit_id] = &row;
   for (const StudyEvent& event : history.events) {
@@ -254,6 +260,7 @@ std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> t
   if (found == units_.end()) return added;
   Unit& unit = found->second;
   for (Trial& trial : trials) {
+    TUNEFARM_CHECK(trial.ordinal() >= unit.specs.front().ordinal() && trial.ordinal() <= unit.specs.back().ordinal());
     const auto [kept, is_new] = unit.trials.try_emplace(trial.ordinal());
     if (!is_new) continue;
     trial.clear_log();
@@ -296,6 +303,9 @@ wire::TrialSpec Study::Spec(const Config& config, tunefarm::v1::TrialPurpose pur
 }
 
 void Study::Add(UnitKind kind, std::vector<wire::TrialSpec> specs, int rounds, StudyStep* step) {
+  // A unit is a range of ordinals: the store keeps the first one and their number.
+  TUNEFARM_CHECK(!specs.empty() && specs.back().ordinal() + 1 == next_ordinal_ &&
+                 specs.front().ordinal() + static_cast<int64_t>(specs.size()) == next_ordinal_);
   wire::Assignment payload;
   for (const wire::TrialSpec& spec : specs) *payload.add_trials() = spec;
   Draft draft;
@@ -395,9 +405,11 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
 }
 
 void Study::Committed(const StudyStep& step, const DriveResult& result) {
+  TUNEFARM_CHECK(result.unit_ids.size() == drafts_.size());
+  TUNEFARM_CHECK(!step.drive.state.has_value() || MayBecome(state_, *step.drive.state));
   for (int64_t unit_id : step.drive.told_unit_ids) units_.erase(unit_id);
   done_.clear();
-  for (size_t i = 0; i < drafts_.size() && i < result.unit_ids.size(); ++i) {
+  for (size_t i = 0; i < drafts_.size(); ++i) {
     units_[result.unit_ids[i]] = std::move(drafts_[i].unit);
   }
   drafts_.clear();

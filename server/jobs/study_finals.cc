@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/study.h"
@@ -157,6 +158,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;
+  TUNEFARM_CHECK(promotion.winner.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST && HasTime(promotion.winner));
   promotion.refresh = decision.kind == FinalDecision::Kind::kRefresh;
   const auto& declared = context_.plan->kernel().baseline();
   if (baseline.has_value()) {
