@@ -400,9 +400,15 @@ TEST_P(StoreConformance, EveryStateTransitionOfAUnit) {
       const int64_t study_id = StudyOf(job_id);
       Propose(study_id, {MakeUnit(0, 1)});
       const ClaimedUnit unit = ClaimOne(holder);
-      if (from == UnitState::kReady) ASSERT_TRUE(report(unit, false).ok());
-      if (from == UnitState::kDone || from == UnitState::kTold) ASSERT_TRUE(report(unit, true).ok());
-      if (from == UnitState::kTold) ASSERT_TRUE(events.at("tell")(unit).ok());
+      if (from == UnitState::kReady) {
+        ASSERT_TRUE(report(unit, false).ok());
+      }
+      if (from == UnitState::kDone || from == UnitState::kTold) {
+        ASSERT_TRUE(report(unit, true).ok());
+      }
+      if (from == UnitState::kTold) {
+        ASSERT_TRUE(events.at("tell")(unit).ok());
+      }
       const auto state = [&] { return store_->LoadHistory(study_id, 0, kWholeHistory)->units.at(0).state; };
       ASSERT_EQ(state(), from);
       const absl::Status status = event(unit);
