@@ -388,7 +388,7 @@ tunefarm::v1::BestConfig JobRun::BestOf(const Study& study, const StudyStep::Pro
   best.set_driver_version(tools_.devices->DriverOf(promotion.winner.device_uuid()));
   best.set_toolkit_version(tools_.devices->ToolkitOf(promotion.winner.device_uuid()));
   best.set_promoted_at_ms(tools_.executor->clock()->WallMs());
-  if (const auto config = plan.ParseConfig(promotion.winner.config()); config.ok()) {
+  if (const auto config = plan.ConfigFromText(promotion.config); config.ok()) {
     best.set_flops(plan.Flops(*context.problem, *config, context.device_class));
     best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
   }
@@ -400,14 +400,13 @@ absl::Status JobRun::Promote(Study& study, StudyStep* step, const tunefarm::v1::
   const StudyContext& context = study.context();
   const StudyStep::Promotion& promotion = *step->promotion;
   const tunefarm::v1::BestConfig best = BestOf(study, promotion);
-  ASSIGN_OR_RETURN(const Config config, context.plan->ParseConfig(promotion.winner.config()));
   BestRow row;
   row.kernel_name = context.plan->display_name();
   row.kernel_id = context.plan->kernel_id();
   row.program_digest = context.plan->program_digest();
   row.problem_key = context.row.problem_key;
   row.class_id = context.row.class_id;
-  row.config = config.ToText();
+  row.config = promotion.config;
   row.detail = best.SerializeAsString();
   row.median_ns = best.measurement().median_ns();
   row.job_id = id();

@@ -91,9 +91,8 @@ Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   trial.set_purpose(spec.purpose());
   trial.set_device_uuid(device_);
   trial.set_phase(tunefarm::v1::PHASE_MEASURE);
-  *trial.mutable_config() = spec.config();
   const std::string& problem = held.assignment.problem().key();
-  const std::string config = TextOf(spec.config());
+  const std::string config = spec.config();
   if (Simulation::Fails(config, problem)) {
     trial.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);
     return trial;
