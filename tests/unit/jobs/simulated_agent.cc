@@ -18,14 +18,6 @@ namespace {
 
 constexpr size_t kSentKept = 6;
 
-std::string TextOf(const tunefarm::v1::Config& config) {
-  std::string text;
-  for (const auto& [name, value] :
-       std::map<std::string, tunefarm::v1::Value>(config.values().begin(), config.values().end()))
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value.int_value());
-  return text;
-}
-
 }  // namespace
 
 void SimulatedAgent::Act() {
