@@ -23,7 +23,8 @@ FILES = {"kernel.json": "tests/data/t1/running_sum.json", "running_sum.cc": "tes
 
 
 def commands(page):
-    """(line number, command, comment, whether the prompt names a machine) of each line of a page's code blocks that calls a program of ours."""
+    """(line number, command, comment, whether the prompt names a machine) of each line of a page's code blocks that calls a
+    program of ours."""
     found, inside = [], False
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):
@@ -99,7 +100,8 @@ class Documents(unittest.TestCase):
                 continue
             done = self.run_line(command)
             expected = re.search(r"exit code (\d)$", comment)
-            self.assertEqual(done.returncode, int(expected.group(1)) if expected else 0, f"{where}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            self.assertEqual(done.returncode, int(expected.group(1)) if expected else 0,
+                             f"{where}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
     def test_every_page_with_commands_is_run(self):
         wanted = {page for page in pages() if any(not command.startswith("./dev") for _, command, _, _ in commands(page))}
@@ -116,7 +118,7 @@ def page_test(page):
 
 
 for each in ("README.md", "client/cli/README.md", "kernels/grouped_gemm/README.md", "server/access/README.md",
-             "server/daemon/OPERATING.md"):
+             "server/daemon/OPERATING.md", "server/cmake/bundle_readme.md"):
     setattr(Documents, "test_" + re.sub(r"\W", "_", each), page_test(each))
 
 if __name__ == "__main__":

@@ -368,7 +368,7 @@ class SecurityTest(unittest.TestCase):
         self.assert_refused(run("certs", "issue", self.ca, "--name", "bob", "--role", "admin"), "exists and is not replaced")
         self.assert_refused(run("certs", "issue", self.folder, "--name", "x", "--role", "admin"), "certs init", code=3)
         self.assert_refused(run("certs", "issue", self.ca, "--name", "../x", "--role", "admin"), "must be 1 to 64", code=2)
-        self.assert_refused(run("certs", "issue", self.ca, "--name", "x"), "of no use", code=2)
+        self.assert_refused(run("certs", "issue", self.ca, "--name", "x"), "needs --role", code=2)
         self.assert_refused(run("certs", "issue", self.ca, "--name", "x", "--host", "a:1"), "without a port", code=2)
         self.assertEqual((self.ca / "ca.key").stat().st_mode & 0o777, 0o600)
         self.assertEqual((self.ca / "bob.key").stat().st_mode & 0o777, 0o600)
