@@ -16,12 +16,20 @@ constexpr Duration kHealthKept = std::chrono::seconds(1);
 
 HttpAnswer MetricsPage(const MonitoringSources& sources) {
   MetricsSnapshot snapshot;
-  const absl::StatusOr<JobServiceCounts> counts = sources.jobs->Counts();
+  const absl::StatusOr<QueueCounts> queue = sources.store->CountQueue();
   const absl::StatusOr<StoreStatus> store = sources.store->Status();
-  for (const absl::Status& status : {counts.status(), store.status()}) {
+  for (const absl::Status& status : {queue.status(), store.status()}) {
     if (!status.ok()) return {503, std::string(MessageOf(status)) + "\n"};
   }
-  snapshot.jobs = *counts;
+  ControlPlane& plane = *sources.plane;
+  snapshot.queue = *queue;
+  snapshot.trials = plane.tally().counts();
+  snapshot.job_watchers = plane.events().watchers();
+  snapshot.catalog_watchers = plane.catalog_watch().watchers();
+  snapshot.missed_problems = plane.misses().stored();
+  snapshot.misses_not_counted = plane.misses().table()->not_counted();
+  snapshot.misses_unwritten = plane.misses().unwritten();
+  snapshot.compiles = plane.link().compiles();
   snapshot.store = *store;
   snapshot.commits = sources.store->Commits();
   sources.fill(&snapshot);
@@ -47,7 +55,7 @@ class Health {
  private:
   absl::Status Check() const {
     RETURN_IF_ERROR(Annotate(sources_.store->CheckWritable(), "the database cannot be written"));
-    return sources_.jobs->CheckAlive(kDriverPatience);
+    return sources_.plane->CheckAlive(kDriverPatience);
   }
 
   const MonitoringSources sources_;

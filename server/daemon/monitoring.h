@@ -6,13 +6,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/daemon/control_plane.h"
 #include "server/http/http_server.h"
 #include "server/http/metrics.h"
 
 namespace tunefarm {
 
 struct MonitoringSources {
-  JobService* jobs = nullptr;  // all outlive the pages
+  ControlPlane* plane = nullptr;  // both outlive the pages
   Store* store = nullptr;
   // Adds what only the daemon knows: evaluator, retention, process, bounds.
   std::function<void(MetricsSnapshot*)> fill;

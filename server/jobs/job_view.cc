@@ -10,6 +10,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
+#include "server/jobs/driver.h"
 #include "server/jobs/newer_job.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
@@ -135,6 +136,18 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
 }
 
 }  // namespace
+
+absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels, const Driver& driver, int64_t job_id) {
+  if (auto active = driver.Find(job_id)) return *std::move(active);
+  const absl::StatusOr<JobRow> row = store->GetJob(job_id);
+  if (!row.ok()) return WithJobName(row.status(), JobName(job_id));
+  return StoredJob(store, kernels, *row);
+}
+
+absl::Status WithJobName(const absl::Status& status, std::string_view name) {
+  if (!absl::IsNotFound(status)) return status;
+  return WithReason(NotFound("there is no job '{}'; it may have been deleted", name), "JOB_NOT_FOUND");
+}
 
 void SetReason(const JobRow& row, tunefarm::v1::Job* job) {
   if (row.state == JobState::kFailed) {
