@@ -29,16 +29,16 @@ constexpr char kExitCodes[] =
 
 constexpr char kIntroduction[] =
     "tunefarm tunes GPU kernels: it compiles, runs, checks and times every config in processes that may\n"
-    "crash, and remembers the best one for each kernel, problem and device.";
+    "crash, and stores the best one for each kernel, problem and device.";
 
 constexpr char kExamples[] =
     "Examples:\n"
-    "  tunefarm tune matmul_host              tune a kernel in the box on this CPU\n"
-    "  tunefarm tune matmul --dim dtype=bf16  ... on the GPU\n"
-    "  tunefarm best matmul --dim dtype=bf16  ask for the winner\n"
-    "  tunefarm kernels new my.cu             start a definition of your own\n"
+    "  tunefarm tune matmul_host              tune a built-in kernel on this CPU\n"
+    "  tunefarm tune matmul --dim dtype=bf16  tune one on the GPU\n"
+    "  tunefarm best matmul --dim dtype=bf16  print the best config\n"
+    "  tunefarm kernels new my.cu             write a template for a kernel of your own\n"
     "\n"
-    "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it leaves when idle.\n"
+    "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it exits when idle.\n"
     "Options may stand before or after the command. Help on one command: tunefarm COMMAND --help\n"
     "Exit codes: tunefarm help exit-codes   Search strategies: tunefarm help strategies";
 
@@ -117,26 +117,28 @@ void AddGlobalOptions(CLI::App* app, Session* session) {
   app->set_version_flag("--version", fmt::format("tunefarm {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
                         "Print the version and exit.");
   app->add_option("--server", session->connect.server,
-                  "The daemon to talk to, such as unix:/path or 127.0.0.1:7070 (TUNEFARM_SERVER).")
+                  "Address of the daemon, such as unix:/path or 127.0.0.1:7070 (TUNEFARM_SERVER).")
       ->type_name("ADDRESS");
   app->add_option("--data-dir", session->connect.data_directory,
                   "Data directory of the private daemon (TUNEFARM_DATA_DIR).")
       ->type_name("DIRECTORY");
   app->add_option("--tls-ca", session->connect.dial.ca,
-                  "CA of the daemon's certificate: talk TLS to it (TUNEFARM_TLS_CA).")
+                  "CA that signed the daemon's certificate; enables TLS (TUNEFARM_TLS_CA).")
       ->type_name("FILE");
   app->add_option("--tls-certificate", session->connect.dial.certificate,
-                  "Your certificate, if you have one (TUNEFARM_CLIENT_CERTIFICATE).")
+                  "Client certificate, if the daemon asks for one (TUNEFARM_CLIENT_CERTIFICATE).")
       ->type_name("FILE");
-  app->add_option("--tls-key", session->connect.dial.key, "Its private key (TUNEFARM_CLIENT_KEY).")->type_name("FILE");
+  app->add_option("--tls-key", session->connect.dial.key,
+                  "Private key of the client certificate (TUNEFARM_CLIENT_KEY).")
+      ->type_name("FILE");
   app->add_option("--token-file", session->connect.dial.token_file,
-                  "File with your token, if you have one (TUNEFARM_TOKEN_FILE, TUNEFARM_TOKEN).")
+                  "File with an access token (TUNEFARM_TOKEN_FILE, TUNEFARM_TOKEN).")
       ->type_name("FILE");
-  app->add_option("-o,--output", session->output, "Form of the result: table (default), json or csv.")
+  app->add_option("-o,--output", session->output, "Output format: table (default), json or csv.")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"table", "json", "csv"}));
-  app->add_flag("-q,--quiet", session->quiet, "No progress and no notes.");
-  app->add_flag("--no-color", session->no_color, "No colour (NO_COLOR).");
+  app->add_flag("-q,--quiet", session->quiet, "Print neither progress nor notes.");
+  app->add_flag("--no-color", session->no_color, "Print without colours (NO_COLOR).");
 }
 
 // What `tunefarm help` explains beside the commands.
@@ -172,7 +174,8 @@ void AddHelpTopics(CLI::App* app, Session* session) {
         return InvalidArgument("there is no help on '{}'{}; see tunefarm help", word,
                                close ? fmt::format(" (did you mean '{}'?)", *close) : "");
       }
-      session->Print(target->help());
+      // Not target->help(), which CLI11 passes on to the command that was parsed: for the root, to `help` itself.
+      session->Print(target->get_formatter()->make_help(target, target->get_name(), CLI::AppFormatMode::Normal));
       return kExitOk;
     };
   });

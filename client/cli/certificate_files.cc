@@ -59,7 +59,7 @@ BioPtr NewBio() { return BioPtr(BIO_new(BIO_s_mem())); }
 absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file.valid() && errno == EEXIST) {
-    return AlreadyExists("{} is there already and stays; move it away, or choose another name", path);
+    return AlreadyExists("{} exists and is not replaced; move it away, or choose another name", path);
   }
   if (!file.valid()) return ErrnoStatus(errno, "making {}", path);
   if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(file.get()) != 0) {
@@ -76,7 +76,7 @@ absl::Status WritePair(const CertificateFiles& files, X509* certificate, EVP_PKE
     return LibraryError("writing the certificate");
   }
   if (access(files.certificate.c_str(), F_OK) == 0) {
-    return AlreadyExists("{} is there already and stays; move it away, or choose another name", files.certificate);
+    return AlreadyExists("{} exists and is not replaced; move it away, or choose another name", files.certificate);
   }
   RETURN_IF_ERROR(WriteNew(files.key, TextIn(key_text.get()), 0600));
   return WriteNew(files.certificate, TextIn(certificate_text.get()), 0644);
@@ -203,10 +203,9 @@ absl::StatusOr<CertificateFiles> MakeAuthority(const std::string& folder, int64_
 
 absl::StatusOr<CertificateFiles> IssueCertificate(const IssueRequest& request) {
   RETURN_IF_ERROR(CheckPrincipalName(request.name));
-  if (request.name == "ca") return InvalidArgument("--name ca is the CA's own; choose another");
+  if (request.name == "ca") return InvalidArgument("--name ca is reserved for the CA; choose another name");
   if (request.roles.empty() && request.hosts.empty()) {
-    return InvalidArgument(
-        "the certificate would be of no use: give --role for who calls, --host for a daemon, or both");
+    return InvalidArgument("a certificate needs --role (for a client or an agent), --host (for a daemon), or both");
   }
   if (request.hosts.size() > kHostsMax) return InvalidArgument("more than {} hosts are given", kHostsMax);
   std::string names;

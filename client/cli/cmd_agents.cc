@@ -62,11 +62,10 @@ absl::StatusOr<ExitCode> Drain(Session* session, const std::string& name, bool u
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(agent));
   } else if (undo) {
-    session->Print(fmt::format("agent {} on {} takes work again\n", agent.display_name(), agent.host()));
+    session->Print(fmt::format("agent {} on {} receives work again\n", agent.display_name(), agent.host()));
   } else {
     session->Print(
-        fmt::format("agent {} on {} finishes what it has and is given nothing more; tunefarm drain --undo {} takes it "
-                    "back\n",
+        fmt::format("agent {} on {} finishes its units and receives no new ones; tunefarm drain --undo {} ends this\n",
                     agent.display_name(), agent.host(), name));
   }
   return kExitOk;
@@ -83,7 +82,7 @@ absl::StatusOr<ExitCode> Quarantine(Session* session, const std::string& uuid, c
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
   } else {
-    session->Print(fmt::format("{} is given nothing more; tunefarm devices release {} puts it back into service\n",
+    session->Print(fmt::format("{} is out of service; tunefarm devices release {} returns it to service\n",
                                response.device().uuid(), response.device().uuid()));
   }
   return kExitOk;
@@ -93,26 +92,31 @@ absl::StatusOr<ExitCode> Quarantine(Session* session, const std::string& uuid, c
 
 void AddAgents(CLI::App* app, Session* session) {
   auto as_json = std::make_shared<bool>(false);
-  CLI::App* agents = app->add_subcommand("agents", "The agents of the farm: machines whose devices do the work.");
+  CLI::App* agents =
+      app->add_subcommand("agents", "List the agents of the farm, which run trials on the devices of their machines.");
   SetExample(agents, "tunefarm agents --json");
   agents->add_flag("--json", *as_json, "As --output json.");
   agents->callback([session, as_json] { session->command = [=] { return Agents(session, *as_json); }; });
 
   auto name = std::make_shared<std::string>();
   auto undo = std::make_shared<bool>(false);
-  CLI::App* drain = app->add_subcommand("drain", "Let an agent finish what it has, and give it nothing more.");
+  CLI::App* drain =
+      app->add_subcommand("drain", "Hand no more work to an agent; it finishes the units that it has claimed.");
   SetExample(drain, "tunefarm drain node-17\ntunefarm drain --undo node-17");
-  drain->add_option("agent", *name, "Its name, or its id or the beginning of that, as 'tunefarm agents' shows them.")
+  drain
+      ->add_option("agent", *name,
+                   "Name of the agent, or its id or the beginning of it, as 'tunefarm agents' shows them.")
       ->required();
-  drain->add_flag("--undo", *undo, "Take it back.");
+  drain->add_flag("--undo", *undo, "Hand work to the agent again.");
   drain->callback([session, name, undo] { session->command = [=] { return Drain(session, *name, *undo); }; });
 
   auto uuid = std::make_shared<std::string>();
   auto reason = std::make_shared<std::string>();
   CLI::App* quarantine = app->add_subcommand("quarantine", "Take a device out of service.");
   SetExample(quarantine, "tunefarm quarantine GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa --reason 'fan is loud'");
-  quarantine->add_option("device", *uuid, "Its uuid, as 'tunefarm devices --output json' shows it.")->required();
-  quarantine->add_option("--reason", *reason, "Why, for those who look.")->required();
+  quarantine->add_option("device", *uuid, "UUID of the device, as 'tunefarm devices --output json' shows it.")
+      ->required();
+  quarantine->add_option("--reason", *reason, "Reason, shown by tunefarm devices.")->required();
   quarantine->callback(
       [session, uuid, reason] { session->command = [=] { return Quarantine(session, *uuid, *reason); }; });
 }

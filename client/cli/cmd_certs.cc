@@ -37,10 +37,10 @@ absl::StatusOr<ExitCode> PrintFiles(Session* session, const CertificateFiles& fi
 absl::StatusOr<ExitCode> Init(Session* session, const CertsOptions& options) {
   ASSIGN_OR_RETURN(const int64_t life_ms, ParseLife(options.authority_life));
   ASSIGN_OR_RETURN(const CertificateFiles files, MakeAuthority(options.folder, life_ms, Clock::Real()->WallMs()));
-  session->Note(fmt::format(
-      "Whoever has {} can make identities: keep it where no daemon runs. Next, for the machine of the daemon:\n"
-      "  tunefarm certs issue {} --name control --host NAME,ADDRESS",
-      files.key, options.folder));
+  session->Note(
+      fmt::format("{} can sign any identity: keep it on a machine without a daemon. Next, for the daemon's machine:\n"
+                  "  tunefarm certs issue {} --name control --host NAME,ADDRESS",
+                  files.key, options.folder));
   return PrintFiles(session, files);
 }
 
@@ -61,7 +61,7 @@ absl::StatusOr<ExitCode> Issue(Session* session, const CertsOptions& options) {
   }
   if (!options.roles.empty()) {
     session->Note(
-        fmt::format("Copy both and {0}/ca.pem to where they are used, and talk to the daemon with\n"
+        fmt::format("Copy both and {0}/ca.pem to where they are used, and connect to the daemon with\n"
                     "  tunefarm --server HOST:7070 --tls-ca {0}/ca.pem --tls-certificate {1} --tls-key {2} status",
                     options.folder, files.certificate, files.key));
   }
@@ -106,13 +106,13 @@ absl::StatusOr<ExitCode> Show(Session* session, const CertsOptions& options) {
 
 void AddCerts(CLI::App* app, Session* session) {
   auto options = std::make_shared<CertsOptions>();
-  CLI::App* certs = app->add_subcommand("certs", "A private CA for a farm, and certificates: make, issue, show.");
+  CLI::App* certs = app->add_subcommand("certs", "Create a private CA for a farm; issue and show certificates.");
   SetExample(certs, "tunefarm certs init farm-ca\ntunefarm certs issue farm-ca --name gpu7 --role agent");
   certs->require_subcommand(1);
-  CLI::App* init = certs->add_subcommand("init", "Make a CA in a folder.");
+  CLI::App* init = certs->add_subcommand("init", "Create a CA in a folder.");
   SetExample(init, "tunefarm certs init farm-ca");
-  init->add_option("DIR", options->folder, "The folder; made if missing.")->required();
-  init->add_option("--expires", options->authority_life, "How long it is valid (default 3650d).")->type_name("TIME");
+  init->add_option("DIR", options->folder, "The folder, created if missing.")->required();
+  init->add_option("--expires", options->authority_life, "Validity (default 3650d).")->type_name("TIME");
   init->callback([session, options] { session->command = [session, options] { return Init(session, *options); }; });
   CLI::App* issue = certs->add_subcommand("issue", "Issue a certificate with its key.");
   SetExample(issue,
@@ -120,17 +120,17 @@ void AddCerts(CLI::App* app, Session* session) {
              "tunefarm certs issue farm-ca --name gpu7 --role agent\n"
              "tunefarm certs issue farm-ca --name alice --role submit,kernels --expires 30d");
   issue->add_option("DIR", options->folder, "The folder of the CA.")->required();
-  issue->add_option("--name", options->name, "Whose it is; also the name of the files.")->required()->type_name("NAME");
+  issue->add_option("--name", options->name, "Name of the holder, and of the files.")->required()->type_name("NAME");
   issue
       ->add_option("--role", options->roles,
-                   "What its owner may do: lookup, submit, kernels, agent, admin; several with commas.")
+                   "Roles of the holder: lookup, submit, kernels, agent, admin; separated by commas.")
       ->type_name("ROLES");
-  issue->add_option("--host", options->hosts, "Under which names and addresses its owner is dialled; for daemons.")
+  issue->add_option("--host", options->hosts, "For a daemon: the host names and addresses that clients connect to.")
       ->delimiter(',')
       ->type_name("HOSTS");
-  issue->add_option("--expires", options->life, "How long it is valid (default 90d).")->type_name("TIME");
+  issue->add_option("--expires", options->life, "Validity (default 90d).")->type_name("TIME");
   issue->callback([session, options] { session->command = [session, options] { return Issue(session, *options); }; });
-  CLI::App* show = certs->add_subcommand("show", "What a certificate says.");
+  CLI::App* show = certs->add_subcommand("show", "Show the content of a certificate.");
   SetExample(show, "tunefarm certs show farm-ca/gpu7.pem");
   show->add_option("FILE", options->file, "The certificate (PEM).")->required();
   show->callback([session, options] { session->command = [session, options] { return Show(session, *options); }; });

@@ -103,7 +103,7 @@ void AddDevices(CLI::App* app, Session* session) {
   auto known = std::make_shared<bool>(false);
   CLI::App* devices = app->add_subcommand("devices", "The devices of the daemon's machine.");
   SetExample(devices, "tunefarm devices --known");
-  devices->add_flag("--known", *known, "The device classes known without hardware instead.");
+  devices->add_flag("--known", *known, "List the known device classes instead; needs no hardware.");
   devices->callback([session, known] {
     // A subcommand has set its own before.
     if (!session->command) session->command = [session, known] { return Devices(session, *known); };
@@ -111,7 +111,7 @@ void AddDevices(CLI::App* app, Session* session) {
   auto uuid = std::make_shared<std::string>();
   CLI::App* release = devices->add_subcommand("release", "Put a quarantined device back into service.");
   SetExample(release, "tunefarm devices release GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa");
-  release->add_option("uuid", *uuid, "As 'tunefarm devices' shows it.")->required();
+  release->add_option("uuid", *uuid, "UUID of the device, as 'tunefarm devices' shows it.")->required();
   release->callback([session, uuid] { session->command = [session, uuid] { return Release(session, *uuid); }; });
 }
 

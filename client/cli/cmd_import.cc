@@ -111,23 +111,23 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
 }  // namespace
 
 void AddImport(CLI::App* app, Session* session) {
-  CLI::App* import = app->add_subcommand("import", "Read what other tuning tools write.");
+  CLI::App* import = app->add_subcommand("import", "Read files of other tuning tools.");
   import->require_subcommand(1);
   SetExample(import, "tunefarm import t1 hotspot.json");
   auto options = std::make_shared<ImportT1Options>();
   CLI::App* t1 = import->add_subcommand(
-      "t1", "Make a kernel definition of a T1 file (Kernel Tuner, KTT): a folder that tunefarm tune takes.");
+      "t1", "Convert a T1 file (Kernel Tuner, KTT) to a kernel definition: a folder that tunefarm tune takes.");
   SetExample(t1,
              "tunefarm import t1 hotspot.json\ntunefarm import t1 sum.json --reference reference.cu:sum "
              "--reference-grid 64 --reference-block 256");
   t1->add_option("FILE", options->file,
                  "The T1 file, read by python3 from version 3.9 on; its KernelFile lies in or below its folder.")
       ->required();
-  t1->add_option("--to", options->folder, "The folder to make. Default: the kernel's name, here.")->type_name("FOLDER");
+  t1->add_option("--to", options->folder, "The folder to create. Default: the kernel's name, in the current folder.")
+      ->type_name("FOLDER");
   t1->add_option("--name", options->name, "The kernel's name. Default: the file's BenchmarkName or KernelName.")
       ->type_name("NAME");
-  t1->add_option("--language", options->language,
-                 "What the source is written in: cuda or host. Default: as the file says.")
+  t1->add_option("--language", options->language, "Language of the source: cuda or host. Default: as the file says.")
       ->type_name("LANGUAGE")
       ->check(CLI::IsMember({"cuda", "host"}));
   t1->add_option("--source", options->source, "The kernel's source, instead of KernelFile.")->type_name("FILE");
@@ -146,13 +146,13 @@ void AddImport(CLI::App* app, Session* session) {
       ->type_name("X,Y,Z")
       ->delimiter(',');
   t1->add_option("--reference-arguments", options->reference_arguments,
-                 "What the reference takes. Default: the kernel's arguments.")
+                 "Arguments of the reference. Default: the kernel's arguments.")
       ->type_name("NAMES")
       ->delimiter(',');
-  t1->add_flag("--unverified", options->unverified, "Compare results with nothing; they are marked so.");
+  t1->add_flag("--unverified", options->unverified, "Do not verify results; they are marked as unverified.");
   t1->add_option("--atol", options->atol, "Absolute tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");
   t1->add_option("--rtol", options->rtol, "Relative tolerance. Default: the file's, else 1e-4.")->type_name("NUMBER");
-  t1->add_flag("--force", options->force, "Replace a definition that is there.");
+  t1->add_flag("--force", options->force, "Replace an existing definition.");
   t1->callback([=] { session->command = [=] { return ImportT1(session, *options); }; });
 }
 

@@ -50,11 +50,11 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
   for (const BoxDefinition& definition : DefinitionsInTheBox(session->environment)) {
     const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(definition.file, session->environment);
     if (!kernel.ok()) {
-      table.AddRow({definition.name, "", "", "in the box, broken: " + std::string(MessageOf(kernel.status()))});
+      table.AddRow({definition.name, "", "", "built-in, broken: " + std::string(MessageOf(kernel.status()))});
       continue;
     }
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),
-                  std::to_string(kernel->definition->parameters_size()), "in the box"});
+                  std::to_string(kernel->definition->parameters_size()), "built-in"});
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   return kExitOk;
@@ -204,10 +204,11 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
 }  // namespace
 
 void AddKernels(CLI::App* app, Session* session) {
-  CLI::App* kernels = app->add_subcommand("kernels", "List, show, check, count or start kernel definitions.");
+  CLI::App* kernels =
+      app->add_subcommand("kernels", "List, show, check or create kernel definitions, or count their configs.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
-  CLI::App* list = kernels->add_subcommand("list", "Stored kernels and those in the box.");
+  CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
   SetExample(list, "tunefarm kernels list");
   list->callback([session] { session->command = [session] { return ListKernels(session); }; });
   constexpr char kKernelHelp[] = "A kernel.pbtxt, a folder with one, or a name.";
@@ -228,7 +229,7 @@ void AddKernels(CLI::App* app, Session* session) {
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();
   auto device = std::make_shared<std::string>();
-  CLI::App* space = kernels->add_subcommand("space", "How large the space is, and what each rule removes.");
+  CLI::App* space = kernels->add_subcommand("space", "Count the search space, and what each rule removes.");
   SetExample(space, "tunefarm kernels space matmul --device A100");
   space->add_option("KERNEL", *kernel, kKernelHelp)->required();
   problem->AddTo(space, /*many=*/false);

@@ -61,8 +61,8 @@ absl::StatusOr<ExitCode> Status(Session* session) {
       fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
                   info.schema_version(), FormatCount(info.stored_trials()));
   if (!info.database_away().empty()) {
-    text += fmt::format("           AWAY: {}; look-ups are answered as of {} ago\n", info.database_away(),
-                        FormatDuration(static_cast<double>(info.catalog_age_ms()) * 1e6));
+    text += fmt::format("           UNREACHABLE: {}; look-ups are answered from memory, as of {} ago\n",
+                        info.database_away(), FormatDuration(static_cast<double>(info.catalog_age_ms()) * 1e6));
   }
   text += info.binary_cache_bytes_max() == 0
               ? std::string("cache      no compiled binaries on disk\n")
@@ -90,9 +90,8 @@ absl::StatusOr<ExitCode> Stop(Session* session, bool now) {
   v1::ShutdownRequest request;
   request.set_immediately(now);
   RETURN_IF_ERROR(Connection::Call(connection->server(), &Server::Shutdown, request).status());
-  session->Note(
-      now ? "The daemon is stopping."
-          : "The daemon finishes the trial in hand and stops; unfinished jobs go on when it is started again.");
+  session->Note(now ? "The daemon is stopping."
+                    : "The daemon finishes the running trials and stops; unfinished jobs continue at its next start.");
   return kExitOk;
 }
 
@@ -142,12 +141,13 @@ absl::StatusOr<ExitCode> CopyDatabase(Session* session, const std::string& to) {
 }  // namespace
 
 void AddStatus(CLI::App* app, Session* session) {
-  CLI::App* status = app->add_subcommand("status", "Whether a daemon runs, and how it is.");
+  CLI::App* status = app->add_subcommand("status", "Show daemon status.");
   SetExample(status, "tunefarm status");
   status->callback([session] { session->command = [session] { return Status(session); }; });
   auto now = std::make_shared<bool>(false);
-  CLI::App* stop = app->add_subcommand("stop", "Stop the daemon; unfinished jobs go on when it is started again.");
-  stop->add_flag("--now", *now, "Do not finish the trial in hand.");
+  CLI::App* stop = app->add_subcommand("stop", "Stop the daemon; unfinished jobs continue at its next start.");
+  SetExample(stop, "tunefarm stop");
+  stop->add_flag("--now", *now, "Do not finish the running trials; they run again at the next start.");
   stop->callback([session, now] { session->command = [session, now] { return Stop(session, *now); }; });
 }
 
@@ -159,14 +159,14 @@ void AddDb(CLI::App* app, Session* session) {
   SetExample(status, "tunefarm db status");
   status->callback([session] { session->command = [session] { return DbStatus(session); }; });
   auto file_name = std::make_shared<std::string>();
-  CLI::App* backup = db->add_subcommand("backup", "A consistent copy, while everything goes on.");
+  CLI::App* backup = db->add_subcommand("backup", "Make a consistent copy while the daemon works.");
   SetExample(backup, "tunefarm db backup before-upgrade.db");
   backup->add_option("NAME", *file_name, "File name in the data directory's backups folder (default: a time stamp).");
   backup->callback(
       [session, file_name] { session->command = [session, file_name] { return Backup(session, *file_name); }; });
   auto to = std::make_shared<std::string>();
   CLI::App* copy =
-      db->add_subcommand("copy", "Move everything to an empty PostgreSQL database; stop the daemon first.");
+      db->add_subcommand("copy", "Copy everything to an empty PostgreSQL database; stop the daemon first.");
   SetExample(copy, "tunefarm db copy --to postgres://tunefarm@db.example/tunefarm");
   copy->add_option("--to", *to, "postgres://USER@HOST:PORT/DATABASE (default: TUNEFARM_STORE).");
   copy->callback([session, to] { session->command = [session, to] { return CopyDatabase(session, *to); }; });

@@ -96,23 +96,24 @@ absl::StatusOr<ExitCode> Revoke(Session* session, const TokenOptions& options) {
 
 void AddToken(CLI::App* app, Session* session) {
   auto options = std::make_shared<TokenOptions>();
-  CLI::App* token = app->add_subcommand("token", "Tokens of clients of the network: create, list, revoke.");
+  CLI::App* token = app->add_subcommand("token", "Create, list or revoke access tokens of network clients.");
   SetExample(token, "tunefarm token create ci --role submit,kernels --expires 30d\ntunefarm token list");
   token->require_subcommand(1);
-  CLI::App* create = token->add_subcommand("create", "Make a token and print it, once.");
+  CLI::App* create = token->add_subcommand("create", "Create a token and print it once.");
   SetExample(create, "tunefarm token create ci --role submit,kernels --expires 30d > ci.token");
-  create->add_option("NAME", options->name, "Who will show it.")->required();
-  create->add_option("--role", options->roles, "What it allows: lookup, submit, kernels, admin; several with commas.")
+  create->add_option("NAME", options->name, "Name of the token's holder.")->required();
+  create
+      ->add_option("--role", options->roles,
+                   "Roles of the holder: lookup, submit, kernels, admin; separated by commas.")
       ->required()
       ->delimiter(',')
       ->type_name("ROLES");
-  create->add_option("--expires", options->life, "How long it is valid, at most 366d (default 90d).")
-      ->type_name("TIME");
+  create->add_option("--expires", options->life, "Validity, at most 366d (default 90d).")->type_name("TIME");
   create->callback([session, options] { session->command = [session, options] { return Create(session, *options); }; });
-  CLI::App* list = token->add_subcommand("list", "All tokens, without the tokens themselves.");
+  CLI::App* list = token->add_subcommand("list", "List all tokens, without their secrets.");
   SetExample(list, "tunefarm token list");
   list->callback([session] { session->command = [session] { return List(session); }; });
-  CLI::App* revoke = token->add_subcommand("revoke", "End a token at once.");
+  CLI::App* revoke = token->add_subcommand("revoke", "Revoke a token at once.");
   SetExample(revoke, "tunefarm token revoke ci");
   revoke->add_option("NAME", options->name, "Whose.")->required();
   revoke->callback([session, options] { session->command = [session, options] { return Revoke(session, *options); }; });

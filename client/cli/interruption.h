@@ -12,7 +12,7 @@
 
 namespace tunefarm::cli {
 
-// While it lives, Ctrl-C (and SIGTERM) cancels the stream in hand instead of ending the program. Nothing of gRPC may be
+// While it lives, Ctrl-C (and SIGTERM) cancels the open stream instead of ending the program. Nothing of gRPC may be
 // called from a signal handler, so the handler only writes into a pipe that a thread reads. (Blocking the signals
 // instead would leave them to gRPC's own threads, which started before.) One at a time.
 class Interruption {
@@ -22,7 +22,7 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // The stream in hand; null: none. Cancelled at once if it happened before.
+  // The open stream; null: none. Cancelled at once if it happened before.
   void Guard(grpc::ClientContext* context);
   bool happened() const { return happened_.load(); }
 

@@ -2,8 +2,8 @@
 // no lock. Open addressing; a place, once taken, is its key's forever, so that a reader never sees half of a change.
 //
 // Threads: Find from any thread, beside one thread that writes. Answers that were replaced or removed live as long as
-// the table: whoever keeps the table may use what it found. The writer replaces a table that IsWorn by its Rebuilt
-// copy.
+// the table: the owner of a reference to the table may use what it found. The writer replaces a table that IsWorn by
+// its Rebuilt copy.
 #pragma once
 
 #include <atomic>

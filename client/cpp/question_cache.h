@@ -1,7 +1,7 @@
 // What is cached for one prepared question: the catalog's bests that answer it exactly, the daemon's other answers, and
 // the compiled-in defaults.
 //
-// Threads: one writes (the client's executor; offline, whoever prepares the question); everybody may read.
+// Threads: one writes (the client's executor; offline, the thread that prepares the question); every thread may read.
 #pragma once
 
 #include <array>
@@ -83,7 +83,7 @@ class QuestionImpl {
   void SetOffline() { is_offline_.store(true, std::memory_order_relaxed); }
 
   // Writing, by the one thread.
-  // What the question is about; its exact answers are taken from the mirror anew. `defaults` as given before.
+  // What the question is about; its exact answers are read from the mirror again. `defaults` as given before.
   void SetTarget(const Target& target, const BestMirror& mirror, const std::vector<OwnDefault>& defaults);
   void Apply(const MirrorChange& change, const BestMirror& mirror);
   // An answer of the daemon's. False: it was asked for for nothing, the catalog's own has come meanwhile.

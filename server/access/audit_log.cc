@@ -123,7 +123,8 @@ void AuditLog::WriteQueued() {
     lost_.fetch_add(1);
     uint64_t skipped = 0;
     if (failures_.Allow(&skipped)) {
-      LogError("access", "lines of the audit log are lost ({} more since last told): {}", skipped, MessageOf(status));
+      LogError("access", "lines of the audit log are lost ({} more since the last message): {}", skipped,
+               MessageOf(status));
     }
   }
 }

@@ -177,9 +177,9 @@ std::shared_ptr<const CertificateCheck::Authorities> CertificateCheck::Current()
   absl::StatusOr<std::shared_ptr<const Authorities>> read = Read(ca_file_);
   MutexLock lock(&mutex_);
   if (!read.ok()) {
-    LogWarn("access", "the client CA stays as it was: {}", MessageOf(read.status()));
+    LogWarn("access", "the client CA is unchanged: {}", MessageOf(read.status()));
   } else if ((*read)->digest != authorities_->digest) {
-    LogInfo("access", "the client CA {} was read again", ca_file_);
+    LogInfo("access", "the client CA {} is reloaded", ca_file_);
     authorities_ = *std::move(read);
     verdicts_.clear();
   }

@@ -39,7 +39,7 @@ absl::StatusOr<Principal> Gate::Identify(const Caller& caller) const {
                         "TOKEN_IN_PLAINTEXT");
     }
     if (options_.tokens == nullptr) {
-      return WithReason(Unauthenticated("this daemon takes no tokens"), "TOKEN_UNKNOWN");
+      return WithReason(Unauthenticated("this daemon accepts no tokens"), "TOKEN_UNKNOWN");
     }
     return options_.tokens->Find(std::string_view(caller.authorization).substr(kBearer.size()));
   }
@@ -59,7 +59,8 @@ absl::StatusOr<Principal> Gate::Admit(const Caller& caller, std::string_view cal
   if (!principal.ok()) {
     refused = principal.status();
   } else if (rule == nullptr) {
-    refused = WithReason(PermissionDenied("nobody may call {}: it is not in the table of calls", call), "CALL_UNKNOWN");
+    refused =
+        WithReason(PermissionDenied("{} may not be called: it is not in the table of calls", call), "CALL_UNKNOWN");
   } else {
     refused = CheckRight(*principal, rule->right, rule->call.substr(rule->call.rfind('/') + 1));
     if (refused.ok() && options_.rates != nullptr) refused = options_.rates->Take(*principal, rule->rate);

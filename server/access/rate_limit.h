@@ -1,5 +1,6 @@
 // RateLimits: how many calls per second each principal may make: a bucket of tokens each for look-ups and for all other
-// calls. Sockets are not limited: they are identities that many share, and whoever can open one is on this machine.
+// calls. Sockets are not limited: they are identities that many share, and a client that can open one is on this
+// machine.
 //
 // Threads: all methods from any thread.
 #pragma once

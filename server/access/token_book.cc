@@ -126,9 +126,8 @@ absl::StatusOr<Principal> TokenBook::Find(std::string_view token) {
     if (at != known_.end()) known = at->second;
     if (!known) {
       if (const Duration wait = unknown_.Take(now); wait > Duration::zero()) {
-        return WithMetadata(
-            WithReason(ResourceExhausted("too many tokens are tried that are not known; try again"), "RATE_LIMIT"),
-            "retry_after_ms", std::to_string(wait / std::chrono::milliseconds(1) + 1));
+        return WithMetadata(WithReason(ResourceExhausted("too many unknown tokens are tried; try again"), "RATE_LIMIT"),
+                            "retry_after_ms", std::to_string(wait / std::chrono::milliseconds(1) + 1));
       }
     }
   }

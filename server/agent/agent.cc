@@ -92,7 +92,7 @@ void Agent::Session::Register() {
   for (const auto& device : known_devices_) *request.add_devices() = device;
   const auto response = options_.link->Register(request);
   if (!response.ok()) {
-    LogWarn("agent", "control does not take the registration yet: {}", MessageOf(response.status()));
+    LogWarn("agent", "control does not accept the registration yet: {}", MessageOf(response.status()));
     Retry();
     return;
   }
@@ -210,7 +210,7 @@ bool Agent::Session::SynchronizeOnce() {
     return false;
   }
   for (const std::string& uuid : response->released_device_uuids()) {
-    LogInfo("agent", "control puts device {} back into service", uuid);
+    LogInfo("agent", "control returns device {} to service", uuid);
     if (options_.release_device) options_.release_device(uuid);
   }
   for (int64_t unit_id : response->revoked_unit_ids()) {
@@ -240,13 +240,14 @@ bool Agent::Session::Adopt(const wire::Assignment& assignment) {
   if (units_.count(assignment.unit_id()) != 0) return false;
   Device* device = FindDevice(assignment.device_uuid());
   if (device == nullptr) {
-    LogError("agent", "unit {} is for device {}, which is not here", assignment.unit_id(), assignment.device_uuid());
+    LogError("agent", "unit {} is for device {}, which this agent does not have", assignment.unit_id(),
+             assignment.device_uuid());
     return false;
   }
   auto unit = maker_.Make(assignment);
   if (!unit.ok()) {
-    // Not listed as in hand, so control offers it again.
-    LogWarn("agent", "unit {} cannot be taken up yet: {}", assignment.unit_id(), MessageOf(unit.status()));
+    // Not listed as in flight, so control offers it again.
+    LogWarn("agent", "unit {} cannot be started yet: {}", assignment.unit_id(), MessageOf(unit.status()));
     if (unit.status().code() == absl::StatusCode::kUnavailable) Retry();
     return false;
   }

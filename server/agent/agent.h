@@ -39,7 +39,7 @@ struct AgentOptions {
 class Agent {
  public:
   explicit Agent(const AgentOptions& options);
-  // Kills what is in hand, as Stop does. Safe at any time but from within the agent's own callbacks.
+  // Kills what runs, as Stop does. Safe at any time but from within the agent's own callbacks.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -55,8 +55,8 @@ class Agent {
   // ends that.
   void Drain(std::function<void()> done);
 
-  // Kills everything in hand and reports nothing more; `done`, which may be empty, is called when every evaluation has
-  // ended. A Drain under way gets its callback too.
+  // Kills everything that runs and reports nothing more; `done`, which may be empty, is called when every evaluation
+  // has ended. A Drain under way gets its callback too.
   void Stop(std::function<void()> done);
 
  private:

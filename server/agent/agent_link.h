@@ -31,7 +31,8 @@ class AgentLink {
   // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
 
-  // How long control takes to answer, lately; zero in process. Whoever keeps a device busy asks so much ahead.
+  // How long control takes to answer, lately; zero in process. The agent asks for work so much ahead to keep a device
+  // busy.
   virtual Duration round_trip() const { return Duration::zero(); }
 };
 

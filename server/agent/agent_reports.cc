@@ -92,7 +92,7 @@ bool Agent::Session::FlushUnit(UnitWork& unit, bool returned) {
   const auto response = SendReport(options_.link, request);
   if (!response.ok()) {
     if (response.status().code() == absl::StatusCode::kUnavailable) {
-      LogWarn("agent", "control cannot take {} results, trying again: {}", unit.pending.size(),
+      LogWarn("agent", "control cannot accept {} results, trying again: {}", unit.pending.size(),
               MessageOf(response.status()));
       Retry();
       return false;

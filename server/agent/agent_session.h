@@ -50,7 +50,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   tunefarm::agent::v1::SynchronizeRequest MakeRequest();
   // How many units the device should be given now.
   int UnitsWanted(const Device& device, int in_hand) const;
-  // Whether the unit is now in hand.
+  // Whether the agent now has the unit.
   bool Adopt(const tunefarm::agent::v1::Assignment& assignment);
   void Flush();
   // Whether its results may wait a little for more; a timer then brings them on their way.

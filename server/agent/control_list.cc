@@ -55,7 +55,7 @@ void ControlList::Note(const Turn& turn, const absl::Status& status) {
     back_off_ = kBackOffFirst;
     return;
   }
-  LogWarn("agent", "control at {} is away: {}", addresses_[at_], MessageOf(status));
+  LogWarn("agent", "control at {} does not answer: {}", addresses_[at_], MessageOf(status));
   // What still waits for it would wait in vain, but for calls that it may be about to answer: they keep their channel.
   channel_ = nullptr;
   ++turn_;

@@ -29,7 +29,7 @@ class ControlList {
   ControlList(ControlDialer dial, std::vector<std::string> addresses, Clock* clock, EntropySource* entropy);
   ~ControlList();
 
-  // One call to whoever is the current one: `call(channel)` answers StatusOr. Unavailable, without a call, while nobody
+  // One call to the current control daemon: `call(channel)` answers StatusOr. Unavailable, without a call, while nobody
   // is to be asked.
   template <typename Call>
   auto Do(const Call& call) -> decltype(call(std::declval<ControlChannel&>())) {

@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t kSecondInputs = 0x9E3779B97F4A7C15u;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(100);
 
-// Drawn anew for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
+// Drawn again for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
 // has a period (where the driver puts code, what ran before), and a difference that is there in every round looks true.
 // On an H200 30 to 40 % of A/A intervals excluded 1 with a rotating order.
 std::vector<size_t> OrderOfRound(const UnitWork& unit) {

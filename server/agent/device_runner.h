@@ -1,4 +1,4 @@
-// DeviceRunner: takes the units in hand of one device through compile and run. It compiles ahead of the device up to a
+// DeviceRunner: takes the units of one device through compile and run. It compiles ahead of the device up to a
 // bound and runs trials in the order of the units; whatever is compiled first runs first when its turn is not ready.
 //
 // On a CUDA device compiling and running overlap. On a CPU device they share cores, so phases alternate: a batch is
@@ -71,7 +71,7 @@ class DeviceRunner {
 
   // Trials that have not ended and are not revoked.
   int unfinished() const;
-  // How many trials it wants in hand so that neither compilers nor device wait.
+  // How many trials it must have queued so that neither compilers nor device wait.
   int look_ahead() const;
   // The same, and what the device runs while a question to control and its answer are on their way.
   int trials_wanted() const { return look_ahead() + run_ahead_.RunsDuring(2 * gate_->round_trip_ms); }

@@ -1,5 +1,5 @@
 // FarmCompiler: the work of an agent without devices. It takes from control configs that wait for the devices of others
-// and compiles them; whoever keeps the evaluator's binaries (FarmBinaries) offers them.
+// and compiles them; the owner of the evaluator's binaries (FarmBinaries) offers them.
 //
 // Start, and the destructor, from one thread. Everything else happens on the executor, whose thread blocks in calls to
 // control.

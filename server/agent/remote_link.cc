@@ -83,7 +83,7 @@ absl::StatusOr<wire::RegisterResponse> RemoteLink::Register(const wire::Register
   wire::RegisterRequest own = request;
   MutexLock spool_lock(&spool_mutex_);
   while (!spool_->empty()) {
-    if (!SendSpooled()) return Unavailable("control does not take the results of before yet");
+    if (!SendSpooled()) return Unavailable("control does not accept the spooled results yet");
   }
   if (!spool_->identity().empty() && spool_->identity() != request.agent_id()) {
     own.set_replaces_agent_id(spool_->identity());
@@ -161,7 +161,7 @@ void RemoteLink::StartSynchronize() {
       next_.reset();
       is_asked_ = false;
       asked_units = UnitsOf(request);
-      // What has been reported and not taken is in hand as far as control is concerned.
+      // What has been reported and not taken is in flight as far as control is concerned.
       std::map<int64_t, bool> listed;
       for (const auto& unit : request.units()) listed[unit.unit_id()] = true;
       for (const auto& [unit_id, unsent] : unsent_) {
@@ -220,7 +220,7 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
         }
       }
       wakes = BringsSomething(*response);
-      // A job's end waits until units that were taken back are no longer in hand here. Others were done when control
+      // A job's end waits until units that were taken back have left this agent. Others were done when control
       // read the list.
       for (const int64_t unit_id : response->revoked_unit_ids()) revokes = revokes || unsent_.count(unit_id) > 0;
       starved_ = request.demands_size() > 0 && response->assignments_size() == 0;

@@ -9,7 +9,7 @@
 //   for work or has none left, there are as many as a unit has, or the first of them is a second old, or as old as
 //   control says. Then they are sent, many units in one call; while control is away
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
-//   life. Units with reports that control has not taken are listed as in hand, so that nobody runs them again. Of one
+//   life. Units with reports that control has not taken are listed as in flight, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
 // - A call of its own waits at control for what wakes the agent.
 // Only Register, and a FetchKernel that was not foreseen, wait for control.

@@ -136,9 +136,10 @@ absl::StatusOr<wire::ReportTrialsResponse> RemoteLink::ReportTrials(const Report
     gather = gather_;
     const bool away = !connected_ || !spool_is_empty_;
     if (away && spool_is_full_) {
-      return Unavailable("control is away and the spool of results is full: nothing more is run until it is back");
+      return Unavailable(
+          "control does not answer and the spool of results is full: no trial starts until control answers");
     }
-    if (pending_bytes_ > kPendingBytesMax) return Unavailable("control takes results slower than they come");
+    if (pending_bytes_ > kPendingBytesMax) return Unavailable("control accepts results more slowly than trials end");
     must_be_sent = Gather(request);
     must_be_timed = !must_be_sent && !std::exchange(gather_posted_, true);
     Unsent& unsent = unsent_[request.unit_id()];
@@ -320,7 +321,7 @@ absl::StatusOr<size_t> RemoteLink::Send(const wire::ReportUnitsRequest& request)
     }
   }
   if (!response->stopped_because().empty()) {
-    LogWarn("agent", "control cannot take results now: {}", response->stopped_because());
+    LogWarn("agent", "control cannot accept results now: {}", response->stopped_because());
   }
   return static_cast<size_t>(std::min(response->results_size(), request.reports_size()));
 }
@@ -352,7 +353,7 @@ void RemoteLink::Finish(Duration patience) {
   const auto ended =
       controls_->Do([&](ControlChannel& channel) { return channel.Deregister(request, std::chrono::seconds(5)); });
   if (!ended.ok()) {
-    LogWarn("agent", "units in hand go back when the lease has run out: {}", MessageOf(ended.status()));
+    LogWarn("agent", "claimed units return to the queue when the lease expires: {}", MessageOf(ended.status()));
     return;
   }
   MutexLock spool_lock(&spool_mutex_);

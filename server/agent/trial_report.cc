@@ -59,7 +59,7 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
     merged.set_temperature_c(std::max(merged.temperature_c(), round.temperature_c()));
     if (merged.throttle_reason().empty()) merged.set_throttle_reason(round.throttle_reason());
   }
-  // As many from every round, so that whoever compares rounds can tell them apart.
+  // As many from every round, so that a comparison of rounds can tell them apart.
   size_t each = kMergedSamplesMax / rounds.size();
   for (const RunResult& round : rounds) each = std::min(each, SamplesOf(round.measurement).size());
   for (const RunResult& round : rounds) {

@@ -1,5 +1,5 @@
-// UnitMaker: from an assignment to a unit in hand: its kernel fetched and compiled to a plan, its problem and configs
-// resolved, and the reference that it shares with the other units of its kernel, problem and device.
+// UnitMaker: from an assignment to a unit that can run: its kernel fetched and compiled to a plan, its problem and
+// configs resolved, and the reference that it shares with the other units of its kernel, problem and device.
 //
 // Not thread-safe: the agent's executor owns it.
 #pragma once

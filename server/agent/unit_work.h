@@ -1,4 +1,4 @@
-// What an agent has in hand: a claimed unit, its trials, and the binary of the default config that its reference needs.
+// What an agent works on: a claimed unit, its trials, and the binary of the default config that its reference needs.
 // Plain data, owned and touched by the agent's executor only.
 #pragma once
 

@@ -114,7 +114,7 @@ ForestOptions OptionsOfForest(int trees) {
   return options;
 }
 
-// The share of the variance of unseen rows that a forest foretells. The rows are in random order, so that a fold is
+// The share of the variance of unseen rows that a forest predicts. The rows are in random order, so that a fold is
 // every so-many-th of them.
 double RSquared(const TrainingData& data, const ImportanceOptions& options) {
   double errors = 0, squares = 0;
@@ -292,7 +292,7 @@ Importance ImportanceOf(const StudyHistory& history, const ImportanceOptions& op
   result.r_squared = RSquared(data, options);
   if (result.r_squared < options.r_squared_min) {
     result.unusable_because =
-        fmt::format("the model foretells too little of configs that it has not seen (R² {:.2f}, {:.2f} is the least)",
+        fmt::format("the model predicts configs that it has not seen too poorly (R² {:.2f}, {:.2f} is the least)",
                     result.r_squared, options.r_squared_min);
     return result;
   }

@@ -7,7 +7,7 @@
 // ICML 2014), and in total for what redrawing it alone changes (total effect, which is permutation importance with the
 // model in the place of new measurements; Jansen, "Analysis of variance designs for model output", Computer Physics
 // Communications 117, 1999). The difference of the two are interactions: of two parameters that matter only together
-// each answers for nothing alone. What the forest foretells of trials that it has not seen says whether to believe it.
+// each answers for nothing alone. How well the forest predicts trials that it has not seen says whether to believe it.
 //
 // Pure functions of the history and the seed.
 #pragma once

@@ -1,13 +1,10 @@
 #include "server/api/server_api.h"
 
-#include <utility>
+#include <string>
 
 #include "server/base/status.h"
 
 namespace tunefarm {
-
-ServerApi::ServerApi(Store* store, const NodeWatch* node_watch, ServerHooks hooks)
-    : store_(store), node_watch_(node_watch), hooks_(std::move(hooks)) {}
 
 absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::GetServerInfoRequest& /*request*/) {
   v1::GetServerInfoResponse response = hooks_.info();
@@ -24,15 +21,6 @@ absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::Get
   }
   if (!away.ok()) response.set_database_away(std::string(MessageOf(away)));
   return response;
-}
-
-absl::StatusOr<v1::CreateBackupResponse> ServerApi::CreateBackup(const v1::CreateBackupRequest& request) {
-  return hooks_.backup(request.file_name());
-}
-
-absl::StatusOr<v1::ShutdownResponse> ServerApi::Shutdown(const v1::ShutdownRequest& request) {
-  hooks_.shutdown(request.immediately());
-  return v1::ShutdownResponse();
 }
 
 }  // namespace tunefarm

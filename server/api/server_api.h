@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/nodes/node_watch.h"
@@ -24,13 +25,19 @@ struct ServerHooks {
 class ServerApi {
  public:
   // All outlive it, and what the hooks use.
-  ServerApi(Store* store, const NodeWatch* node_watch, ServerHooks hooks);
+  ServerApi(Store* store, const NodeWatch* node_watch, ServerHooks hooks)
+      : store_(store), node_watch_(node_watch), hooks_(std::move(hooks)) {}
 
   // While the store does not answer, database_away says why and the counts are 0.
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const v1::GetServerInfoRequest& request);
   // The errors of the hook.
-  absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const v1::CreateBackupRequest& request);
-  absl::StatusOr<v1::ShutdownResponse> Shutdown(const v1::ShutdownRequest& request);
+  absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const v1::CreateBackupRequest& request) {
+    return hooks_.backup(request.file_name());
+  }
+  absl::StatusOr<v1::ShutdownResponse> Shutdown(const v1::ShutdownRequest& request) {
+    hooks_.shutdown(request.immediately());
+    return v1::ShutdownResponse();
+  }
 
  private:
   Store* const store_;

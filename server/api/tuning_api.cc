@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/response_of.h"
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -23,7 +24,7 @@ TuningApi::TuningApi(const Dependencies& dependencies, WorkerAbilities abilities
       quota_(deps_.store, limits.jobs_per_principal_max, deps_.clock) {}
 
 absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
-  return FindJob(deps_.store, deps_.kernels, *deps_.driver, job_id);
+  return FindJob(deps_.store, deps_.kernels, *deps_.scheduler, job_id);
 }
 
 absl::Status TuningApi::CheckLanguage(const KernelPlan& plan) const {
@@ -98,11 +99,11 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices));
   RETURN_IF_ERROR(CheckLanguage(*submission.plan));
   submission.spec.set_submitted_by(submitted_by);
-  if (const int active = deps_.driver->active_jobs(); active >= active_jobs_max_) {
+  if (const int active = deps_.scheduler->active_jobs(); active >= active_jobs_max_) {
     return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", active),
                       "TOO_MANY_JOBS");
   }
-  if (const std::string reason = deps_.driver->suspended(); !reason.empty()) {
+  if (const std::string reason = deps_.scheduler->suspended(); !reason.empty()) {
     return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");
   }
   if (request.validate_only()) {
@@ -129,9 +130,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
 
 absl::StatusOr<v1::GetJobResponse> TuningApi::GetJob(const v1::GetJobRequest& request) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
-  v1::GetJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Find(job_id));
-  return response;
+  return ResponseOf(Find(job_id), &v1::GetJobResponse::mutable_job);
 }
 
 absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsRequest& request) {
@@ -144,7 +143,7 @@ absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsReque
   ASSIGN_OR_RETURN(const Page<JobRow> page, deps_.store->ListJobs(states, {size, request.page_token()}));
   v1::ListJobsResponse response;
   for (const JobRow& row : page.rows) {
-    if (auto active = deps_.driver->FindSummary(row.job_id)) {
+    if (auto active = deps_.scheduler->FindSummary(row.job_id)) {
       *response.add_jobs() = *std::move(active);
       continue;
     }
@@ -156,30 +155,24 @@ absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsReque
 
 absl::StatusOr<v1::CancelJobResponse> TuningApi::CancelJob(const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
-  RETURN_IF_ERROR(WithJobName(deps_.driver->Cancel(job_id), request.name()));
+  RETURN_IF_ERROR(WithJobName(deps_.scheduler->Cancel(job_id), request.name()));
   // A job that was left to newer daemons may be cancelled by any.
-  if (!deps_.driver->Drives(job_id)) deps_.node_watch->AskNow();
-  v1::CancelJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Find(job_id));
-  return response;
+  if (!deps_.scheduler->Drives(job_id)) deps_.node_watch->AskNow();
+  return ResponseOf(Find(job_id), &v1::CancelJobResponse::mutable_job);
 }
 
 absl::StatusOr<v1::PauseJobResponse> TuningApi::PauseJob(const v1::PauseJobRequest& request) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
-  RETURN_IF_ERROR(WithJobName(deps_.driver->Pause(job_id), request.name()));
-  v1::PauseJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Find(job_id));
-  return response;
+  RETURN_IF_ERROR(WithJobName(deps_.scheduler->Pause(job_id), request.name()));
+  return ResponseOf(Find(job_id), &v1::PauseJobResponse::mutable_job);
 }
 
 absl::StatusOr<v1::ResumeJobResponse> TuningApi::ResumeJob(const v1::ResumeJobRequest& request) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
   ASSIGN_OR_RETURN(const v1::Job job, Find(job_id));
   RETURN_IF_ERROR(CheckMayRun(job));
-  RETURN_IF_ERROR(WithJobName(deps_.driver->Resume(job_id), request.name()));
-  v1::ResumeJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Find(job_id));
-  return response;
+  RETURN_IF_ERROR(WithJobName(deps_.scheduler->Resume(job_id), request.name()));
+  return ResponseOf(Find(job_id), &v1::ResumeJobResponse::mutable_job);
 }
 
 absl::StatusOr<v1::DeleteJobResponse> TuningApi::DeleteJob(const v1::DeleteJobRequest& request) {

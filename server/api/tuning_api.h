@@ -22,8 +22,8 @@
 #include "server/base/random.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/isolation.h"
-#include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
+#include "server/jobs/scheduler.h"
 #include "server/nodes/node_watch.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
@@ -49,7 +49,7 @@ class TuningApi {
     Store* store = nullptr;
     KernelRegistry* kernels = nullptr;
     const DeviceDirectory* devices = nullptr;
-    Driver* driver = nullptr;
+    Scheduler* scheduler = nullptr;
     EventHub* events = nullptr;
     NodeWatch* node_watch = nullptr;
     const OpenCalls* calls = nullptr;

@@ -5,7 +5,7 @@
 
 namespace tunefarm {
 
-// A file compiled into the program (CMake: tunefarm_embed(target Symbol FILES ...)). Whoever embeds declares
+// A file compiled into the program (CMake: tunefarm_embed(target Symbol FILES ...)). The embedding code declares
 //   extern const EmbeddedFile kSymbol[];
 //   extern const size_t kSymbolCount;
 // in namespace tunefarm, next to its use. Read-only and alive for the whole program, but initialised with the other

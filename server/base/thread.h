@@ -41,7 +41,7 @@ class Thread {
 // changes, and a warning is logged.
 void YieldToOthers();
 
-// Happens once. Thread-safe. Whoever waited may destroy it as soon as the wait has returned true.
+// Happens once. Thread-safe. The waiter may destroy it as soon as the wait has returned true.
 class Notification {
  public:
   Notification() = default;

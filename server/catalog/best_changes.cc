@@ -134,9 +134,8 @@ absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v
   RETURN_IF_ERROR(CheckText("reason", edit.reason));
   RETURN_IF_ERROR(CheckText("note", edit.note));
   if (edit.from_revision < 0) {
-    return WithReason(
-        InvalidArgument("from_revision {} is negative; 0 means the best that is there", edit.from_revision),
-        "REVISION_INVALID");
+    return WithReason(InvalidArgument("from_revision {} is negative; 0 means the current best", edit.from_revision),
+                      "REVISION_INVALID");
   }
   edit.now_ms = clock_->WallMs();
   MutexLock lock(&mutex_);

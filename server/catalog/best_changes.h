@@ -32,7 +32,7 @@ class BestChanges {
   BestChanges(Store* store, Catalog* catalog, MissTable* misses, CatalogWatch* watch, Clock* clock);
 
   // What was changed since the catalog was loaded, or since the last call. The store's errors; FailedPrecondition
-  // (CATALOG_REPLACED) where the store has been put back to what it was: the catalog is to be loaded again.
+  // (CATALOG_REPLACED) where the store has been restored to an older state: the catalog is to be loaded again.
   absl::Status Follow() LOCKS_EXCLUDED(mutex_);
   // The catalog is about to be loaded again, from what may be an older state.
   void Forget() LOCKS_EXCLUDED(mutex_);

@@ -103,7 +103,7 @@ void CatalogWatch::Open(std::string catalog_id) {
   const bool is_another = !catalog_id_.empty() && catalog_id_ != catalog_id;
   catalog_id_ = std::move(catalog_id);
   if (!is_another) return;
-  // What they were told counts for nothing in this one: they ask again, and begin anew.
+  // What they were told counts for nothing in this one: they ask again, and begin with the whole catalog.
   replaced_.insert(replaced_.end(), watchers_.begin(), watchers_.end());
   watchers_.clear();
   Post();
@@ -173,8 +173,7 @@ void CatalogWatch::Deliver() {
     MutexLock lock(&watcher->mutex);
     if (!watcher->live) continue;
     watcher->live = false;
-    watcher->end(
-        Unavailable("the database was put back to an older state, and its catalog is another one; watch again"));
+    watcher->end(Unavailable("the database was restored to an older state and has a new catalog; watch again"));
   }
   for (const auto& weak : watchers) {
     const auto watcher = weak.lock();

@@ -87,7 +87,7 @@ class MissTable {
   // Before anything else: what a store holds.
   void Load(const std::vector<MissRow>& rows) LOCKS_EXCLUDED(mutex_);
 
-  // What has changed since the last call. Whoever takes it writes it to the store, or gives back what could not be
+  // What has changed since the last call. The caller writes it to the store, or gives back what could not be
   // written before the next call.
   struct Changes {
     struct Present {

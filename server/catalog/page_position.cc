@@ -39,7 +39,7 @@ std::string PageToken(std::string_view position) { return absl::BytesToHexString
 absl::StatusOr<std::string> PositionOfToken(std::string_view token) {
   std::optional<std::string> position = Unhex(token);
   if (!position.has_value() || std::count(position->begin(), position->end(), kSeparator) != 3) {
-    return WithReason(InvalidArgument("the page token is not one of this list; start again without one"),
+    return WithReason(InvalidArgument("the page token does not belong to this list; start again without one"),
                       "PAGE_TOKEN_INVALID");
   }
   return *std::move(position);

@@ -34,11 +34,12 @@ function(tunefarm_executable name)
 endfunction()
 
 # tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL] [LONG]
-#               [OPTIMIZED])
+#               [OPTIMIZED] [UNITY])
 #   One GoogleTest binary, registered as ONE ctest test (its cases are cheap; a process per case is not). LONG: not in
-#   every `./dev test` (label long). OPTIMIZED: it computes more than it is built.
+#   every `./dev test` (label long). OPTIMIZED: it computes more than it is built. UNITY: its files are compiled together,
+#   since parsing what they include costs most of the time; names in their anonymous namespaces must differ.
 function(tunefarm_test name)
-  cmake_parse_arguments(ARG "SERIAL;LONG;OPTIMIZED" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;LONG;OPTIMIZED;UNITY" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     # Of a hang: no test judges how fast it is.
     set(ARG_TIMEOUT 1200)
@@ -54,6 +55,9 @@ function(tunefarm_test name)
     # Most tests are built far more often than run: what -O2 costs there it never gives back.
     target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
     tunefarm_reuse_headers(${name}_test tunefarm_test_headers)
+  endif()
+  if(ARG_UNITY)
+    set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${TUNEFARM_PRECOMPILED_HEADERS} UNITY_BUILD_BATCH_SIZE 8)
   endif()
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77

@@ -18,7 +18,16 @@ done
 cp -r "$root/kernels" "$bundle/share/tunefarm/kernels"
 rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
 cp -r "$root/server/daemon/deploy" "$bundle/share/tunefarm/deploy"
-cp "$root/README.md" "$root/LICENSE" "$bundle/" 2>/dev/null || true
+cp "$root/server/daemon/OPERATING.md" "$bundle/share/tunefarm/"
+cp "$root/server/cmake/bundle_readme.md" "$bundle/README.md"
+cp "$root/LICENSE" "$bundle/"
+# Pages of the source tree that the bundle does not hold are named instead of linked.
+find "$bundle" -name '*.md' | while read -r page; do
+  folder=$(dirname "$page")
+  { grep -o '](\([^):#]*\))' "$page" || true; } | sed 's/^](//; s/)$//' | sort -u | while read -r link; do
+    [ -e "$folder/$link" ] || sed -i "s|\[\([^]]*\)\]($link)|\1|g" "$page"
+  done
+done
 
 # glibc and the loader belong to the machine: shipping them would break its name service and its driver.
 is_system_library() {

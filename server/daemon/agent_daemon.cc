@@ -223,7 +223,7 @@ std::string AgentDaemon::Metrics() const {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", name, help, type, value);
   };
   add("tunefarm_agent_connected", "gauge", "Whether a control daemon answers.", counts.connected ? 1 : 0);
-  add("tunefarm_agent_reports_sent_total", "counter", "Reports that control has taken.",
+  add("tunefarm_agent_reports_sent_total", "counter", "Reports that control has accepted.",
       static_cast<double>(counts.reports_sent));
   add("tunefarm_agent_reports_spooled_total", "counter", "Reports that had to wait on disk.",
       static_cast<double>(counts.reports_spooled));

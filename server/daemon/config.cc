@@ -43,8 +43,8 @@ const std::vector<Setting>& Settings() {
        "all: jobs and the devices of this machine. control: jobs only; agents on other machines do the work. agent: "
        "the devices of this machine, for the control daemons named by control."},
       {"control", "--control", &DaemonConfig::control,
-       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It talks to one of them, and to "
-       "the next when that is away.",
+       "Of an agent: addresses of control daemons, such as farm-1:7070,farm-2:7070. It uses one of them, and the next "
+       "one when that does not answer.",
        0, 0, true},
       {"agent_name", "--agent-name", &DaemonConfig::agent_name,
        "Name of this machine's agent in tunefarm agents (default: the host's name)."},
@@ -53,16 +53,16 @@ const std::vector<Setting>& Settings() {
       {"labels", "--labels", &DaemonConfig::labels,
        "Labels of this machine's devices, such as rack=3,room=b, by which jobs may select them.", 0, 0, true},
       {"agent_lease_seconds", "--agent-lease", &DaemonConfig::agent_lease_seconds,
-       "Of a control daemon: an agent that is not heard for so long loses its work to others.", 5, 3600},
+       "Of a control daemon: an agent that is silent for so long loses its units to others.", 5, 3600},
       {"sentinels", "--sentinels", &DaemonConfig::sentinels,
        "In a farm: before this machine's devices take work, measure two small kernels on them, by which control tells "
        "whether their times may be mixed with those of their class: gpus, all (the CPU too) or none."},
       {"sentinel_tolerance_percent", "--sentinel-tolerance", &DaemonConfig::sentinel_tolerance_percent,
        "Of a control daemon: a device whose small kernels take so many percent more or less than usual in its class "
-       "takes no work (tunefarm devices says so, and release overrules it); 0 never.",
+       "leaves service (tunefarm devices shows it, and tunefarm devices release overrules it); 0: never.",
        0, 1000},
       {"spool_bytes_max", "--spool-bytes-max", &DaemonConfig::spool_bytes_max,
-       "Of an agent: results kept on disk while no control daemon answers; with more it stops running.", 1 << 20,
+       "Of an agent: results kept on disk while no control daemon answers; beyond this no trial starts.", 1 << 20,
        int64_t{1} << 40},
       {"store", "--store", &DaemonConfig::store,
        "Where jobs and results are kept: postgres://USER@HOST:PORT/DATABASE, an existing database of PostgreSQL 14 or "
@@ -83,7 +83,8 @@ const std::vector<Setting>& Settings() {
       {"tls_client_ca", "--tls-client-ca", &DaemonConfig::tls_client_ca,
        "Certificates that clients' and agents' must be signed by (PEM); without it clients need tokens."},
       {"insecure_plaintext", "--insecure,!--no-insecure", &DaemonConfig::insecure_plaintext,
-       "Serve plain text where others can read it: whoever reaches the address may run kernels, or be an agent."},
+       "Serve plain text where others can read it: anyone who reaches the address may run kernels, or register as an "
+       "agent."},
       {"calls_per_second", "--calls-per-second", &DaemonConfig::calls_per_second,
        "Calls of each certificate or token, but for look-ups; more are refused. 0: no limit.", 0, 1'000'000},
       {"lookups_per_second", "--lookups-per-second", &DaemonConfig::lookups_per_second,
@@ -91,7 +92,7 @@ const std::vector<Setting>& Settings() {
       {"max_jobs_per_principal", "--max-jobs-per-principal", &DaemonConfig::max_jobs_per_principal,
        "Jobs of each certificate or token that have not ended; more are refused. 0: no limit.", 0, 1'000'000},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
-       "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: not at all)."},
+       "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: off)."},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
        "Jobs that have not ended; more are refused.", 1, 1'000'000},
       {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,
@@ -102,8 +103,9 @@ const std::vector<Setting>& Settings() {
       {"max_cache_bytes", "--max-cache-bytes", &DaemonConfig::max_cache_bytes,
        "Compiled binaries kept on disk, those used last; 0 keeps none there.", 0, int64_t{1} << 46},
       {"min_free_disk_bytes", "--min-free-disk-bytes", &DaemonConfig::min_free_disk_bytes,
-       "With less free where the data directory is, new jobs are refused and running ones pause; 0 never.", 0,
-       int64_t{1} << 46},
+       "With less free space in the data directory's file system, new jobs are refused and running jobs pause; 0: "
+       "never.",
+       0, int64_t{1} << 46},
       {"keep_logs_days", "--keep-logs-days", &DaemonConfig::keep_logs_days,
        "Remove logs and samples of trials this many days after their job has ended; 0 keeps them while there is room.",
        0, 36'500},
@@ -118,7 +120,7 @@ const std::vector<Setting>& Settings() {
        "debug, info, warn or error; per subsystem as exec=debug,store=info."},
       {"log_json", "--log-json", &DaemonConfig::log_json, "Write one JSON object per log line."},
       {"idle_exit_seconds", "--idle-exit", &DaemonConfig::idle_exit_seconds,
-       "Leave after this many seconds without a job or a call; 0 stays.", 0, 1'000'000},
+       "Exit after this many seconds without a job or a call; 0: never.", 0, 1'000'000},
       {"cuda_path", "--cuda-path", &DaemonConfig::cuda_path,
        "Toolkit to take NVRTC, headers and cuBLAS from (default: searched for; see tunefarm doctor)."},
       {"host_compiler", "--host-compiler", &DaemonConfig::host_compiler, "Compiler of HOST_CXX kernels."},
@@ -128,12 +130,12 @@ const std::vector<Setting>& Settings() {
        "such kernels are refused)."},
       {"use_gpu", "--gpu,!--no-gpu", &DaemonConfig::use_gpu, "Use the machine's GPUs."},
       {"standby_runners", "--standby,!--no-standby", &DaemonConfig::standby_runners,
-       "Keep a second worker ready on every GPU, which goes on when the first has crashed."},
+       "Keep a second worker ready on every GPU, which takes over when the first one crashes."},
       {"share_host", "--share-host,!--no-share-host", &DaemonConfig::share_host,
-       "Measure on the CPU while other daemons of this machine do: their times and these are then worth little."},
+       "Measure on the CPU while other daemons of this machine do; the times of all are then unreliable."},
       {"lookups_first", "--lookups-first,!--no-lookups-first", &DaemonConfig::lookups_first,
-       "What works for jobs, workers included, gets only processor time that nobody else on this machine wants, so "
-       "that look-ups are answered sooner while jobs run; on a machine that is never idle jobs may stand still."},
+       "Jobs and their workers get only idle processor time, so that look-ups are answered sooner while jobs run; on a "
+       "machine that is never idle jobs may stop entirely."},
       {"compile_workers", "--compile-workers", &DaemonConfig::compile_workers,
        "Compiler processes at once; 0 takes one per core.", 0, 1024},
       {"compile_timeout_ms", "--compile-timeout-ms", &DaemonConfig::compile_timeout_ms,
@@ -143,8 +145,8 @@ const std::vector<Setting>& Settings() {
       {"worker_path", "--worker", &DaemonConfig::worker_path,
        "The tunefarm-worker program (default: beside this program)."},
       {"required_isolation", "--required-isolation", &DaemonConfig::required_isolation,
-       "L1: take no job where workers cannot be isolated fully (tunefarm status tells). Default: take what can be "
-       "had."},
+       "L1: reject jobs where workers cannot be fully isolated (tunefarm status shows the level). Default: use the "
+       "highest level that the machine permits."},
       {"worker_uid_base", "--worker-uid-base", &DaemonConfig::worker_uid_base,
        "As root, worker number n runs under this user id plus n.", 1, 4'000'000'000},
   };
@@ -299,7 +301,7 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
                                                const EnvironmentGetter& environment) {
   DaemonFlags flags;
   absl::Status flag_error;
-  CLI::App app("tunefarmd: tunes GPU kernels as a service. Talk to it with the program tunefarm.", "tunefarmd");
+  CLI::App app("tunefarmd tunes GPU kernels as a service. Its command line is the program tunefarm.", "tunefarmd");
   app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
   bool print_example = false;
   app.add_flag("--print-example-config", print_example, "Print a configuration file with every key and its default.");
@@ -350,8 +352,8 @@ bool IsLoopback(const std::string& address) {
 std::string ExampleDaemonConfig() {
   const DaemonConfig defaults;
   std::string text =
-      "# tunefarmd.toml: every key, commented out with its default. Flags win over TUNEFARM_<KEY>\n"
-      "# variables, which win over this file.\n";
+      "# tunefarmd.toml: every key, commented out with its default. Flags override TUNEFARM_<KEY>\n"
+      "# variables, which override this file.\n";
   for (const Setting& setting : Settings()) {
     const std::string value = std::visit(
         [&](auto member) -> std::string {

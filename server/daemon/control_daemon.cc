@@ -14,9 +14,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/daemon/data_directory.h"
 #include "server/daemon/host_setting.h"
-#include "server/daemon/local_devices.h"
 #include "server/daemon/process_stats.h"
 #include "server/store/postgres_store.h"
 #include "server/version.h"
@@ -42,15 +40,11 @@ absl::StatusOr<WorkerAbilities> ControlDaemon::Probe() {
   // The agents of a control daemon report what they reach; which of them may run a job is decided when they ask for
   // work.
   if (config_.role == "control") return WorkerAbilities{{"L1", config_.required_isolation}, true};
-  ASSIGN_OR_RETURN(LocalDevices local, FindLocalDevices(config_, [this] {
+  ASSIGN_OR_RETURN(local_, FindLocalDevices(config_, [this] {
                      return store_->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
                                                     "CPU-" + NewUuid(EntropySource::Real()));
                    }));
-  notes_ = std::move(local.notes);
-  sandbox_level_ = local.sandbox_level;
-  devices_ = std::move(local.devices);
-  runs_python_ = local.runs_python;
-  return WorkerAbilities{{sandbox_level_, config_.required_isolation}, runs_python_};
+  return WorkerAbilities{{local_.sandbox_level, config_.required_isolation}, local_.runs_python};
 }
 
 absl::Status ControlDaemon::OpenGate() {
@@ -86,7 +80,8 @@ std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
     } else {
       network.is_insecure = config_.insecure_plaintext;
     }
-    if (network.is_insecure) LogWarn("daemon", "plain text on {}: whoever reaches it may run kernels", config_.listen);
+    if (network.is_insecure)
+      LogWarn("daemon", "plain text on {}: every client that reaches it may run kernels", config_.listen);
     all.push_back(network);
   }
   all.push_back(admin);
@@ -112,7 +107,6 @@ absl::Status ControlDaemon::Listen() {
                                 .tuning = &plane_->tuning_api(),
                                 .lookup = &plane_->lookup_api(),
                                 .catalog = &plane_->catalog_api(),
-                                .devices = &plane_->device_api(),
                                 .farm = &plane_->farm_api(),
                                 .server = server_api_.get(),
                                 .access = access_api_.get()};
@@ -128,10 +122,7 @@ absl::Status ControlDaemon::Listen() {
 
 absl::Status ControlDaemon::Monitor() {
   if (config_.http_listen.empty()) return absl::OkStatus();
-  MonitoringSources sources;
-  sources.plane = plane_.get();
-  sources.store = store_.get();
-  sources.fill = [this](MetricsSnapshot* snapshot) {
+  const auto fill = [this](MetricsSnapshot* snapshot) {
     snapshot->database_bytes_max = config_.max_database_bytes;
     snapshot->retention = &upkeep_->retention();
     snapshot->evaluator = evaluator_stats_.load();
@@ -140,14 +131,14 @@ absl::Status ControlDaemon::Monitor() {
     }
     snapshot->free_disk_bytes = FreeDiskBytes(config_.data_directory).value_or(0);
     snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
-    snapshot->is_suspended = !plane_->driver().suspended().empty();
+    snapshot->is_suspended = !plane_->scheduler().suspended().empty();
     snapshot->open_calls = plane_->calls().count();
     snapshot->resident_bytes = ResidentBytes();
     snapshot->open_files = OpenFiles();
     snapshot->workers = CountChildren();
     snapshot->started_at_ms = started_at_ms_;
   };
-  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, std::move(sources)));
+  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, plane_.get(), store_.get(), fill));
   return absl::OkStatus();
 }
 
@@ -173,6 +164,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.store = store_.get();
   options.control = control_.get();
   options.watchers = watch_executor_.get();
+  options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
   options.limits = {config_.max_active_jobs, config_.max_jobs_per_principal};
   options.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
@@ -195,7 +187,7 @@ absl::Status ControlDaemon::OpenPlane() {
   ASSIGN_OR_RETURN(options.abilities, Probe());
   plane_ = std::make_unique<ControlPlane>(options);
   device_watch_ = std::make_unique<DeviceWatch>(plane_.get(), store_.get(), control_.get());
-  if (config_.role == "all") RETURN_IF_ERROR(plane_->SetDevices(devices_));
+  if (config_.role == "all") RETURN_IF_ERROR(plane_->SetDevices(local_.devices));
   RETURN_IF_ERROR(plane_->Start());
   return on_postgres ? absl::OkStatus() : plane_->tuning_api().PauseWhatCannotRun();
 }
@@ -220,7 +212,7 @@ absl::Status ControlDaemon::Open() {
   upkeep.max_database_bytes = config_.max_database_bytes;
   upkeep.keep_logs_days = config_.keep_logs_days;
   upkeep.keep_jobs_days = config_.keep_jobs_days;
-  upkeep_ = std::make_unique<Upkeep>(upkeep, store_.get(), &plane_->driver(), &plane_->misses(), clock);
+  upkeep_ = std::make_unique<Upkeep>(upkeep, store_.get(), &plane_->scheduler(), &plane_->misses(), clock);
   // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
   RETURN_IF_ERROR(Listen());
   if (config_.role == "all") StartAgent();
@@ -228,14 +220,14 @@ absl::Status ControlDaemon::Open() {
 }
 
 void ControlDaemon::StartAgent() {
-  ProcessEvaluatorOptions options = EvaluatorOptions(config_, sandbox_level_);
+  ProcessEvaluatorOptions options = EvaluatorOptions(config_, local_.sandbox_level);
   device_watch_->Connect(&options);
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());
   evaluator_stats_ = &evaluator_->stats();
   if (!config_.listen.empty()) {
     // Agents of other machines may bring devices like these.
-    for (const v1::Device& device : WithSentinels(config_, evaluator_.get(), devices_)) {
+    for (const v1::Device& device : WithSentinels(config_, evaluator_.get(), local_.devices)) {
       if (device.sentinels_size() > 0) plane_->SetDeviceSentinels(device);
     }
   }
@@ -245,18 +237,18 @@ void ControlDaemon::StartAgent() {
   agent.executor = agent_executor_.get();
   agent.entropy = EntropySource::Real();
   agent.host = HostName();
-  agent.devices = devices_;
+  agent.devices = local_.devices;
   agent.about.set_version(TUNEFARM_VERSION);
   agent.about.set_display_name(config_.agent_name);
-  agent.about.set_sandbox_level(sandbox_level_);
-  agent.about.set_runs_python(runs_python_);
+  agent.about.set_sandbox_level(local_.sandbox_level);
+  agent.about.set_runs_python(local_.runs_python);
   for (const auto& [name, value] : ParseLabels(config_.labels)) (*agent.about.mutable_labels())[name] = value;
   agent_ = std::make_unique<Agent>(agent);
   agent_->Start();
 }
 
 ControlDaemon::~ControlDaemon() {
-  // Calls end first, so that nobody asks what is being taken down; then whoever does work, then what the work reports
+  // Calls end first, so that nothing that ends is asked; then what does the work, then what the work reports
   // to.
   for (const auto& server : servers_) server->SetNotServing();
   http_.reset();
@@ -281,16 +273,7 @@ ControlDaemon::~ControlDaemon() {
   control_.reset();
   watch_executor_.reset();
   lease_executor_.reset();
-  device_watch_.reset();
-  access_api_.reset();
-  server_api_.reset();
-  gate_.reset();
-  audit_.reset();
-  rates_.reset();
-  certificates_.reset();
-  tokens_.reset();
-  plane_.reset();
-  store_.reset();
+  // No thread uses what is left; it goes in the reverse order of making.
 }
 
 void ControlDaemon::Drain(std::function<void()> done) {
@@ -331,11 +314,11 @@ v1::GetServerInfoResponse ControlDaemon::Info() {
   info.set_workers(CountChildren());
   info.set_resident_bytes(ResidentBytes());
   info.set_open_files(OpenFiles());
-  info.set_sandbox_level(sandbox_level_);
+  info.set_sandbox_level(local_.sandbox_level);
   info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
   info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
   if (http_) info.set_http_address(http_->address());
-  for (const std::string& note : notes_) info.add_toolchains(note);
+  for (const std::string& note : local_.notes) info.add_toolchains(note);
   if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
     info.set_binary_cache_bytes(stats->cache_bytes);
     info.set_binary_cache_bytes_max(stats->cache_bytes_max);

@@ -22,6 +22,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/data_directory.h"
 #include "server/daemon/device_watch.h"
+#include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
 #include "server/exec/process_evaluator.h"
 #include "server/rpc/server.h"
@@ -62,10 +63,7 @@ class ControlDaemon : public Daemon {
   const DaemonConfig config_;
   const EnvironmentGetter environment_;
   int64_t started_at_ms_ = 0;
-  std::vector<std::string> notes_;  // of the probe: toolchains and what is missing
-  std::string sandbox_level_;
-  bool runs_python_ = false;
-  std::vector<v1::Device> devices_;
+  LocalDevices local_;  // role "all"
   std::vector<std::string> addresses_;
 
   std::atomic<bool> stop_immediately_{false};

@@ -19,16 +19,10 @@ constexpr int kJobsWithEventsMax = 256;  // ended jobs whose events are still ke
 // What tells this daemon's events from those of others (event_hub.h); not 0.
 int64_t SaltOf(const NodeOptions& node) { return 1 + static_cast<int64_t>(Xxh3(node.id) % (uint64_t{1} << 32)); }
 
-ControlPlaneOptions WithExecutors(ControlPlaneOptions options) {
-  if (options.watchers == nullptr) options.watchers = options.control;
-  if (options.lease == nullptr) options.lease = options.watchers;
-  return options;
-}
-
 }  // namespace
 
 ControlPlane::ControlPlane(const ControlPlaneOptions& options)
-    : options_(WithExecutors(options)),
+    : options_(options),
       clock_(options_.control->clock()),
       node_(options_.store, clock_, options_.node),
       misses_(options_.store, &catalog_),
@@ -36,21 +30,21 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
       poison_(options_.store, clock_),
       events_(std::make_shared<EventHub>(
           options_.control, kEventsPerJobMax, kJobsWithEventsMax,
-          [this](int64_t job_id) { return FindJob(options_.store, &kernels_, *driver_, job_id); },
+          [this](int64_t job_id) { return FindJob(options_.store, &kernels_, *scheduler_, job_id); },
           SaltOf(options_.node))),
       catalog_watch_(std::make_shared<CatalogWatch>(options_.watchers, &catalog_, options_.catalog_watchers_max)),
       bests_(options_.store, &catalog_, misses_.table(), catalog_watch_.get(), clock_),
       link_(options_.store, clock_, &kernels_, &poison_, &devices_, LinkHooks(),
             {NewUuid(options_.entropy), options_.agent_lease_ms, options_.own_agent_lease_ms}),
-      driver_(std::make_shared<Driver>(Driver::Dependencies{.store = options_.store,
-                                                            .executor = options_.control,
-                                                            .kernels = &kernels_,
-                                                            .devices = &devices_,
-                                                            .catalog = &catalog_,
-                                                            .events = events_.get(),
-                                                            .bests = &bests_,
-                                                            .link = &link_,
-                                                            .node = &node_})),
+      scheduler_(std::make_shared<Scheduler>(Scheduler::Dependencies{.store = options_.store,
+                                                                     .executor = options_.control,
+                                                                     .kernels = &kernels_,
+                                                                     .devices = &devices_,
+                                                                     .catalog = &catalog_,
+                                                                     .events = events_.get(),
+                                                                     .bests = &bests_,
+                                                                     .link = &link_,
+                                                                     .node = &node_})),
       orders_(options_.store, &devices_, clock_,
               [this](const std::string& agent_id, const std::string& device_uuid) { Released(agent_id, device_uuid); }),
       agents_(options_.store, &link_, &devices_, &orders_, options_.control, options_.agent_lease_ms),
@@ -63,16 +57,21 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                  .watch = catalog_watch_.get(),
                  .bests = &bests_,
                  .events = events_.get(),
-                 .driver = driver_.get(),
+                 .scheduler = scheduler_.get(),
                  .local_copy = options_.local_copy,
                  .node = &node_}),
-      node_watch_(std::make_shared<NodeWatch>(&node_, options_.control, options_.lease, NodeQuestions())),
+      node_watch_(std::make_shared<NodeWatch>(
+          &node_, options_.control, options_.lease,
+          NodeWatch::Questions{.follow = [this] { return scheduler_->Follow(); },
+                               .refresh = [this] { return follower_.Refresh(); },
+                               .is_busy = [this] { return scheduler_->is_busy(); },
+                               .on_lease = [this] { follower_.SaveCopy(node_watch_->AgeMs()); }})),
       calls_(clock_),
       kernel_api_(options_.store, &kernels_, &devices_, clock_),
       tuning_api_({.store = options_.store,
                    .kernels = &kernels_,
                    .devices = &devices_,
-                   .driver = driver_.get(),
+                   .scheduler = scheduler_.get(),
                    .events = events_.get(),
                    .node_watch = node_watch_.get(),
                    .calls = &calls_,
@@ -86,8 +85,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                    .misses = misses_.table()},
                   node_watch_.get(), &tally_),
       catalog_api_(catalog_watch_.get(), &bests_, &misses_, &calls_),
-      device_api_(&devices_, &orders_),
-      farm_api_(&agents_, &devices_, &orders_, driver_.get()) {
+      farm_api_(&agents_, &devices_, &orders_, scheduler_.get()) {
   devices_.SetSentinelTolerance(options_.sentinel_tolerance, clock_->WallMs());
 }
 
@@ -95,23 +93,16 @@ ControlLink::Hooks ControlPlane::LinkHooks() {
   return {.reported =
               [this](int64_t study_id, int64_t unit_id, std::vector<v1::Trial> trials, bool done) {
                 tally_.Add(trials);
-                driver_->Reported(study_id, unit_id, std::move(trials), done);
+                scheduler_->Reported(study_id, unit_id, std::move(trials), done);
               },
-          .claimed = [this](int64_t job_id) { driver_->Claimed(job_id); },
-          .gone = [this](int64_t job_id) { driver_->Gone(job_id); },
+          .claimed = [this](int64_t job_id) { scheduler_->Claimed(job_id); },
+          .gone = [this](int64_t job_id) { scheduler_->Gone(job_id); },
           .brought =
               [this](const AgentDevices& agent) {
                 RETURN_IF_ERROR(orders_.LoadFirst());
                 return follower_.RecordDevices(agent.devices);
               },
-          .devices_changed = [this] { driver_->AgentsChanged(); }};
-}
-
-NodeWatch::Questions ControlPlane::NodeQuestions() {
-  return {.follow = [this] { return driver_->Follow(); },
-          .refresh = [this] { return follower_.Refresh(); },
-          .is_busy = [this] { return driver_->is_busy(); },
-          .on_lease = [this] { follower_.SaveCopy(node_watch_->AgeMs()); }};
+          .devices_changed = [this] { scheduler_->AgentsChanged(); }};
 }
 
 void ControlPlane::Released(const std::string& agent_id, const std::string& device_uuid) {
@@ -153,7 +144,7 @@ absl::Status ControlPlane::Start() {
 void ControlPlane::Stop() {
   agents_.Stop();
   node_watch_->Stop();
-  driver_->Stop();
+  scheduler_->Stop();
   node_.Leave();
   link_.Close();
   events_->Close(Unavailable("the daemon is stopping"));
@@ -163,17 +154,17 @@ void ControlPlane::Stop() {
 void ControlPlane::SetDeviceQuarantine(const std::string& uuid, const std::string& reason) {
   if (!devices_.SetQuarantine(uuid, reason, clock_->WallMs())) return;
   link_.Wake();
-  driver_->TellWaiting();
+  scheduler_->TellWaiting();
 }
 
 void ControlPlane::SetDeviceWaiting(const std::string& uuid, const std::string& reason) {
   devices_.SetWaiting(uuid, reason, clock_->WallMs());
-  driver_->TellWaiting();
+  scheduler_->TellWaiting();
 }
 
 void ControlPlane::SetDeviceSentinels(const v1::Device& measured) {
   devices_.SetSentinels(measured, clock_->WallMs());
-  driver_->TellWaiting();
+  scheduler_->TellWaiting();
 }
 
 absl::Status ControlPlane::CheckAlive(Duration timeout) {
@@ -181,7 +172,7 @@ absl::Status ControlPlane::CheckAlive(Duration timeout) {
   const auto taken = std::make_shared<Notification>();
   options_.control->Post([taken] { taken->Notify(); });
   if (!taken->WaitFor(timeout)) {
-    return Unavailable("the driver has taken no task for {} ms",
+    return Unavailable("the control executor has taken no task for {} ms",
                        std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
   }
   if (options_.has_own_agent && !link_.HasAgent()) return Unavailable("no agent has registered");

@@ -23,7 +23,6 @@
 
 #include "absl/status/status.h"
 #include "server/api/catalog_api.h"
-#include "server/api/device_api.h"
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
@@ -40,9 +39,9 @@
 #include "server/farm/device_orders.h"
 #include "server/farm/farm_agents.h"
 #include "server/farm/poison_index.h"
-#include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
 #include "server/jobs/node_follower.h"
+#include "server/jobs/scheduler.h"
 #include "server/jobs/trial_tally.h"
 #include "server/nodes/node.h"
 #include "server/nodes/node_watch.h"
@@ -55,8 +54,8 @@ struct ControlPlaneOptions {
   // All outlive the control plane. The executors have stopped or drained before it ends.
   Store* store = nullptr;
   Executor* control = nullptr;   // steps of studies, watchers of jobs
-  Executor* watchers = nullptr;  // watchers of the catalog; null: `control`
-  Executor* lease = nullptr;     // keeps the node's lease; null: as `watchers`
+  Executor* watchers = nullptr;  // watchers of the catalog
+  Executor* lease = nullptr;     // keeps the node's lease
   EntropySource* entropy = nullptr;
 
   WorkerAbilities abilities;
@@ -109,7 +108,6 @@ class ControlPlane {
   TuningApi& tuning_api() { return tuning_api_; }
   LookupApi& lookup_api() { return lookup_api_; }
   CatalogApi& catalog_api() { return catalog_api_; }
-  DeviceApi& device_api() { return device_api_; }
   FarmApi& farm_api() { return farm_api_; }
 
   Catalog& catalog() { return catalog_; }
@@ -117,14 +115,13 @@ class ControlPlane {
   Misses& misses() { return misses_; }
   DeviceDirectory& devices() { return devices_; }
   ControlLink& link() { return link_; }  // the control half of AgentLink, for agents here and on other machines
-  Driver& driver() { return *driver_; }
+  Scheduler& scheduler() { return *scheduler_; }
   EventHub& events() { return *events_; }
   TrialTally& tally() { return tally_; }
   NodeWatch& node_watch() { return *node_watch_; }
 
  private:
   ControlLink::Hooks LinkHooks();
-  NodeWatch::Questions NodeQuestions();
   // A person has released a device; agent_id empty: it is one of this machine.
   void Released(const std::string& agent_id, const std::string& device_uuid);
 
@@ -143,7 +140,7 @@ class ControlPlane {
   const std::shared_ptr<CatalogWatch> catalog_watch_;
   BestChanges bests_;
   ControlLink link_;
-  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<Scheduler> scheduler_;
   DeviceOrders orders_;
   FarmAgents agents_;
   NodeFollower follower_;
@@ -154,7 +151,6 @@ class ControlPlane {
   TuningApi tuning_api_;
   LookupApi lookup_api_;
   CatalogApi catalog_api_;
-  DeviceApi device_api_;
   FarmApi farm_api_;
 };
 

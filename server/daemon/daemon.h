@@ -22,15 +22,15 @@ class Daemon {
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonConfig& config,
                                                        const EnvironmentGetter& environment);
 
-  // Kills what is in hand. After Drain it has nothing left to kill.
+  // Kills what runs. After Drain it has nothing left to kill.
   virtual ~Daemon() = default;
 
-  // Finishes and reports the trials in hand; new claims and calls are refused meanwhile. Returns at once; `done` comes
+  // Finishes and reports the running trials; new claims and calls are refused meanwhile. Returns at once; `done` comes
   // on another thread.
   virtual void Drain(std::function<void()> done) = 0;
   // Nothing to do, for as long as the configuration allows.
   virtual bool IsIdleTooLong() = 0;
-  // Whether a client asked for a stop that does not wait for the trials in hand.
+  // Whether a client asked for a stop that does not wait for the running trials.
   virtual bool stop_immediately() const = 0;
   // Whose threads must never be busy for long. Not `control`, which builds spaces. They live as long as this.
   virtual std::vector<Executor*> vital_executors() const = 0;

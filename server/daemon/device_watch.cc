@@ -34,8 +34,7 @@ void DeviceWatch::Release(const std::string& device_uuid) {
 void DeviceWatch::OnHealthy(const std::string& device_uuid, double baseline_ns, int foreign_processes) {
   plane_->devices().SetHealth(device_uuid, baseline_ns, foreign_processes);
   if (foreign_processes > 0) {
-    LogWarn("daemon", "{} other processes use device {}: its times may be worth little", foreign_processes,
-            device_uuid);
+    LogWarn("daemon", "{} other processes use device {}: its times may be unreliable", foreign_processes, device_uuid);
   }
   {
     MutexLock lock(&mutex_);

@@ -10,7 +10,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/exec/probe.h"
+#include "server/exec/process_evaluator.h"
 
 namespace tunefarm {
 namespace {

@@ -62,7 +62,7 @@ void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Wat
   }
 }
 
-// Waits for the trials in hand; another signal to end cuts that short.
+// Waits for the running trials; a second signal kills them.
 void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   if (daemon->stop_immediately()) return;
   daemon->Drain([] { kill(getpid(), SIGUSR1); });
@@ -70,7 +70,7 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::
     const int signal = NextSignal(signals, watchdog);
     if (signal == SIGUSR1) return;
     if (signal == SIGTERM || signal == SIGINT) {
-      tunefarm::LogWarn("daemon", "a second signal: the trials in hand are given up");
+      tunefarm::LogWarn("daemon", "a second signal: the running trials are abandoned");
       return;
     }
   }

@@ -29,285 +29,286 @@ absl::Status CheckIntegerBound(const std::string& path, v1::DataType type, doubl
                     range.highest);
 }
 
+class ArgumentChecker {
+ public:
+  explicit ArgumentChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
+
+  absl::Status Check() {
+    v1::Kernel& kernel = plan_.kernel;
+    if (kernel.arguments_size() > kArgumentsMax) {
+      return FieldError("arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
+                        kernel.arguments_size(), kArgumentsMax);
+    }
+    // Tensor maps name buffers that may be declared after them.
+    for (int pass = 0; pass < 2; ++pass) {
+      for (int i = 0; i < kernel.arguments_size(); ++i) {
+        v1::Argument* argument = kernel.mutable_arguments(i);
+        const std::string path = fmt::format("arguments[{}]", i);
+        const std::string& name = argument->name();
+        if (pass == 1) {
+          if (argument->has_tensor_map()) {
+            RETURN_IF_ERROR(CheckTensorMap(path + ".tensor_map", name, argument->mutable_tensor_map()));
+          }
+          continue;
+        }
+        if (name.empty()) return FieldError(path + ".name", kMissingField, "an argument needs a name");
+        if (!IsIdentifier(name)) {
+          return FieldError(path + ".name", kInvalidField,
+                            "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters",
+                            name.substr(0, 64));
+        }
+        if (!draft_.argument_names.insert(name).second) {
+          return FieldError(path + ".name", kDuplicateName, "there is already an argument named '{}'", name);
+        }
+        switch (argument->kind_case()) {
+          case v1::Argument::kBuffer:
+            RETURN_IF_ERROR(CheckBuffer(path + ".buffer", name, argument->mutable_buffer()));
+            break;
+          case v1::Argument::kScalar:
+            RETURN_IF_ERROR(CheckScalar(path + ".scalar", name, argument->mutable_scalar()));
+            break;
+          case v1::Argument::kConstantSymbol:
+            RETURN_IF_ERROR(CheckConstantSymbol(path + ".constant_symbol", name, argument->mutable_constant_symbol()));
+            break;
+          case v1::Argument::kTensorMap:
+            break;
+          case v1::Argument::KIND_NOT_SET:
+            return FieldError(path, kMissingField,
+                              "argument '{}' needs one of buffer, scalar, constant_symbol and tensor_map", name);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckTypeDim(const std::string& path, const std::string& name) {
+    const int index = plan_.DimIndex(name);
+    if (index < 0) {
+      std::vector<std::string> candidates;
+      for (const DimPlan& dim : plan_.dims) candidates.push_back(dim.name);
+      return FieldError(path, kUnknownDim, "there is no dim '{}'{}", name, DidYouMean(name, candidates));
+    }
+    const DimPlan& dim = plan_.dims[static_cast<size_t>(index)];
+    if (dim.type != ValueType::kString) return FieldError(path, kTypeMismatch, "dim '{}' is not a string dim", name);
+    for (const Value& value : dim.values) {
+      if (!DataTypeNamed(value.string_value()).has_value()) {
+        return FieldError(path, kTypeMismatch,
+                          "the value {} of dim '{}' is no data type; write i8, u8, ..., f16, bf16, f32 or f64",
+                          value.ToLiteral(), name);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckBuffer(const std::string& path, const std::string& name, v1::Buffer* buffer) {
+    if ((buffer->data_type() != v1::DATA_TYPE_UNSPECIFIED) == !buffer->data_type_dim().empty()) {
+      return FieldError(path + ".data_type", buffer->data_type_dim().empty() ? kMissingField : kConflictingFields,
+                        "set exactly one of data_type and data_type_dim");
+    }
+    if (!buffer->data_type_dim().empty()) {
+      RETURN_IF_ERROR(CheckTypeDim(path + ".data_type_dim", buffer->data_type_dim()));
+    } else if (!IsKnownType(buffer->data_type())) {
+      return FieldError(path + ".data_type", kInvalidField, "the data type is unknown");
+    }
+    if (buffer->access() == v1::ACCESS_UNSPECIFIED || !v1::Access_IsValid(buffer->access())) {
+      return FieldError(path + ".access", kMissingField,
+                        "a buffer needs an access: ACCESS_IN, ACCESS_OUT, ACCESS_INOUT or ACCESS_SCRATCH");
+    }
+    BufferFormula plan;
+    plan.name = name;
+    plan.path = path;
+    plan.type = buffer->data_type();
+    plan.type_dim = buffer->data_type_dim();
+    const Context& context = buffer->access() == v1::ACCESS_SCRATCH ? kScratchLength : kDimsOnly;
+    ASSIGN_OR_RETURN(plan.length, draft_.CompileFormula(path + ".length", buffer->length(), context, Result::kInt));
+    RETURN_IF_ERROR(CheckBufferContent(path, buffer));
+    plan.access = buffer->access();
+    plan.init = buffer->init();
+    plan.restore = buffer->restore();
+    if (buffer->has_fill()) plan.fill = buffer->fill();
+    plan_.buffers.push_back(std::move(plan));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckBufferContent(const std::string& path, v1::Buffer* buffer) {
+    if (!v1::Init_IsValid(buffer->init())) return FieldError(path + ".init", kInvalidField, "the init is unknown");
+    if (!v1::Restore_IsValid(buffer->restore()))
+      return FieldError(path + ".restore", kInvalidField, "the restore is unknown");
+    const bool is_input = buffer->access() == v1::ACCESS_IN || buffer->access() == v1::ACCESS_INOUT;
+    if (is_input && buffer->init() != v1::INIT_UNSPECIFIED && buffer->init() != v1::INIT_FILL) {
+      return FieldError(path + ".init", kConflictingFields, "init is for OUT and SCRATCH buffers; an input has a fill");
+    }
+    if (buffer->init() == v1::INIT_UNSPECIFIED) buffer->set_init(is_input ? v1::INIT_FILL : v1::INIT_POISON);
+    if (buffer->init() != v1::INIT_FILL && buffer->has_fill()) {
+      return FieldError(path + ".fill", kConflictingFields, "the fill has no effect without init: INIT_FILL");
+    }
+    if (buffer->init() == v1::INIT_FILL) {
+      RETURN_IF_ERROR(CheckFill(path + ".fill", buffer->data_type(), buffer->mutable_fill()));
+    }
+    if (buffer->restore() == v1::RESTORE_PER_SAMPLE) {
+      const bool restorable = buffer->access() == v1::ACCESS_INOUT ||
+                              (buffer->access() == v1::ACCESS_OUT && buffer->init() != v1::INIT_POISON);
+      if (!restorable) {
+        return FieldError(path + ".restore", kConflictingFields,
+                          "only INOUT buffers, and OUT buffers with init ZERO or FILL, are restored per sample");
+      }
+    }
+    if (buffer->restore() == v1::RESTORE_UNSPECIFIED) buffer->set_restore(v1::RESTORE_NEVER);
+    return absl::OkStatus();
+  }
+
+  // `type` is unspecified where a dim decides it; what depends on it is then checked with the problem.
+  absl::Status CheckFill(const std::string& path, v1::DataType type, v1::Fill* fill) {
+    const bool is_integer = type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(type);
+    switch (fill->kind_case()) {
+      case v1::Fill::KIND_NOT_SET:
+        if (type != v1::DATA_TYPE_UNSPECIFIED) *fill = DefaultFill(type);
+        return absl::OkStatus();
+      case v1::Fill::kZeros:
+        return absl::OkStatus();
+      case v1::Fill::kConstant:
+        if (!std::isfinite(fill->constant().value())) {
+          return FieldError(path + ".constant.value", kValueOutOfRange, "the value is not a finite number");
+        }
+        return is_integer ? CheckIntegerBound(path + ".constant.value", type, fill->constant().value())
+                          : absl::OkStatus();
+      case v1::Fill::kNormal:
+        if (is_integer) {
+          return FieldError(path + ".normal", kTypeMismatch, "normal fills are for floats; use uniform for {}",
+                            NameOf(type));
+        }
+        if (fill->normal().deviation() == 0) fill->mutable_normal()->set_deviation(1);
+        if (!std::isfinite(fill->normal().mean()) || !std::isfinite(fill->normal().deviation()) ||
+            fill->normal().deviation() < 0) {
+          return FieldError(path + ".normal", kValueOutOfRange,
+                            "mean and deviation must be finite, the deviation positive");
+        }
+        return absl::OkStatus();
+      case v1::Fill::kUniform:
+        if (!std::isfinite(fill->uniform().low()) || !std::isfinite(fill->uniform().high()) ||
+            fill->uniform().high() <= fill->uniform().low()) {
+          return FieldError(path + ".uniform.high", kValueOutOfRange, "high {} is not above low {}",
+                            fill->uniform().high(), fill->uniform().low());
+        }
+        if (!is_integer) return absl::OkStatus();
+        RETURN_IF_ERROR(CheckIntegerBound(path + ".uniform.low", type, fill->uniform().low()));
+        return CheckIntegerBound(path + ".uniform.high", type, fill->uniform().high());
+      case v1::Fill::kIota:
+        if (fill->iota().step() == 0) fill->mutable_iota()->set_step(1);
+        if (!std::isfinite(fill->iota().start()) || !std::isfinite(fill->iota().step())) {
+          return FieldError(path + ".iota", kValueOutOfRange, "start and step must be finite");
+        }
+        return absl::OkStatus();
+      case v1::Fill::kPrepareStep:
+        if (fill->prepare_step().empty()) {
+          return FieldError(path + ".prepare_step", kMissingField, "the name of the prepare step is missing");
+        }
+        return absl::OkStatus();  // Whether there is such a step is checked with the steps.
+      case v1::Fill::kArtifactDigest:
+        return FieldError(
+            path + ".artifact_digest", kInvalidField,
+            "input files cannot be uploaded; use a fill that is computed: zeros, constant, normal, uniform, "
+            "iota, or prepare_step with a kernel that writes the buffer");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckConstantSymbol(const std::string& path, const std::string& name, v1::ConstantSymbol* symbol) {
+    if (!draft_.is_cuda()) {
+      return FieldError(path, kConflictingFields, "constant symbols need LANGUAGE_CUDA; pass a buffer instead");
+    }
+    if (symbol->symbol().empty()) return FieldError(path + ".symbol", kMissingField, "the symbol's name is missing");
+    if (symbol->symbol().size() > kSymbolMax) {
+      return FieldError(path + ".symbol", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
+                        symbol->symbol().size(), kSymbolMax);
+    }
+    if (!IsKnownType(symbol->data_type())) {
+      return FieldError(path + ".data_type", kMissingField, "a constant symbol needs a data type");
+    }
+    BufferFormula plan;
+    plan.name = name;
+    plan.path = path;
+    plan.type = symbol->data_type();
+    plan.is_constant_symbol = true;
+    plan.symbol = symbol->symbol();
+    ASSIGN_OR_RETURN(plan.length, draft_.CompileFormula(path + ".length", symbol->length(), kDimsOnly, Result::kInt));
+    RETURN_IF_ERROR(CheckFill(path + ".fill", symbol->data_type(), symbol->mutable_fill()));
+    plan.fill = symbol->fill();
+    plan_.buffers.push_back(std::move(plan));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckScalar(const std::string& path, const std::string& name, v1::Scalar* scalar) {
+    if (!IsKnownType(scalar->data_type()))
+      return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
+    const Result result = IsFloatType(scalar->data_type()) ? Result::kNumber : Result::kInt;
+    ASSIGN_OR_RETURN(Formula value, draft_.CompileFormula(path + ".value", scalar->value(), kLaunchContext, result));
+    if (!draft_.is_cuda() && (value.uses & kUsesKernel) != 0) {
+      return FieldError(path + ".value", kConflictingFields, "kernel.* is known only for LANGUAGE_CUDA");
+    }
+    plan_.scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value)});
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTensorMap(const std::string& path, const std::string& name, v1::TensorMap* map) {
+    if (!draft_.is_cuda()) return FieldError(path, kConflictingFields, "tensor maps need LANGUAGE_CUDA");
+    TensorMapFormula plan;
+    plan.path = path;
+    ASSIGN_OR_RETURN(const BufferFormula* buffer, draft_.FindBuffer(path + ".buffer", map->buffer()));
+    plan.buffer = buffer->name;
+    if (map->data_type() == v1::DATA_TYPE_UNSPECIFIED) map->set_data_type(buffer->type);
+    if (map->data_type() != v1::DATA_TYPE_UNSPECIFIED && !IsKnownType(map->data_type())) {
+      return FieldError(path + ".data_type", kInvalidField, "the data type is unknown");
+    }
+    plan.type = map->data_type();
+    const int rank = map->dims_size();
+    if (rank < 1 || rank > kTensorRankMax) {
+      return FieldError(path + ".dims", rank == 0 ? kMissingField : kLimitExceeded,
+                        "a tensor map has 1 to {} dims, not {}", kTensorRankMax, rank);
+    }
+    if (map->element_strides_size() == 0) {
+      for (int i = 0; i < rank; ++i) map->add_element_strides("1");
+    }
+    for (const auto& [field, size, wanted] :
+         {std::tuple<std::string_view, int, int>{"byte_strides", map->byte_strides_size(), rank - 1},
+          {"box", map->box_size(), rank},
+          {"element_strides", map->element_strides_size(), rank}}) {
+      if (size != wanted) {
+        return FieldError(fmt::format("{}.{}", path, field), kConflictingFields,
+                          "{} entries for {} dims; {} are needed", size, rank, wanted);
+      }
+    }
+    for (std::string* mode : {map->mutable_swizzle(), map->mutable_interleave(), map->mutable_l2_promotion()}) {
+      if (mode->empty()) *mode = "'none'";
+    }
+    if (map->base_offset_bytes().empty()) map->set_base_offset_bytes("0");
+    ASSIGN_OR_RETURN(plan.dims, draft_.CompileList(path + ".dims", map->dims(), kConfigContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.byte_strides,
+                     draft_.CompileList(path + ".byte_strides", map->byte_strides(), kConfigContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.box, draft_.CompileList(path + ".box", map->box(), kConfigContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.element_strides, draft_.CompileList(path + ".element_strides", map->element_strides(),
+                                                              kConfigContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.swizzle,
+                     draft_.CompileFormula(path + ".swizzle", map->swizzle(), kConfigContext, Result::kString));
+    ASSIGN_OR_RETURN(plan.interleave,
+                     draft_.CompileFormula(path + ".interleave", map->interleave(), kConfigContext, Result::kString));
+    ASSIGN_OR_RETURN(plan.l2_promotion, draft_.CompileFormula(path + ".l2_promotion", map->l2_promotion(),
+                                                              kConfigContext, Result::kString));
+    ASSIGN_OR_RETURN(
+        plan.base_offset_bytes,
+        draft_.CompileFormula(path + ".base_offset_bytes", map->base_offset_bytes(), kConfigContext, Result::kInt));
+    plan.oob_fill_nan = map->oob_fill_nan();
+    plan_.tensor_maps.emplace(name, std::move(plan));
+    return absl::OkStatus();
+  }
+
+  PlanDraft& draft_;
+  KernelPlanAccess::Impl& plan_;
+};
+
 }  // namespace
 
-absl::Status Checker::CheckArguments() {
-  v1::Kernel& kernel = impl_->kernel;
-  if (kernel.arguments_size() > kArgumentsMax) {
-    return FieldError("arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
-                      kernel.arguments_size(), kArgumentsMax);
-  }
-  // Tensor maps name buffers that may be declared after them.
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int i = 0; i < kernel.arguments_size(); ++i) {
-      v1::Argument* argument = kernel.mutable_arguments(i);
-      const std::string path = fmt::format("arguments[{}]", i);
-      const std::string& name = argument->name();
-      if (pass == 1) {
-        if (argument->has_tensor_map()) {
-          RETURN_IF_ERROR(CheckTensorMap(path + ".tensor_map", name, argument->mutable_tensor_map()));
-        }
-        continue;
-      }
-      if (name.empty()) return FieldError(path + ".name", kMissingField, "an argument needs a name");
-      if (!IsIdentifier(name)) {
-        return FieldError(path + ".name", kInvalidField,
-                          "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters",
-                          name.substr(0, 64));
-      }
-      if (!argument_names_.insert(name).second) {
-        return FieldError(path + ".name", kDuplicateName, "there is already an argument named '{}'", name);
-      }
-      switch (argument->kind_case()) {
-        case v1::Argument::kBuffer:
-          RETURN_IF_ERROR(CheckBuffer(path + ".buffer", name, argument->mutable_buffer()));
-          break;
-        case v1::Argument::kScalar:
-          RETURN_IF_ERROR(CheckScalar(path + ".scalar", name, argument->mutable_scalar()));
-          break;
-        case v1::Argument::kConstantSymbol:
-          RETURN_IF_ERROR(CheckConstantSymbol(path + ".constant_symbol", name, argument->mutable_constant_symbol()));
-          break;
-        case v1::Argument::kTensorMap:
-          break;
-        case v1::Argument::KIND_NOT_SET:
-          return FieldError(path, kMissingField,
-                            "argument '{}' needs one of buffer, scalar, constant_symbol and tensor_map", name);
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckTypeDim(const std::string& path, const std::string& name) {
-  const int index = impl_->DimIndex(name);
-  if (index < 0) {
-    std::vector<std::string> candidates;
-    for (const DimPlan& dim : impl_->dims) candidates.push_back(dim.name);
-    return FieldError(path, kUnknownDim, "there is no dim '{}'{}", name, DidYouMean(name, candidates));
-  }
-  const DimPlan& dim = impl_->dims[static_cast<size_t>(index)];
-  if (dim.type != ValueType::kString) return FieldError(path, kTypeMismatch, "dim '{}' is not a string dim", name);
-  for (const Value& value : dim.values) {
-    if (!DataTypeNamed(value.string_value()).has_value()) {
-      return FieldError(path, kTypeMismatch,
-                        "the value {} of dim '{}' is no data type; write i8, u8, ..., f16, bf16, f32 or f64",
-                        value.ToLiteral(), name);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckBuffer(const std::string& path, const std::string& name, v1::Buffer* buffer) {
-  if ((buffer->data_type() != v1::DATA_TYPE_UNSPECIFIED) == !buffer->data_type_dim().empty()) {
-    return FieldError(path + ".data_type", buffer->data_type_dim().empty() ? kMissingField : kConflictingFields,
-                      "set exactly one of data_type and data_type_dim");
-  }
-  if (!buffer->data_type_dim().empty()) {
-    RETURN_IF_ERROR(CheckTypeDim(path + ".data_type_dim", buffer->data_type_dim()));
-  } else if (!IsKnownType(buffer->data_type())) {
-    return FieldError(path + ".data_type", kInvalidField, "the data type is unknown");
-  }
-  if (buffer->access() == v1::ACCESS_UNSPECIFIED || !v1::Access_IsValid(buffer->access())) {
-    return FieldError(path + ".access", kMissingField,
-                      "a buffer needs an access: ACCESS_IN, ACCESS_OUT, ACCESS_INOUT or ACCESS_SCRATCH");
-  }
-  BufferFormula plan;
-  plan.name = name;
-  plan.path = path;
-  plan.type = buffer->data_type();
-  plan.type_dim = buffer->data_type_dim();
-  const Context& context = buffer->access() == v1::ACCESS_SCRATCH ? kScratchLength : kDimsOnly;
-  ASSIGN_OR_RETURN(plan.length, CompileFormula(path + ".length", buffer->length(), context, Result::kInt));
-  RETURN_IF_ERROR(CheckBufferContent(path, buffer));
-  plan.access = buffer->access();
-  plan.init = buffer->init();
-  plan.restore = buffer->restore();
-  if (buffer->has_fill()) plan.fill = buffer->fill();
-  impl_->buffers.push_back(std::move(plan));
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckBufferContent(const std::string& path, v1::Buffer* buffer) {
-  if (!v1::Init_IsValid(buffer->init())) return FieldError(path + ".init", kInvalidField, "the init is unknown");
-  if (!v1::Restore_IsValid(buffer->restore()))
-    return FieldError(path + ".restore", kInvalidField, "the restore is unknown");
-  const bool is_input = buffer->access() == v1::ACCESS_IN || buffer->access() == v1::ACCESS_INOUT;
-  if (is_input && buffer->init() != v1::INIT_UNSPECIFIED && buffer->init() != v1::INIT_FILL) {
-    return FieldError(path + ".init", kConflictingFields, "init is for OUT and SCRATCH buffers; an input has a fill");
-  }
-  if (buffer->init() == v1::INIT_UNSPECIFIED) buffer->set_init(is_input ? v1::INIT_FILL : v1::INIT_POISON);
-  if (buffer->init() != v1::INIT_FILL && buffer->has_fill()) {
-    return FieldError(path + ".fill", kConflictingFields, "the fill has no effect without init: INIT_FILL");
-  }
-  if (buffer->init() == v1::INIT_FILL) {
-    RETURN_IF_ERROR(CheckFill(path + ".fill", buffer->data_type(), buffer->mutable_fill()));
-  }
-  if (buffer->restore() == v1::RESTORE_PER_SAMPLE) {
-    const bool restorable = buffer->access() == v1::ACCESS_INOUT ||
-                            (buffer->access() == v1::ACCESS_OUT && buffer->init() != v1::INIT_POISON);
-    if (!restorable) {
-      return FieldError(path + ".restore", kConflictingFields,
-                        "only INOUT buffers, and OUT buffers with init ZERO or FILL, are restored per sample");
-    }
-  }
-  if (buffer->restore() == v1::RESTORE_UNSPECIFIED) buffer->set_restore(v1::RESTORE_NEVER);
-  return absl::OkStatus();
-}
-
-// `type` is unspecified where a dim decides it; what depends on it is then checked with the problem.
-absl::Status Checker::CheckFill(const std::string& path, v1::DataType type, v1::Fill* fill) {
-  const bool is_integer = type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(type);
-  switch (fill->kind_case()) {
-    case v1::Fill::KIND_NOT_SET:
-      if (type != v1::DATA_TYPE_UNSPECIFIED) *fill = DefaultFill(type);
-      return absl::OkStatus();
-    case v1::Fill::kZeros:
-      return absl::OkStatus();
-    case v1::Fill::kConstant:
-      if (!std::isfinite(fill->constant().value())) {
-        return FieldError(path + ".constant.value", kValueOutOfRange, "the value is not a finite number");
-      }
-      return is_integer ? CheckIntegerBound(path + ".constant.value", type, fill->constant().value())
-                        : absl::OkStatus();
-    case v1::Fill::kNormal:
-      if (is_integer) {
-        return FieldError(path + ".normal", kTypeMismatch, "normal fills are for floats; use uniform for {}",
-                          NameOf(type));
-      }
-      if (fill->normal().deviation() == 0) fill->mutable_normal()->set_deviation(1);
-      if (!std::isfinite(fill->normal().mean()) || !std::isfinite(fill->normal().deviation()) ||
-          fill->normal().deviation() < 0) {
-        return FieldError(path + ".normal", kValueOutOfRange,
-                          "mean and deviation must be finite, the deviation positive");
-      }
-      return absl::OkStatus();
-    case v1::Fill::kUniform:
-      if (!std::isfinite(fill->uniform().low()) || !std::isfinite(fill->uniform().high()) ||
-          fill->uniform().high() <= fill->uniform().low()) {
-        return FieldError(path + ".uniform.high", kValueOutOfRange, "high {} is not above low {}",
-                          fill->uniform().high(), fill->uniform().low());
-      }
-      if (!is_integer) return absl::OkStatus();
-      RETURN_IF_ERROR(CheckIntegerBound(path + ".uniform.low", type, fill->uniform().low()));
-      return CheckIntegerBound(path + ".uniform.high", type, fill->uniform().high());
-    case v1::Fill::kIota:
-      if (fill->iota().step() == 0) fill->mutable_iota()->set_step(1);
-      if (!std::isfinite(fill->iota().start()) || !std::isfinite(fill->iota().step())) {
-        return FieldError(path + ".iota", kValueOutOfRange, "start and step must be finite");
-      }
-      return absl::OkStatus();
-    case v1::Fill::kPrepareStep:
-      if (fill->prepare_step().empty()) {
-        return FieldError(path + ".prepare_step", kMissingField, "the name of the prepare step is missing");
-      }
-      return absl::OkStatus();  // Whether there is such a step is checked with the steps.
-    case v1::Fill::kArtifactDigest:
-      return FieldError(
-          path + ".artifact_digest", kInvalidField,
-          "input files cannot be uploaded; use a fill that is computed: zeros, constant, normal, uniform, "
-          "iota, or prepare_step with a kernel that writes the buffer");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckConstantSymbol(const std::string& path, const std::string& name,
-                                          v1::ConstantSymbol* symbol) {
-  if (!is_cuda()) {
-    return FieldError(path, kConflictingFields, "constant symbols need LANGUAGE_CUDA; pass a buffer instead");
-  }
-  if (symbol->symbol().empty()) return FieldError(path + ".symbol", kMissingField, "the symbol's name is missing");
-  if (symbol->symbol().size() > kSymbolMax) {
-    return FieldError(path + ".symbol", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
-                      symbol->symbol().size(), kSymbolMax);
-  }
-  if (!IsKnownType(symbol->data_type())) {
-    return FieldError(path + ".data_type", kMissingField, "a constant symbol needs a data type");
-  }
-  BufferFormula plan;
-  plan.name = name;
-  plan.path = path;
-  plan.type = symbol->data_type();
-  plan.is_constant_symbol = true;
-  plan.symbol = symbol->symbol();
-  ASSIGN_OR_RETURN(plan.length, CompileFormula(path + ".length", symbol->length(), kDimsOnly, Result::kInt));
-  RETURN_IF_ERROR(CheckFill(path + ".fill", symbol->data_type(), symbol->mutable_fill()));
-  plan.fill = symbol->fill();
-  impl_->buffers.push_back(std::move(plan));
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckScalar(const std::string& path, const std::string& name, v1::Scalar* scalar) {
-  if (!IsKnownType(scalar->data_type()))
-    return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
-  const Result result = IsFloatType(scalar->data_type()) ? Result::kNumber : Result::kInt;
-  ASSIGN_OR_RETURN(Formula value, CompileFormula(path + ".value", scalar->value(), kLaunchContext, result));
-  if (!is_cuda() && (value.uses & kUsesKernel) != 0) {
-    return FieldError(path + ".value", kConflictingFields, "kernel.* is known only for LANGUAGE_CUDA");
-  }
-  impl_->scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value)});
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckTensorMap(const std::string& path, const std::string& name, v1::TensorMap* map) {
-  if (!is_cuda()) return FieldError(path, kConflictingFields, "tensor maps need LANGUAGE_CUDA");
-  TensorMapFormula plan;
-  plan.path = path;
-  ASSIGN_OR_RETURN(const BufferFormula* buffer, FindBuffer(path + ".buffer", map->buffer()));
-  plan.buffer = buffer->name;
-  if (map->data_type() == v1::DATA_TYPE_UNSPECIFIED) map->set_data_type(buffer->type);
-  if (map->data_type() != v1::DATA_TYPE_UNSPECIFIED && !IsKnownType(map->data_type())) {
-    return FieldError(path + ".data_type", kInvalidField, "the data type is unknown");
-  }
-  plan.type = map->data_type();
-  const int rank = map->dims_size();
-  if (rank < 1 || rank > kTensorRankMax) {
-    return FieldError(path + ".dims", rank == 0 ? kMissingField : kLimitExceeded,
-                      "a tensor map has 1 to {} dims, not {}", kTensorRankMax, rank);
-  }
-  if (map->element_strides_size() == 0) {
-    for (int i = 0; i < rank; ++i) map->add_element_strides("1");
-  }
-  for (const auto& [field, size, wanted] :
-       {std::tuple<std::string_view, int, int>{"byte_strides", map->byte_strides_size(), rank - 1},
-        {"box", map->box_size(), rank},
-        {"element_strides", map->element_strides_size(), rank}}) {
-    if (size != wanted) {
-      return FieldError(fmt::format("{}.{}", path, field), kConflictingFields, "{} entries for {} dims; {} are needed",
-                        size, rank, wanted);
-    }
-  }
-  for (std::string* mode : {map->mutable_swizzle(), map->mutable_interleave(), map->mutable_l2_promotion()}) {
-    if (mode->empty()) *mode = "'none'";
-  }
-  if (map->base_offset_bytes().empty()) map->set_base_offset_bytes("0");
-  ASSIGN_OR_RETURN(plan.dims, CompileList(path + ".dims", map->dims(), kConfigContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan.byte_strides,
-                   CompileList(path + ".byte_strides", map->byte_strides(), kConfigContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan.box, CompileList(path + ".box", map->box(), kConfigContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan.element_strides,
-                   CompileList(path + ".element_strides", map->element_strides(), kConfigContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan.swizzle, CompileFormula(path + ".swizzle", map->swizzle(), kConfigContext, Result::kString));
-  ASSIGN_OR_RETURN(plan.interleave,
-                   CompileFormula(path + ".interleave", map->interleave(), kConfigContext, Result::kString));
-  ASSIGN_OR_RETURN(plan.l2_promotion,
-                   CompileFormula(path + ".l2_promotion", map->l2_promotion(), kConfigContext, Result::kString));
-  ASSIGN_OR_RETURN(plan.base_offset_bytes,
-                   CompileFormula(path + ".base_offset_bytes", map->base_offset_bytes(), kConfigContext, Result::kInt));
-  plan.oob_fill_nan = map->oob_fill_nan();
-  impl_->tensor_maps.emplace(name, std::move(plan));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<const BufferFormula*> Checker::FindBuffer(const std::string& path, const std::string& name) const {
-  if (name.empty()) return FieldError(path, kMissingField, "the name of a buffer is missing");
-  std::vector<std::string> candidates;
-  for (const BufferFormula& buffer : impl_->buffers) {
-    if (buffer.is_constant_symbol) continue;
-    if (buffer.name == name) return &buffer;
-    candidates.push_back(buffer.name);
-  }
-  return FieldError(path, kUnknownName, "there is no buffer '{}'{}", name, DidYouMean(name, candidates));
-}
+absl::Status CheckArguments(PlanDraft* draft) { return ArgumentChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <set>
 
 #include "server/base/status_macros.h"
 #include "server/definition/canonical_digest.h"
@@ -18,16 +19,289 @@ constexpr size_t kDescriptionMax = 4096;
 constexpr size_t kNoteMax = 1024;
 constexpr size_t kReasonMax = 256;
 constexpr int kOptionsMax = 64;
+constexpr int kLookupDistanceMax = 64;
 constexpr size_t kOptionBytesMax = 256;
 constexpr int kConstraintsMax = 128;
 constexpr int kConditionalTolerancesMax = 32;
+constexpr size_t kSourcePathMax = 256;
+constexpr size_t kSourceBytesMax = 4 << 20;
+constexpr size_t kSourcesBytesMax = 8 << 20;
 
 bool IsDisplayName(std::string_view name) {
   return IsIdentifier(name) && name.front() >= 'a' && name.front() <= 'z' &&
          std::none_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
+class Checker {
+ public:
+  explicit Checker(const v1::Kernel& kernel) : draft_(kernel), plan_(*draft_.plan) {}
+
+  // The first error ends it.
+  absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> Run() {
+    RETURN_IF_ERROR(CheckHeader());
+    RETURN_IF_ERROR(CheckSources());
+    RETURN_IF_ERROR(CheckPython(&plan_.kernel));
+    RETURN_IF_ERROR(CheckLookup());
+    RETURN_IF_ERROR(CheckNames(&draft_));
+    RETURN_IF_ERROR(CheckCompileOptions());
+    RETURN_IF_ERROR(CheckConstraints());
+    RETURN_IF_ERROR(CheckArguments(&draft_));
+    RETURN_IF_ERROR(CheckSteps(&draft_));
+    RETURN_IF_ERROR(CheckVerification());
+    RETURN_IF_ERROR(CheckTolerance());
+    RETURN_IF_ERROR(CheckResources());
+    RETURN_IF_ERROR(MakeDeviceRules(&draft_));
+    plan_.program_digest = ProgramDigest(plan_.kernel);
+    plan_.kernel_id = KernelId(plan_.kernel);
+    plan_.kernel.set_program_digest(plan_.program_digest);
+    plan_.kernel.set_name("kernels/" + plan_.kernel_id);
+    return std::shared_ptr<const KernelPlanAccess::Impl>(draft_.plan);
+  }
+
+ private:
+  absl::Status CheckHeader() {
+    const v1::Kernel& kernel = plan_.kernel;
+    if (kernel.display_name().empty()) {
+      return FieldError("display_name", kMissingField, "a kernel needs a name, like \"matmul\"");
+    }
+    if (!IsDisplayName(kernel.display_name())) {
+      return FieldError("display_name", kInvalidField,
+                        "'{}' is not a kernel name; write [a-z][a-z0-9_]*, at most 63 characters",
+                        kernel.display_name().substr(0, 64));
+    }
+    if (kernel.description().size() > kDescriptionMax) {
+      return FieldError("description", kLimitExceeded, "the description has {} bytes; at most {} are allowed",
+                        kernel.description().size(), kDescriptionMax);
+    }
+    switch (kernel.language()) {
+      case v1::LANGUAGE_CUDA:
+      case v1::LANGUAGE_HOST_CXX:
+      case v1::LANGUAGE_PYTHON:
+        return absl::OkStatus();
+      case v1::LANGUAGE_UNSPECIFIED:
+        return FieldError("language", kMissingField,
+                          "a kernel needs a language: LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON");
+      default:
+        return FieldError("language", kInvalidField,
+                          "language {} is unknown; write LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON",
+                          static_cast<int>(kernel.language()));
+    }
+  }
+
+  absl::Status CheckSources() {
+    const v1::Kernel& kernel = plan_.kernel;
+    if (kernel.sources_size() == 0) {
+      return FieldError("sources", kMissingField, "a kernel needs a source; the first is the one that is compiled");
+    }
+    if (kernel.sources_size() > kSourcesMax) {
+      return FieldError("sources", kLimitExceeded, "{} sources are too many; at most {} are allowed",
+                        kernel.sources_size(), kSourcesMax);
+    }
+    std::set<std::string_view> paths;
+    size_t total = 0;
+    for (int i = 0; i < kernel.sources_size(); ++i) {
+      const v1::SourceFile& source = kernel.sources(i);
+      const std::string path = fmt::format("sources[{}]", i);
+      RETURN_IF_ERROR(CheckSourcePath(path + ".path", source.path()));
+      if (!paths.insert(source.path()).second) {
+        return FieldError(path + ".path", kDuplicateName, "the source '{}' is listed twice", source.path());
+      }
+      if (source.content().empty()) {
+        return FieldError(path + ".content", kMissingField, "the source '{}' has no content", source.path());
+      }
+      if (source.content().size() > kSourceBytesMax) {
+        return FieldError(path + ".content", kLimitExceeded, "the source '{}' has {} bytes; at most {} are allowed",
+                          source.path(), source.content().size(), kSourceBytesMax);
+      }
+      total += source.content().size();
+    }
+    if (total > kSourcesBytesMax) {
+      return FieldError("sources", kLimitExceeded, "the sources have {} bytes together; at most {} are allowed", total,
+                        kSourcesBytesMax);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCompileOptions() {
+    const v1::Kernel& kernel = plan_.kernel;
+    if (kernel.compile_options_size() > kOptionsMax) {
+      return FieldError("compile_options", kLimitExceeded, "{} options are too many; at most {} are allowed",
+                        kernel.compile_options_size(), kOptionsMax);
+    }
+    for (int i = 0; i < kernel.compile_options_size(); ++i) {
+      const std::string& option = kernel.compile_options(i);
+      const std::string path = fmt::format("compile_options[{}]", i);
+      if (option.size() > kOptionBytesMax) {
+        return FieldError(path, kLimitExceeded, "the option has {} bytes; at most {} are allowed", option.size(),
+                          kOptionBytesMax);
+      }
+      if (const absl::Status status = CheckCompileOption(kernel.language(), option); !status.ok()) {
+        return FieldError(path, kOptionNotAllowed, "{}", MessageOf(status));
+      }
+      if (option.compare(0, 2, "-D") != 0) continue;
+      const std::string macro = option.substr(2, option.find('=') - 2);
+      if (const auto taken = draft_.macros.find(macro); taken != draft_.macros.end()) {
+        return FieldError(path, kDuplicateName, "the macro '{}' is already given a value by {}", macro, taken->second);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLookup() {
+    const double distance_max = plan_.kernel.lookup_distance_max();
+    if (distance_max >= 0 && distance_max <= kLookupDistanceMax) return absl::OkStatus();  // false for a NaN, too
+    return FieldError("lookup_distance_max", kValueOutOfRange, "{} is not from 0 to {}", distance_max,
+                      kLookupDistanceMax);
+  }
+
+  absl::Status CheckConstraints() {
+    const v1::Kernel& kernel = plan_.kernel;
+    if (kernel.constraints_size() > kConstraintsMax) {
+      return FieldError("constraints", kLimitExceeded, "{} constraints are too many; at most {} are allowed",
+                        kernel.constraints_size(), kConstraintsMax);
+    }
+    for (int i = 0; i < kernel.constraints_size(); ++i) {
+      const v1::Constraint& constraint = kernel.constraints(i);
+      const std::string path = fmt::format("constraints[{}]", i);
+      ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", constraint.expression(),
+                                                              kConfigContext, Result::kTruth));
+      plan_.constraints.push_back(std::move(formula));
+      if (constraint.reason().size() > kReasonMax) {
+        return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
+                          constraint.reason().size(), kReasonMax);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckOneTolerance(const std::string& path, v1::Tolerance* tolerance, ToleranceFormula* plan) {
+    struct Number {
+      std::string_view field;
+      double value;
+      double highest;
+    };
+    constexpr double kAny = std::numeric_limits<double>::max();
+    for (const Number& number : {Number{"atol", tolerance->atol(), kAny}, Number{"rtol", tolerance->rtol(), kAny},
+                                 Number{"max_mismatch_fraction", tolerance->max_mismatch_fraction(), 1},
+                                 Number{"catastrophic_bound", tolerance->catastrophic_bound(), kAny},
+                                 Number{"row_norm_bound", tolerance->row_norm_bound(), kAny}}) {
+      if (!(number.value >= 0) || number.value > number.highest) {
+        return FieldError(fmt::format("{}.{}", path, number.field), kValueOutOfRange, "{} is not {}", number.value,
+                          number.highest == 1 ? "between 0 and 1" : "a finite number of at least 0");
+      }
+    }
+    if ((tolerance->row_norm_bound() > 0) != !tolerance->row_length().empty()) {
+      const std::string_view field = tolerance->row_length().empty() ? "row_length" : "row_norm_bound";
+      return FieldError(fmt::format("{}.{}", path, field), kMissingField,
+                        "row_norm_bound and row_length need each other; set both or none");
+    }
+    plan->fixed.atol = tolerance->atol();
+    plan->fixed.rtol = tolerance->rtol();
+    plan->fixed.max_mismatch_fraction = tolerance->max_mismatch_fraction();
+    plan->fixed.catastrophic_bound = tolerance->catastrophic_bound();
+    plan->fixed.row_norm_bound = tolerance->row_norm_bound();
+    ASSIGN_OR_RETURN(plan->row_length,
+                     draft_.CompileOptional(path + ".row_length", tolerance->row_length(), kDimsOnly, Result::kInt));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTolerance() {
+    if (!plan_.kernel.has_tolerance()) {
+      plan_.kernel.mutable_tolerance()->set_atol(TolerancePlan().atol);
+      plan_.kernel.mutable_tolerance()->set_rtol(TolerancePlan().rtol);
+    }
+    v1::Tolerance* tolerance = plan_.kernel.mutable_tolerance();
+    if (tolerance->conditional_size() > kConditionalTolerancesMax) {
+      return FieldError("tolerance.conditional", kLimitExceeded,
+                        "{} conditional tolerances are too many; at most {} are allowed", tolerance->conditional_size(),
+                        kConditionalTolerancesMax);
+    }
+    for (int i = 0; i < tolerance->conditional_size(); ++i) {
+      v1::ConditionalTolerance* conditional = tolerance->mutable_conditional(i);
+      const std::string path = fmt::format("tolerance.conditional[{}]", i);
+      ToleranceFormula plan;
+      ASSIGN_OR_RETURN(Formula when,
+                       draft_.CompileFormula(path + ".when", conditional->when(), kDimsOnly, Result::kTruth));
+      plan.when = std::move(when);
+      if (!conditional->has_tolerance()) {
+        return FieldError(path + ".tolerance", kMissingField, "a conditional tolerance needs its tolerance");
+      }
+      conditional->mutable_tolerance()->clear_conditional();
+      RETURN_IF_ERROR(CheckOneTolerance(path + ".tolerance", conditional->mutable_tolerance(), &plan));
+      plan_.tolerances.push_back(std::move(plan));
+    }
+    ToleranceFormula general;
+    RETURN_IF_ERROR(CheckOneTolerance("tolerance", tolerance, &general));
+    plan_.tolerances.push_back(std::move(general));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckResources() {
+    v1::Kernel& kernel = plan_.kernel;
+    ASSIGN_OR_RETURN(plan_.flops, draft_.CompileOptional("flops", kernel.flops(), kConfigContext, Result::kNumber));
+    ASSIGN_OR_RETURN(plan_.bytes, draft_.CompileOptional("bytes", kernel.bytes(), kConfigContext, Result::kNumber));
+    ASSIGN_OR_RETURN(plan_.flops_unit,
+                     draft_.CompileOptional("flops_unit", kernel.flops_unit(), kDimsOnly, Result::kString));
+    if (!kernel.has_resources()) return absl::OkStatus();
+    v1::ResourceEstimate* resources = kernel.mutable_resources();
+    if (!draft_.is_on_gpu() && resources->ByteSizeLong() > 0) {
+      return FieldError("resources", kConflictingFields, "resources are those of a GPU; leave them out for {}",
+                        draft_.is_python() ? "Python on the host" : "LANGUAGE_HOST_CXX");
+    }
+    ASSIGN_OR_RETURN(plan_.registers_per_thread,
+                     draft_.CompileOptional("resources.registers_per_thread", resources->registers_per_thread(),
+                                            kConfigContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan_.static_shared_bytes,
+                     draft_.CompileOptional("resources.static_shared_bytes", resources->static_shared_bytes(),
+                                            kConfigContext, Result::kInt));
+    const int lowest = resources->min_compute_capability();
+    const int exact = resources->exact_compute_capability();
+    for (const auto& [field, value] :
+         {std::pair<std::string_view, int>{"min_compute_capability", lowest}, {"exact_compute_capability", exact}}) {
+      if (value != 0 && (value < 30 || value > 999)) {
+        return FieldError(fmt::format("resources.{}", field), kValueOutOfRange,
+                          "{} is no compute capability times ten; write 80 for 8.0", value);
+      }
+    }
+    if (lowest != 0 && exact != 0 && exact < lowest) {
+      return FieldError("resources.exact_compute_capability", kConflictingFields,
+                        "{} is below min_compute_capability {}; no device can satisfy both", exact, lowest);
+    }
+    if (exact != 0) resources->set_architecture_specific(true);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckVerification() {
+    const v1::Kernel& kernel = plan_.kernel;
+    if (kernel.unverified_reason().size() > kNoteMax) {
+      return FieldError("unverified_reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
+                        kernel.unverified_reason().size(), kNoteMax);
+    }
+    if (draft_.is_python()) return absl::OkStatus();  // Its module gives what the outputs must equal.
+    if (!kernel.has_reference()) {
+      if (!kernel.unverified_reason().empty()) return absl::OkStatus();
+      return FieldError("reference", kMissingField,
+                        "a kernel needs a reference that says what its outputs must equal, or an unverified_reason");
+    }
+    if (!kernel.unverified_reason().empty()) {
+      return FieldError("unverified_reason", kConflictingFields, "there is a reference; leave one of the two out");
+    }
+    for (const BufferFormula& buffer : plan_.buffers) {
+      if (buffer.access == v1::ACCESS_OUT || buffer.access == v1::ACCESS_INOUT) return absl::OkStatus();
+    }
+    return FieldError("arguments", kMissingField,
+                      "no buffer has ACCESS_OUT or ACCESS_INOUT, so there is nothing to verify against the reference");
+  }
+
+  PlanDraft draft_;
+  KernelPlanAccess::Impl& plan_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(const v1::Kernel& kernel) {
+  return Checker(kernel).Run();
+}
 
 absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
   if (path.empty()) return FieldError(field, kMissingField, "a source needs a path");
@@ -53,348 +327,6 @@ absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
     if (slash == std::string_view::npos) return absl::OkStatus();
     rest.remove_prefix(slash + 1);
   }
-}
-
-Checker::Checker(const v1::Kernel& kernel) : impl_(std::make_shared<Impl>()) {
-  impl_->kernel = kernel;
-  impl_->kernel.clear_name();
-  impl_->kernel.clear_program_digest();
-  // Fields of a newer client mean nothing to this build and must not be stored as if they did.
-  impl_->kernel.DiscardUnknownFields();
-}
-
-absl::StatusOr<std::shared_ptr<const Checker::Impl>> Checker::Run() {
-  RETURN_IF_ERROR(CheckHeader());
-  RETURN_IF_ERROR(CheckSources());
-  RETURN_IF_ERROR(CheckPython());
-  RETURN_IF_ERROR(CheckDims());
-  RETURN_IF_ERROR(CheckLookup());
-  RETURN_IF_ERROR(CheckParameters());
-  RETURN_IF_ERROR(CheckStartingConfigs());
-  RETURN_IF_ERROR(AddDeviceNames());
-  RETURN_IF_ERROR(CheckDerived());
-  RETURN_IF_ERROR(CheckCompileOptions());
-  RETURN_IF_ERROR(CheckConstraints());
-  RETURN_IF_ERROR(CheckArguments());
-  RETURN_IF_ERROR(CheckSteps());
-  RETURN_IF_ERROR(CheckVerification());
-  RETURN_IF_ERROR(CheckTolerance());
-  RETURN_IF_ERROR(CheckResources());
-  RETURN_IF_ERROR(MakeDeviceRules());
-  impl_->program_digest = ProgramDigest(impl_->kernel);
-  impl_->kernel_id = KernelId(impl_->kernel);
-  impl_->kernel.set_program_digest(impl_->program_digest);
-  impl_->kernel.set_name("kernels/" + impl_->kernel_id);
-  return std::shared_ptr<const Impl>(impl_);
-}
-
-absl::Status Checker::CheckHeader() {
-  const v1::Kernel& kernel = impl_->kernel;
-  if (kernel.display_name().empty()) {
-    return FieldError("display_name", kMissingField, "a kernel needs a name, like \"matmul\"");
-  }
-  if (!IsDisplayName(kernel.display_name())) {
-    return FieldError("display_name", kInvalidField,
-                      "'{}' is not a kernel name; write [a-z][a-z0-9_]*, at most 63 characters",
-                      kernel.display_name().substr(0, 64));
-  }
-  if (kernel.description().size() > kDescriptionMax) {
-    return FieldError("description", kLimitExceeded, "the description has {} bytes; at most {} are allowed",
-                      kernel.description().size(), kDescriptionMax);
-  }
-  switch (kernel.language()) {
-    case v1::LANGUAGE_CUDA:
-    case v1::LANGUAGE_HOST_CXX:
-    case v1::LANGUAGE_PYTHON:
-      return absl::OkStatus();
-    case v1::LANGUAGE_UNSPECIFIED:
-      return FieldError("language", kMissingField,
-                        "a kernel needs a language: LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON");
-    default:
-      return FieldError("language", kInvalidField,
-                        "language {} is unknown; write LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON",
-                        static_cast<int>(kernel.language()));
-  }
-}
-
-absl::Status Checker::CheckSources() {
-  const v1::Kernel& kernel = impl_->kernel;
-  if (kernel.sources_size() == 0) {
-    return FieldError("sources", kMissingField, "a kernel needs a source; the first is the one that is compiled");
-  }
-  if (kernel.sources_size() > kSourcesMax) {
-    return FieldError("sources", kLimitExceeded, "{} sources are too many; at most {} are allowed",
-                      kernel.sources_size(), kSourcesMax);
-  }
-  std::set<std::string_view> paths;
-  size_t total = 0;
-  for (int i = 0; i < kernel.sources_size(); ++i) {
-    const v1::SourceFile& source = kernel.sources(i);
-    const std::string path = fmt::format("sources[{}]", i);
-    RETURN_IF_ERROR(CheckSourcePath(path + ".path", source.path()));
-    if (!paths.insert(source.path()).second) {
-      return FieldError(path + ".path", kDuplicateName, "the source '{}' is listed twice", source.path());
-    }
-    if (source.content().empty()) {
-      return FieldError(path + ".content", kMissingField, "the source '{}' has no content", source.path());
-    }
-    if (source.content().size() > kSourceBytesMax) {
-      return FieldError(path + ".content", kLimitExceeded, "the source '{}' has {} bytes; at most {} are allowed",
-                        source.path(), source.content().size(), kSourceBytesMax);
-    }
-    total += source.content().size();
-  }
-  if (total > kSourcesBytesMax) {
-    return FieldError("sources", kLimitExceeded, "the sources have {} bytes together; at most {} are allowed", total,
-                      kSourcesBytesMax);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckCompileOptions() {
-  const v1::Kernel& kernel = impl_->kernel;
-  if (kernel.compile_options_size() > kOptionsMax) {
-    return FieldError("compile_options", kLimitExceeded, "{} options are too many; at most {} are allowed",
-                      kernel.compile_options_size(), kOptionsMax);
-  }
-  for (int i = 0; i < kernel.compile_options_size(); ++i) {
-    const std::string& option = kernel.compile_options(i);
-    const std::string path = fmt::format("compile_options[{}]", i);
-    if (option.size() > kOptionBytesMax) {
-      return FieldError(path, kLimitExceeded, "the option has {} bytes; at most {} are allowed", option.size(),
-                        kOptionBytesMax);
-    }
-    if (const absl::Status status = CheckCompileOption(kernel.language(), option); !status.ok()) {
-      return FieldError(path, kOptionNotAllowed, "{}", MessageOf(status));
-    }
-    if (option.compare(0, 2, "-D") != 0) continue;
-    const std::string macro = option.substr(2, option.find('=') - 2);
-    if (const auto taken = macros_.find(macro); taken != macros_.end()) {
-      return FieldError(path, kDuplicateName, "the macro '{}' is already given a value by {}", macro, taken->second);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckConstraints() {
-  const v1::Kernel& kernel = impl_->kernel;
-  if (kernel.constraints_size() > kConstraintsMax) {
-    return FieldError("constraints", kLimitExceeded, "{} constraints are too many; at most {} are allowed",
-                      kernel.constraints_size(), kConstraintsMax);
-  }
-  for (int i = 0; i < kernel.constraints_size(); ++i) {
-    const v1::Constraint& constraint = kernel.constraints(i);
-    const std::string path = fmt::format("constraints[{}]", i);
-    ASSIGN_OR_RETURN(Formula formula,
-                     CompileFormula(path + ".expression", constraint.expression(), kConfigContext, Result::kTruth));
-    impl_->constraints.push_back(std::move(formula));
-    if (constraint.reason().size() > kReasonMax) {
-      return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
-                        constraint.reason().size(), kReasonMax);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckOneTolerance(const std::string& path, v1::Tolerance* tolerance, ToleranceFormula* plan) {
-  struct Number {
-    std::string_view field;
-    double value;
-    double highest;
-  };
-  constexpr double kAny = std::numeric_limits<double>::max();
-  for (const Number& number : {Number{"atol", tolerance->atol(), kAny}, Number{"rtol", tolerance->rtol(), kAny},
-                               Number{"max_mismatch_fraction", tolerance->max_mismatch_fraction(), 1},
-                               Number{"catastrophic_bound", tolerance->catastrophic_bound(), kAny},
-                               Number{"row_norm_bound", tolerance->row_norm_bound(), kAny}}) {
-    if (!(number.value >= 0) || number.value > number.highest) {
-      return FieldError(fmt::format("{}.{}", path, number.field), kValueOutOfRange, "{} is not {}", number.value,
-                        number.highest == 1 ? "between 0 and 1" : "a finite number of at least 0");
-    }
-  }
-  if ((tolerance->row_norm_bound() > 0) != !tolerance->row_length().empty()) {
-    const std::string_view field = tolerance->row_length().empty() ? "row_length" : "row_norm_bound";
-    return FieldError(fmt::format("{}.{}", path, field), kMissingField,
-                      "row_norm_bound and row_length need each other; set both or none");
-  }
-  plan->fixed.atol = tolerance->atol();
-  plan->fixed.rtol = tolerance->rtol();
-  plan->fixed.max_mismatch_fraction = tolerance->max_mismatch_fraction();
-  plan->fixed.catastrophic_bound = tolerance->catastrophic_bound();
-  plan->fixed.row_norm_bound = tolerance->row_norm_bound();
-  ASSIGN_OR_RETURN(plan->row_length,
-                   CompileOptional(path + ".row_length", tolerance->row_length(), kDimsOnly, Result::kInt));
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckTolerance() {
-  if (!impl_->kernel.has_tolerance()) {
-    impl_->kernel.mutable_tolerance()->set_atol(TolerancePlan().atol);
-    impl_->kernel.mutable_tolerance()->set_rtol(TolerancePlan().rtol);
-  }
-  v1::Tolerance* tolerance = impl_->kernel.mutable_tolerance();
-  if (tolerance->conditional_size() > kConditionalTolerancesMax) {
-    return FieldError("tolerance.conditional", kLimitExceeded,
-                      "{} conditional tolerances are too many; at most {} are allowed", tolerance->conditional_size(),
-                      kConditionalTolerancesMax);
-  }
-  for (int i = 0; i < tolerance->conditional_size(); ++i) {
-    v1::ConditionalTolerance* conditional = tolerance->mutable_conditional(i);
-    const std::string path = fmt::format("tolerance.conditional[{}]", i);
-    ToleranceFormula plan;
-    ASSIGN_OR_RETURN(Formula when, CompileFormula(path + ".when", conditional->when(), kDimsOnly, Result::kTruth));
-    plan.when = std::move(when);
-    if (!conditional->has_tolerance()) {
-      return FieldError(path + ".tolerance", kMissingField, "a conditional tolerance needs its tolerance");
-    }
-    conditional->mutable_tolerance()->clear_conditional();
-    RETURN_IF_ERROR(CheckOneTolerance(path + ".tolerance", conditional->mutable_tolerance(), &plan));
-    impl_->tolerances.push_back(std::move(plan));
-  }
-  ToleranceFormula general;
-  RETURN_IF_ERROR(CheckOneTolerance("tolerance", tolerance, &general));
-  impl_->tolerances.push_back(std::move(general));
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckResources() {
-  v1::Kernel& kernel = impl_->kernel;
-  ASSIGN_OR_RETURN(impl_->flops, CompileOptional("flops", kernel.flops(), kConfigContext, Result::kNumber));
-  ASSIGN_OR_RETURN(impl_->bytes, CompileOptional("bytes", kernel.bytes(), kConfigContext, Result::kNumber));
-  ASSIGN_OR_RETURN(impl_->flops_unit, CompileOptional("flops_unit", kernel.flops_unit(), kDimsOnly, Result::kString));
-  if (!kernel.has_resources()) return absl::OkStatus();
-  v1::ResourceEstimate* resources = kernel.mutable_resources();
-  if (!is_on_gpu() && resources->ByteSizeLong() > 0) {
-    return FieldError("resources", kConflictingFields, "resources are those of a GPU; leave them out for {}",
-                      is_python() ? "Python on the host" : "LANGUAGE_HOST_CXX");
-  }
-  ASSIGN_OR_RETURN(impl_->registers_per_thread,
-                   CompileOptional("resources.registers_per_thread", resources->registers_per_thread(), kConfigContext,
-                                   Result::kInt));
-  ASSIGN_OR_RETURN(
-      impl_->static_shared_bytes,
-      CompileOptional("resources.static_shared_bytes", resources->static_shared_bytes(), kConfigContext, Result::kInt));
-  const int lowest = resources->min_compute_capability();
-  const int exact = resources->exact_compute_capability();
-  for (const auto& [field, value] :
-       {std::pair<std::string_view, int>{"min_compute_capability", lowest}, {"exact_compute_capability", exact}}) {
-    if (value != 0 && (value < 30 || value > 999)) {
-      return FieldError(fmt::format("resources.{}", field), kValueOutOfRange,
-                        "{} is no compute capability times ten; write 80 for 8.0", value);
-    }
-  }
-  if (lowest != 0 && exact != 0 && exact < lowest) {
-    return FieldError("resources.exact_compute_capability", kConflictingFields,
-                      "{} is below min_compute_capability {}; no device can satisfy both", exact, lowest);
-  }
-  if (exact != 0) resources->set_architecture_specific(true);
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckVerification() {
-  const v1::Kernel& kernel = impl_->kernel;
-  if (kernel.unverified_reason().size() > kNoteMax) {
-    return FieldError("unverified_reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
-                      kernel.unverified_reason().size(), kNoteMax);
-  }
-  if (is_python()) return absl::OkStatus();  // Its module gives what the outputs must equal.
-  if (!kernel.has_reference()) {
-    if (!kernel.unverified_reason().empty()) return absl::OkStatus();
-    return FieldError("reference", kMissingField,
-                      "a kernel needs a reference that says what its outputs must equal, or an unverified_reason");
-  }
-  if (!kernel.unverified_reason().empty()) {
-    return FieldError("unverified_reason", kConflictingFields, "there is a reference; leave one of the two out");
-  }
-  for (const BufferFormula& buffer : impl_->buffers) {
-    if (buffer.access == v1::ACCESS_OUT || buffer.access == v1::ACCESS_INOUT) return absl::OkStatus();
-  }
-  return FieldError("arguments", kMissingField,
-                    "no buffer has ACCESS_OUT or ACCESS_INOUT, so there is nothing to verify against the reference");
-}
-
-// ---- Expressions ----
-
-Uses Checker::UsesOf(const Expression& expression) const {
-  Uses uses = 0;
-  for (const int slot : expression.Variables()) {
-    const auto index = static_cast<size_t>(slot);
-    if (index < impl_->parameters_begin()) {
-      uses |= kUsesDims;
-    } else if (index < impl_->device_begin()) {
-      uses |= kUsesParameters;
-    } else if (index < impl_->kernel_begin()) {
-      uses |= kUsesDevice;
-    } else {
-      uses |= kUsesKernel;
-    }
-  }
-  return uses;
-}
-
-absl::Status Checker::CheckUses(const std::string& path, const Formula& formula, const Context& context) const {
-  const Uses forbidden = formula.uses & ~context.allowed;
-  if (forbidden == 0) return absl::OkStatus();
-  const std::string& text = formula.expression.text();
-  std::string name;
-  std::string_view kind;
-  for (const int slot : formula.expression.Variables()) {
-    const auto index = static_cast<size_t>(slot);
-    const Uses use = index < impl_->parameters_begin() ? kUsesDims
-                     : index < impl_->device_begin()   ? kUsesParameters
-                     : index < impl_->kernel_begin()   ? kUsesDevice
-                                                       : kUsesKernel;
-    if ((use & forbidden) == 0) continue;
-    name = symbols_.SlotName(slot);
-    kind = use == kUsesParameters ? "a parameter"
-           : use == kUsesDevice   ? "a property of the device"
-                                  : "of the loaded kernel";
-    break;
-  }
-  // The name itself, or else it came in through a derived value and the whole expression is shown.
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
-  int column = 0;
-  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const bool starts = at == 0 || !is_word(text[at - 1]);
-    const bool ends = at + name.size() == text.size() || !is_word(text[at + name.size()]);
-    if (starts && ends) {
-      column = static_cast<int>(at) + 1;
-      break;
-    }
-  }
-  const std::string_view through = column == 0 ? ", and a derived value here uses it" : "";
-  return ExpressionErrorAt(path, text, std::max(column, 1), kExpressionError,
-                           fmt::format("'{}' is {}{}; {}", name, kind, through, context.rule));
-}
-
-absl::StatusOr<Formula> Checker::CompileFormula(const std::string& path, const std::string& text,
-                                                const Context& context, Result result) const {
-  if (text.empty()) return FieldError(path, kMissingField, "an expression is missing");
-  auto expression = Expression::Compile(text, symbols_);
-  if (!expression.ok()) return ExpressionError(path, expression.status());
-  Formula formula{path, *std::move(expression), 0};
-  formula.uses = UsesOf(formula.expression);
-  RETURN_IF_ERROR(CheckUses(path, formula, context));
-  const auto type = formula.expression.result_type();
-  if (!type.has_value() || result == Result::kAny) return formula;
-  const auto error = [&](std::string_view message) { return ExpressionErrorAt(path, text, 1, kTypeMismatch, message); };
-  if (result == Result::kString) {
-    if (*type != ValueType::kString)
-      return error(fmt::format("the result is of type {}, not string", ValueTypeName(*type)));
-    return formula;
-  }
-  if (*type == ValueType::kString) return error("the result is a string, not a number");
-  if (result == Result::kInt && *type == ValueType::kFloat) {
-    return error("the result is a float, not an int; write // instead of /, or int()");
-  }
-  return formula;
-}
-
-absl::StatusOr<std::optional<Formula>> Checker::CompileOptional(const std::string& path, const std::string& text,
-                                                                const Context& context, Result result) const {
-  if (text.empty()) return std::optional<Formula>();
-  ASSIGN_OR_RETURN(Formula formula, CompileFormula(path, text, context, result));
-  return std::optional<Formula>(std::move(formula));
 }
 
 }  // namespace tunefarm::definition

@@ -1,5 +1,4 @@
-// The rules that launches imply for a device: written as rules of the space, so that what cannot run is pruned (and
-// counted) like what breaks a constraint. What depends on kernel.* is known only after compiling and is left out.
+// The rules that launches imply for a device.
 #include <fmt/core.h>
 
 #include "server/base/format.h"
@@ -36,27 +35,26 @@ bool IsKnownBeforeLoad(const std::optional<Formula>& formula) {
   return formula.has_value() && (formula->uses & kUsesKernel) == 0;
 }
 
-}  // namespace
-
-absl::Status Checker::AddDeviceRule(const std::string& path, DeviceRule rule, const std::string& guard) {
+absl::Status AddDeviceRule(PlanDraft* draft, const std::string& path, DeviceRule rule, const std::string& guard) {
   if (!guard.empty()) rule.text = fmt::format("not {} or {}", Operand(guard), rule.text);
   // Compiled here only so that a text that is too long is an error of the definition, not of each space.
-  if (auto compiled = Expression::Compile(rule.text, symbols_); !compiled.ok()) {
+  if (auto compiled = Expression::Compile(rule.text, draft->symbols); !compiled.ok()) {
     return FieldError(path, kLimitExceeded,
                       "the expressions are too long to be checked together against the device: {}",
                       MessageOf(compiled.status()));
   }
-  impl_->device_rules.push_back(std::move(rule));
+  draft->plan->device_rules.push_back(std::move(rule));
   return absl::OkStatus();
 }
 
-absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step) {
+absl::Status AddLaunchRules(PlanDraft* draft, Sequence sequence, const StepFormula& step) {
+  const KernelPlanAccess::Impl& plan = *draft->plan;
   if (step.kind != StepPlan::Kind::kKernel) return absl::OkStatus();
   if (step.when.has_value() && !IsKnownBeforeLoad(step.when)) return absl::OkStatus();
   const std::string guard = step.when.has_value() ? step.when->expression.text() : std::string();
   using Kind = DeviceRule::Kind;
   const auto add = [&](Kind kind, std::string_view field, int axis, int64_t number, std::string text) {
-    return AddDeviceRule(fmt::format("{}.kernel.{}", step.path, field),
+    return AddDeviceRule(draft, fmt::format("{}.kernel.{}", step.path, field),
                          DeviceRule{kind, step.path, axis, number, std::move(text)}, guard);
   };
   for (size_t axis = 0; axis < step.block.size(); ++axis) {
@@ -82,19 +80,19 @@ absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step)
     const std::string dynamic = Operand(step.dynamic_shared_bytes->expression.text());
     shared = fmt::format("{} >= 0 and {}", dynamic, dynamic);
   }
-  if (is_tuned && impl_->static_shared_bytes.has_value()) {
-    shared += fmt::format("{}{}", shared.empty() ? "" : " + ", Operand(impl_->static_shared_bytes->expression.text()));
+  if (is_tuned && plan.static_shared_bytes.has_value()) {
+    shared += fmt::format("{}{}", shared.empty() ? "" : " + ", Operand(plan.static_shared_bytes->expression.text()));
   }
   if (!shared.empty()) {
     const std::string text = fmt::format("{} <= device.shared_bytes_per_block_optin", shared);
     RETURN_IF_ERROR(add(Kind::kShared, "dynamic_shared_bytes", 0, 0, guard.empty() ? text : fmt::format("({})", text)));
   }
-  if (is_tuned && impl_->registers_per_thread.has_value() && !threads.empty()) {
+  if (is_tuned && plan.registers_per_thread.has_value() && !threads.empty()) {
     // Registers are given to warps in units of 256, so in eights per thread; warps come in fours.
     RETURN_IF_ERROR(
         add(Kind::kRegisters, "block", 0, 0,
             fmt::format("round_up({}, 8) * round_up({}, 4 * device.warp_size) <= device.registers_per_block",
-                        impl_->registers_per_thread->expression.text(), threads)));
+                        plan.registers_per_thread->expression.text(), threads)));
   }
   if (step.cluster.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(add(Kind::kMinimum, "cluster", 0, 90, "device.compute_capability >= 90"));
@@ -105,13 +103,16 @@ absl::Status Checker::AddLaunchRules(Sequence sequence, const StepFormula& step)
   return absl::OkStatus();
 }
 
-absl::Status Checker::MakeDeviceRules() {
-  if (!is_cuda()) return absl::OkStatus();
+}  // namespace
+
+absl::Status MakeDeviceRules(PlanDraft* draft) {
+  if (!draft->is_cuda()) return absl::OkStatus();
+  KernelPlanAccess::Impl& plan = *draft->plan;
   using Kind = DeviceRule::Kind;
-  const v1::ResourceEstimate& resources = kernel().resources();
+  const v1::ResourceEstimate& resources = plan.kernel.resources();
   const auto add_capability = [&](Kind kind, int number, std::string_view comparison) {
     return AddDeviceRule(
-        "resources",
+        draft, "resources",
         DeviceRule{kind, "the kernel", 0, number, fmt::format("device.compute_capability {} {}", comparison, number)},
         "");
   };
@@ -121,16 +122,16 @@ absl::Status Checker::MakeDeviceRules() {
   if (const int number = resources.exact_compute_capability(); number != 0) {
     RETURN_IF_ERROR(add_capability(Kind::kExact, number, "=="));
   }
-  if (impl_->registers_per_thread.has_value()) {
+  if (plan.registers_per_thread.has_value()) {
     RETURN_IF_ERROR(AddDeviceRule(
-        "resources.registers_per_thread",
+        draft, "resources.registers_per_thread",
         DeviceRule{
             Kind::kRegistersPerThread, "the kernel", 0, kRegistersPerThreadMax,
-            fmt::format("{} <= {}", Operand(impl_->registers_per_thread->expression.text()), kRegistersPerThreadMax)},
+            fmt::format("{} <= {}", Operand(plan.registers_per_thread->expression.text()), kRegistersPerThreadMax)},
         ""));
   }
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
-    for (const StepFormula& step : impl_->sequences[sequence]) RETURN_IF_ERROR(AddLaunchRules(sequence, step));
+    for (const StepFormula& step : plan.sequences[sequence]) RETURN_IF_ERROR(AddLaunchRules(draft, sequence, step));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Values of slots, and of the formulas that are not launches: buffers, tolerance.
+// The inside of a plan: its names, values of slots, and of the formulas that are not launches: buffers, tolerance.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "server/definition/data_type.h"
 #include "server/definition/field_error.h"
 #include "server/definition/plan_impl.h"
+#include "server/definition/value_proto.h"
 
 namespace tunefarm {
 namespace definition {
@@ -75,6 +76,36 @@ const BufferFormula* KernelPlan::Impl::FindBuffer(std::string_view name) const {
     if (buffer.name == name) return &buffer;
   }
   return nullptr;
+}
+
+absl::Status KernelPlan::Impl::WhyNoConfig(const v1::Config& config) const {
+  // A map has no order; the first error must not depend on it.
+  std::vector<std::string> given;
+  for (const auto& [name, value] : config.values()) given.push_back(name);
+  std::sort(given.begin(), given.end());
+  std::vector<std::string> names;
+  for (const definition::ParameterPlan& parameter : parameters) names.push_back(parameter.parameter.name);
+  for (const std::string& name : given) {
+    const std::string path = fmt::format("values[\"{}\"]", name.substr(0, 64));
+    const int index = ParameterIndex(name);
+    if (index < 0) {
+      return definition::FieldError(path, definition::kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
+                                    kernel.display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
+    }
+    const definition::ParameterPlan& parameter = parameters[static_cast<size_t>(index)];
+    auto value = definition::FromProto(config.values().at(name), parameter.type);
+    if (!value.ok()) return definition::FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
+    if (parameter.texts.count(value->ToText()) == 0) {
+      return definition::FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",
+                                    value->ToLiteral(), name);
+    }
+  }
+  for (const std::string& name : names) {
+    if (config.values().count(name) > 0) continue;
+    return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value",
+                                  name);
+  }
+  return Internal("the config of kernel '{}' is refused for no reason", kernel.display_name());
 }
 
 bool KernelPlan::Impl::KeepsConstraints(const ResolvedProblem& problem, const Config& config) const {

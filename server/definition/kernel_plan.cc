@@ -21,8 +21,7 @@ constexpr int64_t kGuardBytes = 2 * 64 * 1024;
 KernelPlan::KernelPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelPlan::Compile(const v1::Kernel& kernel) {
-  definition::Checker checker(kernel);
-  ASSIGN_OR_RETURN(std::shared_ptr<const Impl> impl, checker.Run());
+  ASSIGN_OR_RETURN(std::shared_ptr<const Impl> impl, definition::CheckDefinition(kernel));
   return KernelPlanAccess::Make(std::move(impl));
 }
 
@@ -43,6 +42,44 @@ const std::string& KernelPlan::program_digest() const { return impl_->program_di
 const std::string& KernelPlan::display_name() const { return impl_->kernel.display_name(); }
 v1::Language KernelPlan::language() const { return impl_->kernel.language(); }
 DeviceKind KernelPlan::device_kind() const { return DeviceKindOf(impl_->kernel); }
+
+absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& problem) const {
+  return definition::ResolveProblem(*impl_, problem);
+}
+
+absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const {
+  if (device.kind != device_kind()) {
+    return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
+                                      language() == v1::LANGUAGE_CUDA     ? "CUDA"
+                                      : language() == v1::LANGUAGE_PYTHON ? "Python"
+                                                                          : "C++ for the host",
+                                      device.display_name.empty() ? "the device" : device.display_name),
+                      definition::kDeviceMismatch);
+  }
+  SpaceDefinition space;
+  for (const definition::ParameterPlan& plan : impl_->parameters) {
+    Parameter parameter = plan.parameter;
+    if (const Value* pinned = problem.pinned.Find(parameter.name); pinned != nullptr) {
+      parameter.values = {*pinned};
+      parameter.default_value = *pinned;
+    }
+    space.parameters.push_back(std::move(parameter));
+  }
+  for (const v1::Constraint& constraint : impl_->kernel.constraints()) {
+    space.constraints.push_back(Rule{constraint.expression(), constraint.reason()});
+  }
+  for (const definition::DeviceRule& rule : impl_->device_rules) {
+    space.device_rules.push_back(Rule{rule.text, definition::ReasonOf(rule, device)});
+  }
+  for (Config config : impl_->starting_configs) {
+    for (const auto& [name, value] : problem.pinned) config.Set(name, value);
+    space.starting_configs.push_back(std::move(config));
+  }
+  space.constants = device.Constants();
+  for (const auto& [name, value] : problem.dims) space.constants.insert_or_assign(name, value);
+  for (const definition::DerivedPlan& derived : impl_->derived) space.derived.emplace_back(derived.name, derived.text);
+  return Space::Build(std::move(space));
+}
 
 Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
   Config declared;
@@ -68,36 +105,6 @@ absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
   }
   if (config.values().size() != impl_->parameters.size()) return impl_->WhyNoConfig(config);
   return parsed;
-}
-
-absl::Status KernelPlan::Impl::WhyNoConfig(const v1::Config& config) const {
-  // A map has no order; the first error must not depend on it.
-  std::vector<std::string> given;
-  for (const auto& [name, value] : config.values()) given.push_back(name);
-  std::sort(given.begin(), given.end());
-  std::vector<std::string> names;
-  for (const definition::ParameterPlan& parameter : parameters) names.push_back(parameter.parameter.name);
-  for (const std::string& name : given) {
-    const std::string path = fmt::format("values[\"{}\"]", name.substr(0, 64));
-    const int index = ParameterIndex(name);
-    if (index < 0) {
-      return definition::FieldError(path, definition::kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
-                                    kernel.display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
-    }
-    const definition::ParameterPlan& parameter = parameters[static_cast<size_t>(index)];
-    auto value = definition::FromProto(config.values().at(name), parameter.type);
-    if (!value.ok()) return definition::FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
-    if (parameter.texts.count(value->ToText()) == 0) {
-      return definition::FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",
-                                    value->ToLiteral(), name);
-    }
-  }
-  for (const std::string& name : names) {
-    if (config.values().count(name) > 0) continue;
-    return definition::FieldError("values", definition::kMissingField, "the config gives parameter '{}' no value",
-                                  name);
-  }
-  return Internal("the config of kernel '{}' is refused for no reason", kernel.display_name());
 }
 
 v1::Config KernelPlan::ToProto(const Config& config) const {
@@ -187,6 +194,34 @@ absl::StatusOr<int64_t> KernelPlan::FootprintBytes(const ResolvedProblem& proble
     total += copies * (buffer.bytes() + (buffer.is_constant_symbol ? 0 : kGuardBytes));
   }
   return total;
+}
+
+absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const ResolvedProblem& problem,
+                                                        const Config& config, const DeviceClass& device,
+                                                        const std::map<std::string, LoadedEntry>* loaded) const {
+  return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded);
+}
+
+std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {
+  std::vector<std::string> entries;
+  const auto formulas = impl_->sequences.find(sequence);
+  if (formulas == impl_->sequences.end()) return entries;
+  for (const definition::StepFormula& formula : formulas->second) {
+    if (formula.kind != StepPlan::Kind::kKernel) continue;
+    const std::string& entry = formula.step.kernel().entry();
+    if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
+  }
+  return entries;
+}
+
+bool KernelPlan::HasSequence(Sequence sequence) const {
+  const auto formulas = impl_->sequences.find(sequence);
+  return formulas != impl_->sequences.end() && !formulas->second.empty();
+}
+
+absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
+                                                               const DeviceClass& device) const {
+  return definition::FirstBrokenDeviceLimit(*impl_, problem, config, device);
 }
 
 TolerancePlan KernelPlan::Tolerance(const ResolvedProblem& problem) const {

@@ -1,4 +1,4 @@
-// Steps of a sequence for one problem and config: every expression evaluated.
+// Launches for one problem and config: every expression evaluated.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,15 +10,9 @@
 #include "server/definition/field_error.h"
 #include "server/definition/plan_impl.h"
 
-namespace tunefarm {
+namespace tunefarm::definition {
 namespace {
 
-using definition::FieldError;
-using definition::Formula;
-using definition::kUsesKernel;
-using definition::kValueOutOfRange;
-using definition::StepFormula;
-using definition::TensorMapFormula;
 using Slots = std::vector<Value>;
 
 // Limits of cuTensorMapEncodeTiled.
@@ -40,7 +34,7 @@ class Evaluation {
     SetLoaded();
     if (formula.when.has_value()) {
       RETURN_IF_ERROR(CheckLoaded(*formula.when));
-      ASSIGN_OR_RETURN(const bool runs, definition::EvaluateBool(*formula.when, slots_));
+      ASSIGN_OR_RETURN(const bool runs, EvaluateBool(*formula.when, slots_));
       if (!runs) return std::optional<StepPlan>();
     }
     StepPlan plan;
@@ -83,7 +77,7 @@ class Evaluation {
 
   absl::StatusOr<int64_t> Int(const Formula& formula) const {
     RETURN_IF_ERROR(CheckLoaded(formula));
-    return definition::EvaluateInt(formula, slots_);
+    return EvaluateInt(formula, slots_);
   }
 
   absl::StatusOr<int64_t> IntWithin(const Formula& formula, int64_t lowest, int64_t highest) const {
@@ -128,8 +122,8 @@ class Evaluation {
       if (const auto scalar = impl_.scalars.find(name); scalar != impl_.scalars.end()) {
         const Formula& value_formula = *scalar->second.value;
         RETURN_IF_ERROR(CheckLoaded(value_formula));
-        ASSIGN_OR_RETURN(const Value value, definition::Evaluate(value_formula, slots_));
-        auto encoded = definition::EncodeScalar(scalar->second.type, value);
+        ASSIGN_OR_RETURN(const Value value, Evaluate(value_formula, slots_));
+        auto encoded = EncodeScalar(scalar->second.type, value);
         if (!encoded.ok()) {
           return FieldError(value_formula.path, kValueOutOfRange, "argument '{}': {}", name,
                             MessageOf(encoded.status()));
@@ -144,7 +138,7 @@ class Evaluation {
   }
 
   absl::StatusOr<std::string> Mode(const Formula& formula, std::string_view choices) const {
-    ASSIGN_OR_RETURN(std::string mode, definition::EvaluateString(formula, slots_));
+    ASSIGN_OR_RETURN(std::string mode, EvaluateString(formula, slots_));
     std::string_view rest = choices;
     while (!rest.empty()) {
       const size_t bar = rest.find('|');
@@ -159,7 +153,7 @@ class Evaluation {
     plan.buffer = formula.buffer;
     plan.type = formula.type;
     if (plan.type == v1::DATA_TYPE_UNSPECIFIED) {
-      const definition::BufferFormula* buffer = impl_.FindBuffer(formula.buffer);
+      const BufferFormula* buffer = impl_.FindBuffer(formula.buffer);
       ASSIGN_OR_RETURN(const BufferPlan buffer_plan, impl_.EvaluateBuffer(*buffer, problem_, slots_));
       plan.type = buffer_plan.type;
     }
@@ -215,13 +209,14 @@ std::optional<int64_t> IfKnown(const Formula& formula, const Slots& slots) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const ResolvedProblem& problem,
-                                                        const Config& config, const DeviceClass& device,
-                                                        const std::map<std::string, LoadedEntry>* loaded) const {
+absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
+                                                    const ResolvedProblem& problem, const Config& config,
+                                                    const DeviceClass& device,
+                                                    const std::map<std::string, LoadedEntry>* loaded) {
   std::vector<StepPlan> steps;
-  const auto formulas = impl_->sequences.find(sequence);
-  if (formulas == impl_->sequences.end()) return steps;
-  Evaluation evaluation(*impl_, problem, loaded, impl_->Slots(problem, &config, &device, nullptr));
+  const auto formulas = impl.sequences.find(sequence);
+  if (formulas == impl.sequences.end()) return steps;
+  Evaluation evaluation(impl, problem, loaded, impl.Slots(problem, &config, &device, nullptr));
   for (const StepFormula& formula : formulas->second) {
     ASSIGN_OR_RETURN(std::optional<StepPlan> step, evaluation.Step(formula));
     if (step.has_value()) steps.push_back(*std::move(step));
@@ -229,48 +224,31 @@ absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const
   return steps;
 }
 
-std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {
-  std::vector<std::string> entries;
-  const auto formulas = impl_->sequences.find(sequence);
-  if (formulas == impl_->sequences.end()) return entries;
-  for (const StepFormula& formula : formulas->second) {
-    if (formula.kind != StepPlan::Kind::kKernel) continue;
-    const std::string& entry = formula.step.kernel().entry();
-    if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
-  }
-  return entries;
-}
-
-bool KernelPlan::HasSequence(Sequence sequence) const {
-  const auto formulas = impl_->sequences.find(sequence);
-  return formulas != impl_->sequences.end() && !formulas->second.empty();
-}
-
-absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
-                                                               const DeviceClass& device) const {
+absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
+                                                   const Config& config, const DeviceClass& device) {
   if (device.kind != DeviceKind::kCuda) return std::string();
-  const Slots slots = impl_->Slots(problem, &config, &device, nullptr);
-  for (const definition::DeviceRule& rule : impl_->device_rules) {
-    using Kind = definition::DeviceRule::Kind;
+  const Slots slots = impl.Slots(problem, &config, &device, nullptr);
+  for (const DeviceRule& rule : impl.device_rules) {
+    using Kind = DeviceRule::Kind;
     const bool broken = (rule.kind == Kind::kMinimum && device.compute_capability < rule.number) ||
                         (rule.kind == Kind::kExact && device.compute_capability != rule.number);
-    if (broken && rule.subject == "the kernel") return definition::ReasonOf(rule, device);
+    if (broken && rule.subject == "the kernel") return ReasonOf(rule, device);
   }
   LaunchShape common;
-  if (impl_->registers_per_thread.has_value()) {
-    ASSIGN_OR_RETURN(common.registers_per_thread, definition::EvaluateInt(*impl_->registers_per_thread, slots));
+  if (impl.registers_per_thread.has_value()) {
+    ASSIGN_OR_RETURN(common.registers_per_thread, EvaluateInt(*impl.registers_per_thread, slots));
   }
-  if (impl_->static_shared_bytes.has_value()) {
-    ASSIGN_OR_RETURN(common.shared_bytes, definition::EvaluateInt(*impl_->static_shared_bytes, slots));
+  if (impl.static_shared_bytes.has_value()) {
+    ASSIGN_OR_RETURN(common.shared_bytes, EvaluateInt(*impl.static_shared_bytes, slots));
   }
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
-    const auto formulas = impl_->sequences.find(sequence);
-    if (formulas == impl_->sequences.end()) continue;
+    const auto formulas = impl.sequences.find(sequence);
+    if (formulas == impl.sequences.end()) continue;
     for (const StepFormula& formula : formulas->second) {
       if (formula.kind != StepPlan::Kind::kKernel) continue;
       if (formula.when.has_value()) {
         if ((formula.when->uses & kUsesKernel) != 0) continue;
-        ASSIGN_OR_RETURN(const bool runs, definition::EvaluateBool(*formula.when, slots));
+        ASSIGN_OR_RETURN(const bool runs, EvaluateBool(*formula.when, slots));
         if (!runs) continue;
       }
       LaunchShape shape = sequence == Sequence::kLaunches ? common : LaunchShape();
@@ -287,4 +265,4 @@ absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedPro
   return std::string();
 }
 
-}  // namespace tunefarm
+}  // namespace tunefarm::definition

@@ -192,5 +192,14 @@ absl::StatusOr<bool> EvaluateBool(const Formula& formula, const std::vector<Valu
 absl::StatusOr<std::string> EvaluateString(const Formula& formula, const std::vector<Value>& slots);
 absl::StatusOr<Value> Evaluate(const Formula& formula, const std::vector<Value>& slots);
 
+// As the functions of KernelPlan, those of launches with every expression evaluated.
+absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& impl, const v1::Problem& problem);
+absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
+                                                    const ResolvedProblem& problem, const Config& config,
+                                                    const DeviceClass& device,
+                                                    const std::map<std::string, LoadedEntry>* loaded);
+absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
+                                                   const Config& config, const DeviceClass& device);
+
 }  // namespace definition
 }  // namespace tunefarm

@@ -1,4 +1,4 @@
-// Problems: defaults, checks, the canonical key, and the space of a problem on a device.
+// Problems: defaults, checks and the canonical key.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,9 +11,18 @@
 #include "server/definition/value_proto.h"
 
 namespace tunefarm {
-namespace {
 
-using definition::FieldError;
+v1::Problem ResolvedProblem::ToProto() const {
+  v1::Problem proto;
+  for (const auto& [name, value] : dims) (*proto.mutable_dims())[name] = definition::ToProto(value);
+  for (const auto& [name, value] : pinned) (*proto.mutable_pinned())[name] = definition::ToProto(value);
+  for (const uint64_t seed : input_seeds) proto.add_input_seeds(seed);
+  proto.set_key(key);
+  return proto;
+}
+
+namespace definition {
+namespace {
 
 constexpr int kDimsMax = 32;
 constexpr int kSeedsMax = 8;
@@ -40,36 +49,35 @@ absl::Status CheckNames(const v1::Problem& problem, const KernelPlanAccess::Impl
   for (const std::string& name : SortedNames(problem.dims())) {
     if (impl.DimIndex(name) >= 0) continue;
     const bool is_parameter = impl.ParameterIndex(name) >= 0;
-    return FieldError(EntryPath("dims", name), definition::kUnknownDim, "kernel '{}' has no dim '{}'{}",
-                      impl.kernel.display_name(), name.substr(0, 64),
-                      is_parameter ? "; it is a parameter, to be pinned" : definition::DidYouMean(name, dims));
+    return FieldError(EntryPath("dims", name), kUnknownDim, "kernel '{}' has no dim '{}'{}", impl.kernel.display_name(),
+                      name.substr(0, 64), is_parameter ? "; it is a parameter, to be pinned" : DidYouMean(name, dims));
   }
   for (const std::string& name : SortedNames(problem.pinned())) {
     if (impl.ParameterIndex(name) >= 0) continue;
     const bool is_dim = impl.DimIndex(name) >= 0;
-    return FieldError(EntryPath("pinned", name), definition::kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
+    return FieldError(EntryPath("pinned", name), kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
                       impl.kernel.display_name(), name.substr(0, 64),
-                      is_dim ? "; it is a dim" : definition::DidYouMean(name, parameters));
+                      is_dim ? "; it is a dim" : DidYouMean(name, parameters));
   }
   return absl::OkStatus();
 }
 
 absl::Status ResolveDims(const v1::Problem& problem, const KernelPlanAccess::Impl& impl, Config* dims) {
-  for (const definition::DimPlan& dim : impl.dims) {
+  for (const DimPlan& dim : impl.dims) {
     const auto given = problem.dims().find(dim.name);
     if (given == problem.dims().end()) {
       if (!dim.default_value.has_value()) {
-        return FieldError("dims", definition::kMissingField, "kernel '{}' needs a value for dim '{}'",
-                          impl.kernel.display_name(), dim.name);
+        return FieldError("dims", kMissingField, "kernel '{}' needs a value for dim '{}'", impl.kernel.display_name(),
+                          dim.name);
       }
       dims->Set(dim.name, *dim.default_value);
       continue;
     }
     const std::string path = EntryPath("dims", dim.name);
-    auto value = definition::FromProto(given->second, dim.type);
-    if (!value.ok()) return FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
+    auto value = FromProto(given->second, dim.type);
+    if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
     if (const std::string wrong = dim.WhyNot(*value); !wrong.empty()) {
-      return FieldError(path, definition::kValueOutOfRange, "{}", wrong);
+      return FieldError(path, kValueOutOfRange, "{}", wrong);
     }
     dims->Set(dim.name, *std::move(value));
   }
@@ -77,16 +85,16 @@ absl::Status ResolveDims(const v1::Problem& problem, const KernelPlanAccess::Imp
 }
 
 absl::Status ResolvePins(const v1::Problem& problem, const KernelPlanAccess::Impl& impl, Config* pinned) {
-  for (const definition::ParameterPlan& parameter : impl.parameters) {
+  for (const ParameterPlan& parameter : impl.parameters) {
     const std::string& name = parameter.parameter.name;
     const auto given = problem.pinned().find(name);
     if (given == problem.pinned().end()) continue;
     const std::string path = EntryPath("pinned", name);
-    auto value = definition::FromProto(given->second, parameter.type);
-    if (!value.ok()) return FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
+    auto value = FromProto(given->second, parameter.type);
+    if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
     if (parameter.texts.count(value->ToText()) == 0) {
-      return FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",
-                        value->ToLiteral(), name);
+      return FieldError(path, kValueOutOfRange, "{} is not one of the values of parameter '{}'", value->ToLiteral(),
+                        name);
     }
     pinned->Set(name, *std::move(value));
   }
@@ -97,7 +105,7 @@ absl::Status ResolveSeeds(const v1::Problem& problem, std::vector<uint64_t>* see
   for (int i = 0; i < problem.input_seeds_size(); ++i) {
     const uint64_t seed = problem.input_seeds(i);
     if (std::find(seeds->begin(), seeds->end(), seed) != seeds->end()) {
-      return FieldError(fmt::format("input_seeds[{}]", i), definition::kDuplicateName, "seed {} is listed twice", seed);
+      return FieldError(fmt::format("input_seeds[{}]", i), kDuplicateName, "seed {} is listed twice", seed);
     }
     seeds->push_back(seed);
   }
@@ -119,74 +127,31 @@ std::string KeyOf(const ResolvedProblem& problem) {
 
 }  // namespace
 
-v1::Problem ResolvedProblem::ToProto() const {
-  v1::Problem proto;
-  for (const auto& [name, value] : dims) (*proto.mutable_dims())[name] = definition::ToProto(value);
-  for (const auto& [name, value] : pinned) (*proto.mutable_pinned())[name] = definition::ToProto(value);
-  for (const uint64_t seed : input_seeds) proto.add_input_seeds(seed);
-  proto.set_key(key);
-  return proto;
-}
-
-absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& problem) const {
+absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& impl, const v1::Problem& problem) {
   for (const auto& [field, size, most] :
        {std::tuple<std::string_view, size_t, int>{"dims", problem.dims().size(), kDimsMax},
         {"input_seeds", static_cast<size_t>(problem.input_seeds_size()), kSeedsMax},
         {"pinned", problem.pinned().size(), kPinnedMax}}) {
     if (size > static_cast<size_t>(most)) {
-      return FieldError(field, definition::kLimitExceeded, "{} entries are too many; at most {} are allowed", size,
-                        most);
+      return FieldError(field, kLimitExceeded, "{} entries are too many; at most {} are allowed", size, most);
     }
   }
   ResolvedProblem resolved;
-  RETURN_IF_ERROR(CheckNames(problem, *impl_));
-  RETURN_IF_ERROR(ResolveDims(problem, *impl_, &resolved.dims));
-  RETURN_IF_ERROR(ResolvePins(problem, *impl_, &resolved.pinned));
+  RETURN_IF_ERROR(CheckNames(problem, impl));
+  RETURN_IF_ERROR(ResolveDims(problem, impl, &resolved.dims));
+  RETURN_IF_ERROR(ResolvePins(problem, impl, &resolved.pinned));
   RETURN_IF_ERROR(ResolveSeeds(problem, &resolved.input_seeds));
   resolved.key = KeyOf(resolved);
   // What depends on dims alone is evaluated now, so that a problem that cannot be set up is refused before it is
   // queued.
-  const std::vector<Value> slots = impl_->Slots(resolved, nullptr, nullptr, nullptr);
-  RETURN_IF_ERROR(impl_->EvaluateTolerance(slots).status());
-  for (const definition::BufferFormula& buffer : impl_->buffers) {
-    if ((buffer.length->uses & ~definition::kUsesDims) != 0) continue;
-    RETURN_IF_ERROR(impl_->EvaluateBuffer(buffer, resolved, slots).status());
+  const std::vector<Value> slots = impl.Slots(resolved, nullptr, nullptr, nullptr);
+  RETURN_IF_ERROR(impl.EvaluateTolerance(slots).status());
+  for (const BufferFormula& buffer : impl.buffers) {
+    if ((buffer.length->uses & ~kUsesDims) != 0) continue;
+    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, resolved, slots).status());
   }
   return resolved;
 }
 
-absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const {
-  if (device.kind != device_kind()) {
-    return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
-                                      language() == v1::LANGUAGE_CUDA     ? "CUDA"
-                                      : language() == v1::LANGUAGE_PYTHON ? "Python"
-                                                                          : "C++ for the host",
-                                      device.display_name.empty() ? "the device" : device.display_name),
-                      definition::kDeviceMismatch);
-  }
-  SpaceDefinition space;
-  for (const definition::ParameterPlan& plan : impl_->parameters) {
-    Parameter parameter = plan.parameter;
-    if (const Value* pinned = problem.pinned.Find(parameter.name); pinned != nullptr) {
-      parameter.values = {*pinned};
-      parameter.default_value = *pinned;
-    }
-    space.parameters.push_back(std::move(parameter));
-  }
-  for (const v1::Constraint& constraint : impl_->kernel.constraints()) {
-    space.constraints.push_back(Rule{constraint.expression(), constraint.reason()});
-  }
-  for (const definition::DeviceRule& rule : impl_->device_rules) {
-    space.device_rules.push_back(Rule{rule.text, definition::ReasonOf(rule, device)});
-  }
-  for (Config config : impl_->starting_configs) {
-    for (const auto& [name, value] : problem.pinned) config.Set(name, value);
-    space.starting_configs.push_back(std::move(config));
-  }
-  space.constants = device.Constants();
-  for (const auto& [name, value] : problem.dims) space.constants.insert_or_assign(name, value);
-  for (const definition::DerivedPlan& derived : impl_->derived) space.derived.emplace_back(derived.name, derived.text);
-  return Space::Build(std::move(space));
-}
-
+}  // namespace definition
 }  // namespace tunefarm

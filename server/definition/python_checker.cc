@@ -38,9 +38,9 @@ std::string ModuleOfPath(std::string_view path) {
 
 }  // namespace
 
-absl::Status Checker::CheckPython() {
-  v1::Kernel& kernel = impl_->kernel;
-  if (!is_python()) {
+absl::Status CheckPython(v1::Kernel* definition) {
+  v1::Kernel& kernel = *definition;
+  if (kernel.language() != v1::LANGUAGE_PYTHON) {
     if (!kernel.has_python()) return absl::OkStatus();
     return FieldError("python", kConflictingFields, "only a kernel of LANGUAGE_PYTHON has a module; leave it out");
   }
@@ -80,12 +80,6 @@ absl::Status Checker::CheckPython() {
                       name, DidYouMean(name, modules));
   }
   return absl::OkStatus();
-}
-
-absl::Status Checker::CheckBindOfPython(const std::string& path, v1::Bind bind) const {
-  if (!is_python() || bind != v1::BIND_RUN) return absl::OkStatus();
-  return FieldError(path + ".bind", kConflictingFields,
-                    "a module of Python is given all values at once; leave the bind out");
 }
 
 }  // namespace tunefarm::definition

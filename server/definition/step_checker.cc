@@ -26,223 +26,239 @@ absl::Status CheckCount(const std::string& path, int count, int most, bool requi
   return FieldError(path, kLimitExceeded, "{} steps are too many; at most {} are allowed", count, most);
 }
 
+class StepChecker {
+ public:
+  explicit StepChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
+
+  absl::Status Check() {
+    v1::Kernel& kernel = plan_.kernel;
+    RETURN_IF_ERROR(CheckCount("prepare", kernel.prepare_size(), kPrepareMax, false));
+    for (int i = 0; i < kernel.prepare_size(); ++i) {
+      v1::PrepareStep* prepare = kernel.mutable_prepare(i);
+      const std::string path = fmt::format("prepare[{}]", i);
+      if (!v1::PreparePer_IsValid(prepare->per()))
+        return FieldError(path + ".per", kInvalidField, "the value is unknown");
+      if (prepare->per() == v1::PREPARE_PER_UNSPECIFIED) prepare->set_per(v1::PREPARE_PER_PROBLEM);
+      const bool per_problem = prepare->per() == v1::PREPARE_PER_PROBLEM;
+      if (!prepare->has_step()) return FieldError(path + ".step", kMissingField, "the step is missing");
+      const std::string& name = prepare->step().name();
+      if (per_problem && !name.empty() && !problem_prepare_names_.insert(name).second) {
+        return FieldError(path + ".step.name", kDuplicateName, "there is already a prepare step named '{}'", name);
+      }
+      RETURN_IF_ERROR(CheckStep(path + ".step",
+                                per_problem ? Sequence::kPreparePerProblem : Sequence::kPreparePerConfig,
+                                prepare->mutable_step()));
+    }
+    if (draft_.is_python()) return absl::OkStatus();
+    RETURN_IF_ERROR(CheckCount("launches", kernel.launches_size(), kLaunchesMax, true));
+    bool any_timed = false;
+    for (int i = 0; i < kernel.launches_size(); ++i) {
+      RETURN_IF_ERROR(CheckStep(fmt::format("launches[{}]", i), Sequence::kLaunches, kernel.mutable_launches(i)));
+      any_timed = any_timed || !kernel.launches(i).untimed();
+    }
+    if (!any_timed) {
+      return FieldError("launches", kConflictingFields, "every launch is untimed, so there is nothing to measure");
+    }
+    if (kernel.has_reference()) {
+      RETURN_IF_ERROR(CheckCount("reference.steps", kernel.reference().steps_size(), kReferenceMax, true));
+      for (int i = 0; i < kernel.reference().steps_size(); ++i) {
+        RETURN_IF_ERROR(CheckStep(fmt::format("reference.steps[{}]", i), Sequence::kReference,
+                                  kernel.mutable_reference()->mutable_steps(i)));
+      }
+    }
+    const v1::Baseline& baseline = kernel.baseline();
+    RETURN_IF_ERROR(CheckCount("baseline.steps", baseline.steps_size(), kReferenceMax, false));
+    for (int i = 0; i < baseline.steps_size(); ++i) {
+      RETURN_IF_ERROR(CheckStep(fmt::format("baseline.steps[{}]", i), Sequence::kBaseline,
+                                kernel.mutable_baseline()->mutable_steps(i)));
+    }
+    if (baseline.steps_size() > 0 && baseline.label().empty()) {
+      return FieldError("baseline.label", kMissingField, "a baseline with steps needs a label, like \"cuBLAS\"");
+    }
+    if (baseline.label().size() > kNameMax) {
+      return FieldError("baseline.label", kLimitExceeded, "the label has {} bytes; at most {} are allowed",
+                        baseline.label().size(), kNameMax);
+    }
+    return CheckFillSteps();
+  }
+
+ private:
+  absl::Status CheckFillSteps() {
+    const std::vector<std::string> names(problem_prepare_names_.begin(), problem_prepare_names_.end());
+    for (const BufferFormula& buffer : plan_.buffers) {
+      if (buffer.fill.kind_case() != v1::Fill::kPrepareStep) continue;
+      const std::string& name = buffer.fill.prepare_step();
+      if (problem_prepare_names_.count(name) > 0) continue;
+      return FieldError(buffer.path + ".fill.prepare_step", kUnknownName,
+                        "there is no prepare step per PROBLEM named '{}'{}", name, DidYouMean(name, names));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckStep(const std::string& path, Sequence sequence, v1::Step* step) {
+    StepFormula plan;
+    plan.path = path;
+    if (step->name().size() > kNameMax) {
+      return FieldError(path + ".name", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
+                        step->name().size(), kNameMax);
+    }
+    const bool is_launch = step->kind_case() == v1::Step::kKernel;
+    ASSIGN_OR_RETURN(plan.when, draft_.CompileOptional(path + ".when", step->when(),
+                                                       is_launch && draft_.is_cuda() ? kLaunchContext : kConfigContext,
+                                                       Result::kTruth));
+    switch (step->kind_case()) {
+      case v1::Step::kKernel:
+        plan.kind = StepPlan::Kind::kKernel;
+        RETURN_IF_ERROR(CheckLaunch(path + ".kernel", step->kernel(), &plan));
+        break;
+      case v1::Step::kMemset:
+        plan.kind = StepPlan::Kind::kMemset;
+        RETURN_IF_ERROR(CheckMemset(path + ".memset", sequence, step->memset()));
+        break;
+      case v1::Step::kLibraryOp:
+        plan.kind = StepPlan::Kind::kLibraryOp;
+        RETURN_IF_ERROR(CheckLibraryOp(path + ".library_op", sequence, step->mutable_library_op(), &plan));
+        break;
+      case v1::Step::KIND_NOT_SET:
+        return FieldError(path, kMissingField, "a step needs one of kernel, memset and library_op");
+    }
+    plan.step = *step;
+    plan_.sequences[sequence].push_back(std::move(plan));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLaunch(const std::string& path, const v1::KernelLaunch& launch, StepFormula* plan) {
+    if (launch.entry().empty())
+      return FieldError(path + ".entry", kMissingField, "a launch needs the name of its function");
+    if (launch.entry().size() > kEntryMax) {
+      return FieldError(path + ".entry", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
+                        launch.entry().size(), kEntryMax);
+    }
+    if (!draft_.is_cuda() && !IsIdentifier(launch.entry())) {
+      return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of an extern \"C\" function",
+                        launch.entry());
+    }
+    for (const auto& [field, list] : {std::pair{"grid", &launch.grid()}, std::pair{"block", &launch.block()},
+                                      std::pair{"cluster", &launch.cluster()}}) {
+      const std::string list_path = fmt::format("{}.{}", path, field);
+      if (!draft_.is_cuda() && list->size() > 0) {
+        return FieldError(list_path, kConflictingFields, "{} has no meaning for LANGUAGE_HOST_CXX; leave it out",
+                          field);
+      }
+      const bool required = draft_.is_cuda() && list != &launch.cluster();
+      if (required && list->size() == 0)
+        return FieldError(list_path, kMissingField, "a launch needs 1 to 3 expressions here");
+      if (list->size() > 3) {
+        return FieldError(list_path, kLimitExceeded, "{} expressions are too many; x, y and z are 3", list->size());
+      }
+    }
+    if (!draft_.is_cuda() && !launch.dynamic_shared_bytes().empty()) {
+      return FieldError(path + ".dynamic_shared_bytes", kConflictingFields,
+                        "LANGUAGE_HOST_CXX has no shared memory; leave it out");
+    }
+    if (!draft_.is_cuda() && launch.has_attributes()) {
+      return FieldError(path + ".attributes", kConflictingFields,
+                        "LANGUAGE_HOST_CXX has no launch attributes; leave them out");
+    }
+    const int carveout = launch.attributes().shared_memory_carveout_percent();
+    if (carveout < 0 || carveout > 100) {
+      return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange,
+                        "{} is not between 0 and 100", carveout);
+    }
+    ASSIGN_OR_RETURN(plan->grid, draft_.CompileList(path + ".grid", launch.grid(), kLaunchContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan->block, draft_.CompileList(path + ".block", launch.block(), kLaunchContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan->cluster,
+                     draft_.CompileList(path + ".cluster", launch.cluster(), kLaunchContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan->dynamic_shared_bytes,
+                     draft_.CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(),
+                                            kLaunchContext, Result::kInt));
+    if (launch.arguments_size() > kLaunchArgumentsMax) {
+      return FieldError(path + ".arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
+                        launch.arguments_size(), kLaunchArgumentsMax);
+    }
+    for (int i = 0; i < launch.arguments_size(); ++i) {
+      const std::string& name = launch.arguments(i);
+      const std::string argument_path = fmt::format("{}.arguments[{}]", path, i);
+      if (draft_.argument_names.count(name) == 0) {
+        const std::vector<std::string> candidates(draft_.argument_names.begin(), draft_.argument_names.end());
+        return FieldError(argument_path, kUnknownName, "there is no argument '{}'{}", name,
+                          DidYouMean(name, candidates));
+      }
+      const BufferFormula* buffer = plan_.FindBuffer(name);
+      if (buffer != nullptr && buffer->is_constant_symbol) {
+        return FieldError(argument_path, kConflictingFields,
+                          "'{}' is a constant symbol: the functions see it by its own name, it is not passed", name);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckMemset(const std::string& path, Sequence sequence, const v1::Memset& memset) {
+    ASSIGN_OR_RETURN(const BufferFormula* buffer, draft_.FindBuffer(path + ".buffer", memset.buffer()));
+    if (buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
+      return FieldError(path + ".buffer", kConflictingFields, "'{}' has ACCESS_IN, so no step may write it",
+                        memset.buffer());
+    }
+    if (memset.byte() > 255)
+      return FieldError(path + ".byte", kValueOutOfRange, "{} is not between 0 and 255", memset.byte());
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLibraryOp(const std::string& path, Sequence sequence, v1::LibraryOp* op, StepFormula* plan) {
+    if (!draft_.is_cuda()) {
+      return FieldError(path, kNotSupported,
+                        "library operations need LANGUAGE_CUDA; write a function of your own instead");
+    }
+    if (op->op() == v1::LIBRARY_OP_KIND_UNSPECIFIED || !v1::LibraryOpKind_IsValid(op->op())) {
+      return FieldError(path + ".op", kMissingField,
+                        "a library operation needs its kind: LIBRARY_OP_KIND_GEMM, GEMM_LOOP or GEMM_GROUPED");
+    }
+    for (const auto& [field, name] : {std::pair{"a", &op->a()}, std::pair{"b", &op->b()}, std::pair{"c", &op->c()}}) {
+      const std::string field_path = fmt::format("{}.{}", path, field);
+      ASSIGN_OR_RETURN(const BufferFormula* buffer, draft_.FindBuffer(field_path, *name));
+      if (buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
+        return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name,
+                          NameOf(buffer->type));
+      }
+      if (name == &op->c() && buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
+        return FieldError(field_path, kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", *name);
+      }
+    }
+    const bool grouped = op->op() != v1::LIBRARY_OP_KIND_GEMM;
+    if (grouped) {
+      ASSIGN_OR_RETURN(const BufferFormula* sizes, draft_.FindBuffer(path + ".group_sizes", op->group_sizes()));
+      if (sizes->type != v1::DATA_TYPE_I32 && sizes->type != v1::DATA_TYPE_I64) {
+        return FieldError(path + ".group_sizes", kTypeMismatch, "'{}' must be of type i32 or i64", op->group_sizes());
+      }
+    } else if (!op->group_sizes().empty()) {
+      return FieldError(path + ".group_sizes", kConflictingFields, "group sizes are for GEMM_LOOP and GEMM_GROUPED");
+    }
+    if (!v1::ComputeType_IsValid(op->compute_type())) {
+      return FieldError(path + ".compute_type", kInvalidField, "the compute type is unknown");
+    }
+    if (op->compute_type() == v1::COMPUTE_TYPE_UNSPECIFIED) op->set_compute_type(v1::COMPUTE_TYPE_FP32);
+    for (const auto& [field, text, formula] : {std::tuple{"m", &op->m(), &plan->m}, std::tuple{"n", &op->n(), &plan->n},
+                                               std::tuple{"k", &op->k(), &plan->k}}) {
+      const std::string field_path = fmt::format("{}.{}", path, field);
+      if (text->empty() && (!grouped || formula == &plan->n)) {
+        return FieldError(field_path, kMissingField, "an expression is missing");
+      }
+      ASSIGN_OR_RETURN(*formula, draft_.CompileOptional(field_path, *text, kConfigContext, Result::kInt));
+    }
+    if (grouped && op->m().empty() == op->k().empty()) {
+      return FieldError(path + ".m", kConflictingFields,
+                        "the groups divide m or k: leave that one out and give the other");
+    }
+    return absl::OkStatus();
+  }
+
+  PlanDraft& draft_;
+  KernelPlanAccess::Impl& plan_;
+  std::set<std::string, std::less<>> problem_prepare_names_;
+};
+
 }  // namespace
 
-absl::Status Checker::CheckSteps() {
-  v1::Kernel& kernel = impl_->kernel;
-  RETURN_IF_ERROR(CheckCount("prepare", kernel.prepare_size(), kPrepareMax, false));
-  for (int i = 0; i < kernel.prepare_size(); ++i) {
-    v1::PrepareStep* prepare = kernel.mutable_prepare(i);
-    const std::string path = fmt::format("prepare[{}]", i);
-    if (!v1::PreparePer_IsValid(prepare->per()))
-      return FieldError(path + ".per", kInvalidField, "the value is unknown");
-    if (prepare->per() == v1::PREPARE_PER_UNSPECIFIED) prepare->set_per(v1::PREPARE_PER_PROBLEM);
-    const bool per_problem = prepare->per() == v1::PREPARE_PER_PROBLEM;
-    if (!prepare->has_step()) return FieldError(path + ".step", kMissingField, "the step is missing");
-    const std::string& name = prepare->step().name();
-    if (per_problem && !name.empty() && !problem_prepare_names_.insert(name).second) {
-      return FieldError(path + ".step.name", kDuplicateName, "there is already a prepare step named '{}'", name);
-    }
-    RETURN_IF_ERROR(CheckStep(path + ".step", per_problem ? Sequence::kPreparePerProblem : Sequence::kPreparePerConfig,
-                              prepare->mutable_step()));
-  }
-  if (is_python()) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckCount("launches", kernel.launches_size(), kLaunchesMax, true));
-  bool any_timed = false;
-  for (int i = 0; i < kernel.launches_size(); ++i) {
-    RETURN_IF_ERROR(CheckStep(fmt::format("launches[{}]", i), Sequence::kLaunches, kernel.mutable_launches(i)));
-    any_timed = any_timed || !kernel.launches(i).untimed();
-  }
-  if (!any_timed) {
-    return FieldError("launches", kConflictingFields, "every launch is untimed, so there is nothing to measure");
-  }
-  if (kernel.has_reference()) {
-    RETURN_IF_ERROR(CheckCount("reference.steps", kernel.reference().steps_size(), kReferenceMax, true));
-    for (int i = 0; i < kernel.reference().steps_size(); ++i) {
-      RETURN_IF_ERROR(CheckStep(fmt::format("reference.steps[{}]", i), Sequence::kReference,
-                                kernel.mutable_reference()->mutable_steps(i)));
-    }
-  }
-  const v1::Baseline& baseline = kernel.baseline();
-  RETURN_IF_ERROR(CheckCount("baseline.steps", baseline.steps_size(), kReferenceMax, false));
-  for (int i = 0; i < baseline.steps_size(); ++i) {
-    RETURN_IF_ERROR(CheckStep(fmt::format("baseline.steps[{}]", i), Sequence::kBaseline,
-                              kernel.mutable_baseline()->mutable_steps(i)));
-  }
-  if (baseline.steps_size() > 0 && baseline.label().empty()) {
-    return FieldError("baseline.label", kMissingField, "a baseline with steps needs a label, like \"cuBLAS\"");
-  }
-  if (baseline.label().size() > kNameMax) {
-    return FieldError("baseline.label", kLimitExceeded, "the label has {} bytes; at most {} are allowed",
-                      baseline.label().size(), kNameMax);
-  }
-  return CheckFillSteps();
-}
-
-absl::Status Checker::CheckFillSteps() {
-  const std::vector<std::string> names(problem_prepare_names_.begin(), problem_prepare_names_.end());
-  for (const BufferFormula& buffer : impl_->buffers) {
-    if (buffer.fill.kind_case() != v1::Fill::kPrepareStep) continue;
-    const std::string& name = buffer.fill.prepare_step();
-    if (problem_prepare_names_.count(name) > 0) continue;
-    return FieldError(buffer.path + ".fill.prepare_step", kUnknownName,
-                      "there is no prepare step per PROBLEM named '{}'{}", name, DidYouMean(name, names));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckStep(const std::string& path, Sequence sequence, v1::Step* step) {
-  StepFormula plan;
-  plan.path = path;
-  if (step->name().size() > kNameMax) {
-    return FieldError(path + ".name", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
-                      step->name().size(), kNameMax);
-  }
-  const bool is_launch = step->kind_case() == v1::Step::kKernel;
-  ASSIGN_OR_RETURN(
-      plan.when, CompileOptional(path + ".when", step->when(), is_launch && is_cuda() ? kLaunchContext : kConfigContext,
-                                 Result::kTruth));
-  switch (step->kind_case()) {
-    case v1::Step::kKernel:
-      plan.kind = StepPlan::Kind::kKernel;
-      RETURN_IF_ERROR(CheckLaunch(path + ".kernel", step->kernel(), &plan));
-      break;
-    case v1::Step::kMemset:
-      plan.kind = StepPlan::Kind::kMemset;
-      RETURN_IF_ERROR(CheckMemset(path + ".memset", sequence, step->memset()));
-      break;
-    case v1::Step::kLibraryOp:
-      plan.kind = StepPlan::Kind::kLibraryOp;
-      RETURN_IF_ERROR(CheckLibraryOp(path + ".library_op", sequence, step->mutable_library_op(), &plan));
-      break;
-    case v1::Step::KIND_NOT_SET:
-      return FieldError(path, kMissingField, "a step needs one of kernel, memset and library_op");
-  }
-  plan.step = *step;
-  impl_->sequences[sequence].push_back(std::move(plan));
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckLaunch(const std::string& path, const v1::KernelLaunch& launch, StepFormula* plan) {
-  if (launch.entry().empty())
-    return FieldError(path + ".entry", kMissingField, "a launch needs the name of its function");
-  if (launch.entry().size() > kEntryMax) {
-    return FieldError(path + ".entry", kLimitExceeded, "the name has {} bytes; at most {} are allowed",
-                      launch.entry().size(), kEntryMax);
-  }
-  if (!is_cuda() && !IsIdentifier(launch.entry())) {
-    return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of an extern \"C\" function",
-                      launch.entry());
-  }
-  for (const auto& [field, list] : {std::pair{"grid", &launch.grid()}, std::pair{"block", &launch.block()},
-                                    std::pair{"cluster", &launch.cluster()}}) {
-    const std::string list_path = fmt::format("{}.{}", path, field);
-    if (!is_cuda() && list->size() > 0) {
-      return FieldError(list_path, kConflictingFields, "{} has no meaning for LANGUAGE_HOST_CXX; leave it out", field);
-    }
-    const bool required = is_cuda() && list != &launch.cluster();
-    if (required && list->size() == 0)
-      return FieldError(list_path, kMissingField, "a launch needs 1 to 3 expressions here");
-    if (list->size() > 3) {
-      return FieldError(list_path, kLimitExceeded, "{} expressions are too many; x, y and z are 3", list->size());
-    }
-  }
-  if (!is_cuda() && !launch.dynamic_shared_bytes().empty()) {
-    return FieldError(path + ".dynamic_shared_bytes", kConflictingFields,
-                      "LANGUAGE_HOST_CXX has no shared memory; leave it out");
-  }
-  if (!is_cuda() && launch.has_attributes()) {
-    return FieldError(path + ".attributes", kConflictingFields,
-                      "LANGUAGE_HOST_CXX has no launch attributes; leave them out");
-  }
-  const int carveout = launch.attributes().shared_memory_carveout_percent();
-  if (carveout < 0 || carveout > 100) {
-    return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange,
-                      "{} is not between 0 and 100", carveout);
-  }
-  ASSIGN_OR_RETURN(plan->grid, CompileList(path + ".grid", launch.grid(), kLaunchContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan->block, CompileList(path + ".block", launch.block(), kLaunchContext, Result::kInt));
-  ASSIGN_OR_RETURN(plan->cluster, CompileList(path + ".cluster", launch.cluster(), kLaunchContext, Result::kInt));
-  ASSIGN_OR_RETURN(
-      plan->dynamic_shared_bytes,
-      CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(), kLaunchContext, Result::kInt));
-  if (launch.arguments_size() > kLaunchArgumentsMax) {
-    return FieldError(path + ".arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
-                      launch.arguments_size(), kLaunchArgumentsMax);
-  }
-  for (int i = 0; i < launch.arguments_size(); ++i) {
-    const std::string& name = launch.arguments(i);
-    const std::string argument_path = fmt::format("{}.arguments[{}]", path, i);
-    if (argument_names_.count(name) == 0) {
-      const std::vector<std::string> candidates(argument_names_.begin(), argument_names_.end());
-      return FieldError(argument_path, kUnknownName, "there is no argument '{}'{}", name, DidYouMean(name, candidates));
-    }
-    const BufferFormula* buffer = impl_->FindBuffer(name);
-    if (buffer != nullptr && buffer->is_constant_symbol) {
-      return FieldError(argument_path, kConflictingFields,
-                        "'{}' is a constant symbol: the functions see it by its own name, it is not passed", name);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckMemset(const std::string& path, Sequence sequence, const v1::Memset& memset) {
-  ASSIGN_OR_RETURN(const BufferFormula* buffer, FindBuffer(path + ".buffer", memset.buffer()));
-  if (buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
-    return FieldError(path + ".buffer", kConflictingFields, "'{}' has ACCESS_IN, so no step may write it",
-                      memset.buffer());
-  }
-  if (memset.byte() > 255)
-    return FieldError(path + ".byte", kValueOutOfRange, "{} is not between 0 and 255", memset.byte());
-  return absl::OkStatus();
-}
-
-absl::Status Checker::CheckLibraryOp(const std::string& path, Sequence sequence, v1::LibraryOp* op, StepFormula* plan) {
-  if (!is_cuda()) {
-    return FieldError(path, kNotSupported,
-                      "library operations need LANGUAGE_CUDA; write a function of your own instead");
-  }
-  if (op->op() == v1::LIBRARY_OP_KIND_UNSPECIFIED || !v1::LibraryOpKind_IsValid(op->op())) {
-    return FieldError(path + ".op", kMissingField,
-                      "a library operation needs its kind: LIBRARY_OP_KIND_GEMM, GEMM_LOOP or GEMM_GROUPED");
-  }
-  for (const auto& [field, name] : {std::pair{"a", &op->a()}, std::pair{"b", &op->b()}, std::pair{"c", &op->c()}}) {
-    const std::string field_path = fmt::format("{}.{}", path, field);
-    ASSIGN_OR_RETURN(const BufferFormula* buffer, FindBuffer(field_path, *name));
-    if (buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
-      return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name,
-                        NameOf(buffer->type));
-    }
-    if (name == &op->c() && buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
-      return FieldError(field_path, kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", *name);
-    }
-  }
-  const bool grouped = op->op() != v1::LIBRARY_OP_KIND_GEMM;
-  if (grouped) {
-    ASSIGN_OR_RETURN(const BufferFormula* sizes, FindBuffer(path + ".group_sizes", op->group_sizes()));
-    if (sizes->type != v1::DATA_TYPE_I32 && sizes->type != v1::DATA_TYPE_I64) {
-      return FieldError(path + ".group_sizes", kTypeMismatch, "'{}' must be of type i32 or i64", op->group_sizes());
-    }
-  } else if (!op->group_sizes().empty()) {
-    return FieldError(path + ".group_sizes", kConflictingFields, "group sizes are for GEMM_LOOP and GEMM_GROUPED");
-  }
-  if (!v1::ComputeType_IsValid(op->compute_type())) {
-    return FieldError(path + ".compute_type", kInvalidField, "the compute type is unknown");
-  }
-  if (op->compute_type() == v1::COMPUTE_TYPE_UNSPECIFIED) op->set_compute_type(v1::COMPUTE_TYPE_FP32);
-  for (const auto& [field, text, formula] : {std::tuple{"m", &op->m(), &plan->m}, std::tuple{"n", &op->n(), &plan->n},
-                                             std::tuple{"k", &op->k(), &plan->k}}) {
-    const std::string field_path = fmt::format("{}.{}", path, field);
-    if (text->empty() && (!grouped || formula == &plan->n)) {
-      return FieldError(field_path, kMissingField, "an expression is missing");
-    }
-    ASSIGN_OR_RETURN(*formula, CompileOptional(field_path, *text, kConfigContext, Result::kInt));
-  }
-  if (grouped && op->m().empty() == op->k().empty()) {
-    return FieldError(path + ".m", kConflictingFields,
-                      "the groups divide m or k: leave that one out and give the other");
-  }
-  return absl::OkStatus();
-}
+absl::Status CheckSteps(PlanDraft* draft) { return StepChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

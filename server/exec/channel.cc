@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/exec/frame_limits.h"
 
 namespace tunefarm {
@@ -37,18 +38,18 @@ bool PeerHasHungUp(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::pair<Channel, UniqueFd>> Channel::CreatePair() {
+absl::StatusOr<std::pair<Channel, UniqueFd>> Channel::CreatePair(FrameCodec codec) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return ErrnoStatus(errno, "cannot create the channel of a worker");
   }
   UniqueFd ours(ends[0]), theirs(ends[1]);
   if (fcntl(ours.get(), F_SETFL, O_NONBLOCK) != 0) return ErrnoStatus(errno, "cannot make a channel non-blocking");
-  return std::make_pair(Channel(std::move(ours)), std::move(theirs));
+  return std::make_pair(Channel(std::move(ours), codec), std::move(theirs));
 }
 
 absl::Status Channel::Send(const tunefarm::worker::v1::Frame& frame, const std::vector<int>& fds) {
-  const std::string bytes = frame.SerializeAsString();
+  ASSIGN_OR_RETURN(const std::string bytes, EncodeMessage(codec_, frame));
   if (bytes.size() > kFrameBytesMax) {
     return ResourceExhausted("a frame of {} bytes exceeds the limit of {}", bytes.size(), kFrameBytesMax);
   }
@@ -115,8 +116,9 @@ ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
     *error = fmt::format("it sent more than {} descriptors in one packet", kFrameFdsMax);
     return ReceiveResult::kGarbage;
   }
-  if (!received->frame.ParseFromArray(buffer.data(), static_cast<int>(got))) {
-    *error = fmt::format("it sent a packet of {} bytes that is no frame", got);
+  const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
+  if (const absl::Status decoded = DecodeMessage(codec_, bytes, &received->frame); !decoded.ok()) {
+    *error = fmt::format("it sent a packet of {} bytes that is no frame: {}", got, MessageOf(decoded));
     return ReceiveResult::kGarbage;
   }
   if (received->frame.body_case() == tunefarm::worker::v1::Frame::BODY_NOT_SET) {

@@ -58,7 +58,7 @@ DeviceHealth::Finding DeviceHealth::Fail(std::string reason) {
   slow_looks_ = 0;
   reason_ = std::move(reason);
   if (++failures_ < kFailuresMax) {
-    LogWarn("exec", "{}: {}; it is looked at once more", name_, reason_);
+    LogWarn("exec", "{}: {}; it is checked once more", name_, reason_);
     return Finding::kLookAgain;
   }
   failures_ = 0;

@@ -80,7 +80,7 @@ std::string CheckHello(const Hello& hello, WorkerRole role, std::string_view bac
                        hello.version(), kFrameProtocolVersion);
   }
   if (hello.role() != NameOf(role) || hello.backend() != backend) {
-    return fmt::format("it says that it is another one than the {} worker of {}", NameOf(role), backend);
+    return fmt::format("it identifies itself as another than the {} worker of {}", NameOf(role), backend);
   }
   if (hello.toolchain().size() > kHelloTextBytesMax || hello.sandbox_level().size() > kHelloTextBytesMax) {
     return "it sent an oversized greeting";

@@ -10,11 +10,13 @@ namespace tunefarm {
 
 inline constexpr uint32_t kFrameProtocolVersion = 1;
 
-// Of one packet, in bytes. Anything larger travels as a sealed memfd.
-inline constexpr size_t kFrameBytesMax = 64 << 10;
+// Of one packet, in bytes; less than the kernel's default for the buffer of a socket, 208 KiB. Anything larger travels
+// as a sealed memfd. In JSON the longest log is up to 64 KiB long, 4096 samples are up to 56 KiB.
+inline constexpr size_t kFrameBytesMax = 128 << 10;
 // Descriptors that one packet may carry.
 inline constexpr size_t kFrameFdsMax = 4;
 inline constexpr uint64_t kArtifactBytesMax = 64ull << 20;
+// As it is sent: in JSON the sources are a third longer than they are.
 inline constexpr uint64_t kKernelBytesMax = 16ull << 20;
 // Of the outputs of one reference.
 inline constexpr uint64_t kExpectedOutputsBytesMax = 512ull << 20;

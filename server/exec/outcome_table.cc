@@ -105,7 +105,7 @@ std::string_view NameOf(WorkerRole role) {
 
 Verdict VerdictFor(const WorkerEnd& end) {
   Verdict verdict = VerdictForCause(end);
-  if (end.unkillable) verdict.message += "; the worker does not even die of SIGKILL, so its device takes no more work";
+  if (end.unkillable) verdict.message += "; the worker does not end after SIGKILL, so its device is out of service";
   return verdict;
 }
 

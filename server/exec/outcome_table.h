@@ -1,6 +1,6 @@
 #pragma once
 
-// THE table: how a worker's end becomes the Outcome of the trial it had in hand. Nothing else in the project draws
+// THE table: how a worker's end becomes the Outcome of the trial that it ran. Nothing else in the project draws
 // conclusions from signals, exit codes and timeouts of workers; server/worker/README.md shows it in words. Pure.
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/exec/probe.h"
+#include "server/exec/process_evaluator.h"
 
 #include <utility>
 
@@ -46,7 +46,7 @@ BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::s
     process->Kill(WorkerEndCause::kShutdown);
   };
   callbacks.on_stuck = [&] {
-    if (!answered) probe.failure = DeadlineExceeded("the probe of {} does not even end after SIGKILL", backend);
+    if (!answered) probe.failure = DeadlineExceeded("the probe of {} does not end after SIGKILL", backend);
     process.reset();
     ended.Notify();
   };

@@ -17,7 +17,7 @@ class SharedBinaries {
   virtual ~SharedBinaries() = default;
 
   // The key is the digest of all that goes into the binary, its compiler included. Calls `done` once, on any thread,
-  // also before it returns; none: it is to be compiled here. Whoever ends it sees to it that this is over, or never
+  // also before it returns; none: it is to be compiled here. The owner ensures that this is over, or never
   // comes, before the evaluator ends.
   virtual void Find(const Digest& key, std::function<void(std::optional<CompileResult>)> done) = 0;
   // It was asked for here, and is here: others may need it.

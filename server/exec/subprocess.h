@@ -46,7 +46,7 @@ class Subprocess {
   int output_fd() const { return output_fd_.get(); }
   // Reads what is there, at most 256 KiB. False at the end of the pipe, and after an error.
   bool ReadOutput();
-  // Whoever watches output_fd stops first: its number may be another file's at once.
+  // Stop watching output_fd first: its number may be another file's at once.
   void CloseOutput() { output_fd_.Reset(); }
   CapturedOutput& output() { return output_; }
 

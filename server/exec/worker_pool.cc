@@ -123,9 +123,9 @@ WorkerPool::Slot* WorkerPool::PickIdle(const WorkerTask& task) {
   return fitting != nullptr ? fitting : picked;
 }
 
-std::deque<WorkerPool::Waiting>::iterator WorkerPool::NextInQueue() {
-  // As many as begin while one runs, twice: what is short waits for a while, but not until the end.
-  return options_.longest_first ? LongestFirst(queue_, 2 * options_.workers) : queue_.begin();
+int WorkerPool::LiveWorkers() const {
+  return static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; }));
 }
 
 void WorkerPool::Pump() {
@@ -134,7 +134,8 @@ void WorkerPool::Pump() {
   if (!CheckHealthFirst()) {
     while (!queue_.empty() && quarantine_.empty() && !shut_down_ && busy() < options_.workers) {
       if (options_.may_begin && !options_.may_begin()) break;
-      const auto place = NextInQueue();
+      // As many as begin while one runs, twice: what is short waits for a while, but not until the end.
+      const auto place = options_.longest_first ? LongestFirst(queue_, 2 * options_.workers) : queue_.begin();
       Slot* slot = PickIdle(place->task);
       if (slot == nullptr) ReplaceForeign(place->task);
       if (slot == nullptr || (alone_ && !IsAlone(*slot))) break;
@@ -159,8 +160,7 @@ void WorkerPool::Begin(Slot* slot, Waiting waiting) {
     if (is_another) slot->preparation = waiting.task.preparation;
     in_a_row_ = waiting.task.preparation->key == last_key_ ? in_a_row_ + 1 : 1;
     last_key_ = waiting.task.preparation->key;
-    const auto live = std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.worker != nullptr; });
-    waiting.task.evaluate.set_own_processes(std::max(static_cast<int>(live), options_.workers + options_.spares));
+    waiting.task.evaluate.set_own_processes(std::max(LiveWorkers(), options_.workers + options_.spares));
     if (!waiting.is_second_try) again = std::make_shared<Waiting>(waiting);
   }
   // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A
@@ -175,8 +175,12 @@ void WorkerPool::Begin(Slot* slot, Waiting waiting) {
         if (ended.worker->idle() || is_free_early) ended.task = 0;
         if (is_free_early) NoteCrash(&ended);
       }
-      NoteBadPreparation(key, end);
-      NoteEnd(end);
+      bad_preparations_.Note(key, end);
+      if (end.lost_by_machine) {
+        NoteLoss(end.verdict.message);
+      } else if (end.verdict.outcome != tunefarm::v1::OUTCOME_LOST) {
+        health_.OnTaskDone();
+      }
       if (again != nullptr && TryAgainAlone(static_cast<int>(index), again.get(), end)) return Pump();
     }
     done(std::move(end));
@@ -218,7 +222,13 @@ void WorkerPool::StartWorker(int index) {
     Pump();
   };
   callbacks.on_idle = [this, index] {
-    MaybeRecycle(&slots_[static_cast<size_t>(index)]);
+    const Slot& idle = slots_[static_cast<size_t>(index)];
+    const int tasks = idle.worker->tasks_done();
+    if (options_.recycle_after_tasks > 0 && tasks >= options_.recycle_after_tasks && idle.worker->idle() &&
+        idle.task == 0) {
+      LogDebug("exec", "{} is replaced after {} tasks", idle.worker->name(), tasks);
+      idle.worker->Kill(WorkerEndCause::kShutdown);
+    }
     Pump();
   };
   if (options_.preload) {
@@ -238,13 +248,6 @@ void WorkerPool::StartWorker(int index) {
   slot.kernel_id.clear();
   slot.worker = std::make_unique<WorkerProcess>(loop_, *std::move(options), std::move(callbacks));
   if (options_.stats != nullptr) ++options_.stats->runners_started;
-}
-
-void WorkerPool::MaybeRecycle(Slot* slot) {
-  if (options_.recycle_after_tasks <= 0 || !slot->worker->idle() || slot->task != 0) return;
-  if (slot->worker->tasks_done() < options_.recycle_after_tasks) return;
-  LogDebug("exec", "{} is replaced after {} tasks", slot->worker->name(), slot->worker->tasks_done());
-  slot->worker->Kill(WorkerEndCause::kShutdown);
 }
 
 void WorkerPool::OnGone(int index, const WorkerEnd& ended) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/exec/bad_preparations.h"
 #include "server/exec/device_health.h"
 #include "server/exec/evaluator_stats.h"
 #include "server/exec/event_loop.h"
@@ -56,10 +57,10 @@ class WorkerPool {
     Duration health_rest = {};           // of a sick device, before it is looked at again; 0: as DeviceHealth says
     // How to start the worker of a slot (0 .. slots() - 1), with its scratch directory made fresh.
     std::function<absl::StatusOr<WorkerProcessOptions>(int slot)> make_worker;
-    // Whether a task may begin now; empty: always. Whoever changes its answer calls Pump.
+    // Whether a task may begin now; empty: always. The code that changes its answer calls Pump.
     std::function<bool()> may_begin;
-    // Whether the device is this process's; empty: always. Until then not even a worker is started. Whoever changes its
-    // answer calls Pump.
+    // Whether the device is this process's; empty: always. Until then not even a worker is started. The code that
+    // changes its answer calls Pump.
     std::function<bool()> has_device;
     // Something may have become possible elsewhere: a task has ended. May be empty.
     std::function<void()> on_task_ended;
@@ -116,24 +117,15 @@ class WorkerPool {
     bool is_second_try = false;
     int passed_over = 0;  // see LongestFirst
   };
-  // Of one preparation that crashes or hangs its worker.
-  struct BadPreparation {
-    int failures = 0;
-    Verdict verdict;
-  };
 
   void StartWorkers();
   void StartWorker(int slot);
   // Answers what waits for a preparation that is known to be bad.
   void RefuseBadPreparations();
-  void NoteBadPreparation(const std::string& key, const WorkerTaskEnd& end);
-  // What the end of a task says of the device.
-  void NoteEnd(const WorkerTaskEnd& end);
   void NoteLoss(const std::string& message);
   // True: a health check is due or under way, and no task may begin.
   bool CheckHealthFirst();
   void BeginCheck(int slot);
-  int OthersOnDevice(const tunefarm::worker::v1::HealthReport& report) const;
   void OnFinding(DeviceHealth::Finding finding);
   void Quarantine(std::string reason);
   void LeaveQuarantine(std::string_view how);
@@ -144,8 +136,7 @@ class WorkerPool {
   void NoteCrash(Slot* slot);
   void OnFirstLaunch(int slot);
   bool IsAlone(const Slot& slot) const;
-  // The task that begins next; there is one.
-  std::deque<Waiting>::iterator NextInQueue();
+  int LiveWorkers() const;
   // The idle worker to give a task to, best one first; null if none.
   Slot* PickIdle(const WorkerTask& task);
   // Ends a worker that has served another kernel, if that keeps the task from beginning.
@@ -154,7 +145,6 @@ class WorkerPool {
   void OnGone(int slot, const WorkerEnd& end);
   void OnStuck(int slot);
   void OnStartFailure(const std::string& message, bool permanent);
-  void MaybeRecycle(Slot* slot);
   void FailWaiting(const std::string& message);
   void Lose(WorkerTask task, const std::string& message);
   void CheckShutdown();
@@ -172,7 +162,7 @@ class WorkerPool {
   std::string quarantine_;
   bool shut_down_ = false;
   std::function<void()> shutdown_done_;
-  std::map<std::string, BadPreparation> bad_preparations_;  // by key
+  BadPreparations bad_preparations_;
 
   DeviceHealth health_;
   int checking_ = -1;           // the slot whose worker is asked; -1: none

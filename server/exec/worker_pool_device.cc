@@ -133,7 +133,7 @@ void WorkerPool::OnFinding(DeviceHealth::Finding finding) {
 
 void WorkerPool::RestBeforeProbe() {
   const Duration rest = options_.health_rest > Duration{} ? options_.health_rest : health_.NextRest();
-  LogInfo("exec", "{} is looked at again in {} s", options_.name,
+  LogInfo("exec", "{} is checked again in {} s", options_.name,
           std::chrono::duration_cast<std::chrono::seconds>(rest).count());
   health_timer_ = loop_->PostAfter(rest, [this, alive = alive_] {
     if (!*alive || !sick_ || shut_down_) return;
@@ -240,8 +240,8 @@ void WorkerPool::OnFirstLaunch(int index) {
   const auto gap = std::chrono::duration_cast<std::chrono::microseconds>(loop_->clock()->Now() - crashed_at);
   const Slot& slot = slots_[static_cast<size_t>(index)];
   const bool is_standby = slot.started_at < crashed_at;
-  LogDebug("exec", "{} goes on {:.1f} ms after the crash: {}", slot.worker->name(),
-           static_cast<double>(gap.count()) / 1000, is_standby ? "it stood by" : "it was started anew");
+  LogDebug("exec", "{} continues {:.1f} ms after the crash: {}", slot.worker->name(),
+           static_cast<double>(gap.count()) / 1000, is_standby ? "the standby took over" : "a new worker was started");
   if (options_.stats == nullptr) return;
   if (is_standby) ++options_.stats->takeovers;
   options_.stats->last_takeover_us = gap.count();

@@ -55,7 +55,7 @@ void WorkerProcess::PostGuarded(std::function<void()> call) { loop_->Post(Guarde
 
 void WorkerProcess::Start() {
   absl::Status failure;
-  absl::StatusOr<std::pair<Channel, UniqueFd>> ends = Channel::CreatePair();
+  absl::StatusOr<std::pair<Channel, UniqueFd>> ends = Channel::CreatePair(FrameCodecOf(options_.backend));
   if (ends.ok()) {
     channel_ = std::move(ends->first);
     absl::StatusOr<std::unique_ptr<Subprocess>> process = Subprocess::Start(options_.command, std::move(ends->second));
@@ -167,7 +167,7 @@ void WorkerProcess::CheckHealth(int deadline_ms, std::function<void(const Health
 bool WorkerProcess::Send(const Frame& frame, const std::vector<int>& fds) {
   const absl::Status sent = channel_.Send(frame, fds);
   if (sent.ok()) return true;
-  if (absl::IsResourceExhausted(sent)) {  // Ours, not the worker's: nothing was sent, so it stays usable.
+  if (absl::IsResourceExhausted(sent) || absl::IsInternal(sent)) {  // Ours: nothing was sent, so it stays usable.
     LoseTask(sent);
   } else if (absl::IsUnavailable(sent)) {
     BeginEnding(WorkerEndCause::kExited, "");
@@ -190,7 +190,7 @@ void WorkerProcess::SendPrepare(const WorkerPreparation& preparation) {
   prepared_reference_ = nullptr;
   std::shared_ptr<const SharedMemfd> expected;
   if (options_.expected_outputs != nullptr) expected = options_.expected_outputs->Find(preparation.key);
-  absl::StatusOr<WorkerRequest> request = PrepareRequest(preparation, expected.get());
+  absl::StatusOr<WorkerRequest> request = PrepareRequest(preparation, channel_.codec(), expected.get());
   if (!request.ok()) return LoseTask(request.status());
   Prepare* prepare = request->frame.mutable_prepare();
   prepare->set_standby(state_ == State::kPreloading);

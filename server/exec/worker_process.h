@@ -52,7 +52,7 @@ class WorkerProcess {
     std::function<void()> on_first_launch;
     // A Hello brought something for those that are started later. Called at once, as above. May be empty.
     std::function<void(std::shared_ptr<const SharedMemfd> warm_start)> on_warm_start;
-    // SIGKILL did not end it within reap_ms. A task in hand has been answered before. on_gone follows if it ever ends.
+    // SIGKILL did not end it within reap_ms. A running task has been answered before. on_gone follows if it ever ends.
     std::function<void()> on_stuck;
     // The process is reaped and its channel is closed. `end` also says how, when it had no task.
     std::function<void(const WorkerEnd& end)> on_gone;
@@ -62,7 +62,7 @@ class WorkerProcess {
 
   // A process that cannot be started reports itself through on_gone with kStartFailed.
   WorkerProcess(EventLoop* loop, WorkerProcessOptions options, Callbacks callbacks);
-  // Kills what still runs, without waiting. A task in hand is dropped without its callback: owners wait for on_gone.
+  // Kills what still runs, without waiting. A running task is dropped without its callback: owners wait for on_gone.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -105,7 +105,7 @@ class WorkerProcess {
   void SendPrepare(const WorkerPreparation& preparation);
   void SendEvaluate();
   bool Send(const tunefarm::worker::v1::Frame& frame, const std::vector<int>& fds);
-  // The task in hand cannot be asked for; the worker stays.
+  // The task cannot be sent to the worker; the worker stays.
   void LoseTask(const absl::Status& why);
   void ReadChannel();
   void OnFrame(ReceivedFrame received);

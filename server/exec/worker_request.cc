@@ -41,10 +41,12 @@ absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& pro
   return absl::OkStatus();
 }
 
-absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected) {
+absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, FrameCodec codec,
+                                             const SharedMemfd* expected) {
   WorkerRequest request;
   tunefarm::worker::v1::Prepare* prepare = request.frame.mutable_prepare();
-  RETURN_IF_ERROR(Attach("kernel", preparation.plan->kernel().SerializeAsString(), kKernelBytesMax, &request));
+  ASSIGN_OR_RETURN(const std::string kernel, EncodeMessage(codec, preparation.plan->kernel()));
+  RETURN_IF_ERROR(Attach("kernel", kernel, kKernelBytesMax, &request));
   prepare->set_kernel_fd_index(0);
   *prepare->mutable_problem() = preparation.problem;
   *prepare->mutable_device_class() = preparation.device_class;

@@ -14,6 +14,7 @@
 #include "server/definition/kernel_plan.h"
 #include "server/exec/evaluator.h"
 #include "server/exec/expected_outputs.h"
+#include "server/exec/frame_codec.h"
 #include "server/exec/outcome_table.h"
 #include "tunefarm/worker/v1/worker.pb.h"
 
@@ -71,8 +72,10 @@ struct SentBinary {
 absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                               const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate);
 
-// ResourceExhausted for a kernel or binary beyond its limit, or without memory. `expected` may be null.
-absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, const SharedMemfd* expected);
+// ResourceExhausted for a kernel or binary beyond its limit, or without memory. `codec` is that of the worker's
+// channel. `expected` may be null.
+absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, FrameCodec codec,
+                                             const SharedMemfd* expected);
 absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t evaluation_id, SentBinary* sent);
 
 }  // namespace tunefarm

@@ -119,7 +119,6 @@ class Expression {
   struct Program;
 
  private:
-  friend class ExpressionCompiler;
   explicit Expression(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   std::shared_ptr<const Program> program_;

@@ -17,10 +17,67 @@ using expression::NodeKind;
 using expression::Op;
 using expression::Tree;
 
-namespace expression {
-// Runs code[begin, end) with an empty stack; used to fold constants. False when it fails. In expression_evaluator.cc.
-bool RunConstant(const Expression::Program& program, int begin, int end, Cell* result);
-}  // namespace expression
+namespace {
+
+// What is known of an operand before evaluation.
+enum class Type { kBool, kInt, kBoolOrInt, kFloat, kString, kUnknown };
+
+bool IsIntegralType(Type type) { return type == Type::kBool || type == Type::kInt || type == Type::kBoolOrInt; }
+
+Type TypeOf(ValueType type) {
+  switch (type) {
+    case ValueType::kBool:
+      return Type::kBool;
+    case ValueType::kInt:
+      return Type::kInt;
+    case ValueType::kFloat:
+      return Type::kFloat;
+    case ValueType::kString:
+      break;
+  }
+  return Type::kString;
+}
+
+// The type of the result, where it is only one.
+std::optional<ValueType> ResultType(Type type) {
+  for (const ValueType one : {ValueType::kBool, ValueType::kInt, ValueType::kFloat, ValueType::kString}) {
+    if (TypeOf(one) == type) return one;
+  }
+  return std::nullopt;
+}
+
+// The type of a value that is one of two.
+Type Join(Type a, Type b) {
+  if (a == b) return a;
+  return IsIntegralType(a) && IsIntegralType(b) ? Type::kBoolOrInt : Type::kUnknown;
+}
+
+Type UnaryType(Op op, Type operand) {
+  switch (op) {
+    case Op::kNot:
+    case Op::kToBool:
+    case Op::kIsPow2:
+      return Type::kBool;
+    case Op::kToInt:
+      return Type::kInt;
+    case Op::kToFloat:
+    case Op::kLog2:
+      return Type::kFloat;
+    default:
+      return IsIntegralType(operand) ? Type::kInt : (operand == Type::kFloat ? Type::kFloat : Type::kUnknown);
+  }
+}
+
+Type BinaryType(Op op, Type a, Type b, bool natural_exponent) {
+  if (op == Op::kMin || op == Op::kMax) return Join(a, b);
+  const bool integral = IsIntegralType(a) && IsIntegralType(b);
+  if (op == Op::kDivide) return integral || a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
+  if (op == Op::kPower && integral) return natural_exponent ? Type::kInt : Type::kUnknown;
+  if (integral) return Type::kInt;
+  return a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
+}
+
+}  // namespace
 
 // Turns a tree into a program. Names are resolved, derived names put in place and constant parts folded on the way.
 class ExpressionCompiler {
@@ -30,11 +87,11 @@ class ExpressionCompiler {
     program_->text = std::string(text);
   }
 
-  absl::StatusOr<Expression> Run() {
+  absl::StatusOr<std::shared_ptr<const Expression::Program>> Run() {
     ASSIGN_OR_RETURN(const Tree tree, expression::Parse(program_->text));
     ASSIGN_OR_RETURN(const Type type, GenerateTree(tree));
     FindVariables();
-    SetResultType(type);
+    program_->result_type = ResultType(type);
     program_->integral = IsIntegral();
     // The jump targets and the evaluator's stack have fixed bounds.
     if (stack_max_ > expression::kStackMax) {
@@ -42,37 +99,10 @@ class ExpressionCompiler {
                      fmt::format("the expression needs more than {} operands at once", expression::kStackMax));
     }
     if (program_->integral) program_->integral_code = expression::MakeIntegralCode(*program_);
-    return Expression(std::move(program_));
+    return program_;
   }
 
  private:
-  // What is known of an operand before evaluation.
-  enum class Type { kBool, kInt, kBoolOrInt, kFloat, kString, kUnknown };
-
-  static bool IsIntegralType(Type type) {
-    return type == Type::kBool || type == Type::kInt || type == Type::kBoolOrInt;
-  }
-
-  static Type TypeOf(ValueType type) {
-    switch (type) {
-      case ValueType::kBool:
-        return Type::kBool;
-      case ValueType::kInt:
-        return Type::kInt;
-      case ValueType::kFloat:
-        return Type::kFloat;
-      case ValueType::kString:
-        break;
-    }
-    return Type::kString;
-  }
-
-  // The type of a value that is one of two.
-  static Type Join(Type a, Type b) {
-    if (a == b) return a;
-    return IsIntegralType(a) && IsIntegralType(b) ? Type::kBoolOrInt : Type::kUnknown;
-  }
-
   // ---- Emitting ----
 
   int Here() const { return static_cast<int>(program_->code.size()); }
@@ -205,22 +235,6 @@ class ExpressionCompiler {
     return Fold(begin, node.column, UnaryType(node.op, operand));
   }
 
-  static Type UnaryType(Op op, Type operand) {
-    switch (op) {
-      case Op::kNot:
-      case Op::kToBool:
-      case Op::kIsPow2:
-        return Type::kBool;
-      case Op::kToInt:
-        return Type::kInt;
-      case Op::kToFloat:
-      case Op::kLog2:
-        return Type::kFloat;
-      default:
-        return IsIntegralType(operand) ? Type::kInt : (operand == Type::kFloat ? Type::kFloat : Type::kUnknown);
-    }
-  }
-
   // min and max of three or more arguments.
   absl::StatusOr<Type> GenerateReduce(const Tree& tree, const Node& node) {
     const int begin = Here();
@@ -245,15 +259,6 @@ class ExpressionCompiler {
     if (node.op == Op::kPower && !natural_exponent) has_open_power_ = true;
     Emit(node.op, node.column, -1);
     return Fold(begin, node.column, BinaryType(node.op, left, right, natural_exponent));
-  }
-
-  static Type BinaryType(Op op, Type a, Type b, bool natural_exponent) {
-    if (op == Op::kMin || op == Op::kMax) return Join(a, b);
-    const bool integral = IsIntegralType(a) && IsIntegralType(b);
-    if (op == Op::kDivide) return integral || a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
-    if (op == Op::kPower && integral) return natural_exponent ? Type::kInt : Type::kUnknown;
-    if (integral) return Type::kInt;
-    return a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
   }
 
   absl::StatusOr<Type> GenerateShortCircuit(const Tree& tree, const Node& node) {
@@ -357,26 +362,6 @@ class ExpressionCompiler {
     for (const int slot : variables) program_->variable_names.push_back(symbols_.slots_[slot]);
   }
 
-  void SetResultType(Type type) {
-    switch (type) {
-      case Type::kBool:
-        program_->result_type = ValueType::kBool;
-        return;
-      case Type::kInt:
-        program_->result_type = ValueType::kInt;
-        return;
-      case Type::kFloat:
-        program_->result_type = ValueType::kFloat;
-        return;
-      case Type::kString:
-        program_->result_type = ValueType::kString;
-        return;
-      case Type::kBoolOrInt:
-      case Type::kUnknown:
-        return;
-    }
-  }
-
   // Whether every operand is an int or a bool whatever the values: all loads and constants are, and no operation leaves
   // them.
   bool IsIntegral() const {
@@ -419,7 +404,8 @@ class ExpressionCompiler {
   bool has_open_power_ = false;  // a `**` whose exponent may be negative, which would make a float of ints
 };
 
-absl::StatusOr<Expression> Expression::Compile(std::string_view text, const SymbolTable& symbols) {
+absl::StatusOr<std::shared_ptr<const Expression::Program>> expression::CompileProgram(std::string_view text,
+                                                                                      const SymbolTable& symbols) {
   return ExpressionCompiler(text, symbols).Run();
 }
 

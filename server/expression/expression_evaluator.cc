@@ -190,6 +190,11 @@ std::string_view OpText(Op op) {
 
 }  // namespace expression
 
+absl::StatusOr<Expression> Expression::Compile(std::string_view text, const SymbolTable& symbols) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const Program> program, expression::CompileProgram(text, symbols));
+  return Expression(std::move(program));
+}
+
 absl::StatusOr<Value> Expression::Evaluate(const Value* slots) const {
   return expression::EvaluateProgram(*program_, slots);
 }

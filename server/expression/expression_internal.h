@@ -215,8 +215,14 @@ struct Expression::Program {
 
 namespace expression {
 
+absl::StatusOr<std::shared_ptr<const Expression::Program>> CompileProgram(std::string_view text,
+                                                                          const SymbolTable& symbols);
+
 // Of a program that is integral.
 IntegralCode MakeIntegralCode(const Expression::Program& program);
+
+// Runs code[begin, end) with an empty stack; used to fold constants. False when it fails.
+bool RunConstant(const Expression::Program& program, int begin, int end, Cell* result);
 
 }  // namespace expression
 

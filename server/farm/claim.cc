@@ -1,5 +1,6 @@
 #include "server/farm/claim.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "server/measure/policy.h"
 #include "server/records/measured_key.h"
 #include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
 #include "server/store/lost_units.h"
 
 namespace tunefarm {
@@ -45,39 +47,35 @@ absl::StatusOr<std::string> TextOf(const Claim& claim, const Message& message) {
 
 Claim Claim::WithoutTrials() const {
   Claim claim;
-  claim.agent_id = agent_id;
-  claim.epoch = epoch;
-  claim.token = token;
-  claim.job_id = job_id;
-  claim.study_id = study_id;
-  claim.unit_id = unit_id;
-  claim.kind = kind;
-  claim.assignment.set_unit_id(unit_id);
-  claim.assignment.set_token(token);
-  claim.assignment.set_job_id(job_id);
-  claim.assignment.set_study_id(study_id);
-  claim.assignment.set_device_uuid(assignment.device_uuid());
-  claim.assignment.set_kernel_id(assignment.kernel_id());
-  *claim.assignment.mutable_problem() = assignment.problem();
-  *claim.assignment.mutable_policy() = assignment.policy();
-  claim.assignment.set_interleaved_rounds(assignment.interleaved_rounds());
-  claim.assignment.set_race_limit_ns(assignment.race_limit_ns());
-  claim.problem_key = problem_key;
-  claim.plan = plan;
-  claim.poison = poison;
-  claim.measured_scope = measured_scope;
-  claim.delivered = delivered;
-  claim.mode = mode;
-  claim.losses = losses;
-  claim.is_part = is_part;
-  claim.is_alone = is_alone;
-  claim.texts = texts;
+  static_cast<ClaimFacts&>(claim) = *this;
+  wire::Assignment& rest = claim.assignment;
+  rest.set_unit_id(unit_id);
+  rest.set_token(token);
+  rest.set_job_id(job_id);
+  rest.set_study_id(study_id);
+  rest.set_device_uuid(assignment.device_uuid());
+  rest.set_kernel_id(assignment.kernel_id());
+  *rest.mutable_problem() = assignment.problem();
+  *rest.mutable_policy() = assignment.policy();
+  rest.set_interleaved_rounds(assignment.interleaved_rounds());
+  rest.set_race_limit_ns(assignment.race_limit_ns());
   return claim;
 }
 
+void Claim::EraseTrials(const std::vector<Trial>& trials) {
+  std::set<int64_t> ordinals;
+  for (const Trial& trial : trials) ordinals.insert(trial.ordinal());
+  auto* const open = assignment.mutable_trials();
+  open->erase(std::remove_if(open->begin(), open->end(),
+                             [&](const wire::TrialSpec& spec) { return ordinals.count(spec.ordinal()) > 0; }),
+              open->end());
+}
+
 absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, const std::string& device_uuid,
-                                const ClaimedUnit& claimed, KernelRegistry* kernels, const DeviceDirectory& devices) {
+                                const ClaimedUnit& claimed, int64_t replacements, KernelRegistry* kernels,
+                                const DeviceDirectory& devices) {
   Claim claim;
+  claim.replacements = replacements;
   claim.agent_id = agent_id;
   claim.epoch = epoch;
   claim.token = claimed.unit.token;
@@ -128,5 +126,44 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
 absl::StatusOr<std::string> ConfigText(const Claim& claim, const Trial& trial) { return TextOf(claim, trial); }
 
 absl::StatusOr<std::string> ConfigText(const Claim& claim, const wire::TrialSpec& spec) { return TextOf(claim, spec); }
+
+std::vector<Trial> OwnTrials(Claim* claim, const wire::ReportTrialsRequest& report, int64_t now_ms) {
+  std::map<int64_t, wire::TrialSpec*> specs;
+  for (wire::TrialSpec& spec : *claim->assignment.mutable_trials()) specs[spec.ordinal()] = &spec;
+  std::vector<Trial> trials;
+  trials.reserve(static_cast<size_t>(report.trials_size()));
+  for (const Trial& reported : report.trials()) {
+    const auto found = specs.find(reported.ordinal());
+    if (found == specs.end()) continue;  // stored before, or listed twice
+    wire::TrialSpec& spec = *found->second;
+    Trial& trial = trials.emplace_back(reported);
+    trial.set_purpose(spec.purpose());
+    trial.clear_config();
+    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.mutable_config()->Swap(spec.mutable_config());
+    trial.set_problem_key(claim->problem_key);
+    trial.set_ended_at_ms(now_ms);
+    specs.erase(found);
+  }
+  return trials;
+}
+
+absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim, const std::vector<Trial>& trials,
+                                          UnitAfter after, int64_t now_ms) {
+  ReportRequest report;
+  report.agent_id = claim.agent_id;
+  report.epoch = claim.epoch;
+  report.unit_id = claim.unit_id;
+  report.token = claim.token;
+  report.unit_done = after == UnitAfter::kDone;
+  report.unit_returned = after == UnitAfter::kReturned;
+  report.now_ms = now_ms;
+  report.replacements = claim.replacements;
+  for (const Trial& trial : trials) {
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+    report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
+    if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
+  }
+  return store->ReportTrials(report);
+}
 
 }  // namespace tunefarm

@@ -1,10 +1,12 @@
-// Claim: a unit as it was handed to an agent, with all that is needed to take its results in.
+// Claim: a unit as it was handed to an agent, with all that is needed to take its results in. Pure but for MakeClaim
+// and StoreTrials.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
@@ -24,11 +26,15 @@ inline constexpr int kAgentLossesMax = 3;
 // What the agent may do with it: run it, give it up for now, give it up for good.
 enum class ClaimMode { kActive, kHeld, kDropped };
 
-struct Claim {
+// What becomes of a unit with a report of its trials.
+enum class UnitAfter { kGoesOn, kDone, kReturned };
+
+// What does not change with the trials that are left.
+struct ClaimFacts {
   std::string agent_id;
   int64_t epoch = 0, token = 0, job_id = 0, study_id = 0, unit_id = 0;
+  int64_t replacements = 0;  // ReportRequest::replacements
   UnitKind kind = UnitKind::kSearch;
-  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
   std::string problem_key;
   std::shared_ptr<const KernelPlan> plan;
   PoisonKey poison;
@@ -41,14 +47,31 @@ struct Claim {
   bool is_part = false, is_alone = false;
   // The canonical texts of its trials' configs, by ordinal. Copies share them.
   std::shared_ptr<const std::map<int64_t, std::string>> texts;
+};
+
+struct Claim : ClaimFacts {
+  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
 
   // All of it but for the trials.
   Claim WithoutTrials() const;
+  // These are stored.
+  void EraseTrials(const std::vector<tunefarm::v1::Trial>& trials);
 };
 
-// Unavailable: its kernel cannot be read now; other errors: it never can be.
+// `replacements`: Store::Replacements before the unit was read. Unavailable: its kernel cannot be read now; other
+// errors: it never can be.
 absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, const std::string& device_uuid,
-                                const ClaimedUnit& claimed, KernelRegistry* kernels, const DeviceDirectory& devices);
+                                const ClaimedUnit& claimed, int64_t replacements, KernelRegistry* kernels,
+                                const DeviceDirectory& devices);
+
+// The trials of a report as they are stored, and no others than the claim's, whose configs they take.
+std::vector<tunefarm::v1::Trial> OwnTrials(Claim* claim, const tunefarm::agent::v1::ReportTrialsRequest& report,
+                                           int64_t now_ms);
+
+// See Store::ReportTrials.
+absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim,
+                                          const std::vector<tunefarm::v1::Trial>& trials, UnitAfter after,
+                                          int64_t now_ms);
 
 // The canonical text under which a trial's config is stored; empty for a baseline.
 absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);

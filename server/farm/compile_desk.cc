@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/base/status.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
 
@@ -19,6 +20,28 @@ void CompileDesk::Add(Unit unit) {
   configs_ += configs;
   places_[unit.unit_id] = place;
   waiting_[place] = std::move(unit);
+}
+
+void CompileDesk::AddUnits(const JobRow& job, const StudyRow& study, const DeviceClass& device_class,
+                           const std::vector<UnitRow>& units, const std::vector<int64_t>& unit_ids) {
+  if (!is_used()) return;
+  Unit waiting;
+  waiting.job_id = job.job_id;
+  waiting.study_id = study.study_id;
+  waiting.priority = job.priority;
+  waiting.task.set_kernel_id(KernelName(job.kernel_id));
+  if (!waiting.task.mutable_problem()->ParseFromString(study.problem)) return;
+  *waiting.task.mutable_device_class() = device_class.ToProto();
+  for (size_t i = 0; i < units.size() && i < unit_ids.size(); ++i) {
+    tunefarm::agent::v1::Assignment payload;
+    if (units[i].kind != UnitKind::kSearch || !payload.ParseFromString(units[i].payload)) continue;
+    Unit unit = waiting;
+    unit.unit_id = unit_ids[i];
+    for (tunefarm::agent::v1::TrialSpec& spec : *payload.mutable_trials()) {
+      *unit.task.add_configs() = std::move(*spec.mutable_config());
+    }
+    Add(std::move(unit));
+  }
 }
 
 void CompileDesk::Remove(int64_t unit_id) {

@@ -18,6 +18,8 @@
 #include "server/base/clock.h"
 #include "server/base/hash.h"
 #include "server/base/mutex.h"
+#include "server/device/device_class.h"
+#include "server/store/store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {
@@ -50,6 +52,9 @@ class CompileDesk {
   bool is_used() const LOCKS_EXCLUDED(mutex_);
 
   void Add(Unit unit) LOCKS_EXCLUDED(mutex_);
+  // Those of the units, just stored under these ids, that are to be searched; nothing if it does not pay.
+  void AddUnits(const JobRow& job, const StudyRow& study, const DeviceClass& device_class,
+                const std::vector<UnitRow>& units, const std::vector<int64_t>& unit_ids) LOCKS_EXCLUDED(mutex_);
   // A device has it, or nobody wants it any more.
   void Remove(int64_t unit_id) LOCKS_EXCLUDED(mutex_);
   // Of the highest priority first, then as they came; at most so many configs, the last unit cut where they end.

@@ -1,13 +1,12 @@
 #include "server/farm/control_link.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/records/measured_key.h"
-#include "server/records/trial_rows.h"
 
 namespace tunefarm {
 
@@ -18,6 +17,8 @@ namespace {
 
 constexpr int kUnitsPerDemandMax = 8;
 constexpr int kTrialsPerReportMax = 64;
+constexpr int kReportsPerCallMax = 64;
+constexpr int kConfigsPerCallMax = 256;
 
 }  // namespace
 
@@ -26,213 +27,148 @@ ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, Po
     : store_(store),
       clock_(clock),
       kernels_(kernels),
-      poison_(poison),
-      other_studies_(store, clock),
-      devices_(devices),
       hooks_(std::move(hooks)),
-      options_(std::move(options)),
-      compiles_(clock) {}
+      compiles_(clock),
+      filters_(store, clock, poison),
+      claims_(store->Replacements()),
+      agents_(store, clock, devices, &claims_, &hooks_, std::move(options)),
+      desk_({store, clock, kernels, devices, &agents_, &claims_, &filters_, &compiles_, &hooks_}) {}
 
-void ControlLink::SetWake(std::function<void()> wake) {
-  MutexLock lock(&wake_mutex_);
-  wake_ = std::move(wake);
+absl::Status ControlLink::CheckOpen() const {
+  return closed_.load() ? Unavailable("the daemon is stopping") : absl::OkStatus();
 }
 
-void ControlLink::Wake() {
-  std::vector<std::string> hungry;
-  {
-    MutexLock lock(&mutex_);
-    for (auto& [agent_id, agent] : agents_) {
-      if (agent.hungry) hungry.push_back(agent_id);
-      agent.hungry = false;
-    }
+absl::StatusOr<wire::RegisterResponse> ControlLink::RegisterRemote(const wire::RegisterRequest& request) {
+  if (request.protocol() < kProtocolOldest) {
+    return WithReason(
+        FailedPrecondition("agent {} speaks version {} of the conversation, and {} is the oldest that is understood "
+                           "here: update it to the version of this daemon",
+                           request.display_name(), request.protocol(), kProtocolOldest),
+        "AGENT_TOO_OLD");
   }
-  wakes_.Wake(hungry);
-  MutexLock lock(&wake_mutex_);
-  if (wake_) wake_();
+  return Register(request);
 }
 
-void ControlLink::WakeFor(const std::string& class_id, size_t units) {
-  std::vector<std::string> told;
-  {
-    MutexLock lock(&mutex_);
-    auto next = agents_.upper_bound(woken_last_);
-    for (size_t i = 0; i < agents_.size() && told.size() < units; ++i, ++next) {
-      if (next == agents_.end()) next = agents_.begin();
-      AgentState& agent = next->second;
-      if (!agent.hungry || agent.draining || clock_->Now() < agent.rests_until) continue;
-      if (agent.classes.count(class_id) == 0) continue;
-      agent.hungry = false;
-      told.push_back(next->first);
-    }
-    if (!told.empty()) woken_last_ = told.back();
+absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
+  RETURN_IF_ERROR(CheckOpen());
+  return agents_.Register(request);
+}
+
+absl::StatusOr<wire::DeregisterResponse> ControlLink::Deregister(const wire::DeregisterRequest& request) {
+  RETURN_IF_ERROR(agents_.Deregister(request));
+  return wire::DeregisterResponse();
+}
+
+absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t epoch,
+                                           const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
+  MutexLock one_at_a_time(&taking_over_);
+  const int64_t replacements = FollowStore();
+  ASSIGN_OR_RETURN(std::optional<AgentRegistry::Agent> agent, agents_.Read(agent_id, epoch));
+  if (!agent.has_value()) return false;
+  std::map<int64_t, std::string> device_of;
+  std::set<int64_t> in_hand;
+  for (const wire::UnitInHand& unit : units) {
+    device_of[unit.unit_id()] = unit.device_uuid();
+    if (!unit.device_uuid().empty()) in_hand.insert(unit.unit_id());
   }
-  wakes_.Wake(told);
-  MutexLock lock(&wake_mutex_);
-  if (wake_) wake_();
+  ASSIGN_OR_RETURN(std::vector<Claim> claims, desk_.Read(agent->about, epoch, replacements, device_of, {}));
+  LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent->about.display_name(),
+          agent->about.host(), units.size());
+  FollowStore();
+  RETURN_IF_ERROR(claims_.Serve(agent_id, epoch, replacements, std::move(claims), in_hand));
+  agents_.Put(*std::move(agent));
+  return true;
 }
 
-void ControlLink::WakeAll() {
-  wakes_.WakeAll();
-  MutexLock lock(&wake_mutex_);
-  if (wake_) wake_();
-}
-
-ControlLink::Mode ControlLink::ModeOf(int64_t job_id, int64_t study_id, UnitKind kind) const {
-  if (ended_while_claiming_.count(job_id) > 0) return Mode::kDropped;
-  const auto found = jobs_.find(job_id);
-  if (found == jobs_.end()) return Mode::kActive;
-  const JobMode& job = found->second;
-  const bool search_is_over = job.search_stopped || job.stopped_studies.count(study_id) > 0;
-  if (job.cancelled || (search_is_over && kind == UnitKind::kSearch)) return Mode::kDropped;
-  return job.held ? Mode::kHeld : Mode::kActive;
-}
-
-void ControlLink::ApplyModes(int64_t job_id) {
-  for (const auto& [unit_id, claim] : claims_.all()) {
-    if (claim.job_id != job_id) continue;
-    claims_.SetMode(claims_.Find(unit_id), ModeOf(job_id, claim.study_id, claim.kind));
+absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request) {
+  const std::string& agent_id = request.agent_id();
+  RETURN_IF_ERROR(CheckOpen());
+  FollowStore();
+  const int64_t epoch = claims_.EpochOf(agent_id);
+  // One that comes from another daemon may have begun anew there, in a database that was put back.
+  const bool from_elsewhere = !request.control().empty() && request.control() != control_id();
+  if (epoch > request.epoch() && !from_elsewhere) return false;
+  if (epoch != request.epoch() || from_elsewhere || !agents_.Has(agent_id)) {
+    ASSIGN_OR_RETURN(const bool taken, TakeOver(agent_id, request.epoch(), request.units()));
+    if (!taken) return false;
   }
+  ASSIGN_OR_RETURN(const AgentRegistry::Renewal renewal, agents_.Renew(request));
+  if (renewal != AgentRegistry::Renewal::kRenewed) return renewal != AgentRegistry::Renewal::kOver;
+  const std::optional<AgentRegistry::Agent> agent = agents_.Find(agent_id);
+  if (!agent.has_value()) return false;
+  const absl::Status taken = desk_.ReadLate(agent->about, request.epoch());
+  if (!taken.ok()) LogWarn("jobs", "claims of agent {} are looked at later: {}", agent_id, MessageOf(taken));
+  return true;
 }
 
 absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::SynchronizeRequest& request) {
   wire::SynchronizeResponse response;
-  std::map<std::string, Demand> wanted;
-  std::set<int64_t> left_jobs;
-  bool gets_work = false;
-  response.set_control(options_.control_id);
-  response.set_gather_ms(gather_ms_.load(std::memory_order_relaxed));
+  response.set_control(control_id());
+  response.set_gather_ms(agents_.gather_ms());
   response.set_has_binaries(compiles_.is_used());
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
     response.set_epoch_expired(true);
     return response;
   }
-  {
-    MutexLock lock(&mutex_);
-    const auto agent = agents_.find(request.agent_id());
-    if (closed_) return Unavailable("the daemon is stopping");
-    if (agent == agents_.end()) return Unavailable("the agent is being taken out; ask again");
-    for (const std::string& uuid : agent->second.released) response.add_released_device_uuids(uuid);
-    agent->second.released.clear();
-    // Before the store is asked: units that come meanwhile wake it.
-    agent->second.hungry = request.demands_size() > 0;
-    gets_work = !claims_held_ && !agent->second.draining && clock_->Now() >= agent->second.rests_until;
-    for (const wire::DeviceDemand& demand : request.demands()) {
-      if (!gets_work) break;
-      wanted[demand.device_uuid()] = {std::clamp(demand.units(), 0, kUnitsPerDemandMax), std::max(0, demand.trials())};
-    }
-    CompareWithList(request, &wanted, &left_jobs, &response);
+  ASSIGN_OR_RETURN(const bool may_have_work, agents_.Ask(request, &response));
+  const bool gets_work = may_have_work && !claims_held_.load();
+  std::map<std::string, Claims::Demand> wanted;
+  for (const wire::DeviceDemand& demand : request.demands()) {
+    if (!gets_work) break;
+    wanted[demand.device_uuid()] = {std::clamp(demand.units(), 0, kUnitsPerDemandMax), std::max(0, demand.trials())};
   }
-  FinishDropped();
+  std::set<int64_t> left_jobs;
+  if (!claims_.Compare(request, &wanted, &left_jobs, &response)) {
+    return Unavailable("the agent is being taken out; ask again");
+  }
+  desk_.EndDropped();
   for (int64_t job_id : left_jobs) hooks_.gone(job_id);
   bool is_sated = true;
   for (auto& [uuid, demand] : wanted) {
     if (demand.units <= 0) continue;
     const int before = response.assignments_size();
-    const absl::Status claimed = ClaimFor(request, uuid, demand, &response);
+    const absl::Status claimed = desk_.ClaimFor(request, uuid, demand, &response);
     for (int i = before; i < response.assignments_size(); ++i) demand.Take(response.assignments(i));
     is_sated = is_sated && demand.units <= 0;
     if (absl::IsFailedPrecondition(claimed)) {
-      Lose(request.agent_id());
+      agents_.Lose(request.agent_id());
       response.set_epoch_expired(true);
       return response;
     }
     // What was handed out before the error is given with the next answer, as it is not listed.
     RETURN_IF_ERROR(claimed);
   }
-  if (is_sated) {
-    MutexLock lock(&mutex_);
-    const auto agent = agents_.find(request.agent_id());
-    // Not of one that may have nothing now: what it was refused, it still wants.
-    if (agent != agents_.end() && gets_work) agent->second.hungry = false;
-  }
+  // Not of one that may have nothing now: what it was refused, it still wants.
+  if (is_sated && gets_work) agents_.Sate(request.agent_id());
   return response;
 }
 
-void ControlLink::CompareWithList(const wire::SynchronizeRequest& request, std::map<std::string, Demand>* wanted,
-                                  std::set<int64_t>* left_jobs, wire::SynchronizeResponse* response) {
-  std::set<int64_t> listed;
-  for (const wire::UnitInHand& unit : request.units()) {
-    const Claim* const claim = claims_.Find(unit.unit_id());
-    const bool owned = claim != nullptr && claim->agent_id == request.agent_id() && claim->token == unit.token();
-    if (owned) listed.insert(unit.unit_id());
-    if (!owned || claim->mode != Mode::kActive) response->add_revoked_unit_ids(unit.unit_id());
+absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTrialsRequest& request) {
+  for (int i = 0; i < 2; ++i) {
+    RETURN_IF_ERROR(CheckOpen());
+    FollowStore();
+    std::optional<Claim> found = claims_.Find(request);
+    if (found.has_value() || i > 0) return found;
+    google::protobuf::RepeatedPtrField<wire::UnitInHand> units;
+    if (request.trials_size() > 0) {
+      wire::UnitInHand* unit = units.Add();
+      unit->set_unit_id(request.unit_id());
+      unit->set_device_uuid(request.trials(0).device_uuid());
+    }
+    if (claims_.EpochOf(request.agent_id()) == request.epoch()) {
+      // Claimed through another control daemon, or taken away.
+      ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(request.agent_id(), request.epoch()));
+      if (std::none_of(held.begin(), held.end(), [&](const ClaimedUnit& claimed) {
+            return claimed.unit.unit_id == request.unit_id() && claimed.unit.token == request.token();
+          })) {
+        return std::nullopt;
+      }
+    }
+    ASSIGN_OR_RETURN(const bool taken, TakeOver(request.agent_id(), request.epoch(), units));
+    if (!taken) return std::nullopt;
   }
-  bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
-  for (int64_t unit_id : claims_.OfAgent(request.agent_id())) {
-    Claim* const claim = claims_.Find(unit_id);
-    waits_alone = waits_alone || (claim->is_alone && claim->mode == Mode::kActive);
-    if (listed.count(unit_id) > 0) continue;
-    if (claim->delivered && claim->mode != Mode::kActive) left_jobs->insert(claim->job_id);
-    claims_.SetDelivered(claim, false);
-    Demand& room = (*wanted)[claim->assignment.device_uuid()];
-    const bool fits = claim->mode == Mode::kActive && room.units > 0;
-    if (!fits || HasOther(claim->agent_id, unit_id, claim->is_alone)) continue;
-    room.Take(claim->assignment);
-    claims_.SetDelivered(claim, true);
-    *response->add_assignments() = claim->assignment;
-  }
-  if (waits_alone) wanted->clear();
-}
-
-absl::StatusOr<ReportVerdict> ControlLink::StoreTrials(const Claim& claim, const std::vector<Trial>& trials,
-                                                       After after) {
-  ReportRequest report;
-  report.agent_id = claim.agent_id;
-  report.epoch = claim.epoch;
-  report.unit_id = claim.unit_id;
-  report.token = claim.token;
-  report.unit_done = after == After::kDone;
-  report.unit_returned = after == After::kReturned;
-  report.now_ms = clock_->WallMs();
-  for (const Trial& trial : trials) {
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
-    report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
-    if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
-  }
-  return store_->ReportTrials(report);
-}
-
-Claim ControlLink::ReportedPart(const Claim& claim, const wire::ReportTrialsRequest& request) {
-  std::set<int64_t> reported;
-  for (const Trial& trial : request.trials()) reported.insert(trial.ordinal());
-  Claim part = claim.WithoutTrials();
-  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
-    if (reported.count(spec.ordinal()) > 0) *part.assignment.add_trials() = spec;
-  }
-  return part;
-}
-
-std::vector<Trial> ControlLink::OwnTrials(Claim* claim, const wire::ReportTrialsRequest& request) {
-  std::map<int64_t, wire::TrialSpec*> specs;
-  for (wire::TrialSpec& spec : *claim->assignment.mutable_trials()) specs[spec.ordinal()] = &spec;
-  std::vector<Trial> trials;
-  trials.reserve(static_cast<size_t>(request.trials_size()));
-  for (const Trial& reported : request.trials()) {
-    const auto found = specs.find(reported.ordinal());
-    if (found == specs.end()) continue;  // stored before, or listed twice
-    wire::TrialSpec& spec = *found->second;
-    Trial& trial = trials.emplace_back(reported);
-    trial.set_purpose(spec.purpose());
-    trial.clear_config();
-    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.mutable_config()->Swap(spec.mutable_config());
-    trial.set_problem_key(claim->problem_key);
-    trial.set_ended_at_ms(clock_->WallMs());
-    specs.erase(found);
-  }
-  return trials;
-}
-
-void ControlLink::NotePoison(const Claim& claim, const std::vector<Trial>& trials) {
-  for (const Trial& trial : trials) {
-    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
-    // It never came to the config itself: what crashed or hung were the reference or the inputs.
-    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
-    const absl::StatusOr<std::string> text = ConfigText(claim, trial);
-    const absl::Status recorded = text.ok() ? poison_->Record(claim.poison, *text, trial.outcome()) : text.status();
-    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
-  }
+  return std::nullopt;
 }
 
 absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire::ReportTrialsRequest& request) {
@@ -241,40 +177,27 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   }
   wire::ReportTrialsResponse response;
   response.set_verdict(wire::REPORT_VERDICT_STALE);
-  ASSIGN_OR_RETURN(std::optional<Claim> found_claim, FindClaim(request));
-  if (!found_claim.has_value()) return response;
-  Claim& claim = *found_claim;
-  std::vector<Trial> trials = OwnTrials(&claim, request);
-  // What was cancelled meanwhile ends with what it has; of a part the rest comes next.
-  const bool is_dropped = claim.mode == Mode::kDropped;
-  const bool done =
-      (request.unit_done() && !claim.is_part) || ((request.unit_done() || request.unit_returned()) && is_dropped);
-  const bool returned = (request.unit_done() || request.unit_returned()) && !done;
-  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(claim, trials,
-                                                            done       ? After::kDone
-                                                            : returned ? After::kReturned
-                                                                       : After::kGoesOn));
-  {
-    MutexLock lock(&mutex_);
-    Claim* const found = claims_.Find(request.unit_id());
-    if (found != nullptr && found->token == request.token()) {
-      if (verdict == ReportVerdict::kStale || done || returned) {
-        claims_.Erase(request.unit_id());
-      } else {
-        std::set<int64_t> ordinals;
-        for (const Trial& trial : trials) ordinals.insert(trial.ordinal());
-        auto* open = found->assignment.mutable_trials();
-        open->erase(
-            std::remove_if(open->begin(), open->end(), [&](const auto& s) { return ordinals.count(s.ordinal()) > 0; }),
-            open->end());
-      }
-    }
+  ASSIGN_OR_RETURN(std::optional<Claim> found, FindClaim(request));
+  if (!found.has_value()) return response;
+  Claim& claim = *found;
+  std::vector<Trial> trials = OwnTrials(&claim, request, clock_->WallMs());
+  UnitAfter after = UnitAfter::kGoesOn;
+  if (request.unit_done() || request.unit_returned()) {
+    // What was cancelled meanwhile ends with what it has; of a part the rest comes next.
+    const bool is_whole = request.unit_done() && !claim.is_part;
+    after = is_whole || claim.mode == ClaimMode::kDropped ? UnitAfter::kDone : UnitAfter::kReturned;
+  }
+  ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(store_, claim, trials, after, clock_->WallMs()));
+  if (verdict == ReportVerdict::kStale || after != UnitAfter::kGoesOn) {
+    claims_.Erase(claim);
+  } else {
+    claims_.Reported(claim, trials);
   }
   if (verdict == ReportVerdict::kStale) return response;
-  NotePoison(claim, trials);
-  hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), done);
-  if (done || returned) hooks_.gone(claim.job_id);
-  if (returned) {
+  filters_.Record(claim, trials);
+  hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), after == UnitAfter::kDone);
+  if (after != UnitAfter::kGoesOn) hooks_.gone(claim.job_id);
+  if (after == UnitAfter::kReturned) {
     if (request.unit_returned()) {
       LogInfo("jobs", "unit {} is given back: device {} takes no work", claim.unit_id, claim.assignment.device_uuid());
     }
@@ -284,37 +207,26 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   return response;
 }
 
-void ControlLink::FinishDropped() {
-  std::vector<std::pair<Claim, After>> dropped;
-  {
-    MutexLock lock(&mutex_);
-    for (int64_t unit_id : claims_.ended()) {
-      const Claim& claim = *claims_.Find(unit_id);
-      const bool has_rest = claim.is_part && ModeOf(claim.job_id, claim.study_id, claim.kind) != Mode::kDropped;
-      dropped.emplace_back(claim.WithoutTrials(), has_rest ? After::kReturned : After::kDone);
+absl::StatusOr<wire::ReportUnitsResponse> ControlLink::ReportUnits(const wire::ReportUnitsRequest& request) {
+  if (request.reports_size() > kReportsPerCallMax) {
+    return InvalidArgument("{} reports in one call, at most {} are taken", request.reports_size(), kReportsPerCallMax);
+  }
+  wire::ReportUnitsResponse response;
+  for (const wire::ReportTrialsRequest& report : request.reports()) {
+    const absl::StatusOr<wire::ReportTrialsResponse> stored = ReportTrials(report);
+    if (absl::IsUnavailable(stored.status()) || absl::IsDataLoss(stored.status()) ||
+        absl::IsInternal(stored.status())) {
+      response.set_stopped_because(std::string(MessageOf(stored.status())));
+      break;
+    }
+    wire::ReportResult* result = response.add_results();
+    if (stored.ok()) {
+      result->set_verdict(stored->verdict());
+    } else {
+      result->set_error(std::string(MessageOf(stored.status())));
     }
   }
-  bool has_returned = false;
-  for (const auto& [claim, after] : dropped) {
-    const auto verdict = StoreTrials(claim, {}, after);
-    if (!verdict.ok()) {
-      LogWarn("jobs", "unit {} cannot be ended yet: {}", claim.unit_id, MessageOf(verdict.status()));
-      continue;  // the next Synchronize tries again
-    }
-    // Another thread may be ending the same claim and erase it first; the store accepts only one of them, and that one
-    // tells.
-    if (*verdict == ReportVerdict::kAccepted) {
-      hooks_.reported(claim.study_id, claim.unit_id, {}, after == After::kDone);
-    }
-    {
-      MutexLock lock(&mutex_);
-      const Claim* const found = claims_.Find(claim.unit_id);
-      if (found != nullptr && found->token == claim.token) claims_.Erase(claim.unit_id);
-    }
-    hooks_.gone(claim.job_id);
-    has_returned = has_returned || after == After::kReturned;
-  }
-  if (has_returned) Wake();
+  return response;
 }
 
 absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::FetchKernelRequest& request) {
@@ -324,104 +236,88 @@ absl::StatusOr<wire::FetchKernelResponse> ControlLink::FetchKernel(const wire::F
   return response;
 }
 
-void ControlLink::Hold(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    jobs_[job_id].held = true;
-    ApplyModes(job_id);
+absl::StatusOr<wire::TakeCompilesResponse> ControlLink::TakeCompiles(const wire::TakeCompilesRequest& request) {
+  RETURN_IF_ERROR(CheckOpen());
+  const std::optional<AgentRegistry::Agent> agent = agents_.Find(request.agent_id());
+  if (!agent.has_value()) return Unavailable("the agent is not known here yet");
+  if (agent->epoch != request.epoch()) return FailedPrecondition("the agent's epoch is over");
+  wire::TakeCompilesResponse response;
+  if (agent->draining) return response;
+  int left = std::clamp(request.configs(), 1, kConfigsPerCallMax);
+  while (left > 0) {
+    std::vector<CompileDesk::Unit> units = compiles_.Take(left);
+    if (units.empty()) break;
+    for (CompileDesk::Unit& unit : units) {
+      // What is cancelled or paused is not compiled; of a paused job the rest is compiled where it runs.
+      if (claims_.ModeOf(unit.job_id, unit.study_id, UnitKind::kSearch) != ClaimMode::kActive) continue;
+      left -= unit.task.configs_size();
+      *response.add_tasks() = std::move(unit.task);
+    }
   }
+  return response;
+}
+
+absl::StatusOr<wire::OfferBinaryResponse> ControlLink::OfferBinary(const wire::OfferBinaryRequest& request) {
+  ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(request.key()));
+  RETURN_IF_ERROR(compiles_.Offer(key, request.binary()));
+  return wire::OfferBinaryResponse();
+}
+
+absl::StatusOr<wire::FetchBinaryResponse> ControlLink::FetchBinary(const wire::FetchBinaryRequest& request) {
+  ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(request.key()));
+  wire::FetchBinaryResponse response;
+  response.set_binary(compiles_.Find(key));
+  return response;
+}
+
+void ControlLink::Hold(int64_t job_id) {
+  claims_.Hold(job_id);
   WakeAll();
 }
 
 void ControlLink::Resume(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    const auto job = jobs_.find(job_id);
-    if (job == jobs_.end() || !std::exchange(job->second.held, false)) return;
-    ApplyModes(job_id);
-  }
-  WakeAll();
+  if (claims_.Resume(job_id)) WakeAll();
 }
 
 void ControlLink::Cancel(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    jobs_[job_id].cancelled = true;
-    ApplyModes(job_id);
-  }
-  FinishDropped();
+  claims_.Cancel(job_id);
+  desk_.EndDropped();
   WakeAll();
 }
 
 void ControlLink::StopSearch(int64_t job_id) {
-  {
-    MutexLock lock(&mutex_);
-    jobs_[job_id].search_stopped = true;
-    ApplyModes(job_id);
-  }
-  FinishDropped();
+  claims_.StopSearch(job_id);
+  desk_.EndDropped();
   WakeAll();
 }
 
 void ControlLink::StopStudySearch(int64_t job_id, int64_t study_id) {
-  {
-    MutexLock lock(&mutex_);
-    if (!jobs_[job_id].stopped_studies.insert(study_id).second) return;
-    ApplyModes(job_id);
-  }
-  FinishDropped();
+  if (!claims_.StopStudySearch(job_id, study_id)) return;
+  desk_.EndDropped();
   WakeAll();
 }
 
 void ControlLink::HoldClaims(bool held) {
-  {
-    MutexLock lock(&mutex_);
-    if (claims_held_ == held) return;
-    claims_held_ = held;
-  }
+  if (claims_held_.exchange(held) != held) WakeAll();
+}
+
+void ControlLink::BeginAgain() {
+  FollowStore();
+  claims_.BeginAgain();
+  agents_.Clear();
+  // A claim that the store has and its agent has not waits for the agent's next word.
   WakeAll();
 }
 
-bool ControlLink::HasAgent() const {
-  MutexLock lock(&mutex_);
-  return !closed_ && !agents_.empty();
-}
-
-std::vector<int64_t> ControlLink::JobsInHand() const {
-  MutexLock lock(&mutex_);
-  std::set<int64_t> jobs;
-  for (const auto& [unit_id, claim] : claims_.all()) jobs.insert(claim.job_id);
-  return {jobs.begin(), jobs.end()};
-}
-
-void ControlLink::Forget(int64_t job_id) {
-  MutexLock lock(&mutex_);
-  jobs_.erase(job_id);
-  if (claiming_ > 0) ended_while_claiming_.insert(job_id);
-  unmade_.erase(std::remove_if(unmade_.begin(), unmade_.end(),
-                               [&](const Unmade& unmade) { return unmade.claimed.job_id == job_id; }),
-                unmade_.end());
-  claims_.EraseJob(job_id);
-}
-
 void ControlLink::Close() {
-  std::vector<std::string> agents;
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return;
-    closed_ = true;
-    // Those on other machines go on, with this daemon's successor or with another one.
-    for (const auto& [agent_id, agent] : agents_) {
-      if (!agent.is_remote) agents.push_back(agent_id);
-    }
-    claims_.Clear();
-    unmade_.clear();
-  }
-  for (const std::string& agent_id : agents) {
+  if (closed_.exchange(true)) return;
+  claims_.Close();
+  // Those on other machines go on, with this daemon's successor or with another one.
+  for (const std::string& agent_id : agents_.Own()) {
     const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
     if (!released.ok()) LogWarn("jobs", "units in hand go back at the next start: {}", MessageOf(released));
   }
-  wakes_.Close();
+  agents_.CloseWaits();
 }
 
 }  // namespace tunefarm

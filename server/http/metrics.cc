@@ -72,36 +72,36 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
   const char* const kUnits = "Work units that are waiting for a device, and that an agent has.";
   page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.queue.ready_units), {{"state", "ready"}});
   page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.queue.claimed_units), {{"state", "claimed"}});
-  page->Gauge("tunefarm_suspended", "1 while jobs stand still for want of space.", s.is_suspended ? 1 : 0);
+  page->Gauge("tunefarm_suspended", "1 while jobs are paused for lack of free space.", s.is_suspended ? 1 : 0);
   page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.job_watchers);
   page->Gauge("tunefarm_catalog_watch_streams", "Clients that watch the catalog.", s.catalog_watchers);
   page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);
-  page->Counter("tunefarm_calls_refused_total", "Calls and handshakes refused for who made them, or how often.",
+  page->Counter("tunefarm_calls_refused_total", "Calls and handshakes refused for the caller's identity or rate.",
                 static_cast<double>(s.calls_refused));
   page->Counter("tunefarm_audit_lines_total", "Lines of the audit log.", static_cast<double>(s.audit_written));
-  page->Counter("tunefarm_audit_left_out_total", "Refusals beyond what is written of one peer.",
+  page->Counter("tunefarm_audit_left_out_total", "Refusals that were not written, since one peer caused too many.",
                 static_cast<double>(s.audit_left_out));
   page->Counter("tunefarm_audit_lost_total", "Lines of the audit log that could not be written.",
                 static_cast<double>(s.audit_lost));
-  page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.",
-                static_cast<double>(s.trials.lookups));
+  page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.", static_cast<double>(s.trials.lookups));
   for (int i = tunefarm::v1::Match_MIN + 1; i <= tunefarm::v1::Match_MAX; ++i) {
     const std::string name = tunefarm::v1::Match_Name(static_cast<tunefarm::v1::Match>(i));
     page->Counter("tunefarm_lookup_answers_total", "Answers to look-ups, by how well they matched.",
                   static_cast<double>(s.trials.answers[static_cast<size_t>(i)]),
                   {{"match", Lower(name.substr(std::string_view("MATCH_").size()))}});
   }
-  page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.",
-              static_cast<double>(s.missed_problems));
-  page->Gauge("tunefarm_unwritten_misses", "Of them those whose latest count is not in the database yet.",
+  page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.", static_cast<double>(s.missed_problems));
+  page->Gauge("tunefarm_unwritten_misses",
+              "Problems in the list of misses whose latest count is not in the database yet.",
               static_cast<double>(s.misses_unwritten));
-  page->Counter("tunefarm_misses_not_counted_total", "Questions that the list of misses had no room for.",
+  page->Counter("tunefarm_misses_not_counted_total",
+                "Look-ups that were not counted, since the list of misses was full.",
                 static_cast<double>(s.misses_not_counted));
   page->Counter("tunefarm_configs_taken_total", "Configs given to agents that compile for others.",
                 static_cast<double>(s.compiles.taken));
   page->Counter("tunefarm_binaries_offered_total", "Binaries that agents have compiled for others.",
                 static_cast<double>(s.compiles.offered));
-  page->Counter("tunefarm_binaries_found_total", "Questions for such a binary that found it.",
+  page->Counter("tunefarm_binaries_found_total", "Requests for a binary that another agent had compiled.",
                 static_cast<double>(s.compiles.found));
 }
 
@@ -118,8 +118,7 @@ void AddTrials(const TrialCounts& trials, MetricsText* page) {
   page->Counter("tunefarm_trials_reused_total", "Trials answered by the measurement of an equal one.",
                 static_cast<double>(trials.reused));
   for (const auto& [uuid, ms] : trials.busy_ms_by_device) {
-    page->Counter("tunefarm_device_busy_seconds_total", "Time that devices worked for trials.", ms / 1e3,
-                  {{"device", uuid}});
+    page->Counter("tunefarm_device_busy_seconds_total", "Device time spent on trials.", ms / 1e3, {{"device", uuid}});
   }
 }
 
@@ -128,16 +127,17 @@ void AddEvaluator(const EvaluatorStats& stats, MetricsText* page) {
   const char* const kCompiles = "Configs compiled, without those whose binary was in the cache.";
   page->Counter("tunefarm_compiles_total", kCompiles, read(stats.compiles_ok), {{"result", "ok"}});
   page->Counter("tunefarm_compiles_total", kCompiles, read(stats.compiles_failed), {{"result", "failed"}});
-  page->Counter("tunefarm_compile_seconds_total", "Time that compile workers worked, all together.",
+  page->Counter("tunefarm_compile_seconds_total", "Time that compile workers worked, summed.",
                 read(stats.compile_us) / 1e6);
   page->Counter("tunefarm_runners_started_total", "Run workers started.", read(stats.runners_started));
   page->Counter("tunefarm_runner_crashes_total", "Run workers that crashed, hung or damaged their context.",
                 read(stats.runner_crashes));
-  page->Counter("tunefarm_runner_takeovers_total", "Crashes after which a standby went on.", read(stats.takeovers));
-  page->Gauge("tunefarm_runner_last_takeover_seconds", "From the news of the last crash to the next launch.",
+  page->Counter("tunefarm_runner_takeovers_total", "Crashes after which a standby took over.", read(stats.takeovers));
+  page->Gauge("tunefarm_runner_last_takeover_seconds", "Time from the detection of the last crash to the next launch.",
               read(stats.last_takeover_us) / 1e6);
   page->Gauge("tunefarm_binary_cache_bytes", "Compiled binaries on disk.", read(stats.cache_bytes));
-  page->Gauge("tunefarm_binary_cache_max_bytes", "Their bound; 0: the cache is off.", read(stats.cache_bytes_max));
+  page->Gauge("tunefarm_binary_cache_max_bytes", "Limit for compiled binaries on disk; 0: the cache is off.",
+              read(stats.cache_bytes_max));
   page->Counter("tunefarm_binary_cache_hits_total", "Binaries found in the cache.", read(stats.cache_hits));
   page->Counter("tunefarm_binary_cache_misses_total", "Binaries not found in the cache.", read(stats.cache_misses));
   page->Counter("tunefarm_binary_cache_evictions_total", "Binaries removed to make room.", read(stats.cache_evictions));
@@ -154,11 +154,14 @@ void AddStore(const MetricsSnapshot& s, MetricsText* page) {
   page->Gauge("tunefarm_store_queue_length", "Writes that wait for the next transaction.",
               static_cast<double>(s.commits.waiting));
   page->Gauge("tunefarm_database_bytes", "Size of the database file.", static_cast<double>(s.store.database_bytes));
-  page->Gauge("tunefarm_database_used_bytes", "Of it in use.", static_cast<double>(s.store.used_bytes));
-  page->Gauge("tunefarm_database_max_bytes", "Its bound; 0: none.", static_cast<double>(s.database_bytes_max));
+  page->Gauge("tunefarm_database_used_bytes", "Size of the database without its free pages.",
+              static_cast<double>(s.store.used_bytes));
+  page->Gauge("tunefarm_database_max_bytes", "Limit for the size of the database; 0: none.",
+              static_cast<double>(s.database_bytes_max));
   page->Gauge("tunefarm_stored_trials", "Trials in the database.", static_cast<double>(s.store.stored_trials));
-  page->Gauge("tunefarm_disk_free_bytes", "Free where the data directory is.", static_cast<double>(s.free_disk_bytes));
-  page->Gauge("tunefarm_disk_floor_bytes", "Below this jobs pause; 0: never.",
+  page->Gauge("tunefarm_disk_free_bytes", "Free space in the data directory's file system.",
+              static_cast<double>(s.free_disk_bytes));
+  page->Gauge("tunefarm_disk_floor_bytes", "Free space below which jobs pause; 0: never.",
               static_cast<double>(s.free_disk_bytes_min));
   if (s.retention == nullptr) return;
   const char* const kDeleted = "Removed by retention.";

@@ -1,5 +1,5 @@
 // The page /metrics: what the daemon counts, in the text format of Prometheus. Names and meanings stand in one table,
-// metrics.cc. Pure: whoever serves the page takes the snapshot.
+// metrics.cc. Pure: the server of the page takes the snapshot.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Jobs in their public form, as they are stored or as their driver has them. Thread-safe.
+// Jobs in their public form, as they are stored or as the scheduler has them. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace tunefarm {
 
-class Driver;
+class Scheduler;
 
-// The job as it is now: its driver's where it is active here, else the stored one. NotFound (JOB_NOT_FOUND), and the
+// The job as it is now: the scheduler's where it is active here, else the stored one. NotFound (JOB_NOT_FOUND), and the
 // errors of StoredJob.
-absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels, const Driver& driver, int64_t job_id);
+absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels, const Scheduler& scheduler,
+                                          int64_t job_id);
 
 // The store's NotFound with the name that the client used (JOB_NOT_FOUND); any other status as it is.
 absl::Status WithJobName(const absl::Status& status, std::string_view name);

@@ -19,8 +19,8 @@
 #include "server/catalog/catalog.h"
 #include "server/catalog/catalog_watch.h"
 #include "server/farm/device_directory.h"
-#include "server/jobs/driver.h"
 #include "server/jobs/event_hub.h"
+#include "server/jobs/scheduler.h"
 #include "server/nodes/node.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
@@ -40,7 +40,7 @@ class NodeFollower {
     CatalogWatch* watch = nullptr;
     BestChanges* bests = nullptr;
     EventHub* events = nullptr;
-    Driver* driver = nullptr;
+    Scheduler* scheduler = nullptr;
     std::string local_copy;  // a file; empty: no copy is kept
     const Node* node = nullptr;
   };

@@ -371,7 +371,7 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
     if (unit.kind == UnitKind::kFinals) finals = &unit;
   }
   if (state_ == StudyState::kSearching) {
-    // What was stored stays the reason, whoever drives the job by now.
+    // What was stored stays the reason, whichever node drives the job.
     const std::string because = !search_ended_because_.empty() ? search_ended_because_
                                 : rule_.because().empty()      ? stop_because
                                                                : rule_.because();
@@ -422,7 +422,7 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   } else if (budget > 0 && proposed_ >= budget && !strategy_->Exhausted()) {
     search_ended_because_ = fmt::format("{} trials, as many as were asked for", FormatCount(budget));
   } else if (proposed_ >= context_.size.valid() || context_.size.approximate()) {
-    search_ended_because_ = "the whole space";
+    search_ended_because_ = "every config tried";
   } else {
     search_ended_because_ = "the strategy has nothing more to propose";
   }

@@ -22,8 +22,8 @@ std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const 
 
 absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
   if (leaderboard_.empty()) {
-    step->messages.push_back(
-        fmt::format("no config was valid: none of the {} that were tried is promoted", FormatCount(searched_)));
+    step->messages.push_back(searched_ == 1 ? "the only config tried failed"
+                                            : fmt::format("all {} configs tried failed", FormatCount(searched_)));
     End(step);
     return absl::OkStatus();
   }

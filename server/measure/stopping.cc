@@ -101,7 +101,7 @@ std::string SampleStopper::Reason() const {
                             : fmt::format("sample budget of {} spent at {} ({})", options_.samples_max,
                                           Percent(relative_half_width_), target);
     case StopDecision::kLosing:
-      return fmt::format("given up after {} samples: it cannot be below {} any more", samples_.size(),
+      return fmt::format("stopped early after {} samples: it cannot be below {}", samples_.size(),
                          FormatDuration(options_.race_limit_ns));
     case StopDecision::kContinue:
       break;

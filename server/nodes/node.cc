@@ -88,7 +88,7 @@ void Node::CheckStore() {
 }
 
 void Node::NoteReplacement() {
-  LogWarn("jobs", "the database was put back to an older state: all that is known of it here is read again");
+  LogWarn("jobs", "the database was restored to an older state: everything cached from it is read again");
   mark_ = Mark();
   MutexLock lock(&mutex_);
   ++replacements_;
@@ -118,7 +118,7 @@ absl::Status Node::RenewOnce() {
     name = name_;
   }
   if (!late.empty()) {
-    LogWarn("jobs", "node {} could not renew its lease in time: what it drove is free for others", late);
+    LogWarn("jobs", "node {} could not renew its lease in time: other nodes may adopt its jobs", late);
   }
   // It ends by itself a little later otherwise.
   if (!lost.empty()) store_->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
@@ -155,7 +155,9 @@ void Node::Leave() {
   }
   if (name.empty()) return;
   const absl::Status released = store_->ReleaseLease(kNodeLeasePrefix + name, name);
-  if (!released.ok()) LogWarn("jobs", "others wait until the lease of {} has run out: {}", name, MessageOf(released));
+  if (!released.ok())
+    LogWarn("jobs", "the lease of {} could not be returned, and other nodes wait until it expires: {}", name,
+            MessageOf(released));
 }
 
 }  // namespace tunefarm

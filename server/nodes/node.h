@@ -1,13 +1,13 @@
 // Node: a control daemon on a store that others may share. It lives under a name as long as it holds the lease
 // "node/NAME", and drives jobs only while it knows that nobody else may take them over.
 //
-// Whoever could not renew in time is another node from then on: what it drove under the old name is lost to it, and it
-// takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an adoption
-// that it never heard the answer of is found under the name that it had then.
+// A node that could not renew in time is another node from then on: what it drove under the old name is lost to it, and
+// it takes up what is there under a new one. So a daemon that stood still needs no memory of what it had, and an
+// adoption that it never heard the answer of is found under the name that it had then.
 //
 // Once the store has been replaced (Store::Replacements) this daemon drives nothing until it is another node, since
 // what it knows is of no use any more. Nor does every replacement show there: so each renewal leaves a mark in the
-// lease's row, which the next one must find. A database that has forgotten it was put back to what it was before.
+// lease's row, which the next one must find. A database that has forgotten it was restored to an older state.
 //
 // Time is this daemon's own monotonic clock, which runs as fast as the database's and need not agree with it: a lease
 // counts from before the call that took it, and ends a sixth early.
@@ -64,7 +64,7 @@ class Node {
   // Gives the lease back, for good: what it drove is free at once.
   void Leave() LOCKS_EXCLUDED(mutex_);
 
-  // How often the database was found to have been put back to an older state, as it is under the name of now.
+  // How often the database was found to have been restored to an older state, as it is under the name of now.
   int64_t replacements() const LOCKS_EXCLUDED(mutex_);
 
   const NodeOptions& options() const { return options_; }

@@ -96,9 +96,9 @@ void NodeWatch::PollAgain() {
 void NodeWatch::Note(const absl::Status& status) {
   MutexLock lock(&mutex_);
   if (!status.ok() && last_.ok()) {
-    LogWarn("jobs", "what other daemons do cannot be seen: {}", MessageOf(status));
+    LogWarn("jobs", "changes of other daemons cannot be read: {}", MessageOf(status));
   } else if (status.ok() && !last_.ok()) {
-    LogInfo("jobs", "what other daemons do can be seen again");
+    LogInfo("jobs", "changes of other daemons can be read again");
   }
   last_ = status;
 }

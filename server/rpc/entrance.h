@@ -26,7 +26,7 @@ struct CallContext {
 
 // What is the same for all calls of one listener.
 struct Listener {
-  std::optional<Principal> identity;  // of whoever can reach it; none: with TLS
+  std::optional<Principal> identity;  // of every client that can reach it; none: with TLS
   bool is_readable = false;           // plain text on a network
 };
 

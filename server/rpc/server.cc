@@ -14,7 +14,6 @@
 
 #include "server/api/access_api.h"
 #include "server/api/catalog_api.h"
-#include "server/api/device_api.h"
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
@@ -47,7 +46,7 @@ constexpr int kMessageBytesMax = 16 << 20;
 constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does not even read
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
-constexpr int kSlowLanes = 4;
+constexpr int kLanes = 4;  // of each kind
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -62,8 +61,9 @@ class Dispatcher {
       : calls_(calls),
         clock_(clock),
         entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
-    for (size_t i = 0; i < slow_.size(); ++i) {
-      slow_[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
+    for (size_t i = 0; i < kLanes; ++i) {
+      slow_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
+      orders_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-order-{}", i), clock);
     }
   }
 
@@ -73,21 +73,36 @@ class Dispatcher {
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Fast(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
-                                 Response* response, const Run& run) {
-    return Now(call, name, request, response, run, true);
-  }
-
-  // The same for a call that does not keep the daemon from its idle exit.
-  template <typename Request, typename Response, typename Run>
-  grpc::ServerUnaryReactor* FastUncounted(grpc::CallbackServerContext* call, std::string_view name,
-                                          const Request* request, Response* response, const Run& run) {
-    return Now(call, name, request, response, run, false);
+                                 Response* response, const Run& run, bool counts = true) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    const absl::StatusOr<CallContext> context = Enter(*call, name, *request);
+    reactor->Finish(context.ok() ? Invoke(*context, name, request, response, run, counts) : ToGrpc(context.status()));
+    return reactor;
   }
 
   // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                  Response* response, const Run& run) {
+    return Queue(&slow_, call, name, request, response, run);
+  }
+
+  // The same for what people order of a job, which waits for nothing that builds a space.
+  template <typename Request, typename Response, typename Run>
+  grpc::ServerUnaryReactor* Order(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                  Response* response, const Run& run) {
+    return Queue(&orders_, call, name, request, response, run);
+  }
+
+ private:
+  struct Lanes {
+    std::array<std::unique_ptr<ThreadExecutor>, kLanes> executors;
+    std::atomic<unsigned> next{0};
+  };
+
+  template <typename Request, typename Response, typename Run>
+  grpc::ServerUnaryReactor* Queue(Lanes* lanes, grpc::CallbackServerContext* call, std::string_view name,
+                                  const Request* request, Response* response, const Run& run) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     absl::StatusOr<CallContext> context = Enter(*call, name, *request);
     if (!context.ok()) {
@@ -95,7 +110,7 @@ class Dispatcher {
       return reactor;
     }
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
-    slow_[next_.fetch_add(1) % slow_.size()]->Post([=, this, context = *std::move(context)] {
+    lanes->executors[lanes->next.fetch_add(1) % kLanes]->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
         return;
@@ -105,7 +120,6 @@ class Dispatcher {
     return reactor;
   }
 
- private:
   static Listener ListenerOf(const RpcServerOptions& options) {
     Listener listener;
     if (!options.tls) {
@@ -128,15 +142,6 @@ class Dispatcher {
   }
 
   template <typename Request, typename Response, typename Run>
-  grpc::ServerUnaryReactor* Now(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
-                                Response* response, const Run& run, bool counts) {
-    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    const absl::StatusOr<CallContext> context = Enter(*call, name, *request);
-    reactor->Finish(context.ok() ? Invoke(*context, name, request, response, run, counts) : ToGrpc(context.status()));
-    return reactor;
-  }
-
-  template <typename Request, typename Response, typename Run>
   grpc::Status Invoke(const CallContext& context, std::string_view name, const Request* request, Response* response,
                       const Run& run, bool counts) {
     std::optional<OpenCalls::Call> open;
@@ -152,8 +157,7 @@ class Dispatcher {
   Clock* const clock_;
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
-  std::array<std::unique_ptr<ThreadExecutor>, kSlowLanes> slow_;
-  std::atomic<unsigned> next_{0};
+  Lanes slow_, orders_;
 };
 
 // A generated service whose calls `Api` answers.
@@ -192,9 +196,9 @@ class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, 
   TUNEFARM_CALL_AS(TuningService, CreateJob, Slow, api->CreateJob(context.principal, *request))
   TUNEFARM_CALL(TuningService, GetJob, Fast)
   TUNEFARM_CALL(TuningService, ListJobs, Fast)
-  TUNEFARM_CALL(TuningService, CancelJob, Slow)
-  TUNEFARM_CALL(TuningService, PauseJob, Slow)
-  TUNEFARM_CALL(TuningService, ResumeJob, Slow)
+  TUNEFARM_CALL(TuningService, CancelJob, Order)
+  TUNEFARM_CALL(TuningService, PauseJob, Order)
+  TUNEFARM_CALL(TuningService, ResumeJob, Order)
   TUNEFARM_CALL(TuningService, DeleteJob, Slow)
   TUNEFARM_CALL(TuningService, ListTrials, Fast)
   TUNEFARM_CALL(TuningService, GetTrial, Fast)
@@ -232,7 +236,7 @@ class CatalogServiceAdapter : public Adapter<v1::CatalogService::CallbackService
   TUNEFARM_CALL(CatalogService, DeleteMisses, Slow)
 };
 
-class DeviceServiceAdapter : public Adapter<v1::DeviceService::CallbackService, DeviceApi> {
+class DeviceServiceAdapter : public Adapter<v1::DeviceService::CallbackService, FarmApi> {
  public:
   using Adapter::Adapter;
   TUNEFARM_CALL(DeviceService, ListDevices, Fast)
@@ -252,9 +256,14 @@ class FarmServiceAdapter : public Adapter<v1::FarmService::CallbackService, Farm
 class ServerServiceAdapter : public Adapter<v1::ServerService::CallbackService, ServerApi> {
  public:
   using Adapter::Adapter;
-  TUNEFARM_CALL(ServerService, GetServerInfo, FastUncounted)
   TUNEFARM_CALL(ServerService, CreateBackup, Slow)
   TUNEFARM_CALL(ServerService, Shutdown, Fast)
+  // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest* request,
+                                          v1::GetServerInfoResponse* response) override {
+    const auto run = [this, request](const CallContext& /*context*/) { return api_->GetServerInfo(*request); };
+    return dispatcher_->Fast(call, "tunefarm.v1.ServerService/GetServerInfo", request, response, run, false);
+  }
 };
 
 class AccessServiceAdapter : public Adapter<v1::AccessService::CallbackService, AccessApi> {
@@ -282,29 +291,22 @@ void EnableServerExtensions() {
 
 struct RpcServer::Impl {
   Impl(const RpcServices& services, Clock* clock, const RpcServerOptions& options)
-      : dispatcher(services.calls, clock, options),
-        kernels(&dispatcher, services.kernels),
-        tuning(&dispatcher, services.tuning),
-        lookup(&dispatcher, services.lookup),
-        catalog(&dispatcher, services.catalog),
-        devices(&dispatcher, services.devices),
-        farm(&dispatcher, services.farm),
-        server_service(&dispatcher, services.server),
-        access(&dispatcher, services.access) {
+      : dispatcher(services.calls, clock, options) {
+    adapters.push_back(std::make_unique<KernelServiceAdapter>(&dispatcher, services.kernels));
+    adapters.push_back(std::make_unique<TuningServiceAdapter>(&dispatcher, services.tuning));
+    adapters.push_back(std::make_unique<LookupServiceAdapter>(&dispatcher, services.lookup));
+    adapters.push_back(std::make_unique<CatalogServiceAdapter>(&dispatcher, services.catalog));
+    adapters.push_back(std::make_unique<DeviceServiceAdapter>(&dispatcher, services.farm));
+    adapters.push_back(std::make_unique<FarmServiceAdapter>(&dispatcher, services.farm));
+    adapters.push_back(std::make_unique<ServerServiceAdapter>(&dispatcher, services.server));
+    adapters.push_back(std::make_unique<AccessServiceAdapter>(&dispatcher, services.access));
     if (options.agents != nullptr) {
       agents = std::make_unique<AgentServiceAdapter>(options.agents, &dispatcher.entrance(), clock);
     }
   }
 
   Dispatcher dispatcher;
-  KernelServiceAdapter kernels;
-  TuningServiceAdapter tuning;
-  LookupServiceAdapter lookup;
-  CatalogServiceAdapter catalog;
-  DeviceServiceAdapter devices;
-  FarmServiceAdapter farm;
-  ServerServiceAdapter server_service;
-  AccessServiceAdapter access;
+  std::vector<std::unique_ptr<grpc::Service>> adapters;
   std::unique_ptr<AgentServiceAdapter> agents;
   std::optional<HandshakeLog> handshakes;  // with TLS
   std::vector<std::string> addresses;
@@ -337,14 +339,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
     }
     builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
   }
-  builder.RegisterService(&impl->kernels);
-  builder.RegisterService(&impl->tuning);
-  builder.RegisterService(&impl->lookup);
-  builder.RegisterService(&impl->catalog);
-  builder.RegisterService(&impl->devices);
-  builder.RegisterService(&impl->farm);
-  builder.RegisterService(&impl->server_service);
-  builder.RegisterService(&impl->access);
+  for (const auto& adapter : impl->adapters) builder.RegisterService(adapter.get());
   if (impl->agents) builder.RegisterService(impl->agents->service());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);

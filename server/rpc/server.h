@@ -21,7 +21,6 @@ namespace tunefarm {
 class AccessApi;
 class CatalogApi;
 class ControlLink;
-class DeviceApi;
 class FarmApi;
 class KernelApi;
 class LookupApi;
@@ -36,7 +35,6 @@ struct RpcServices {
   TuningApi* tuning = nullptr;
   LookupApi* lookup = nullptr;
   CatalogApi* catalog = nullptr;
-  DeviceApi* devices = nullptr;
   FarmApi* farm = nullptr;
   ServerApi* server = nullptr;
   AccessApi* access = nullptr;
@@ -49,7 +47,7 @@ struct RpcServerOptions {
   bool is_admin = false;
   // Serves agents of other machines, too; null: none. Outlives the server.
   ControlLink* agents = nullptr;
-  // Serve TLS: whoever calls shows a certificate or a token. Else the listener is the identity.
+  // Serve TLS: the caller presents a certificate or a token. Else the listener is the identity.
   std::optional<TlsFiles> tls = std::nullopt;
   // Plain text that others on the way can read; agents may use it too.
   bool is_insecure = false;

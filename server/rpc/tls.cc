@@ -50,7 +50,7 @@ void OnLog(gpr_log_func_args* arguments) {
   static LogRateLimit* const limit = new LogRateLimit(Clock::Real(), std::chrono::seconds(10));
   uint64_t skipped = 0;
   if (arguments->severity == GPR_LOG_SEVERITY_ERROR && limit->Allow(&skipped)) {
-    LogWarn("grpc", "{} ({} more since last told)", message, skipped);
+    LogWarn("grpc", "{} ({} more since the last message)", message, skipped);
   }
 }
 

@@ -1,5 +1,5 @@
 // A steady-state genetic search: parents by rank from a population of the best, uniform crossover, mutation, repair by
-// further mutation. When the best has not improved for a while, the population starts anew and keeps nothing.
+// further mutation. When the best has not improved for a while, the population restarts and keeps nothing.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ struct GeneticOptions {
   int population = 20;
   double mutation = 1.0;  // parameters changed in a child, on average
   double near = 0.5;      // of the changes of numbers, to a near value
-  int patience = 100;     // results without a better one in the population until it starts anew
+  int patience = 100;     // results without a better one in the population until it restarts
 };
 
 class Genetic final : public Proposer {

@@ -68,7 +68,7 @@ absl::Status ListedStrategy::MarkProposed(const Config& config) {
   ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, space_.IndicesOf(config));
   const uint64_t row = FindRow(indices);
   if (row == table_.size()) {
-    return InvalidArgument("the recorded proposal {} is not in the space any more", config.ToText());
+    return InvalidArgument("the recorded proposal {} is not in the space", config.ToText());
   }
   Mark(row);
   return absl::OkStatus();
@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<Config>> SampledStrategy::Ask(int n) {
 
 absl::Status SampledStrategy::MarkProposed(const Config& config) {
   const absl::Status status = space_.Check(config);
-  if (!status.ok()) return Annotate(status, "the recorded proposal {} is not in the space any more", config.ToText());
+  if (!status.ok()) return Annotate(status, "the recorded proposal {} is not in the space", config.ToText());
   ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, space_.IndicesOf(config));
   Mark(indices);
   return absl::OkStatus();

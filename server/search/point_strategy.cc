@@ -58,7 +58,7 @@ absl::Status PointStrategy::MarkProposed(const Config& config) {
   const auto point = history_.space().space().IndicesOf(config);
   if (!point.ok()) return point.status();
   if (!history_.space().Contains(*point)) {
-    return InvalidArgument("the recorded proposal {} is not in the space any more", config.ToText());
+    return InvalidArgument("the recorded proposal {} is not in the space", config.ToText());
   }
   if (!history_.IsProposed(*point)) Mark(*point);
   return absl::OkStatus();

@@ -21,7 +21,7 @@ class Proposer {
   // A valid point that was not proposed before; none when the proposer has no better idea than a random one.
   virtual std::optional<Point> Propose(const History& history, PhiloxStream& random) = 0;
 
-  // After each proposal of the strategy, whoever made it, and before it is in the history.
+  // After each proposal, whichever strategy made it, and before it is in the history.
   virtual void Proposed(const History& /*history*/, std::span<const uint16_t> /*point*/) {}
 
   // After each observation (never of lost trials). `random` is a stream of its own.

@@ -2,7 +2,7 @@
 //
 // Its state is a function of (seed, space, options, priors) and of the calls MarkProposed, Ask and Tell in their order,
 // and of nothing else: no clock, no other randomness. A daemon that records each proposal before it runs and each
-// result as it is told can therefore rebuild a strategy after a restart: make it anew, call MarkProposed and Tell for
+// result as it is told can therefore rebuild a strategy after a restart: construct it, call MarkProposed and Tell for
 // the records in their order, and go on; Ask then proposes what it would have proposed, and never what was recorded.
 //
 // Threads: not thread-safe; one owner.

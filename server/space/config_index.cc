@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "server/base/check.h"
-#include "server/space/space_internal.h"
+#include "server/space/space_rules.h"
 
 namespace tunefarm {
 namespace {

@@ -17,11 +17,6 @@ constexpr int kBoundsPerProgramMax = 2000;
 // Numbers that a search holds; more only where very many rules meet very long lists of values.
 constexpr size_t kMemoryMax = 4'000'000;
 
-SolutionCount Multiply(SolutionCount a, SolutionCount b) {
-  SolutionCount product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? kCountMax : product;
-}
-
 }  // namespace
 
 // Where each node's value stands.
@@ -34,32 +29,25 @@ struct SearchProgram::Layout {
   std::map<RuleGraph::Id, Spot> spots;  // ascending: operands come before what uses them
 };
 
-SearchProgram::SearchProgram(const Space::Impl& impl, RuleGraph* graph, std::vector<int> order,
+SearchProgram::SearchProgram(const SpaceRules& rules, RuleGraph* graph, std::vector<int> order,
                              std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts)
-    : impl_(impl), order_(std::move(order)), domains_(std::move(domains)), depth_of_(impl.parameters.size(), -1) {
+    : rules_(rules), order_(std::move(order)), domains_(std::move(domains)), depth_of_(rules.parameters().size(), -1) {
   depths_.resize(order_.size());
-  check_nodes_.resize(order_.size());
-  faulty_nodes_.resize(order_.size());
   for (size_t depth = 0; depth < order_.size(); ++depth) depth_of_[order_[depth]] = static_cast<int>(depth);
-  Order(conjuncts, graph);
-  FilterDomains(*graph);
+  Checks checks = Order(conjuncts, graph);
+  FilterDomains(*graph, &checks);
   for (size_t depth = 0; depth < depths_.size(); ++depth) {
     cartesian_ *= static_cast<double>(domains_[depth].size());
     const bool has_checks =
-        !check_nodes_[depth].empty() || !faulty_nodes_[depth].empty() || !depths_[depth].judged.empty();
+        !checks.nodes[depth].empty() || !checks.faulty[depth].empty() || !depths_[depth].judged.empty();
     if (has_checks) free_from_ = depth + 1;
     uses_bindings_ = uses_bindings_ || !depths_[depth].judged.empty();
   }
   for (size_t depth = free_from_; depth < depths_.size(); ++depth) {
-    free_product_ = Multiply(free_product_, domains_[depth].size());
+    free_product_ = MultiplyCounts(free_product_, domains_[depth].size());
   }
-  Place(*graph);
-  check_nodes_.clear();
-  faulty_nodes_.clear();
+  Place(*graph, checks);
 }
-
-SearchProgram::~SearchProgram() = default;
-SearchProgram::SearchProgram(SearchProgram&&) noexcept = default;
 
 int SearchProgram::DepthOf(const GraphNode& node) const {
   int deepest = -1;
@@ -70,7 +58,10 @@ int SearchProgram::DepthOf(const GraphNode& node) const {
 }
 
 // Finds what to check at each depth.
-void SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph) {
+SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph) {
+  Checks checks;
+  checks.nodes.resize(depths_.size());
+  checks.faulty.resize(depths_.size());
   std::set<RuleGraph::Id> known;
   const auto check = [&](RuleGraph::Id id) {
     if (graph->IsConstant(id)) {
@@ -79,7 +70,7 @@ void SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* gra
       return;
     }
     if (!known.insert(id).second) return;
-    check_nodes_[static_cast<size_t>(DepthOf(graph->At(id)))].push_back(id);
+    checks.nodes[static_cast<size_t>(DepthOf(graph->At(id)))].push_back(id);
   };
   int all_bounds = 0;
   for (const Conjunct& conjunct : conjuncts) {
@@ -92,7 +83,7 @@ void SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* gra
     const RuleGraph::Id value = graph->Reassociate(conjunct.value, depth_of_);
     if (!graph->IsConstant(conjunct.fault)) {
       const RuleGraph::Id fault = graph->Reassociate(conjunct.fault, depth_of_);
-      faulty_nodes_[static_cast<size_t>(last)].emplace_back(value, fault);
+      checks.faulty[static_cast<size_t>(last)].push_back({value, fault, conjunct.rule});
       continue;
     }
     // Bounds first: what they need is mostly needed anyway. Those of one parameter alone narrow its values.
@@ -111,12 +102,13 @@ void SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* gra
     }
     check(value);
   }
+  return checks;
 }
 
 // Checks on one parameter alone are made now.
-void SearchProgram::FilterDomains(const RuleGraph& graph) {
+void SearchProgram::FilterDomains(const RuleGraph& graph, Checks* checks) {
   for (size_t depth = 0; depth < depths_.size(); ++depth) {
-    std::erase_if(check_nodes_[depth], [&](RuleGraph::Id id) {
+    std::erase_if(checks->nodes[depth], [&](RuleGraph::Id id) {
       if (graph.At(id).variables.count() != 1) return false;
       std::map<RuleGraph::Id, int64_t> values;
       const std::function<int64_t(RuleGraph::Id, uint16_t)> evaluate = [&](RuleGraph::Id node_id, uint16_t index) {
@@ -145,19 +137,19 @@ void SearchProgram::FilterDomains(const RuleGraph& graph) {
 }
 
 // Gives every needed node its place, computes what depends on one parameter alone, and writes the operations.
-void SearchProgram::Place(const RuleGraph& graph) {
+void SearchProgram::Place(const RuleGraph& graph, const Checks& checks) {
   Layout layout;
   std::vector<RuleGraph::Id> open;
   const auto need = [&](RuleGraph::Id id) {
     if (id >= 0 && layout.spots.try_emplace(id).second) open.push_back(id);
   };
-  for (const auto& ids : check_nodes_) {
+  for (const auto& ids : checks.nodes) {
     for (const RuleGraph::Id id : ids) need(id);
   }
-  for (const auto& pairs : faulty_nodes_) {
-    for (const auto& [value, fault] : pairs) {
-      need(value);
-      need(fault);
+  for (const auto& at_depth : checks.faulty) {
+    for (const FaultyNodes& faulty : at_depth) {
+      need(faulty.value);
+      need(faulty.fault);
     }
   }
   while (!open.empty()) {
@@ -218,8 +210,8 @@ void SearchProgram::Place(const RuleGraph& graph) {
     }
   }
   for (size_t depth = 0; depth < depths_.size(); ++depth) {
-    for (const RuleGraph::Id id : check_nodes_[depth]) depths_[depth].checks.push_back(layout.spots[id].vector);
-    for (const auto& [value, fault] : faulty_nodes_[depth]) {
+    for (const RuleGraph::Id id : checks.nodes[depth]) depths_[depth].checks.push_back(layout.spots[id].vector);
+    for (const auto& [value, fault, rule] : checks.faulty[depth]) {
       // Either may be known earlier than the other.
       const auto place = [&](RuleGraph::Id id, uint32_t* at, uint8_t* step) {
         Layout::Spot& spot = layout.spots[id];
@@ -236,6 +228,7 @@ void SearchProgram::Place(const RuleGraph& graph) {
         *at = spot.number;
       };
       FaultyCheck faulty;
+      faulty.rule = rule;
       place(value, &faulty.value, &faulty.value_step);
       place(fault, &faulty.fault, &faulty.fault_step);
       depths_[depth].faulty_checks.push_back(faulty);
@@ -268,7 +261,7 @@ void SearchProgram::FindFrontiers(const RuleGraph& graph, const Layout& layout) 
       read(faulty.fault, at);
     }
     for (const int rule : depths_[depth].judged) {
-      for (const int variable : impl_.rules[static_cast<size_t>(rule)].expression.Variables()) {
+      for (const int variable : rules_.At(rule).Variables()) {
         if (depth_of_[variable] >= 0) last_judged[static_cast<size_t>(depth_of_[variable])] = at;
       }
     }

@@ -1,29 +1,31 @@
-// A SearchProgram finds the solutions of one group of parameters that rules connect: it counts them, lists them and
-// draws them.
+// A SearchProgram is what finds the solutions of one group of parameters that rules connect. A SearchState runs it
+// (search_state.h); its solutions are counted and drawn in search_count.h and listed in search_list.h.
 //
 // Parameters are bound one at a time in a fixed order. At each depth a few operations compute, for all values of the
 // depth's parameter at once, everything in the rules that becomes known there; sums and products go on from the one
 // number they have reached. A rule is checked where its last parameter is bound, and before that, from its first
-// parameter on, whether any values of the others could still satisfy it.
+// parameter on, whether any values of the others could still satisfy it. A rule that has no place in the graph is
+// judged by its Expression where its last parameter is bound.
 //
-// Counting remembers: the number of solutions below a depth depends only on the numbers that deeper operations read
-// (the frontier), so that it is computed once for each combination of those. What is not searched is not visited:
-// spaces of 10^12 configs and more are counted and sampled in milliseconds where their rules are local.
-//
-// Threads: const use from any thread; each search has its own state.
+// Threads: const use from any thread.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "server/base/random.h"
 #include "server/space/rule_graph.h"
-#include "server/space/space_internal.h"
+#include "server/space/space_rules.h"
 
 namespace tunefarm::space_internal {
+
+// A number of solutions; kCountMax stands for itself and everything above.
+using SolutionCount = unsigned __int128;
+inline constexpr SolutionCount kCountMax = ~SolutionCount{0};
+
+inline SolutionCount MultiplyCounts(SolutionCount a, SolutionCount b) {
+  SolutionCount product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kCountMax : product;
+}
 
 // A rule, or one side of an `and` in one.
 struct Conjunct {
@@ -33,43 +35,8 @@ struct Conjunct {
   std::vector<int> variables;
 };
 
-// What counting has learnt and Draw reads. Written by one thread; then const.
-class SearchMemo;
-
 class SearchProgram {
  public:
-  // `graph` gets more nodes. `domains` are beside `order`.
-  SearchProgram(const Space::Impl& impl, RuleGraph* graph, std::vector<int> order,
-                std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts);
-  ~SearchProgram();
-  SearchProgram(SearchProgram&&) noexcept;
-
-  // In the order of the search.
-  const std::vector<int>& parameters() const { return order_; }
-  // Whether no rule restricts the parameters.
-  bool is_free() const { return free_from_ == 0; }
-  // The combinations of values before any rule on several parameters.
-  double cartesian() const { return cartesian_; }
-
-  // All return kFault where a rule cannot be evaluated at a point that no rule checked so far rejects, and where the
-  // program is too large to run; the caller then asks the slow search. `nodes` counts down.
-  WalkEnd Count(uint64_t* nodes, SolutionCount* count) const;
-  // As Count, leaving what was learnt in `memo` for Draw. kBudget also when there is too much to remember.
-  WalkEnd CountInto(SearchMemo* memo, uint64_t* nodes, SolutionCount* count) const;
-  // The keys of all solutions, ascending, found on up to `threads` threads where there are many. kStopped when there
-  // are more than `limit`; nothing is taken from `nodes` then.
-  WalkEnd List(const KeyLayout& layout, uint64_t limit, int threads, uint64_t* nodes,
-               std::vector<uint64_t>* keys) const;
-  // A uniform solution, by parameter into `row`; `total` is what CountInto counted, not 0. False when a rule faults.
-  bool Draw(const SearchMemo& memo, SolutionCount total, PhiloxStream& random, std::vector<uint16_t>* row) const;
-
-  // Adds to (*occurring)[parameter] the value indices of all solutions, as CountInto left them in `memo`; ascending.
-  // False when a rule faults.
-  bool FindOccurring(const SearchMemo& memo, std::vector<std::vector<uint16_t>>* occurring) const;
-
-  static std::shared_ptr<SearchMemo> NewMemo();
-
- private:
   struct Instruction {
     GraphOp op = GraphOp::kConstant;
     // Places in the state's memory, and how far the operand moves from one value to the next: 0 or 1.
@@ -86,6 +53,7 @@ class SearchProgram {
     uint32_t fault = 0;
     uint8_t value_step = 0;
     uint8_t fault_step = 0;
+    int rule = -1;
   };
   struct Copy {
     uint32_t from = 0;  // place of a vector
@@ -99,46 +67,63 @@ class SearchProgram {
     std::vector<Copy> exports;            // what deeper operations read, of the value that is bound
     std::vector<uint32_t> frontier;       // places of the numbers that this depth and deeper ones read
     std::vector<int> frontier_positions;  // earlier depths whose values are read by rules judged here or deeper
-    bool is_remembered = true;
+    bool is_remembered = true;            // several ways lead to the same frontier
   };
-  // What a search changes.
-  struct State;
 
+  // `graph` gets more nodes. `domains` are beside `order`, the parameters in the order of the search. `rules` must
+  // outlive the program.
+  SearchProgram(const SpaceRules& rules, RuleGraph* graph, std::vector<int> order,
+                std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts);
+
+  const SpaceRules& rules() const { return rules_; }
+  // In the order of the search.
+  const std::vector<int>& parameters() const { return order_; }
+  size_t size() const { return depths_.size(); }
+  const Depth& At(size_t depth) const { return depths_[depth]; }
+  // The value indices that the parameter of a depth may take, ascending. A position is a place in this list.
+  const std::vector<uint16_t>& DomainAt(size_t depth) const { return domains_[depth]; }
+  // No rule restricts the parameters at this depth or below.
+  size_t free_from() const { return free_from_; }
+  // The combinations of values of those.
+  SolutionCount free_product() const { return free_product_; }
+  // The combinations of values of all parameters before any rule on several of them.
+  double cartesian() const { return cartesian_; }
+  // The state's memory at the beginning: constants and what depends on one parameter alone.
+  const std::vector<int64_t>& memory() const { return memory_; }
+  // Whether some rule is judged by its Expression.
+  bool uses_bindings() const { return uses_bindings_; }
+  // Its memory would be too large: it cannot be run. Never where Expressions judge all rules.
+  bool is_too_large() const { return is_too_large_; }
+
+ private:
   struct Layout;
-  void Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph);
-  void FilterDomains(const RuleGraph& graph);
-  void Place(const RuleGraph& graph);
+  struct FaultyNodes {
+    RuleGraph::Id value = -1;
+    RuleGraph::Id fault = -1;
+    int rule = -1;
+  };
+  // What is checked where, while the program is built: by depth.
+  struct Checks {
+    std::vector<std::vector<RuleGraph::Id>> nodes;
+    std::vector<std::vector<FaultyNodes>> faulty;
+  };
+  Checks Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph);
+  void FilterDomains(const RuleGraph& graph, Checks* checks);
+  void Place(const RuleGraph& graph, const Checks& checks);
   void FindFrontiers(const RuleGraph& graph, const Layout& layout);
   int DepthOf(const GraphNode& node) const;
 
-  // Computes and checks all values of a depth; the positions that pass go to state->alive[depth].
-  WalkEnd Visit(size_t depth, State* state) const;
-  WalkEnd JudgeRules(size_t depth, State* state) const;
-  void BindPosition(size_t depth, uint16_t position, State* state) const;
-  WalkEnd CountBelow(size_t depth, State* state, SearchMemo* memo, SolutionCount* count) const;
-  WalkEnd CountHere(size_t depth, State* state, SearchMemo* memo, SolutionCount* count) const;
-  // What the counts below `depth` depend on, into state->key[depth].
-  const std::vector<int64_t>& FrontierKey(size_t depth, State* state) const;
-  bool MarkOccurring(size_t depth, State* state, const SearchMemo& memo, SearchMemo* seen,
-                     std::vector<std::vector<bool>>* marks) const;
-  class Listing;
-  std::vector<uint64_t> FreeKeys(const KeyLayout& layout) const;
-
-  const Space::Impl& impl_;
+  const SpaceRules& rules_;
   std::vector<int> order_;
   std::vector<std::vector<uint16_t>> domains_;
   std::vector<int> depth_of_;  // by parameter
   double cartesian_ = 1;
-  size_t free_from_ = 0;  // no check at this depth or below
+  size_t free_from_ = 0;
   SolutionCount free_product_ = 1;
   std::vector<Depth> depths_;
-  std::vector<int64_t> memory_;  // the initial state: constants and what depends on one parameter alone
+  std::vector<int64_t> memory_;
   bool uses_bindings_ = false;
-  bool is_too_large_ = false;  // its memory would be: it answers nothing
-
-  // While it is built: by depth.
-  std::vector<std::vector<RuleGraph::Id>> check_nodes_;
-  std::vector<std::vector<std::pair<RuleGraph::Id, RuleGraph::Id>>> faulty_nodes_;
+  bool is_too_large_ = false;
 };
 
 }  // namespace tunefarm::space_internal

@@ -3,33 +3,26 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <numeric>
 #include <unordered_set>
 
 #include "server/base/check.h"
 #include "server/base/edit_distance.h"
-#include "server/base/format.h"
-#include "server/base/saturating.h"
+#include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/space/space_internal.h"
+#include "server/base/thread_annotations.h"
+#include "server/space/space_rules.h"
+#include "server/space/space_sample.h"
+#include "server/space/space_search.h"
 
 namespace tunefarm {
 
-using space_internal::Component;
-
-namespace space_internal {
-
-std::string CountText(double count, bool is_exact) {
-  // What a double holds exactly; beyond that the digits end, not the exactness.
-  constexpr double kWholeMax = 9.0e15;
-  const std::string prefix = is_exact ? "" : "≈";
-  if (count < (is_exact ? kWholeMax : 1e12)) return prefix + FormatCount(static_cast<int64_t>(std::llround(count)));
-  const int exponent = static_cast<int>(std::floor(std::log10(count)));
-  return fmt::format("{}{:.1f}e{}", prefix, count / std::pow(10.0, exponent), exponent);
-}
-
-}  // namespace space_internal
+using space_internal::SpaceRules;
+using space_internal::SpaceSampler;
+using space_internal::SpaceSearch;
+using space_internal::Verdict;
 
 namespace {
 
@@ -61,15 +54,45 @@ std::optional<ValueType> CommonType(const Parameter& parameter) {
   return type;
 }
 
-std::vector<int64_t> IntValues(const Parameter& parameter) {
-  std::vector<int64_t> ints;
-  for (const Value& value : parameter.values) {
-    ints.push_back(value.is_int() ? value.int_value() : (value.is_bool() && value.bool_value() ? 1 : 0));
-  }
-  return ints;
-}
+// Points that are tried before neighbours are listed; and where there may be too many to list.
+constexpr int kTries = 32;
+constexpr int kTriesMax = 200'000;
 
 }  // namespace
+
+struct Space::Impl {
+  Impl(SpaceRules compiled, const SymbolTable& symbols, const SpaceOptions& options)
+      : rules(std::move(compiled)), search(rules, symbols, options) {
+    for (const Parameter& parameter : rules.parameters()) {
+      index_of.emplace(parameter.name, static_cast<int>(index_of.size()));
+      cartesian_size *= static_cast<double>(parameter.values.size());
+    }
+  }
+
+  const SpaceSampler& TheSampler() const {
+    const MutexLock lock(&sampler_mutex);
+    if (made_sampler == nullptr) made_sampler = std::make_unique<const SpaceSampler>(search);
+    return *made_sampler;
+  }
+
+  // By parameter: the values at most one step away.
+  absl::StatusOr<std::vector<std::vector<uint16_t>>> AdjacentValues(std::span<const uint16_t> indices,
+                                                                    bool is_strict) const;
+
+  const SpaceRules rules;
+  const SpaceSearch search;
+  std::vector<Config> starting_configs;
+  std::map<std::string, int, std::less<>> index_of;
+  double cartesian_size = 1;
+
+  mutable Mutex sampler_mutex;
+  // Made by the first SampleUniform; never changes afterwards.
+  mutable std::unique_ptr<const SpaceSampler> made_sampler GUARDED_BY(sampler_mutex);
+  mutable Mutex occurring_mutex;  // taken before sampler_mutex
+  // Made by the first query for adjacent configs; never changes afterwards.
+  mutable std::unique_ptr<const absl::StatusOr<std::vector<std::vector<uint16_t>>>> made_occurring
+      GUARDED_BY(occurring_mutex);
+};
 
 absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOptions& options) {
   const size_t rule_count = definition.constraints.size() + definition.device_rules.size();
@@ -81,13 +104,10 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
     return InvalidArgument("the space has {} rules; at most {} are allowed", rule_count, kSpaceRulesMax);
   }
   SymbolTable symbols;
-  auto impl = std::make_shared<Impl>();
   for (const Parameter& parameter : definition.parameters) {
     RETURN_IF_ERROR(CheckParameter(parameter));
     const auto slot = symbols.AddVariable(parameter.name, CommonType(parameter));
     if (!slot.ok()) return Annotate(slot.status(), "parameter");
-    impl->index_of.emplace(parameter.name, *slot);
-    impl->int_values.push_back(IntValues(parameter));
   }
   for (auto& [name, value] : definition.constants) {
     const absl::Status status = symbols.AddConstant(name, std::move(value));
@@ -97,35 +117,17 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
     const absl::Status status = symbols.AddDerived(name, text);
     if (!status.ok()) return Annotate(status, "derived name '{}'", name);
   }
-  impl->parameters = std::move(definition.parameters);
-  for (const Parameter& parameter : impl->parameters) {
-    impl->cartesian_size *= static_cast<double>(parameter.values.size());
-  }
-  impl->constraints = std::move(definition.constraints);
-  impl->device_rules = std::move(definition.device_rules);
+  ASSIGN_OR_RETURN(SpaceRules rules,
+                   SpaceRules::Compile(std::move(definition.parameters), std::move(definition.constraints),
+                                       std::move(definition.device_rules), symbols));
+  auto impl = std::make_shared<Impl>(std::move(rules), symbols, options);
   impl->starting_configs = std::move(definition.starting_configs);
-  impl->options = options;
-  impl->rules_of.resize(impl->parameters.size());
-  for (size_t i = 0; i < rule_count; ++i) {
-    const bool is_device_rule = i >= impl->constraints.size();
-    auto expression = Expression::Compile(impl->RuleAt(static_cast<int>(i)).text, symbols);
-    if (!expression.ok()) {
-      return Annotate(expression.status(), "{} {}", is_device_rule ? "device rule" : "constraint",
-                      is_device_rule ? i - impl->constraints.size() + 1 : i + 1);
-    }
-    for (const int variable : expression->Variables()) impl->rules_of[variable].push_back(static_cast<int>(i));
-    impl->rules.push_back({*std::move(expression), is_device_rule});
-  }
-  std::vector<std::vector<uint16_t>> domain_of;
-  std::vector<int> open_rules;
-  impl->BuildComponents(&domain_of, &open_rules);
-  impl->BuildPrograms(symbols, domain_of, open_rules);
   return Space(std::move(impl));
 }
 
-const std::vector<Parameter>& Space::parameters() const { return impl_->parameters; }
-const std::vector<Rule>& Space::constraints() const { return impl_->constraints; }
-const std::vector<Rule>& Space::device_rules() const { return impl_->device_rules; }
+const std::vector<Parameter>& Space::parameters() const { return impl_->rules.parameters(); }
+const std::vector<Rule>& Space::constraints() const { return impl_->rules.constraints(); }
+const std::vector<Rule>& Space::device_rules() const { return impl_->rules.device_rules(); }
 
 int Space::ParameterIndex(std::string_view name) const {
   const auto it = impl_->index_of.find(name);
@@ -137,145 +139,38 @@ double Space::CartesianSize() const { return impl_->cartesian_size; }
 std::string Space::CartesianText() const { return space_internal::CountText(CartesianSize(), /*is_exact=*/true); }
 
 absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
-  if (impl_->is_rejected_by_constant_rule) return uint64_t{0};
-  if (const auto counted = impl_->CountWithPrograms(impl_->options.nodes_max)) {
-    RETURN_IF_ERROR(counted->status());
-    if (**counted <= limit && **counted < UINT64_MAX) return static_cast<uint64_t>(**counted);
-    return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
-                             space_internal::CountText(static_cast<double>(limit), true), CartesianText());
-  }
-  uint64_t count = 1;
-  // A fault counts only where nothing else rejects: an empty component elsewhere rejects every point.
-  absl::Status failure = impl_->constant_fault;
-  for (const Component& component : impl_->components) {
-    const auto part = impl_->CountComponent(component);
-    if (!part.ok()) {
-      if (failure.ok()) failure = part.status();
-      continue;
-    }
-    if (*part == 0) return uint64_t{0};
-    count = SaturatingMultiply(count, *part);
-  }
-  RETURN_IF_ERROR(failure);
-  if (count > limit || count == UINT64_MAX) {
-    return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
-                             space_internal::CountText(static_cast<double>(limit), true), CartesianText());
-  }
-  return count;
+  ASSIGN_OR_RETURN(const space_internal::SolutionCount count, impl_->search.Count(impl_->search.options().nodes_max));
+  if (count <= limit && count < UINT64_MAX) return static_cast<uint64_t>(count);
+  return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
+                           space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-namespace {
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(nullptr, {}, limit); }
 
-// Joins the components' sorted solution lists into configs in declared order: at each parameter its component's list is
-// narrowed to the run of rows that agree with the values chosen so far. There are no dead ends, and nothing is sorted.
-class Joiner {
- public:
-  struct List {
-    const std::vector<uint16_t>* rows;
-    size_t width;
-    size_t begin;  // the rows that agree with the values chosen so far
-    size_t end;
-  };
-
-  Joiner(std::vector<List> lists, std::vector<std::pair<size_t, size_t>> place_of, std::vector<uint16_t>* out)
-      : lists_(std::move(lists)), place_of_(std::move(place_of)), row_(place_of_.size()), out_(out) {}
-
-  void Run(size_t parameter) {
-    if (parameter == place_of_.size()) {
-      out_->insert(out_->end(), row_.begin(), row_.end());
-      return;
-    }
-    const auto [which, column] = place_of_[parameter];
-    List& list = lists_[which];
-    const size_t begin = list.begin;
-    const size_t end = list.end;
-    for (size_t at = begin; at < end;) {
-      const uint16_t value = (*list.rows)[at * list.width + column];
-      size_t run_end = end;
-      // Rows with this value are together: find the first with a larger one.
-      size_t low = at + 1;
-      while (low < run_end) {
-        const size_t middle = low + (run_end - low) / 2;
-        if ((*list.rows)[middle * list.width + column] == value) {
-          low = middle + 1;
-        } else {
-          run_end = middle;
-        }
-      }
-      list.begin = at;
-      list.end = run_end;
-      row_[parameter] = value;
-      Run(parameter + 1);
-      at = run_end;
-    }
-    list.begin = begin;
-    list.end = end;
-  }
-
- private:
-  std::vector<List> lists_;
-  const std::vector<std::pair<size_t, size_t>> place_of_;  // of each parameter: its list and its column there
-  std::vector<uint16_t> row_;
-  std::vector<uint16_t>* const out_;
-};
-
-}  // namespace
-
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
-  if (!impl_->is_rejected_by_constant_rule) {
-    auto listed = impl_->EnumerateWithPrograms(std::min(limit, uint64_t{UINT32_MAX}));
-    if (listed.has_value()) return *std::move(listed);
-  }
-  return impl_->EnumerateComponents(impl_->components, limit);
+absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
+  return impl_->TheSampler().Draw(random);
 }
 
-absl::Status Space::Impl::TooManyToList(uint64_t limit) const {
-  return ResourceExhausted(
-      "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
-      "use a strategy that does not list the space",
-      space_internal::CountText(static_cast<double>(limit), true), space_internal::CountText(cartesian_size, true));
+absl::StatusOr<PruneReport> Space::CountByRule(uint64_t exact_max) const {
+  return space_internal::CountByRule(impl_->search, CartesianSize(), exact_max);
 }
 
-absl::StatusOr<ConfigTable> Space::Impl::EnumerateComponents(const std::vector<Component>& parts,
-                                                             uint64_t limit) const {
-  limit = std::min(limit, uint64_t{UINT32_MAX});  // rows are numbered in 32 bits while they are sorted
-  ConfigTable table(static_cast<int>(parameters.size()));
-  if (is_rejected_by_constant_rule) return table;
-  absl::Status failure = constant_fault;
-  std::vector<std::vector<uint16_t>> solutions(parts.size());
-  uint64_t count = 1;
-  bool is_over = false;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    bool component_is_over = false;
-    auto rows = ListComponent(parts[i], limit, &component_is_over);
-    if (!rows.ok()) {
-      if (failure.ok()) failure = rows.status();
-      continue;
-    }
-    is_over = is_over || component_is_over;
-    if (!component_is_over && rows->empty()) return table;
-    solutions[i] = *std::move(rows);
-    count = SaturatingMultiply(count, solutions[i].size() / parts[i].parameters.size());
+std::string Space::ExplainEmpty() const {
+  const auto report = CountByRule();
+  if (!report.ok()) return fmt::format("the space is empty ({})", MessageOf(report.status()));
+  std::string text = fmt::format("the space is empty: the rules reject all {} points", CartesianText());
+  for (const RuleCount& rule : report->rules) {
+    if (rule.rejected == 0) continue;
+    text += fmt::format("\n  {} by {} '{}'{}{}", space_internal::CountText(rule.rejected, report->exact),
+                        rule.is_device_rule ? "device rule" : "constraint", rule.text, rule.reason.empty() ? "" : ": ",
+                        rule.reason);
   }
-  RETURN_IF_ERROR(failure);
-  if (is_over || count > limit) return TooManyToList(limit);
-  std::vector<Joiner::List> lists;
-  std::vector<std::pair<size_t, size_t>> place_of(parameters.size());
-  for (size_t i = 0; i < solutions.size(); ++i) {
-    std::vector<int> ascending = parts[i].parameters;
-    std::sort(ascending.begin(), ascending.end());
-    for (size_t column = 0; column < ascending.size(); ++column) place_of[ascending[column]] = {i, column};
-    lists.push_back({&solutions[i], ascending.size(), 0, solutions[i].size() / ascending.size()});
-  }
-  table.size_ = count;
-  table.indices_.reserve(count * parameters.size());
-  Joiner(std::move(lists), std::move(place_of), &table.indices_).Run(0);
-  return table;
+  return text;
 }
 
 absl::StatusOr<std::vector<uint16_t>> Space::IndicesOf(const Config& config) const {
   std::vector<uint16_t> indices;
-  for (const Parameter& parameter : impl_->parameters) {
+  for (const Parameter& parameter : impl_->rules.parameters()) {
     const Value* value = config.Find(parameter.name);
     if (value == nullptr) return InvalidArgument("the config lacks a value of parameter '{}'", parameter.name);
     const auto it = std::find(parameter.values.begin(), parameter.values.end(), *value);
@@ -286,7 +181,7 @@ absl::StatusOr<std::vector<uint16_t>> Space::IndicesOf(const Config& config) con
   }
   if (config.size() == indices.size()) return indices;
   std::vector<std::string> names;
-  for (const Parameter& parameter : impl_->parameters) names.push_back(parameter.name);
+  for (const Parameter& parameter : impl_->rules.parameters()) names.push_back(parameter.name);
   for (const auto& [name, value] : config) {
     if (ParameterIndex(name) >= 0) continue;
     const auto close = ClosestMatch(name, names);
@@ -298,27 +193,36 @@ absl::StatusOr<std::vector<uint16_t>> Space::IndicesOf(const Config& config) con
 
 absl::Status Space::Check(const Config& config) const {
   ASSIGN_OR_RETURN(const std::vector<uint16_t> indices, IndicesOf(config));
-  space_internal::Binding binding(indices.size());
-  for (size_t p = 0; p < indices.size(); ++p) impl_->Bind(static_cast<int>(p), indices[p], &binding);
+  const SpaceRules& rules = impl_->rules;
+  const space_internal::Binding binding = rules.BindAll(indices);
   absl::Status fault;
-  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+  for (size_t i = 0; i < rules.size(); ++i) {
     const int rule = static_cast<int>(i);
-    const auto verdict = impl_->Judge(rule, binding);
-    if (verdict == space_internal::Verdict::kFault && fault.ok()) fault = impl_->FaultStatus(rule, binding);
-    if (verdict != space_internal::Verdict::kReject) continue;
-    const Rule& text = impl_->RuleAt(rule);
-    return InvalidArgument("the config breaks the {} '{}'{}{}",
-                           impl_->rules[i].is_device_rule ? "device rule" : "constraint", text.text,
-                           text.reason.empty() ? "" : ": ", text.reason);
+    const Verdict verdict = rules.Judge(rule, binding);
+    if (verdict == Verdict::kFault && fault.ok()) fault = rules.FaultStatus(rule, binding);
+    if (verdict != Verdict::kReject) continue;
+    const Rule& declared = rules.Declared(rule);
+    return InvalidArgument("the config breaks the {} '{}'{}{}", rules.IsDeviceRule(rule) ? "device rule" : "constraint",
+                           declared.text, declared.reason.empty() ? "" : ": ", declared.reason);
   }
   return fault;
 }
 
+bool Space::IsValid(std::span<const uint16_t> indices) const {
+  const SpaceRules& rules = impl_->rules;
+  TUNEFARM_CHECK(indices.size() == rules.parameters().size());
+  const space_internal::Binding binding = rules.BindAll(indices);
+  for (size_t rule = 0; rule < rules.size(); ++rule) {
+    if (rules.Judge(static_cast<int>(rule), binding) != Verdict::kPass) return false;
+  }
+  return true;
+}
+
 Config Space::MakeConfig(std::span<const uint16_t> indices) const {
-  TUNEFARM_CHECK(indices.size() == impl_->parameters.size());
+  TUNEFARM_CHECK(indices.size() == impl_->rules.parameters().size());
   Config config;
   for (size_t p = 0; p < indices.size(); ++p) {
-    const Parameter& parameter = impl_->parameters[p];
+    const Parameter& parameter = impl_->rules.parameters()[p];
     TUNEFARM_CHECK(indices[p] < parameter.values.size());
     config.Set(parameter.name, parameter.values[indices[p]]);
   }
@@ -327,7 +231,7 @@ Config Space::MakeConfig(std::span<const uint16_t> indices) const {
 
 std::optional<Config> Space::DefaultConfig() const {
   Config config;
-  for (const Parameter& parameter : impl_->parameters) {
+  for (const Parameter& parameter : impl_->rules.parameters()) {
     if (!parameter.default_value.has_value()) return std::nullopt;
     config.Set(parameter.name, *parameter.default_value);
   }
@@ -335,5 +239,69 @@ std::optional<Config> Space::DefaultConfig() const {
 }
 
 const std::vector<Config>& Space::starting_configs() const { return impl_->starting_configs; }
+
+absl::StatusOr<std::vector<std::vector<uint16_t>>> Space::Impl::AdjacentValues(std::span<const uint16_t> indices,
+                                                                               bool is_strict) const {
+  std::vector<std::vector<uint16_t>> values;
+  if (is_strict) {
+    for (const Parameter& parameter : rules.parameters()) {
+      values.emplace_back(parameter.values.size());
+      std::iota(values.back().begin(), values.back().end(), uint16_t{0});
+    }
+  } else {
+    const MutexLock lock(&occurring_mutex);
+    if (made_occurring == nullptr) {
+      made_occurring =
+          std::make_unique<const absl::StatusOr<std::vector<std::vector<uint16_t>>>>(TheSampler().OccurringValues());
+    }
+    RETURN_IF_ERROR(made_occurring->status());
+    values = **made_occurring;
+  }
+  for (size_t p = 0; p < indices.size(); ++p) {
+    values[p] = space_internal::WithinOneStep(values[p], indices[p], is_strict);
+  }
+  return values;
+}
+
+absl::StatusOr<ConfigTable> Space::Neighbours(std::span<const uint16_t> indices, Neighbourhood kind,
+                                              uint64_t limit) const {
+  const SpaceRules& rules = impl_->rules;
+  TUNEFARM_CHECK(indices.size() == rules.parameters().size());
+  ConfigTable table(static_cast<int>(indices.size()));
+  if (indices.empty() || rules.is_rejected_by_constant_rule()) return table;
+  RETURN_IF_ERROR(rules.constant_fault());
+  if (kind == Neighbourhood::kHamming) {
+    ASSIGN_OR_RETURN(table, space_internal::ListHamming(rules, indices));
+  } else {
+    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
+    const uint64_t room = limit == UINT64_MAX ? limit : limit + 1;  // the config itself may be among them
+    ASSIGN_OR_RETURN(table, impl_->search.List(&near, indices, room));
+  }
+  if (table.size() <= limit) return table;
+  return ResourceExhausted("the config has more than {} neighbours",
+                           space_internal::CountText(static_cast<double>(limit), true));
+}
+
+absl::StatusOr<std::vector<uint16_t>> Space::SampleNeighbour(std::span<const uint16_t> indices, Neighbourhood kind,
+                                                             PhiloxStream& random) const {
+  TUNEFARM_CHECK(indices.size() == impl_->rules.parameters().size());
+  if (kind != Neighbourhood::kHamming) {
+    // Most of the points around a valid config are mostly valid: some tries are cheaper than a list, and are all that
+    // can be done where the list would be too long.
+    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
+    double points = 1;
+    for (const auto& values : near) points *= static_cast<double>(values.size());
+    const int tries = points == 0 ? 0 : points > static_cast<double>(kNeighboursMax) ? kTriesMax : kTries;
+    std::vector<uint16_t> drawn(indices.size());
+    for (int i = 0; i < tries; ++i) {
+      for (size_t p = 0; p < drawn.size(); ++p) drawn[p] = near[p][random.UniformInt(near[p].size())];
+      if (!std::equal(drawn.begin(), drawn.end(), indices.begin()) && IsValid(drawn)) return drawn;
+    }
+  }
+  ASSIGN_OR_RETURN(const ConfigTable table, Neighbours(indices, kind));
+  if (table.empty()) return NotFound("the config has no valid neighbour");
+  const auto row = table.Row(random.UniformInt(table.size()));
+  return std::vector<uint16_t>(row.begin(), row.end());
+}
 
 }  // namespace tunefarm

@@ -94,7 +94,6 @@ class ConfigTable {
   }
 
  private:
-  friend class Space;
   int parameter_count_;
   uint64_t size_ = 0;  // kept apart: a space without parameters has one config of no values
   std::vector<uint16_t> indices_;
@@ -145,7 +144,7 @@ class Space {
 
   // One valid config's value indices, uniformly distributed over the space, drawn from `random`; without listing the
   // space. Exactly uniform: from lists or exact counts of each independent group of parameters, or else by rejection
-  // from the Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to
+  // from its Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to
   // be hit by rejection and too many to count. The first call does the counting; it costs what CountValid costs.
   absl::StatusOr<std::vector<uint16_t>> SampleUniform(PhiloxStream& random) const;
 
@@ -185,10 +184,8 @@ class Space {
   // As declared.
   const std::vector<Config>& starting_configs() const;
 
-  // The compiled form; defined and used inside this library only.
-  struct Impl;
-
  private:
+  struct Impl;
   explicit Space(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
   std::shared_ptr<const Impl> impl_;

@@ -1,19 +1,15 @@
-// How many points each rule rejects.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <climits>
 #include <cmath>
 
-#include "server/base/status.h"
+#include "server/base/format.h"
 #include "server/base/status_macros.h"
-#include "server/space/space_internal.h"
+#include "server/space/space_search.h"
 
 namespace tunefarm {
-
-using space_internal::Binding;
-using space_internal::Verdict;
-
+namespace space_internal {
 namespace {
 
 constexpr uint64_t kEstimateSamples = 1'000'000;
@@ -25,12 +21,16 @@ constexpr uint64_t kEstimateSeed = 0x7075'6e65'7265'706f;  // any fixed number: 
 // counted at once.
 class ExactCount {
  public:
-  ExactCount(const Space::Impl& impl, PruneReport* report)
-      : impl_(impl), report_(report), binding_(impl.parameters.size()), nodes_(impl.options.nodes_max) {
-    const size_t count = impl.parameters.size();
+  ExactCount(const SpaceSearch& search, PruneReport* report)
+      : search_(search),
+        rules_(search.rules()),
+        report_(report),
+        binding_(rules_.parameters().size()),
+        nodes_(search.options().nodes_max) {
+    const size_t count = rules_.parameters().size();
     rules_at_.resize(count + 1);
-    for (size_t rule = 0; rule < impl.rules.size(); ++rule) {
-      const auto& variables = impl.rules[rule].expression.Variables();
+    for (size_t rule = 0; rule < rules_.size(); ++rule) {
+      const auto& variables = rules_.At(static_cast<int>(rule)).Variables();
       // Depth d binds parameter d - 1; depth 0 judges the rules without variables.
       rules_at_[variables.empty() ? 0 : static_cast<size_t>(variables.back()) + 1].push_back(static_cast<int>(rule));
     }
@@ -41,7 +41,7 @@ class ExactCount {
     }
     points_below_.assign(count + 1, 1);
     for (size_t depth = count; depth-- > 0;) {
-      points_below_[depth] = points_below_[depth + 1] * static_cast<double>(impl.parameters[depth].values.size());
+      points_below_[depth] = points_below_[depth + 1] * static_cast<double>(rules_.parameters()[depth].values.size());
     }
   }
 
@@ -52,8 +52,8 @@ class ExactCount {
   absl::Status Visit(size_t depth, int failed, absl::Status fault) {
     for (const int rule : rules_at_[depth]) {
       if (rule > failed) break;  // ascending
-      const Verdict verdict = impl_.Judge(rule, binding_);
-      if (verdict == Verdict::kFault && fault.ok()) fault = impl_.FaultStatus(rule, binding_);
+      const Verdict verdict = rules_.Judge(rule, binding_);
+      if (verdict == Verdict::kFault && fault.ok()) fault = rules_.FaultStatus(rule, binding_);
       if (verdict == Verdict::kReject) failed = rule;
     }
     if (failed != INT_MAX && failed < first_rule_below_[depth]) {
@@ -65,17 +65,18 @@ class ExactCount {
       report_->valid += points_below_[depth];
       return absl::OkStatus();
     }
-    const size_t values = impl_.parameters[depth].values.size();
+    const size_t values = rules_.parameters()[depth].values.size();
     for (size_t value = 0; value < values; ++value) {
-      if (nodes_ == 0) return impl_.BudgetStatus();
+      if (nodes_ == 0) return search_.BudgetStatus();
       --nodes_;
-      impl_.Bind(static_cast<int>(depth), static_cast<uint16_t>(value), &binding_);
+      rules_.Bind(static_cast<int>(depth), static_cast<uint16_t>(value), &binding_);
       RETURN_IF_ERROR(Visit(depth + 1, failed, fault));
     }
     return absl::OkStatus();
   }
 
-  const Space::Impl& impl_;
+  const SpaceSearch& search_;
+  const SpaceRules& rules_;
   PruneReport* const report_;
   Binding binding_;
   uint64_t nodes_;
@@ -84,23 +85,23 @@ class ExactCount {
   std::vector<double> points_below_;
 };
 
-absl::Status Estimate(const Space::Impl& impl, PruneReport* report) {
+absl::Status Estimate(const SpaceRules& rules, PruneReport* report) {
   PhiloxStream random(kEstimateSeed);
-  Binding binding(impl.parameters.size());
+  Binding binding(rules.parameters().size());
   report->exact = false;
   report->is_valid_exact = false;
   report->samples = kEstimateSamples;
   const double weight = report->cartesian / static_cast<double>(kEstimateSamples);
   for (uint64_t sample = 0; sample < kEstimateSamples; ++sample) {
-    for (size_t p = 0; p < impl.parameters.size(); ++p) {
-      const uint64_t value = random.UniformInt(impl.parameters[p].values.size());
-      impl.Bind(static_cast<int>(p), static_cast<uint16_t>(value), &binding);
+    for (size_t p = 0; p < rules.parameters().size(); ++p) {
+      const uint64_t value = random.UniformInt(rules.parameters()[p].values.size());
+      rules.Bind(static_cast<int>(p), static_cast<uint16_t>(value), &binding);
     }
     absl::Status fault;
     bool is_rejected = false;
-    for (size_t rule = 0; rule < impl.rules.size() && !is_rejected; ++rule) {
-      const Verdict verdict = impl.Judge(static_cast<int>(rule), binding);
-      if (verdict == Verdict::kFault && fault.ok()) fault = impl.FaultStatus(static_cast<int>(rule), binding);
+    for (size_t rule = 0; rule < rules.size() && !is_rejected; ++rule) {
+      const Verdict verdict = rules.Judge(static_cast<int>(rule), binding);
+      if (verdict == Verdict::kFault && fault.ok()) fault = rules.FaultStatus(static_cast<int>(rule), binding);
       if (verdict != Verdict::kReject) continue;
       report->rules[rule].rejected += weight;
       is_rejected = true;
@@ -114,45 +115,44 @@ absl::Status Estimate(const Space::Impl& impl, PruneReport* report) {
 
 }  // namespace
 
-absl::StatusOr<PruneReport> Space::CountByRule(uint64_t exact_max) const {
+absl::StatusOr<PruneReport> CountByRule(const SpaceSearch& search, double cartesian, uint64_t exact_max) {
+  const SpaceRules& rules = search.rules();
   PruneReport report;
-  report.cartesian = CartesianSize();
-  for (size_t rule = 0; rule < impl_->rules.size(); ++rule) {
-    const Rule& declared = impl_->RuleAt(static_cast<int>(rule));
-    report.rules.push_back({declared.text, declared.reason, impl_->rules[rule].is_device_rule, 0});
+  report.cartesian = cartesian;
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const int rule = static_cast<int>(i);
+    report.rules.push_back({rules.Declared(rule).text, rules.Declared(rule).reason, rules.IsDeviceRule(rule), 0});
   }
-  if (report.cartesian <= static_cast<double>(exact_max)) {
-    RETURN_IF_ERROR(ExactCount(*impl_, &report).Run());
-  } else {
-    RETURN_IF_ERROR(Estimate(*impl_, &report));
-    // What is left of a space can often be counted where each rule's share cannot.
-    const auto valid = impl_->CountWithPrograms(std::min(impl_->options.nodes_max, kExactNodesMax));
-    if (valid.has_value() && valid->ok()) {
-      report.valid = static_cast<double>(**valid);
-      report.is_valid_exact = true;
-    }
+  if (cartesian <= static_cast<double>(exact_max)) {
+    RETURN_IF_ERROR(ExactCount(search, &report).Run());
+    return report;
+  }
+  RETURN_IF_ERROR(Estimate(rules, &report));
+  // What is left of a space can often be counted where each rule's share cannot.
+  const auto valid = search.Count(std::min(search.options().nodes_max, kExactNodesMax));
+  if (valid.ok()) {
+    report.valid = static_cast<double>(*valid);
+    report.is_valid_exact = true;
   }
   return report;
 }
+
+std::string CountText(double count, bool is_exact) {
+  // What a double holds exactly; beyond that the digits end, not the exactness.
+  constexpr double kWholeMax = 9.0e15;
+  const std::string prefix = is_exact ? "" : "≈";
+  if (count < (is_exact ? kWholeMax : 1e12)) return prefix + FormatCount(static_cast<int64_t>(std::llround(count)));
+  const int exponent = static_cast<int>(std::floor(std::log10(count)));
+  return fmt::format("{}{:.1f}e{}", prefix, count / std::pow(10.0, exponent), exponent);
+}
+
+}  // namespace space_internal
 
 std::string PruneReport::ToText() const {
   std::string text = fmt::format("{} of {} points are valid", space_internal::CountText(valid, is_valid_exact),
                                  space_internal::CountText(cartesian, true));
   for (const RuleCount& rule : rules) {
     text += fmt::format("\n  {} rejected by {} '{}'{}{}", space_internal::CountText(rule.rejected, exact),
-                        rule.is_device_rule ? "device rule" : "constraint", rule.text, rule.reason.empty() ? "" : ": ",
-                        rule.reason);
-  }
-  return text;
-}
-
-std::string Space::ExplainEmpty() const {
-  const auto report = CountByRule();
-  if (!report.ok()) return fmt::format("the space is empty ({})", MessageOf(report.status()));
-  std::string text = fmt::format("the space is empty: the rules reject all {} points", CartesianText());
-  for (const RuleCount& rule : report->rules) {
-    if (rule.rejected == 0) continue;
-    text += fmt::format("\n  {} by {} '{}'{}{}", space_internal::CountText(rule.rejected, report->exact),
                         rule.is_device_rule ? "device rule" : "constraint", rule.text, rule.reason.empty() ? "" : ": ",
                         rule.reason);
   }

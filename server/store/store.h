@@ -159,6 +159,7 @@ struct ReportRequest {
   bool unit_done = false;
   int64_t now_ms = 0;
   bool unit_returned = false;  // not with unit_done
+  int64_t replacements = 0;    // Replacements() before the unit was read
 };
 enum class ReportVerdict { kAccepted, kStale };
 
@@ -322,7 +323,8 @@ class Store {
   // Stores trials (an ordinal already present is left as it is) if token and epoch are current, checked in the same
   // statement; unit_done makes the unit DONE; unit_returned makes it READY, behind a new claim order, or removes it if
   // its study has ended. kStale otherwise, with nothing stored. InvalidArgument, with nothing stored, for a trial that
-  // is not one of the unit's.
+  // is not one of the unit's. Unavailable, with nothing stored, if the database was replaced after the unit was read:
+  // results that were reported before may be missing from this one.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
   // removed. `was_lost`: it did not leave in order, and what it had in hand may be why.

@@ -8,9 +8,9 @@ namespace tunefarm {
 void MissWriter::WriteNow() {
   const absl::Status written = write_();
   if (!written.ok() && !has_failed_) {
-    LogWarn("jobs", "misses cannot be written down yet, and are forgotten if the daemon dies: {}", MessageOf(written));
+    LogWarn("jobs", "misses cannot be stored yet, and are lost if the daemon ends: {}", MessageOf(written));
   }
-  if (written.ok() && has_failed_) LogInfo("jobs", "misses are written down again");
+  if (written.ok() && has_failed_) LogInfo("jobs", "misses are stored again");
   has_failed_ = !written.ok();
 }
 

@@ -50,13 +50,13 @@ SpaceSource DatabaseSource(const UpkeepOptions& options, Store* store) {
 
 }  // namespace
 
-Upkeep::Upkeep(const UpkeepOptions& options, Store* store, Driver* driver, Misses* misses, Clock* clock)
+Upkeep::Upkeep(const UpkeepOptions& options, Store* store, Scheduler* scheduler, Misses* misses, Clock* clock)
     : executor_("upkeep", clock) {
   SpaceFloorOptions floor;
   floor.sources = {DiskSource(options)};
   if (options.max_database_bytes > 0) floor.sources.push_back(DatabaseSource(options, store));
-  floor.low = [driver](const std::string& reason) { driver->Suspend(reason); };
-  floor.enough = [driver] { driver->Unsuspend(); };
+  floor.low = [scheduler](const std::string& reason) { scheduler->Suspend(reason); };
+  floor.enough = [scheduler] { scheduler->Unsuspend(); };
   floor.executor = &executor_;
   floor_ = std::make_shared<SpaceFloor>(std::move(floor));
   floor_->Check();

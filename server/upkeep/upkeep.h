@@ -10,7 +10,7 @@
 
 #include "server/base/executor.h"
 #include "server/catalog/misses.h"
-#include "server/jobs/driver.h"
+#include "server/jobs/scheduler.h"
 #include "server/store/store.h"
 #include "server/upkeep/miss_writer.h"
 #include "server/upkeep/retention.h"
@@ -29,7 +29,7 @@ struct UpkeepOptions {
 class Upkeep {
  public:
   // All outlive it. Checks the space once, so that nothing starts without it, and then goes on by itself.
-  Upkeep(const UpkeepOptions& options, Store* store, Driver* driver, Misses* misses, Clock* clock);
+  Upkeep(const UpkeepOptions& options, Store* store, Scheduler* scheduler, Misses* misses, Clock* clock);
   // Ends what is under way at its next step.
   ~Upkeep();
 

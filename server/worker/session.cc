@@ -242,7 +242,7 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const 
   if (plan_ == nullptr || bytes != kernel_bytes_) {
     plan_ = nullptr;
     tunefarm::v1::Kernel kernel;
-    if (!kernel.ParseFromString(bytes)) return InvalidArgument("a kernel of {} bytes cannot be parsed", bytes.size());
+    RETURN_IF_ERROR(Annotate(DecodeMessage(channel_.codec(), bytes, &kernel), "a kernel of {} bytes", bytes.size()));
     ASSIGN_OR_RETURN(plan_, KernelPlan::Compile(kernel));
     kernel_bytes_ = std::move(bytes);
   }
@@ -351,7 +351,7 @@ Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::
   evaluating_ = true;
   shares_device_ = evaluate.baton();
   Result result = run_->Run(input, this);
-  // Before the result: whoever gets it may give the device to others.
+  // Before the result: its receiver may give the device to others.
   YieldDevice();
   evaluating_ = shares_device_ = false;
   return result;
@@ -400,7 +400,8 @@ int ServeWorker(const WorkerArguments& arguments, const std::string& sandbox_lev
   options.cuda_path = arguments.cuda_path;
   options.host_compiler = arguments.host_compiler;
   options.compile_seconds = arguments.compile_seconds;
-  return Session(arguments, Channel(std::move(channel))).Serve(sandbox_level, options, backends);
+  return Session(arguments, Channel(std::move(channel), FrameCodecOf(arguments.backend)))
+      .Serve(sandbox_level, options, backends);
 }
 
 int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const WorkerArguments&)>& backends) {

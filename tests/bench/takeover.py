@@ -136,7 +136,7 @@ def measure(options, name, condition, kind, trials, pins=()):
             shutil.copy(daemon.log, f"{options.keep_log}.{name.replace(' ', '_')}")
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    gaps = [(float(ms), how) for ms, how in re.findall(r"goes on ([0-9.]+) ms after the crash: (it stood by|it was started anew)", log)]
+    gaps = [(float(ms), how) for ms, how in re.findall(r"continues ([0-9.]+) ms after the crash: (the standby took over|a new worker was started)", log)]
     runners = len(re.findall(r" run-[^ ]* is ready: ", log))
     return {"name": name, "wall": wall, "trials": found, "outcomes": outcomes(found), "gaps": gaps, "runners": runners,
             "quarantined": [d["uuid"] for d in devices if d.get("state") == "DEVICE_STATE_QUARANTINED"],
@@ -166,7 +166,7 @@ def main():
     for run in runs:
         crashes = run["outcomes"].get("RUN_CRASH", 0) + run["outcomes"].get("RUN_TIMEOUT", 0)
         gaps = [ms for ms, _ in run["gaps"]]
-        standing = sum(how == "it stood by" for _, how in run["gaps"])
+        standing = sum(how == "the standby took over" for _, how in run["gaps"])
         median = statistics.median(gaps) if gaps else float("nan")
         print(f"{run['name']:<20} {len(run['trials']):>6} {run['wall']:>7.1f} {crashes:>7} {run['runners']:>7} "
               f"{len(gaps):>5} {median:>9.1f} {quantile(gaps, 0.9):>7.1f} {max(gaps, default=float('nan')):>7.1f} "

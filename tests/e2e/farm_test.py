@@ -179,7 +179,7 @@ class FarmOfMachines(unittest.TestCase):
         with Machines(agents=3, lease=3600) as machines:
             job = submit(machines)
             self.begun(machines, job)
-            self.assertIn("given nothing more", machines.control.cli("drain", "agent-2").stdout)
+            self.assertIn("receives no new ones", machines.control.cli("drain", "agent-2").stdout)
             self.assertTrue(machines.remote()["agent-2"]["draining"])
             self.assertEqual(machines.agents[0].stop(), 0)
             # At once: no lease has run out.

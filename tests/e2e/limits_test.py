@@ -82,7 +82,7 @@ class Budgets(unittest.TestCase):
                      ([*large, "--max-time", "6s"], "the time is up (6.00 s)")]
             for number, (flags, because) in enumerate(cases, 1):
                 done = farm.cli("tune", "matmul_host", *flags)
-                self.assertIn("search ended: " + because, done.stdout)
+                self.assertIn("search complete: " + because, done.stdout)
                 study = job(farm, number)["studies"][0]
                 self.assertEqual(study["search_ended_because"], because)
                 # The final follows all the same.

@@ -76,7 +76,7 @@ class Measuring(unittest.TestCase):
             farm.start()
             brief = ("--policy", "fast", "--measure", "finalists=1", "--measure", "final_rounds=1")
             done = farm.cli("tune", slow, *brief, "--measure", "time_budget_ms=4000")
-            self.assertIn("given up early: they could not win", done.stdout)
+            self.assertIn("stopped early (could not win)", done.stdout)
             trials = search(farm.trials(1))
             self.assertEqual({outcome(t) for t in trials}, {"OK"})
             # The default comes first, when there is nothing to lose against.

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All, RunFaultTest,
                                          Fault{"sigsys", tunefarm::v1::OUTCOME_SANDBOX_VIOLATION, "system call"},
                                          Fault{"flood_and_crash", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 11"},
                                          Fault{"garbage", tunefarm::v1::OUTCOME_RUN_CRASH, "no frame"},
-                                         Fault{"oversized", tunefarm::v1::OUTCOME_RUN_CRASH, "more than 65536 bytes"},
+                                         Fault{"oversized", tunefarm::v1::OUTCOME_RUN_CRASH, "more than 131072 bytes"},
                                          Fault{"empty_packet", tunefarm::v1::OUTCOME_RUN_CRASH, "empty packet"},
                                          Fault{"daemon_frame", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
                                          Fault{"second_hello", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
@@ -56,6 +56,37 @@ INSTANTIATE_TEST_SUITE_P(All, RunFaultTest,
                                          Fault{"phase_storm", tunefarm::v1::OUTCOME_RUN_CRASH, "phases"},
                                          Fault{"nan_time", tunefarm::v1::OUTCOME_RUN_CRASH, "nan"},
                                          Fault{"no_time", tunefarm::v1::OUTCOME_RUN_CRASH, "without a time"}));
+
+// What a Python interpreter may send: JSON.
+class PythonFaultTest : public EvaluatorTest, public testing::WithParamInterface<Fault> {};
+
+TEST_P(PythonFaultTest, HasItsOutcomeAndTheNextTrialIsFine) {
+  options_.python_interpreter = "/usr/bin/python3";  // The fake speaks for it.
+  const std::shared_ptr<const KernelPlan> python = FakePythonPlan();
+  const auto run = [&](const std::string& behave) {
+    RunRequest request = RunOf(behave);
+    request.plan = python;
+    request.problem = FakeProblem(*python, 1);
+    return Run(std::move(request));
+  };
+  const RunResult result = run(GetParam().behave);
+  EXPECT_EQ(result.outcome, GetParam().outcome) << result.message;
+  EXPECT_THAT(result.message, HasSubstr(GetParam().message));
+  EXPECT_EQ(run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PythonFaultTest,
+                         testing::Values(Fault{"garbage", tunefarm::v1::OUTCOME_RUN_CRASH, "no frame"},
+                                         Fault{"unknown_field", tunefarm::v1::OUTCOME_RUN_CRASH,
+                                               "winner: Cannot find field"},
+                                         Fault{"wrong_type", tunefarm::v1::OUTCOME_RUN_CRASH, "compile_ms"},
+                                         Fault{"not_utf8", tunefarm::v1::OUTCOME_RUN_CRASH, "non UTF-8"},
+                                         Fault{"oversized", tunefarm::v1::OUTCOME_RUN_CRASH, "more than 131072 bytes"},
+                                         Fault{"empty_packet", tunefarm::v1::OUTCOME_RUN_CRASH, "empty packet"},
+                                         Fault{"daemon_frame", tunefarm::v1::OUTCOME_RUN_CRASH, "nobody asked"},
+                                         Fault{"wrong_id", tunefarm::v1::OUTCOME_RUN_CRASH, "instead of"},
+                                         Fault{"bad_outcome", tunefarm::v1::OUTCOME_RUN_CRASH, "outcome 99"},
+                                         Fault{"nan_time", tunefarm::v1::OUTCOME_RUN_CRASH, "nan"}));
 
 class CompileFaultTest : public EvaluatorTest, public testing::WithParamInterface<Fault> {};
 

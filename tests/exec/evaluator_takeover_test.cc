@@ -240,7 +240,7 @@ TEST_F(TakeoverTest, WorkerThatDoesNotEndTakesItsDeviceOutOfService) {
   options_.extra_worker_arguments = {"--fake-fifo=" + fifo};
   const RunResult run = Run("escape");
   EXPECT_EQ(run.outcome, OUTCOME_RUN_TIMEOUT);
-  EXPECT_THAT(run.message, HasSubstr("does not even die of SIGKILL"));
+  EXPECT_THAT(run.message, HasSubstr("does not end after SIGKILL"));
   EXPECT_THAT(Quarantines(1)[0], HasSubstr("does not end after SIGKILL"));
   EXPECT_EQ(Run("ok").outcome, OUTCOME_LOST);
   const UniqueFd let_go(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));

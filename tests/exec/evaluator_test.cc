@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "server/exec/probe.h"
+#include "server/exec/process_evaluator.h"
 #include "tests/exec/evaluator_fixture.h"
 
 namespace tunefarm {

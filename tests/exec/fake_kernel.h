@@ -46,12 +46,14 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& langu
   return *plan;
 }
 
-// The same in Python, and well-behaved; the fake worker speaks for the interpreter.
+// The same in Python, with the faults that concern frames; the fake worker speaks for the interpreter.
 inline std::shared_ptr<const KernelPlan> FakePythonPlan(const std::string& name = "snake") {
   constexpr char kText[] = R"(
     language: LANGUAGE_PYTHON python { device: DEVICE_KIND_HOST } sources { path: "snake.py" }
     dims { name: "prepare" default_value { int_value: 1 } }
-    parameters { name: "behave" values { strings: ["ok"] } }
+    parameters { name: "behave" values { strings: [
+      "ok", "garbage", "unknown_field", "wrong_type", "not_utf8", "oversized", "empty_packet", "daemon_frame", "wrong_id",
+      "bad_outcome", "nan_time"] } }
     parameters { name: "n" range { first: 0 last: 9 } }
   )";
   absl::StatusOr<tunefarm::v1::Kernel> kernel =

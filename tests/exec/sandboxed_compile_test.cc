@@ -11,7 +11,6 @@
 #include "server/base/file.h"
 #include "server/base/thread.h"
 #include "server/definition/kernel_plan.h"
-#include "server/exec/probe.h"
 #include "server/exec/process_evaluator.h"
 #include "tests/fakes/permitted.h"
 #include "tests/fakes/temporary_directory.h"

@@ -27,6 +27,8 @@ namespace tunefarm {
 // Whether a file was there before the sandbox took it out of sight.
 bool g_is_sick = false;
 
+FrameCodec g_codec = FrameCodec::kProtobuf;
+
 namespace {
 
 using tunefarm::worker::v1::Frame;
@@ -42,7 +44,7 @@ void SendBytes(std::string_view bytes) { (void)!send(kWorkerChannelFd, bytes.dat
 
 // Through a copy of the descriptor, so that the frame's sender does not close the session's.
 void SendFrame(const Frame& frame, const std::vector<int>& fds = {}) {
-  Channel channel{UniqueFd(dup(kWorkerChannelFd))};
+  Channel channel(UniqueFd(dup(kWorkerChannelFd)), g_codec);
   (void)channel.Send(frame, fds);
 }
 
@@ -91,6 +93,9 @@ bool Misbehave(const std::string& behave, uint64_t next_evaluation_id) {
     Crash();
   }
   if (behave == "garbage") SendBytes("\xff\xff this is no frame \xff");
+  if (behave == "unknown_field") SendBytes(R"({"result": {"outcome": 1, "winner": true}})");
+  if (behave == "wrong_type") SendBytes(R"({"result": {"outcome": 1, "compile_ms": [1]}})");
+  if (behave == "not_utf8") SendBytes("{\"result\": {\"outcome\": 1, \"message\": \"\xff\"}}");
   if (behave == "oversized") {
     const int size = 1 << 20;
     setsockopt(kWorkerChannelFd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -123,8 +128,9 @@ bool Misbehave(const std::string& behave, uint64_t next_evaluation_id) {
     Hang();
   }
   // After what the daemon must answer with a kill there is nothing more to say.
-  constexpr std::array<std::string_view, 8> kFatal = {"garbage",      "oversized", "empty_packet", "daemon_frame",
-                                                      "second_hello", "wrong_id",  "bad_phase",    "fds_with_log"};
+  constexpr std::array<std::string_view, 11> kFatal = {"garbage",   "unknown_field", "wrong_type",   "not_utf8",
+                                                       "oversized", "empty_packet",  "daemon_frame", "second_hello",
+                                                       "wrong_id",  "bad_phase",     "fds_with_log"};
   for (const std::string_view fatal : kFatal) {
     if (behave == fatal) Hang();
   }
@@ -318,6 +324,7 @@ std::string FakeOption(const WorkerArguments& arguments, std::string_view name) 
 }
 
 WorkerBackends MakeBackends(const WorkerArguments& arguments) {
+  g_codec = FrameCodecOf(arguments.backend);
   const std::string start = FakeOption(arguments, "start");
   if (start == "never") Hang();
   if (start == "crash") Crash();

@@ -79,6 +79,7 @@ size_t Columns(const std::string& line) {
 TEST(HelpTest, NoArguments) {
   CommandLine cli;
   EXPECT_EQ(cli.Record({}).out, cli.Run({"--help"}).out);
+  EXPECT_EQ(cli.Run({"help"}).out, cli.Run({"--help"}).out);
   cli.Record({"help", "exit-codes"});
   cli.ExpectMatches("help");
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "server/base/status.h"
+#include "server/store/transitions.h"
 
 namespace tunefarm {
 
@@ -151,6 +152,11 @@ JobState StoreConformance::StateOf(int64_t job_id) {
 }
 
 absl::Status StoreConformance::Set(int64_t job_id, JobState to, const std::vector<JobState>& from) {
+  // On the way that a job takes there.
+  if (from.empty() && to == JobState::kCancelled && MayBecome(StateOf(job_id), JobState::kCancelling)) {
+    const absl::Status cancelling = Set(job_id, JobState::kCancelling);
+    if (!cancelling.ok()) return cancelling;
+  }
   return store_->SetJobState(job_id, from.empty() ? std::vector<JobState>{StateOf(job_id)} : from, to, "because",
                              kNow + 7);
 }
@@ -262,7 +268,7 @@ TEST_P(StoreConformance, DevicesAndTheirClasses) {
   EXPECT_EQ(classes[0].properties, "more");
 }
 
-TEST_P(StoreConformance, EveryStateTransition) {
+TEST_P(StoreConformance, EveryStateTransitionOfAJob) {
   const std::vector<JobState> all = {JobState::kQueued,     JobState::kRunning,   JobState::kPaused,
                                      JobState::kCancelling, JobState::kSucceeded, JobState::kFailed,
                                      JobState::kCancelled};
@@ -280,8 +286,9 @@ TEST_P(StoreConformance, EveryStateTransition) {
       EXPECT_TRUE(absl::IsFailedPrecondition(Set(job_id, to, others)));
       EXPECT_EQ(StateOf(job_id), from);
       const absl::Status status = Set(job_id, to, {from});
-      if (IsTerminal(from)) {
+      if (!MayBecome(from, to)) {
         EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+        EXPECT_EQ(StateOf(job_id), from);
         continue;
       }
       ASSERT_TRUE(status.ok()) << status;
@@ -294,6 +301,28 @@ TEST_P(StoreConformance, EveryStateTransition) {
     }
   }
   EXPECT_TRUE(absl::IsNotFound(store_->SetJobState(100000, all, JobState::kFailed, "", kNow)));
+}
+
+TEST_P(StoreConformance, EveryStateTransitionOfAStudy) {
+  const std::vector<StudyState> all = {StudyState::kSearching, StudyState::kFinals, StudyState::kEnded};
+  int uid = 0;
+  for (const StudyState from : all) {
+    for (const StudyState to : all) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(from) << " to " << static_cast<int>(to));
+      const int64_t job_id = Submit(MakeSubmit("uid-" + std::to_string(uid++)));
+      DriveStep step;
+      step.study_id = StudyOf(job_id);
+      step.state = from;
+      if (from != StudyState::kSearching) {
+        ASSERT_TRUE(store_->Drive(step).ok());
+      }
+      step.state = to;
+      const absl::Status moved = store_->Drive(step).status();
+      EXPECT_EQ(moved.ok(), MayBecome(from, to)) << moved;
+      EXPECT_EQ(absl::IsFailedPrecondition(moved), !moved.ok()) << moved;
+      EXPECT_EQ(store_->GetJob(job_id)->studies[0].state, moved.ok() ? to : from);
+    }
+  }
 }
 
 TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {

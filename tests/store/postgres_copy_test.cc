@@ -112,7 +112,7 @@ class PostgresCopy : public testing::Test {
     best.study_id = step.study_id;
     best.ordinal = 0;
     TUNEFARM_CHECK_OK(store->PromoteBest(best).status());
-    TUNEFARM_CHECK_OK(store->SetJobState(job_id, {JobState::kRunning}, JobState::kCancelled, "", kNow));
+    TUNEFARM_CHECK_OK(store->SetJobState(job_id, {JobState::kRunning}, JobState::kFailed, "", kNow));
     TUNEFARM_CHECK_OK(store->DeleteJob(job_id));
   }
 

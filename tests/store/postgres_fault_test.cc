@@ -153,6 +153,34 @@ TEST_F(PostgresFault, ACallDuringWhichTheDatabaseWasReplacedFailsAndIsNotRepeate
   server_->DropDatabase(lost);
 }
 
+TEST_F(PostgresFault, AReportOnAUnitOfADatabaseThatWasReplacedIsRefused) {
+  const auto store = Open();
+  const ClaimRequest claimer = Register(store.get());
+  SubmitUnits(store.get(), 2);
+  std::vector<ReportRequest> reports;
+  for (int i = 0; i < 2; ++i) {
+    const auto units = store->ClaimUnits(claimer);
+    ASSERT_TRUE(units.ok()) << units.status();
+    ASSERT_THAT(*units, SizeIs(1));
+    reports.push_back(ReportOf(claimer, units->at(0)));
+  }
+  reports[1].unit_done = false;
+  reports[1].unit_returned = true;
+  // As one that was restored in place: the units and their tokens are the same.
+  Sql("ALTER TABLE named_lease RENAME TO lease_before; CREATE TABLE named_lease (LIKE lease_before INCLUDING ALL)");
+  ASSERT_NE(Sql(kKillAll), "0");
+  EXPECT_TRUE(absl::IsUnavailable(store->CheckWritable()));
+  ASSERT_EQ(store->Replacements(), 1);
+  for (ReportRequest& report : reports) {
+    EXPECT_TRUE(absl::IsUnavailable(store->ReportTrials(report).status()));
+    report.replacements = 1;
+    const auto verdict = store->ReportTrials(report);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_EQ(*verdict, ReportVerdict::kAccepted);
+  }
+  EXPECT_EQ(store->Status()->stored_trials, 2);
+}
+
 TEST_F(PostgresFault, ASessionKilledInATransactionUndoesItAndItIsRepeated) {
   const auto pool = OpenPool(server_->Url(database_));
   int tries = 0;

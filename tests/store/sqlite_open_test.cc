@@ -183,7 +183,7 @@ TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
     query.fastest_max = 10;
     EXPECT_THAT((*store)->SampleResults(query).value(), SizeIs(1));
     EXPECT_THAT((*store)->LoadPriors(1).value(), SizeIs(0));
-    ASSERT_TRUE((*store)->SetJobState(1, {JobState::kQueued}, JobState::kCancelled, "", kNow).ok());
+    ASSERT_TRUE((*store)->SetJobState(1, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
     EXPECT_TRUE((*store)->DeleteJob(1).ok());
   }
 }
@@ -326,7 +326,7 @@ TEST_F(SqliteOpen, AFullDatabaseRefusesAndLosesNothing) {
     EXPECT_EQ((*store)->Status()->active_jobs, stored);
     // Room again: the same connection writes on.
     const int64_t first = (*store)->ActiveJobs().value()[0].job_id;
-    ASSERT_TRUE((*store)->SetJobState(first, {JobState::kQueued}, JobState::kCancelled, "", kNow).ok());
+    ASSERT_TRUE((*store)->SetJobState(first, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
     ASSERT_TRUE((*store)->DeleteJob(first).ok());
     EXPECT_TRUE((*store)->SubmitJob(MakeLarge(stored)).ok());
   }

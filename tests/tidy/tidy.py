@@ -9,6 +9,8 @@ import re
 import subprocess
 import sys
 
+import class_shape
+
 LAYER_TABLE = "server/README.md"  # its section Layers says what each folder of server may include
 
 # (what, pattern, who may) -- who may: path prefixes.
@@ -87,6 +89,8 @@ def main():
     problems = []
     layers = read_layers(root, problems)
     check_folders(tracked(root), problems)
+    problems += class_shape.check({path: (root / path).read_text(encoding="utf-8") for path in tracked(root)
+                                   if re.match(r"server/.*\.(cc|h)$", path) and (root / path).is_file()})
     checked = 0
     for path in tracked(root):
         if BAD_NAMES.search(path) and path not in GIVEN_NAMES:

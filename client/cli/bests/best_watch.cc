@@ -46,7 +46,7 @@ absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel)
     v1::WatchBestConfigsResponse response;
     while (reader->Read(&response)) {
       if (response.reset() && request.after_revision() > 0) {
-        session->Note("The daemon has another catalog than before; all of it follows.");
+        session->Note("The daemon has a new catalog; all best configs follow.");
       }
       session->Print(LinesOf(response, format));
       std::fflush(session->out);

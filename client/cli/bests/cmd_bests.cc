@@ -142,7 +142,7 @@ absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& cho
   } else if (format == OutputFormat::kCsv) {
     session->Print(BestChangesTable(all, true).ToCsv());
   } else if (all.changes().empty()) {
-    session->Note("Nothing has happened yet.");
+    session->Note("The history is empty.");
   } else {
     session->Print(BestChangesTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
   }
@@ -224,7 +224,7 @@ absl::StatusOr<ExitCode> RetireBest(Session* session, const BestChoice& choice) 
                    Connection::Call(connection->catalog(), &Catalog::RetireBestConfig, request));
   RETURN_IF_ERROR(PrintChanged(*session, "retired", best, /*is_there=*/false));
   session->Note(
-      fmt::format("To put it back: tunefarm bests pin {} --from-revision {}", choice.kernel, response.revision()));
+      fmt::format("To restore it: tunefarm bests pin {} --from-revision {}", choice.kernel, response.revision()));
   return kExitOk;
 }
 
@@ -257,10 +257,11 @@ struct BestVerb {
         ->type_name("DEVICE");
   }
   void AddReason() const {
-    command->add_option("--reason", choice->reason, "Why, for the history.")->type_name("TEXT");
+    command->add_option("--reason", choice->reason, "Reason, kept in the history.")->type_name("TEXT");
   }
   void AddLimit() const {
-    command->add_option("--limit", choice->limit, "How many (default 50).")->check(CLI::Range(1, kBestsShownMax));
+    command->add_option("--limit", choice->limit, "Maximum number of rows (default 50).")
+        ->check(CLI::Range(1, kBestsShownMax));
   }
 };
 
@@ -285,7 +286,7 @@ void AddBests(CLI::App* app, Session* session) {
   list.AddKernel(false);
   list.AddLimit();
   const BestVerb pin =
-      AddBestVerb(bests, session, "pin", "Keep a best config whatever later jobs find, or put an earlier one back.",
+      AddBestVerb(bests, session, "pin", "Keep a best config regardless of later results, or restore an earlier one.",
                   "tunefarm bests pin matmul --dim M=4096 --dim dtype=bf16 --reason \"in production\"\n"
                   "tunefarm bests pin matmul --from-revision 12",
                   PinBest);
@@ -293,7 +294,7 @@ void AddBests(CLI::App* app, Session* session) {
   pin.AddProblem();
   pin.command
       ->add_option("--from-revision", pin.choice->from_revision,
-                   "Put the config of this revision of its history in the place, and keep that.")
+                   "Restore the config of this revision of the history, and keep it.")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   pin.AddReason();
@@ -308,24 +309,25 @@ void AddBests(CLI::App* app, Session* session) {
   retire.AddKernel(true);
   retire.AddProblem();
   retire.AddReason();
-  const BestVerb note = AddBestVerb(bests, session, "note", "Note something about a best config.",
+  const BestVerb note = AddBestVerb(bests, session, "note", "Attach a note to a best config.",
                                     "tunefarm bests note matmul \"slow below 600 W\" --dim M=4096", NoteBest);
   note.AddKernel(true);
-  note.command->add_option("TEXT", note.choice->note, "The note, in place of the one that is there; \"\": none.")
+  note.command->add_option("TEXT", note.choice->note, "The note, which replaces the present one; \"\" removes it.")
       ->required();
   note.AddProblem();
   const BestVerb history = AddBestVerb(
-      bests, session, "history", "What became of best configs, newest first.",
+      bests, session, "history", "Changes of best configs, newest first.",
       "tunefarm bests history matmul --limit 5\ntunefarm bests history matmul --dim M=4096", ShowBestHistory);
   history.AddKernel(false);
   history.AddProblem();
   history.AddLimit();
-  const BestVerb watch = AddBestVerb(bests, session, "watch", "Every best config, and every change as it happens.",
-                                     "tunefarm bests watch matmul --output json",
-                                     [](Session* own, const BestChoice& choice) -> absl::StatusOr<ExitCode> {
-                                       ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(own, choice.kernel));
-                                       return WatchBests(own, kernel);
-                                     });
+  const BestVerb watch =
+      AddBestVerb(bests, session, "watch", "Print every best config, then every change as it happens.",
+                  "tunefarm bests watch matmul --output json",
+                  [](Session* own, const BestChoice& choice) -> absl::StatusOr<ExitCode> {
+                    ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(own, choice.kernel));
+                    return WatchBests(own, kernel);
+                  });
   watch.AddKernel(false);
 }
 

@@ -88,9 +88,9 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
   CheckDataDirectory(*session, &findings);
   const std::string box = KernelsInTheBox(session->environment);
   if (box.empty()) {
-    findings.Hint("the kernels in the box were not found; set TUNEFARM_KERNELS to their folder");
+    findings.Hint("the built-in kernels were not found; set TUNEFARM_KERNELS to their folder");
   } else {
-    findings.Good("kernels in the box at " + box);
+    findings.Good("built-in kernels at " + box);
   }
   CheckPython(&findings);
   const absl::StatusOr<Connection*> connection = session->connection();
@@ -114,9 +114,9 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
                                     v1::ListDevicesRequest()));
   for (const v1::Device& device : devices.devices()) {
     if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
-      findings.Bad(
-          "device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
-          "It is looked at again by itself. Once its cause is gone: tunefarm devices release " + device.uuid());
+      findings.Bad("device " + device.device_class().display_name() + " is quarantined: " + device.state_reason(),
+                   "The daemon checks it again on its own. Once the cause is removed: tunefarm devices release " +
+                       device.uuid());
     } else {
       findings.Good("device " + DeviceLine(device));
     }
@@ -137,7 +137,8 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
 }  // namespace
 
 void AddDoctor(CLI::App* app, Session* session) {
-  CLI::App* doctor = app->add_subcommand("doctor", "What works on this machine, what does not, and what to do.");
+  CLI::App* doctor =
+      app->add_subcommand("doctor", "Diagnose this machine: what works, what does not, and how to fix it.");
   SetExample(doctor,
              "tunefarm doctor\n"
              "tunefarm doctor --farm\n"
@@ -145,7 +146,7 @@ void AddDoctor(CLI::App* app, Session* session) {
   auto measure = std::make_shared<DoctorMeasureOptions>();
   measure->AddTo(doctor);
   auto farm = std::make_shared<bool>(false);
-  doctor->add_flag("--farm", *farm, "The agents of the farm instead of this machine.");
+  doctor->add_flag("--farm", *farm, "Check the agents of the farm instead of this machine.");
   doctor->callback([session, measure, farm] {
     session->command = [session, measure, farm] {
       if (*farm) return DoctorFarm(session);

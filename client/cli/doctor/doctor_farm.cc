@@ -18,13 +18,13 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
   const std::string who = fmt::format("agent {} on {}", agent.display_name(), agent.host());
   if (!agent.in_process() && agent.lease_left_ms() <= 0) {
     findings->push_back({FarmFinding::Kind::kBad,
-                         who + " has not been heard for a whole lease; its work goes to others",
-                         "Look whether the machine runs and reaches this address: tunefarm status, on the machine."});
+                         who + " has not reported within its lease; its units go to other agents",
+                         "Check there, with tunefarm status, whether the machine runs and reaches this address."});
     return;
   }
   std::string text = fmt::format("{}: {}", who, AgentStateText(agent));
   if (agent.served_here() && !agent.in_process()) {
-    text += fmt::format(", heard {} ago, {} units in hand",
+    text += fmt::format(", last heard {} ago, {} units claimed",
                         FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6), agent.units());
   }
   findings->push_back({agent.draining() ? FarmFinding::Kind::kHint : FarmFinding::Kind::kGood, text, ""});
@@ -49,7 +49,7 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
     if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
       findings->push_back({FarmFinding::Kind::kBad,
                            fmt::format("{}: device {} is quarantined: {}", who, device.uuid(), device.state_reason()),
-                           "Once its cause is gone: tunefarm devices release " + device.uuid()});
+                           "Once the cause is removed: tunefarm devices release " + device.uuid()});
     } else {
       findings->push_back({FarmFinding::Kind::kGood,
                            fmt::format("{}: device {} ({})", who, device.device_class().display_name(), device.uuid()),

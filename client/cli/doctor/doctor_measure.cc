@@ -170,7 +170,7 @@ std::vector<std::string> Advice(const Findings& findings, const Repeatability& f
   }
   if (!found.is_honest()) {
     advice.emplace_back(
-        "Equal configs differ more often than chance allows: something works beside the measurements. Look for other "
+        "Equal configs differ more often than chance allows: something disturbs the measurements. Look for other "
         "processes on the device, and measure with more rounds (--rounds 16).");
   }
   if (found.median_half_width > kHalfWidthWanted) {

@@ -62,9 +62,9 @@ void AddExportBests(CLI::App* command, Session* session) {
              "tunefarm export bests bests.json\n"
              "tunefarm export bests --kernel matmul --device H200 > matmul_h200.json");
   bests->add_option("FILE,-f,--file", options->target.file,
-                    "The file to write; one that is there is replaced. Default: stdout.");
+                    "The file to write; an existing one is replaced. Default: stdout.");
   options->filter.AddTo(bests);
-  bests->add_option("--source", options->source, "How to call this machine (default: its host name).")
+  bests->add_option("--source", options->source, "Name of this machine in the file (default: its host name).")
       ->type_name("TEXT");
   bests->callback([=] { session->command = [=] { return ExportBests(session, *options); }; });
 }

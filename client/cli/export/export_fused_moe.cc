@@ -101,9 +101,8 @@ void AddReader(CLI::App* command, Session* session, const std::string& verb, con
       ->check(CLI::Range(1, 2));
   if (reader == FusedMoeReader::kSglang) {
     table
-        ->add_option(
-            "--triton", options->triton,
-            "Triton's version, of the folder configs/triton_X_Y_Z that is looked into. Default: no such folder.")
+        ->add_option("--triton", options->triton,
+                     "Version of Triton, which names the folder configs/triton_X_Y_Z. Default: no such folder.")
         ->type_name("X.Y.Z");
   }
   options->target.AddFile(table);

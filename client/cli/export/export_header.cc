@@ -43,7 +43,7 @@ void AddExportHeader(CLI::App* command, Session* session) {
   SetExample(header, "tunefarm export header --kernel matmul --namespace my_project::tuned --file tuned.h");
   options->filter.AddTo(header);
   options->target.AddFile(header);
-  header->add_option("--namespace", options->header.name_space, "Of the tables (default tunefarm_bests).")
+  header->add_option("--namespace", options->header.name_space, "Namespace of the tables (default tunefarm_bests).")
       ->type_name("NAME");
   header->callback([=] { session->command = [=] { return ExportHeader(session, *options); }; });
 }

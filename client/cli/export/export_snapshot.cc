@@ -153,8 +153,7 @@ void AddExportSnapshot(CLI::App* command, Session* session) {
   CLI::App* snapshot = command->add_subcommand(
       "snapshot", "The best configs as a file from which the C++ client answers without a daemon.");
   SetExample(snapshot, "tunefarm export snapshot bests.tfsnap\ntunefarm export snapshot bests.tfsnap --kernel matmul");
-  snapshot->add_option("FILE", options->file, "The file to write; one that is there is replaced as a whole.")
-      ->required();
+  snapshot->add_option("FILE", options->file, "The file to write; an existing one is replaced as a whole.")->required();
   snapshot->add_option("--kernel", options->kernels, "Only this kernel. May be repeated. Default: all.")
       ->type_name("KERNEL")
       ->allow_extra_args(false);

@@ -28,17 +28,17 @@ absl::Status WriteOne(const Session& session, const std::string& path, const Exp
 }  // namespace
 
 void ExportTarget::AddFile(CLI::App* command) {
-  command->add_option("-f,--file", file, "The file to write; one that is there is replaced. Default: stdout.")
+  command->add_option("-f,--file", file, "The file to write; an existing one is replaced. Default: stdout.")
       ->type_name("FILE");
 }
 
 void ExportTarget::AddDirectory(CLI::App* command) {
   CLI::Option* const own = command
                                ->add_option("--dir", directory,
-                                            "The folder to write into, by the names that the readers look for. Files "
-                                            "that are there stay, and nothing is written then.")
+                                            "The folder to write into, with the file names that the readers expect. If "
+                                            "one of the files exists, nothing is written.")
                                ->type_name("FOLDER");
-  command->add_flag("--force", force, "Replace files that are there.")->needs(own);
+  command->add_flag("--force", force, "Replace existing files.")->needs(own);
   if (CLI::Option* const one = command->get_option_no_throw("--file")) own->excludes(one);
 }
 

@@ -144,15 +144,15 @@ absl::StatusOr<std::optional<interchange::TritonResult>> ResultOf(const Measured
 void TritonSourceOptions::AddTo(CLI::App* command) {
   filter.AddTo(command);
   command
-      ->add_option("--job", job,
-                   "Choose among all configs that this job has measured, not only the winners: more of them are such "
-                   "that Triton takes them.")
+      ->add_option(
+          "--job", job,
+          "Choose among all configs that this job has measured, not only the best: more of them are valid for Triton.")
       ->type_name("JOB");
   command->add_option("--m-dim", m_dim, "The dim that counts tokens (default: tokens, else M).")->type_name("NAME");
   AddListOption(command, "--parameter", &parameters,
-                "What the kernel calls a parameter of Triton kernels: BLOCK_SIZE_M=BLOCK_M. May be repeated.");
+                "The kernel's name for a parameter of Triton kernels: BLOCK_SIZE_M=BLOCK_M. May be repeated.");
   command->add_flag("--same-kernel", same_kernel,
-                    "The kernel that was measured is the one that reads the file: it is not marked as a seed.");
+                    "The measured kernel is the one that reads the file, so the file is not marked as a seed.");
 }
 
 absl::StatusOr<std::vector<TritonProblems>> FetchTritonProblems(Session* session, const TritonSourceOptions& options) {

@@ -82,7 +82,7 @@ absl::StatusOr<ExitCode> Misses(Session* session, const MissOptions& options) {
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
   if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
   if (response.not_counted() > 0) {
-    session->Note(fmt::format("{} more questions are in no count: too many different problems were asked.",
+    session->Note(fmt::format("{} more look-ups are not counted: too many different problems were looked up.",
                               FormatCount(response.not_counted())));
   }
   if (table.rows() == 0) {
@@ -98,13 +98,13 @@ absl::StatusOr<ExitCode> Misses(Session* session, const MissOptions& options) {
 void AddMisses(CLI::App* app, Session* session) {
   auto options = std::make_shared<MissOptions>();
   CLI::App* misses =
-      app->add_subcommand("misses", "Problems that were looked up and are not tuned, most often asked first.");
+      app->add_subcommand("misses", "List problems that were looked up and never tuned, most look-ups first.");
   SetExample(misses, "tunefarm misses matmul\ntunefarm misses --output json\ntunefarm tune --misses");
   misses->add_option("KERNEL", options->kernel, "A kernel's name or definition (default: all).");
   misses->add_option("--device", options->device, "Only those of a device: UUID, class, name, 'cuda', 'host' or A100.")
       ->type_name("DEVICE");
-  misses->add_option("--limit", options->limit, "How many (default 50).")->check(CLI::Range(1, 10'000));
-  misses->add_flag("--clear", options->clear, "Forget them instead.");
+  misses->add_option("--limit", options->limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 10'000));
+  misses->add_flag("--clear", options->clear, "Delete the counts instead.");
   misses->callback([session, options] { session->command = [session, options] { return Misses(session, *options); }; });
 }
 

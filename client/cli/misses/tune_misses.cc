@@ -86,7 +86,7 @@ class MissTuner {
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
     if (outcome.detached) {
       session_->Note(
-          fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+          fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
                       JobNumber(job->name())));
       return kExitInterrupted;
     }
@@ -156,12 +156,13 @@ class MissTuner {
 }  // namespace
 
 void MissesOptions::AddTo(CLI::App* tune) {
-  CLI::Option* const misses = tune->add_flag(
-      "--misses", is_chosen, "Tune what was looked up and is not tuned (tunefarm misses), of one kernel or all.");
+  CLI::Option* const misses =
+      tune->add_flag("--misses", is_chosen,
+                     "Tune the problems that were looked up and never tuned (tunefarm misses), of one kernel or all.");
   for (const char* const other : {"--dim", "--pin", "--input-seed", "--rows", "--missing-only", "--starting-configs"}) {
     misses->excludes(tune->get_option(other));
   }
-  tune->add_option("--limit", limit, "With --misses: how many problems, those asked most first (default: all).")
+  tune->add_option("--limit", limit, "With --misses: number of problems, most look-ups first (default: all).")
       ->check(CLI::Range(1, 1'000'000))
       ->needs(misses);
 }

@@ -88,7 +88,7 @@ absl::Status NothingLeft(const BestFilter& filter, const std::string& kernel, co
 
 void BestFilter::AddTo(CLI::App* command) {
   command->add_option("--kernel", kernel, "Bests of this kernel.")->type_name("KERNEL");
-  command->add_option("--device", device, "Bests of this device class: its id, or its name or a word of it (H200).")
+  command->add_option("--device", device, "Bests of this device class: its id, its name, or a word of its name (H200).")
       ->type_name("DEVICE");
   AddListOption(command, "-d,--dim", &dims,
                 "Problems with this value of a dim, or one of NAME=V1,V2 or NAME=1..8192*2. May be repeated.");

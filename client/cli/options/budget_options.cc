@@ -76,7 +76,7 @@ void BudgetOptions::AddTo(CLI::App* command) {
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   command->add_option("--max-time,--max-seconds", max_time, "Stop the search after this much time: 90s, 10m, 1h30m.")
       ->type_name("TIME");
-  command->add_option("--max-device-time", max_device_time, "Stop it when devices have worked this long for the job.")
+  command->add_option("--max-device-time", max_device_time, "Stop the search after this much device time.")
       ->type_name("TIME");
   command
       ->add_option("--within-floor", within_floor,

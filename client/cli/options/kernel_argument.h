@@ -1,4 +1,4 @@
-// The KERNEL argument of commands: a definition file, a folder with one, the name of a kernel in the box, or of a
+// The KERNEL argument of commands: a definition file, a folder with one, the name of a built-in kernel, or of a
 // stored one.
 //
 // A folder has one definition, kernel.pbtxt, and is then called like the kernel; or several that share sources, each
@@ -22,10 +22,10 @@ struct KernelArgument {
 };
 
 // Errors in the definition are located: "kernel.pbtxt:12:7: ...". NotFound for a path that does not exist; a bare name
-// that is neither a file nor in the box is taken for a stored kernel.
+// that is neither a file nor built in is taken for a stored kernel.
 absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment);
 
-// The folder of the kernels in the box: TUNEFARM_KERNELS, else ../share/tunefarm/kernels beside the program, else the
+// The folder of the built-in kernels: TUNEFARM_KERNELS, else ../share/tunefarm/kernels beside the program, else the
 // source tree that it was built in. Empty when there is none.
 std::string KernelsInTheBox(const EnvironmentGetter& environment);
 
@@ -34,7 +34,7 @@ struct BoxDefinition {
   std::string file;
 };
 
-// Every definition in the box and among its examples, by name.
+// Every built-in definition, and those of the examples, by name.
 std::vector<BoxDefinition> DefinitionsInTheBox(const EnvironmentGetter& environment);
 
 }  // namespace tunefarm::cli

@@ -177,7 +177,7 @@ std::string StopText(const v1::Measurement& m) {
     case v1::STOP_REASON_SAMPLE_BUDGET:
       return "sample budget spent";
     case v1::STOP_REASON_LOSING:
-      return "given up: it cannot win";
+      return "stopped early: cannot win";
     default:
       return m.converged() ? "converged" : "not converged";
   }

@@ -26,7 +26,7 @@ absl::StatusOr<v1::MeasurementPolicy> MakePolicy(const MeasureOptions& options);
 // "cuda graph, caches flushed, 1755 MHz, 512 W, 61 °C, held down by: power cap, 3 samples discarded"; empty where
 // nothing is known.
 std::string ConditionsText(const v1::Measurement& measurement);
-// "converged", "time budget spent", "sample budget spent", "given up: it cannot win", or empty.
+// "converged", "time budget spent", "sample budget spent", "stopped early: cannot win", or empty.
 std::string StopText(const v1::Measurement& measurement);
 
 }  // namespace tunefarm::cli

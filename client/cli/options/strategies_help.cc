@@ -12,7 +12,7 @@ std::string StrategiesHelp() {
       "Without --strategy: exhaustive where the space has at most 10,000 configs and the budget allows all of them, "
       "else "
       "default.\n"
-      "Behind each option: what it does, its default, and what it may be.\n"
+      "Each option is followed by its meaning, default and range.\n"
       "\n" +
       StrategyHelp() +
       "\n"

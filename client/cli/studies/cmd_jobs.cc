@@ -131,7 +131,7 @@ absl::StatusOr<ExitCode> FollowJob(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, name));
   if (outcome.detached) {
-    session->Note("Detached; the job goes on.");
+    session->Note("Detached; the job continues.");
     return kExitInterrupted;
   }
   const ExitCode code = ExplainEnd(*session, outcome.job);
@@ -190,7 +190,7 @@ void AddJobs(CLI::App* app, Session* session) {
   auto limit = std::make_shared<int>(50);
   CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
   SetExample(list, "tunefarm jobs list --limit 5");
-  list->add_option("--limit", *limit, "How many (default 50).")->check(CLI::Range(1, 1000));
+  list->add_option("--limit", *limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 1000));
   list->callback([session, limit] { session->command = [session, limit] { return ListJobs(session, *limit); }; });
   AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", ShowJob);
   AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", FollowJob);
@@ -199,11 +199,11 @@ void AddJobs(CLI::App* app, Session* session) {
   CLI::App* cancel = jobs->add_subcommand("cancel", "Stop a job; its results stay.");
   SetExample(cancel, "tunefarm jobs cancel 17 --yes");
   cancel->add_option("JOB", *cancelled, "The job's number.")->required();
-  cancel->add_flag("-y,--yes", *yes, "Do not ask. Off a terminal it never asks.");
+  cancel->add_flag("-y,--yes", *yes, "Do not ask for confirmation. Without a terminal it never asks.");
   cancel->callback([=] { session->command = [=] { return CancelJob(session, *cancelled, *yes); }; });
-  AddJobVerb(jobs, session, "pause", "Hand out no more trials until resumed.",
+  AddJobVerb(jobs, session, "pause", "Pause a job: no trial starts until it is resumed.",
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::PauseJob); });
-  AddJobVerb(jobs, session, "resume", "Go on with a paused job.",
+  AddJobVerb(jobs, session, "resume", "Resume a paused job.",
              [](Session* s, const std::string& job) { return Transition(s, job, &Tuning::ResumeJob); });
   AddJobVerb(jobs, session, "delete", "Remove an ended job and its trials; best configs stay.", DeleteJob);
 }

@@ -105,7 +105,7 @@ void AddResults(CLI::App* app, Session* session) {
   results
       ->add_option("--plot", options->plot,
                    "Draw every trial and the best so far into this file, as SVG: against evaluations and against time, "
-                   "with the default config, the baseline and the roofline floor. Studies stand below each other.")
+                   "with the default config, the baseline and the roofline floor. Each study has its own panels.")
       ->type_name("FILE")
       ->excludes(all)
       ->excludes(rows);

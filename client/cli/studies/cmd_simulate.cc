@@ -21,7 +21,7 @@ namespace {
 
 struct SimulateOptions {
   std::vector<std::string> files;  // or numbers of jobs, each for itself
-  std::vector<std::string> jobs;  // joined
+  std::vector<std::string> jobs;   // joined
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
   std::string warm;
@@ -181,11 +181,11 @@ void AddSimulate(CLI::App* app, Session* session) {
              "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
              "tunefarm simulate --job 17,18");
   simulate->add_option("FILE", options->files,
-                       "T4 or Kernel Tuner cache files (also .gz), or numbers of jobs, each for itself.");
+                       "T4 or Kernel Tuner cache files (also .gz), or job numbers; each is simulated by itself.");
   simulate
       ->add_option("--job", options->jobs,
-                   "What a job has measured; of several (of one kernel, problem and device class), what they have "
-                   "measured together. Strategies choose among the measured configs.")
+                   "Simulate on the results of a job, or on the joined results of several jobs of one kernel, problem "
+                   "and device class. Strategies choose among the measured configs.")
       ->type_name("NUMBERS")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -200,7 +200,7 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));
   simulate->add_option("--seed", options->seed, "Seed of the first run (default 1).")->type_name("NUMBER");
-  simulate->add_option("--in-flight", options->in_flight, "Evaluations at once, as of so many devices (default 1).")
+  simulate->add_option("--in-flight", options->in_flight, "Concurrent evaluations, as on so many devices (default 1).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));
   simulate->add_option("--study", options->study, "Which problem and device of a job, where it has several.")
@@ -208,7 +208,7 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->check(CLI::Range(1, 100'000));
   simulate
       ->add_option("--warm", options->warm,
-                   "A file or job of another device or problem that the strategies are told at the start.")
+                   "A file or job of another device or problem whose results the strategies start from.")
       ->type_name("SOURCE");
   simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
   simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");

@@ -55,7 +55,7 @@ constexpr size_t kGridMax = 10'000;
 CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
   return command
       ->add_option("KERNEL", options->kernel,
-                   "A kernel.pbtxt, a folder with one, a kernel in the box (matmul) or a stored one.")
+                   "A kernel.pbtxt, a folder with one, a built-in kernel (matmul) or a stored one.")
       ->required();
 }
 
@@ -63,7 +63,7 @@ void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--device", options->device,
                    "Device UUID, class, name, 'cuda' or 'host' (default: the first ready one); label:KEY=VALUE or "
-                   "agent:NAME: those of agents; all-classes: every class in the farm.")
+                   "agent:NAME: devices of these agents; all-classes: every class in the farm.")
       ->type_name("DEVICE");
   options->measure.AddTo(command);
 }
@@ -84,21 +84,23 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   command->add_flag("--retry-poisoned", options->retry_poisoned, "Run configs again that are known to crash.");
   command
       ->add_option("--agent-losses-max", options->agent_losses_max,
-                   "Leave a config out with which so many agents were lost (default 3, the least that tells which).")
+                   "Exclude a config after so many agents were lost while they ran it (default and minimum: 3).")
       ->check(CLI::Range(3, 1'000'000));
-  command->add_flag("--no-memory", options->no_memory, "Search as if earlier jobs had found nothing.");
+  command->add_flag("--no-memory", options->no_memory, "Search without results of earlier jobs.");
   command
       ->add_option("--required-isolation", options->required_isolation,
-                   "L1: refuse the job where workers cannot be isolated fully; tunefarm status tells.")
+                   "L1: reject the job where workers cannot be fully isolated (tunefarm status shows the level).")
       ->type_name("LEVEL");
   command->add_option("--label", options->label, "Free text shown in lists.");
-  command->add_flag("--missing-only", options->missing_only,
-                    "Leave out problems that have an exact best already: what was interrupted goes on.");
+  command->add_flag(
+      "--missing-only", options->missing_only,
+      "Leave out problems that have an exact best, so that repeating the command continues an interrupted batch.");
   command
       ->add_option(
           "--starting-configs", options->starting_configs,
           "Try these configs first: another machine's bests (export bests), a T4 file or a cache file of Kernel "
-          "Tuner, also .gz. Of bests, and without --dim, their problems are tuned; --max-trials 1 only measures them.")
+          "Tuner, also .gz. Without --dim the problems of a file of bests are tuned; --max-trials 1 only measures its "
+          "configs.")
       ->type_name("FILE");
 }
 
@@ -246,7 +248,7 @@ absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::J
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
     session->Note(
-        fmt::format("Detached; job {0} goes on. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
+        fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
                     JobNumber(job.name())));
     return kExitInterrupted;
   }
@@ -356,7 +358,7 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   const v1::Job& job = submitted.value();  // of one problem, which is never left out
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
   if (outcome.detached) {
-    session->Note("Detached; the trial goes on as job " + JobNumber(job.name()) + ".");
+    session->Note("Detached; the trial continues as job " + JobNumber(job.name()) + ".");
     return kExitInterrupted;
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());

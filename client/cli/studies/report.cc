@@ -102,7 +102,7 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
                                  [&](const v1::Trial& trial) { return trial.ordinal() == study.best().ordinal(); });
   // After a second final the table has a config twice.
   if (best == ranked.end() || ConfigText(best->config()) == ConfigText(ranked[0].config())) return text;
-  return text + fmt::format("rank {} is the best: no other was faster beyond noise\n", best - ranked.begin() + 1);
+  return text + fmt::format("kept rank {}: the differences are within noise\n", best - ranked.begin() + 1);
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
@@ -121,11 +121,11 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
-  if (!study.search_ended_because().empty()) text += "search ended: " + study.search_ended_because() + "\n";
+  if (!study.search_ended_because().empty()) text += "search complete: " + study.search_ended_because() + "\n";
   if (!study.not_promoted_because().empty()) text += "not promoted: " + study.not_promoted_because() + "\n";
   int64_t early = 0;
   for (const v1::Trial& trial : trials) early += trial.stopped_early();
-  if (early > 0) text += fmt::format("{} of them given up early: they could not win\n", FormatCount(early));
+  if (early > 0) text += fmt::format("{} stopped early (could not win)\n", FormatCount(early));
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
       text += "warning: the device throttled or was shared while finalists were measured: " +

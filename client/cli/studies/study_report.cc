@@ -169,7 +169,7 @@ std::string ImportanceText(const v1::ParameterImportance& importance) {
   const bool is_sample = importance.rows() < importance.rows_of();
   return text + fmt::format(
                     "  Shares of the variance of log(time), by functional ANOVA of a random forest\n"
-                    "  fitted to {}{} measured configs. It foretells {} of the variance of\n"
+                    "  fitted to {}{} measured configs. It predicts {} of the variance of\n"
                     "  configs that it has not seen (cross-validated R² {:.2f}).\n",
                     is_sample ? FormatCount(importance.rows()) + " drawn of " : "", FormatCount(importance.rows_of()),
                     Percent(importance.r_squared()), importance.r_squared());

@@ -64,7 +64,7 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
       progress.Finish();
       return status;
     }
-    // The event ids of a restarted daemon start anew: ask for a snapshot.
+    // The event ids of a restarted daemon begin at 1 again: ask for a snapshot.
     if (status.code() == absl::StatusCode::kUnavailable) last_event = 0;
     Notification().WaitFor(std::chrono::milliseconds(200));
   }

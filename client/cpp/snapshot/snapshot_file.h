@@ -1,7 +1,7 @@
 // A snapshot file, open for reading.
 //
 // Threads: const use from any thread. The file must not be written to while it is open: replace it by renaming another
-// one over it, as `tunefarm export snapshot` does; whoever has it open goes on with the old one.
+// one over it, as `tunefarm export snapshot` does; a reader that has it open continues with the old one.
 #pragma once
 
 #include <cstddef>

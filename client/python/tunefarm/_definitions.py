@@ -84,7 +84,7 @@ def _in_box(name: str) -> Optional[Path]:
 
 
 def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:
-    """(name, definition or None) of what a caller names: a definition file, a folder with one, a kernel in the box, or
+    """(name, definition or None) of what a caller names: a definition file, a folder with one, a built-in kernel, or
     else a stored kernel's name."""
     text = os.fspath(kernel)
     path = Path(text)

@@ -23,7 +23,7 @@ KernelLike = Union[str, "os.PathLike[str]"]
 
 _CONNECT_SECONDS = 5.0
 _PAGE_SIZE = 1000
-# A stream is opened anew after so long, so that a frozen daemon is noticed even where nothing happens.
+# A stream is reopened after so long, so that a frozen daemon is noticed even where nothing happens.
 _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
@@ -68,7 +68,7 @@ class Client:
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
     def close(self) -> None:
-        """Ends calls in hand with AbortedError, and so does each that is made afterwards."""
+        """Ends calls in flight with AbortedError, and so does each that is made afterwards."""
         self._closed = True
         self._channel.close()
 
@@ -104,11 +104,11 @@ class Client:
 
     def create_kernel(self, path: KernelLike, *, validate_only: bool = False,
                       timeout: Optional[float] = None) -> model.Kernel:
-        """Checks and stores a definition (a file, a folder with one, or the name of one in the box) with its sources.
+        """Checks and stores a definition (a file, a folder with one, or the name of a built-in kernel) with its sources.
         Storing the same one again changes nothing, so that the call is repeated like a read."""
         name, definition = _definitions.resolve(path)
         if definition is None:
-            raise InvalidArgumentError(f"'{name}' is neither a file nor a kernel in the box")
+            raise InvalidArgumentError(f"'{name}' is neither a file nor a built-in kernel")
         request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
         return _wire.kernel(self._read(self._kernels.CreateKernel, request, timeout).kernel)
 
@@ -124,13 +124,13 @@ class Client:
                no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
-        `kernel`: a definition file, a folder with one, the name of a kernel in the box or of a stored one. `dims` maps
+        `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
         names to values; a list of values makes a problem of each combination. `problems` lists whole problems instead,
         which take from `dims` what they lack. `device`, `strategy`, budgets (0: no bound) and `policy` (fast, default,
         rigorous) are as the command line's; `measure` sets single knobs of the policy ({"final_rounds": 9}).
 
         What earlier jobs measured guides the search and is not measured again. `no_memory=True` searches as if they had
-        found nothing; with `measure={"no_reuse": True}` each config is measured anew.
+        found nothing; with `measure={"no_reuse": True}` each config is measured again.
 
         The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
         lost makes no second one; by default each call has an id of its own, which its repetitions share.

@@ -22,7 +22,7 @@ Page = Tuple[List[Trial], str]
 
 
 class Results:
-    """Iterating asks the daemon for one page after another, anew each time: while a job runs, a later iteration sees
+    """Each iteration asks the daemon for one page after another: while a job runs, a later iteration sees
     more. Every page has the deadline that was given to Client.results. May be shared by threads; an iterator may not.
     """
 

@@ -102,7 +102,7 @@ class GrpcChannel : public ControlChannel {
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(deadline.count(), GPR_TIMESPAN)));
     {
       MutexLock lock(&mutex_);
-      if (cancelled_) return Cancelled("the connection was given up");
+      if (cancelled_) return Cancelled("the connection was closed");
       calls_.insert(&context);
     }
     Response response;

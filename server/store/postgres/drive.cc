@@ -6,6 +6,7 @@
 #include "server/base/status_macros.h"
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/rows.h"
+#include "server/store/transitions.h"
 
 namespace tunefarm::postgres {
 namespace {
@@ -39,24 +40,22 @@ absl::Status CheckDriver(int64_t job_id, int64_t driver_epoch, int64_t current) 
       "DRIVER_EPOCH");
 }
 
-absl::StatusOr<DrivenStudy> LoadDriven(Session& session, int64_t study_id, int64_t driver_epoch) {
+absl::StatusOr<DrivenStudy> LoadDriven(Session& session, const DriveStep& step) {
   // The job first, and shared: its studies may take steps at the same time, and nobody adopts it meanwhile.
   ASSIGN_OR_RETURN(const Rows job,
                    session.Query("SELECT j.job_id, j.priority, j.driver_epoch, j.state FROM job j WHERE j.job_id = "
                                  "(SELECT s.job_id FROM study s WHERE s.study_id = $1) FOR SHARE",
-                                 study_id));
-  ASSIGN_OR_RETURN(
-      const Rows study,
-      session.Query("SELECT class_id, device_uuid, state FROM study WHERE study_id = $1 FOR NO KEY UPDATE", study_id));
-  if (job.empty() || study.empty()) return NotFound("study {} does not exist", study_id);
-  RETURN_IF_ERROR(CheckDriver(job[0].Int(0), driver_epoch, job[0].Int(2)));
-  if (study[0].Int(2) == static_cast<int>(StudyState::kEnded)) {
-    return FailedPrecondition("study {} has ended", study_id);
-  }
+                                 step.study_id));
+  ASSIGN_OR_RETURN(const Rows study,
+                   session.Query("SELECT class_id, device_uuid, state FROM study WHERE study_id = $1 FOR NO KEY UPDATE",
+                                 step.study_id));
+  if (job.empty() || study.empty()) return NotFound("study {} does not exist", step.study_id);
+  RETURN_IF_ERROR(CheckDriver(job[0].Int(0), step.driver_epoch, job[0].Int(2)));
+  RETURN_IF_ERROR(CheckStep(step.study_id, static_cast<StudyState>(study[0].Int(2)), step.state));
   // With the lock in hand: a statement sees what was there when it began.
   ASSIGN_OR_RETURN(const Rows now, session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now "
                                                  "WHERE study_id = $1",
-                                                 study_id));
+                                                 step.study_id));
   return DrivenStudy{study[0].Bytes(0), study[0].Bytes(1), now[0].Int(0),
                      now[0].Int(1),     now[0].Real(2),    now[0].Int(3),
                      job[0].Int(0),     job[0].Int(1),     static_cast<JobState>(job[0].Int(3))};
@@ -168,7 +167,7 @@ absl::StatusOr<Driven> Drive(Session& session, const DriveStep& step) {
     return InvalidArgument("a step brings {} units; at most {} are stored at once", step.new_units.size(),
                            kUnitsPerStepMax);
   }
-  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(session, step.study_id, step.driver_epoch));
+  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(session, step));
   if (!step.priors.empty()) {
     if (study.last_event > 0) {
       return FailedPrecondition("study {} has begun: what it starts from cannot change any more", step.study_id);
@@ -216,7 +215,7 @@ absl::Status SetJobState(Session& session, int64_t job_id, const std::vector<Job
                          std::string_view error, int64_t now_ms, int64_t driver_epoch) {
   ASSIGN_OR_RETURN(const JobState state, LockJob(session, job_id, driver_epoch));
   if (IsTerminal(state)) return FailedPrecondition("job {} is {}: it has ended and stays so", job_id, NameOf(state));
-  if (std::find(from.begin(), from.end(), state) == from.end()) {
+  if (std::find(from.begin(), from.end(), state) == from.end() || !MayBecome(state, to)) {
     return FailedPrecondition("job {} is {}: it cannot become {} now", job_id, NameOf(state), NameOf(to));
   }
   RETURN_IF_ERROR(

@@ -136,14 +136,24 @@ absl::StatusOr<std::vector<ClaimedUnit>> PostgresStore::ClaimUnits(const ClaimRe
 }
 
 absl::StatusOr<ReportVerdict> PostgresStore::ReportTrials(const ReportRequest& request) {
+  // Asked with a session in hand: the count includes the database of that session.
+  const auto check = [&] {
+    if (pool_.replacements() == request.replacements) return absl::OkStatus();
+    return Unavailable("the database was replaced after unit {} was claimed; try again", request.unit_id);
+  };
+  absl::StatusOr<ReportVerdict> verdict = absl::UnknownError("not run");
   if (request.unit_returned && !request.unit_done) {
-    absl::StatusOr<ReportVerdict> verdict =
-        pool_.Call(&Pool::Write, [&](Session& session) { return ReportAndReturn(session, request); });
+    const absl::Status returned = pool_.Write([&](Session& session) {
+      RETURN_IF_ERROR(check());
+      verdict = ReportAndReturn(session, request);
+      return verdict.status();
+    });
     board_.Invalidate();
+    RETURN_IF_ERROR(returned);
     return verdict;
   }
-  absl::StatusOr<ReportVerdict> verdict = absl::UnknownError("not run");
   RETURN_IF_ERROR(pool_.WriteStatement([&](Session& session, bool is_repeat) {
+    RETURN_IF_ERROR(check());
     verdict = postgres::ReportTrials(session, request, is_repeat);
     return verdict.status();
   }));

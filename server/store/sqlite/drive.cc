@@ -5,6 +5,7 @@
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/operations.h"
 #include "server/store/sqlite/rows.h"
+#include "server/store/transitions.h"
 
 namespace tunefarm::sqlite {
 namespace {
@@ -34,15 +35,15 @@ absl::Status CheckDriver(int64_t job_id, int64_t driver_epoch, int64_t current) 
       "DRIVER_EPOCH");
 }
 
-absl::StatusOr<DrivenStudy> LoadDriven(Database& database, int64_t study_id, int64_t driver_epoch) {
+absl::StatusOr<DrivenStudy> LoadDriven(Database& database, const DriveStep& step) {
   Statement row = database.Prepare(
       "SELECT s.class_id, s.device_uuid, j.priority, s.next_ordinal, s.state, "
       "(SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = s.study_id), "
       "j.job_id, j.driver_epoch FROM study s JOIN job j ON j.job_id = s.job_id WHERE s.study_id = ?");
-  ASSIGN_OR_RETURN(const bool found, row.Bind(study_id).Step());
-  if (!found) return NotFound("study {} does not exist", study_id);
-  RETURN_IF_ERROR(CheckDriver(row.Int(6), driver_epoch, row.Int(7)));
-  if (row.Int(4) == static_cast<int>(StudyState::kEnded)) return FailedPrecondition("study {} has ended", study_id);
+  ASSIGN_OR_RETURN(const bool found, row.Bind(step.study_id).Step());
+  if (!found) return NotFound("study {} does not exist", step.study_id);
+  RETURN_IF_ERROR(CheckDriver(row.Int(6), step.driver_epoch, row.Int(7)));
+  RETURN_IF_ERROR(CheckStep(step.study_id, static_cast<StudyState>(row.Int(4)), step.state));
   return DrivenStudy{row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(5)};
 }
 
@@ -114,7 +115,7 @@ absl::StatusOr<DriveResult> Drive(Database& database, const DriveStep& step) {
     return InvalidArgument("a step brings {} units; at most {} are stored at once", step.new_units.size(),
                            kUnitsPerStepMax);
   }
-  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step.study_id, step.driver_epoch));
+  ASSIGN_OR_RETURN(DrivenStudy study, LoadDriven(database, step));
   if (!step.priors.empty()) {
     if (study.last_event > 0) {
       return FailedPrecondition("study {} has begun: what it starts from cannot change any more", step.study_id);
@@ -160,7 +161,7 @@ absl::Status SetJobState(Database& database, int64_t job_id, const std::vector<J
                          std::string_view error, int64_t now_ms, int64_t driver_epoch) {
   ASSIGN_OR_RETURN(const JobState state, LoadState(database, job_id, driver_epoch));
   if (IsTerminal(state)) return FailedPrecondition("job {} is {}: it has ended and stays so", job_id, NameOf(state));
-  if (std::find(from.begin(), from.end(), state) == from.end()) {
+  if (std::find(from.begin(), from.end(), state) == from.end() || !MayBecome(state, to)) {
     return FailedPrecondition("job {} is {}: it cannot become {} now", job_id, NameOf(state), NameOf(to));
   }
   RETURN_IF_ERROR(

@@ -52,7 +52,7 @@ class CudaProblem {
   Failure Restore();
   bool has_restores() const;
   // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place.
-  // Guards are repaired; damaged data are built anew by the next SelectInputs.
+  // Guards are repaired; damaged data are rebuilt by the next SelectInputs.
   Failure FindDamage();
   // Compares the outputs with what the reference left under the same pattern. WRONG_RESULT, or nothing.
   Failure Verify(PoisonPattern pattern, tunefarm::v1::Verification* verification);

@@ -142,7 +142,7 @@ class CudaTrial final : public TrialPhases {
   }
 
   // What a refused launch left half done must not run into the next trial. Nor may the next trial have to build inputs
-  // and reference anew: a fresh worker's Prepare has the time for that, a trial's load phase has not.
+  // and reference again: a fresh worker's Prepare has the time for that, a trial's load phase has not.
   Failure Settle(Failure failure) override {
     if (failure.sticky) return failure;
     Failure late = tools_.gpu.Synchronize("The kernel crashed");

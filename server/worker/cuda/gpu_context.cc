@@ -25,7 +25,7 @@ absl::StatusOr<CUdevice> FindDevice(const Driver& driver, const std::string& uui
     RETURN_IF_ERROR(ToStatus(driver.Check(driver.cuDeviceGetUuid(&found, device), "A GPU's UUID could not be read")));
     if (uuid.empty() || UuidText(found, false) == uuid || UuidText(found, true) == uuid) return device;
   }
-  return FailedPrecondition("none of the {} visible GPUs has the UUID '{}'", count, uuid);
+  return FailedPrecondition("no GPU of the {} visible ones has the UUID '{}'", count, uuid);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ LineEviction DetectLineEviction() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (edx & kHasClflush) == 0) return eviction;
   const size_t line_bytes = size_t{ebx >> 8 & 0xff} * 8;
-  // Whoever does not know its lines is not to be trusted with them.
+  // A caller that does not know its lines is not to be trusted with them.
   if (line_bytes == 0 || (line_bytes & (line_bytes - 1)) != 0) return eviction;
   eviction.line_bytes = line_bytes;
   eviction.kind = LineEviction::kClflush;
@@ -120,7 +120,7 @@ void CacheFlush::Walk() {
   if (walked_ == nullptr) {
     void* const memory = mmap(nullptr, walk_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    // Every trial's process touches all of it anew: in small pages that costs more than the trial.
+    // Every trial's process touches all of it again: in small pages that costs more than the trial.
     (void)madvise(memory, walk_bytes_, MADV_HUGEPAGE);
     walked_ = static_cast<volatile unsigned char*>(memory);
   }

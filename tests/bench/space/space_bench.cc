@@ -54,6 +54,59 @@ SpaceDefinition SparseDefinition(int64_t count) {
   return definition;
 }
 
+Parameter Numbered(int index, int64_t count) {
+  Parameter parameter{"P" + std::to_string(index), {}, {}};
+  for (int64_t value = 0; value < count; ++value) parameter.values.emplace_back(value);
+  return parameter;
+}
+
+// A rule that divides by zero where a rule on a later parameter rejects.
+SpaceDefinition GuardedDefinition() {
+  SpaceDefinition definition;
+  for (int i = 0; i < 4; ++i) definition.parameters.push_back(Numbered(i, 40));
+  definition.constraints = {{"P0 % P1 < 9", ""}, {"P1 * (P2 + P3 + 1) % 41 != 0", ""}};
+  return definition;
+}
+
+// 24 parameters of three bits, in pairs or in one chain: a config does not fit into 64 bits.
+SpaceDefinition WideDefinition(bool is_chain) {
+  SpaceDefinition definition;
+  for (int i = 0; i < 24; ++i) definition.parameters.push_back(Numbered(i, 8));
+  const auto name = [](int i) { return "P" + std::to_string(i); };
+  for (int i = 1; i < 24 && is_chain; ++i) {
+    definition.constraints.push_back({"(" + name(i) + " + 3 * " + name(i - 1) + ") % 8 < " + (i < 10 ? "3" : "1"), ""});
+  }
+  for (int i = 0; i < 12 && !is_chain; ++i) {
+    definition.constraints.push_back({name(i) + " * 8 + " + name(23 - i) + " in (0, 27, 45)", ""});
+  }
+  return definition;
+}
+
+// One rule over all parameters of which nothing is known before the last one is bound; it holds for `share` of
+// 1,000,003 points.
+SpaceDefinition MixedDefinition(int parameters, int64_t values, int share) {
+  SpaceDefinition definition;
+  std::string mixed = "P0";
+  for (int i = 0; i < parameters; ++i) {
+    definition.parameters.push_back(Numbered(i, values));
+    if (i > 0) mixed = "(" + mixed + " * 7919 + P" + std::to_string(i) + ") % 1000003";
+  }
+  definition.constraints = {{mixed + " < " + std::to_string(share), ""}};
+  return definition;
+}
+
+void List(benchmark::State& state, const SpaceDefinition& definition) {
+  uint64_t size = 0;
+  for (auto _ : state) size = Must(Must(Space::Build(definition)).Enumerate()).size();
+  state.counters["configs"] = static_cast<double>(size);
+}
+
+// With the counting that the first sample needs.
+void FirstSample(benchmark::State& state, const SpaceDefinition& definition) {
+  PhiloxStream random(1);
+  for (auto _ : state) benchmark::DoNotOptimize(Must(Must(Space::Build(definition)).SampleUniform(random)));
+}
+
 // By wall time, and with the processor time of all threads.
 void ConstructOnThreads(benchmark::State& state, const SpaceDefinition& definition) {
   SpaceOptions options;
@@ -162,6 +215,7 @@ void Register() {
     benchmark::RegisterBenchmark(name("hamming/").c_str(), Neighbours, definition, Neighbourhood::kHamming, false);
     benchmark::RegisterBenchmark(name("hamming_listed/").c_str(), Neighbours, definition, Neighbourhood::kHamming,
                                  true);
+    benchmark::RegisterBenchmark(name("adjacent/").c_str(), Neighbours, definition, Neighbourhood::kAdjacent, false);
     benchmark::RegisterBenchmark(name("adjacent_listed/").c_str(), Neighbours, definition, Neighbourhood::kAdjacent,
                                  true);
     benchmark::RegisterBenchmark(name("checks/").c_str(), Checks, space);
@@ -173,6 +227,17 @@ void Register() {
     benchmark::RegisterBenchmark(("hamming/" + std::string(name)).c_str(), Neighbours, *definition,
                                  Neighbourhood::kHamming, false);
   }
+  static const SpaceDefinition guarded = GuardedDefinition();
+  static const SpaceDefinition wide_pairs = WideDefinition(false), wide_chain = WideDefinition(true);
+  static const SpaceDefinition fair = MixedDefinition(8, 40, 300'000), rare = MixedDefinition(5, 41, 2'000);
+  benchmark::RegisterBenchmark("count/guarded", Count, guarded)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("sample/guarded", Sample, guarded);
+  benchmark::RegisterBenchmark("list/guarded", List, guarded)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("list/wide_pairs", List, wide_pairs)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("list/wide_chain", List, wide_chain)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("sample/fair", Sample, fair);
+  benchmark::RegisterBenchmark("sample/rare", Sample, rare);
+  benchmark::RegisterBenchmark("first_sample/rare", FirstSample, rare)->Unit(benchmark::kMillisecond);
 }
 
 }  // namespace

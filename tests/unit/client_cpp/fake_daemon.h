@@ -38,7 +38,7 @@ class FakeCatalog {
   // Files a best, and answers with the revision that it made.
   int64_t Put(v1::BestConfig best) LOCKS_EXCLUDED(mutex);
   int64_t Retire(const v1::BestConfig& best) LOCKS_EXCLUDED(mutex);
-  // All changes so far are only known as a whole: who watches from before starts anew.
+  // All changes so far are only known as a whole: an older watcher gets all of it again.
   void ForgetHistory() LOCKS_EXCLUDED(mutex);
   // Another, empty database.
   void Replace(const std::string& catalog_id) LOCKS_EXCLUDED(mutex);

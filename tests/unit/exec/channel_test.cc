@@ -17,10 +17,10 @@ using tunefarm::worker::v1::Frame;
 class ChannelTest : public testing::Test {
  protected:
   ChannelTest() {
-    auto ends = Channel::CreatePair();
+    auto ends = Channel::CreatePair(FrameCodec::kProtobuf);
     TUNEFARM_CHECK_OK(ends);
     daemon_ = std::move(ends->first);
-    worker_ = Channel(std::move(ends->second));
+    worker_ = Channel(std::move(ends->second), FrameCodec::kProtobuf);
   }
   ReceiveResult Receive() { return daemon_.Receive(&received_, &error_); }
 
@@ -73,6 +73,28 @@ TEST_F(ChannelTest, RefusesGarbage) {
   }
 }
 
+TEST(JsonChannelTest, CarriesFramesAndRefusesSerializedOnes) {
+  auto ends = Channel::CreatePair(FrameCodec::kJson);
+  ASSERT_TRUE(ends.ok());
+  Channel& daemon = ends->first;
+  Channel worker(std::move(ends->second), FrameCodec::kJson);
+  Frame frame;
+  frame.mutable_log()->set_text("a \"b\"\n");
+  ASSERT_TRUE(worker.Send(frame).ok());
+  ReceivedFrame received;
+  std::string error;
+  ASSERT_EQ(daemon.Receive(&received, &error), ReceiveResult::kFrame) << error;
+  EXPECT_EQ(received.frame.log().text(), "a \"b\"\n");
+  for (const std::string& packet : {frame.SerializeAsString(), std::string("{}"), std::string("{\"log\": null}"),
+                                    std::string(kFrameBytesMax, '['), std::string(kFrameBytesMax + 1, ' ')}) {
+    ASSERT_EQ(send(worker.fd(), packet.data(), packet.size(), 0), static_cast<ssize_t>(packet.size()));
+    EXPECT_EQ(daemon.Receive(&received, &error), ReceiveResult::kGarbage) << packet.size();
+    EXPECT_FALSE(error.empty());
+  }
+  frame.mutable_log()->set_text(std::string(kFrameBytesMax / 2, '"'));  // Each becomes two bytes.
+  EXPECT_TRUE(absl::IsResourceExhausted(worker.Send(frame)));
+}
+
 TEST_F(ChannelTest, RefusesTooManyDescriptorsWithoutLeakingThem) {
   Frame frame;
   frame.mutable_log()->set_text("x");
@@ -99,7 +121,7 @@ TEST_F(ChannelTest, RefusesTooManyDescriptorsWithoutLeakingThem) {
 
 TEST_F(ChannelTest, FullSocketDoesNotBlockTheDaemon) {
   Frame frame;
-  frame.mutable_log()->set_text(std::string(60'000, 'x'));
+  frame.mutable_log()->set_text(std::string(120'000, 'x'));
   absl::Status sent;
   for (int i = 0; i < 1000 && sent.ok(); ++i) sent = daemon_.Send(frame);
   EXPECT_TRUE(absl::IsAborted(sent));

@@ -69,9 +69,9 @@ TEST(OutcomeTable, SaysWhenSigkillDidNotHelp) {
   end.phase = PHASE_MEASURE;
   end.deadline_ms = 1500;
   end.unkillable = true;
-  EXPECT_EQ(VerdictFor(end).message,
-            "measuring did not finish within 1.50 s; the worker does not even die of SIGKILL, so its device takes no "
-            "more work");
+  EXPECT_EQ(
+      VerdictFor(end).message,
+      "measuring did not finish within 1.50 s; the worker does not end after SIGKILL, so its device is out of service");
 }
 
 }  // namespace

@@ -20,18 +20,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using tunefarm::v1::BestConfig;
 
-FakeEvaluator::Script Timed(double ns) {
-  FakeEvaluator::Script script;
-  script.median_ns = ns;
-  return script;
-}
-
-// A=4,B=2 is fastest.
-FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
-  const int a = question.config[2] - '0', b = question.config[6] - '0';
-  return Timed(1000 + 100 * std::abs(a - 4) + 10 * std::abs(b - 2));
-}
-
 std::string TextOf(const BestConfig& best) {
   return "A=" + std::to_string(best.config().values().at("A").int_value()) +
          ",B=" + std::to_string(best.config().values().at("B").int_value());

@@ -24,7 +24,7 @@ struct Control {
   Control(Store* store, FakeClock* clock, FakeEntropy* entropy, const std::string& node = "") : executor(clock) {
     ControlPlaneOptions options;
     options.store = store;
-    options.control = &executor;
+    options.control = options.watchers = options.lease = &executor;
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
@@ -93,10 +93,10 @@ class ControlAgentsTest : public testing::Test {
     TUNEFARM_CHECK_OK(response);
     return *std::move(response);
   }
-  std::string Submit() {
+  std::string Submit(const tunefarm::v1::Kernel& kernel = TestKernel()) {
     *job_.add_problems() = TestProblem(1024);
     job_.mutable_strategy()->set_strategy_name("exhaustive");
-    const auto submitted = control_->service->Submit(job_, TestKernel(), "", false);
+    const auto submitted = control_->service->Submit(job_, kernel, "", false);
     TUNEFARM_CHECK_OK(submitted);
     control_->executor.RunUntilIdle();
     return submitted->name();

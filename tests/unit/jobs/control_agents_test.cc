@@ -8,10 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "server/base/status.h"
 #include "server/farm/agent_wakes.h"
+#include "server/records/resource_names.h"
 #include "tests/fakes/faulty_store.h"
 #include "tests/fakes/forwarding_store.h"
 #include "tests/unit/jobs/farm.h"
@@ -22,6 +26,7 @@ namespace {
 namespace wire = tunefarm::agent::v1;
 using std::chrono::seconds;
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 TEST_F(ControlAgentsTest, RegistersAndGetsWork) {
   const auto registered = Register("one", "CPU-1");
@@ -291,6 +296,129 @@ TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
   control_ = nullptr;  // before what it stands on
 }
 
+// A store whose database is replaced by a copy that was made earlier, and which keeps Store's word about it.
+class ReplacedStore : public ForwardingStore {
+ public:
+  ReplacedStore(Store* store, std::string copy, Clock* clock) : ForwardingStore(store), before_(store) {
+    options_.path = std::move(copy);
+    options_.backup_directory = options_.path + ".backups";
+    options_.clock = clock;
+  }
+  void Copy() { TUNEFARM_CHECK_OK(before_->Backup(options_.path)); }
+  // `is_noticed`: by a new session at once; else somebody has to find it out.
+  void Replace(bool is_noticed = true) {
+    auto copy = OpenSqliteStore(options_);
+    TUNEFARM_CHECK_OK(copy);
+    copy_ = *std::move(copy);
+    PutBehind(copy_.get());
+    replacements_ += is_noticed;
+  }
+  int64_t Replacements() const override { return replacements_; }
+  absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
+    if (request.replacements != replacements_) return absl::UnavailableError("replaced");
+    return ForwardingStore::ReportTrials(request);
+  }
+
+ private:
+  Store* const before_;
+  SqliteOptions options_;
+  std::unique_ptr<Store> copy_;
+  int64_t replacements_ = 0;
+};
+
+class ReplacedDatabaseTest : public ControlAgentsTest {
+ protected:
+  ReplacedDatabaseTest() {
+    control_ = std::make_unique<Control>(&front_, &clock_, &entropy_);
+    TUNEFARM_CHECK_OK(Register("one", "CPU-1"));
+    tunefarm::v1::Kernel kernel = TestKernel();
+    for (int b = 4; b <= 8; ++b) kernel.mutable_parameters(1)->mutable_values()->add_ints(b);
+    const auto job_id = ParseJobName(Submit(kernel));
+    TUNEFARM_CHECK_OK(job_id);
+    job_id_ = *job_id;
+    // The first unit has one trial.
+    const auto given = Ask("one", "CPU-1", 8);
+    for (const auto& assignment : given.assignments()) {
+      if (assignment.trials_size() >= 2) unit_ = assignment;
+    }
+    TUNEFARM_CHECK(unit_.trials_size() >= 2);
+    front_.Copy();
+  }
+  ~ReplacedDatabaseTest() override {
+    control_->service->Stop();
+    control_ = nullptr;  // before what it stands on
+  }
+
+  // Of the unit's trials from first on, before last.
+  wire::ReportTrialsRequest PartOf(int first, int last) {
+    wire::Assignment part = unit_;
+    part.mutable_trials()->DeleteSubrange(last, unit_.trials_size() - last);
+    part.mutable_trials()->DeleteSubrange(0, first);
+    wire::ReportTrialsRequest report = ReportOf("one", part);
+    report.set_unit_done(last == unit_.trials_size());
+    return report;
+  }
+  wire::ReportVerdict Report(const wire::ReportTrialsRequest& report) {
+    const auto response = control_->link().ReportTrials(report);
+    TUNEFARM_CHECK_OK(response);
+    return response->verdict();
+  }
+  // The ordinals with which the unit is handed out to another agent.
+  std::vector<int64_t> OrdinalsOfNextClaim() {
+    TUNEFARM_CHECK_OK(Register("two", "CPU-2"));
+    std::vector<int64_t> ordinals;
+    wire::SynchronizeRequest request = Request("two", "CPU-2", 8);
+    for (bool is_empty = false; !is_empty && ordinals.empty();) {
+      const auto given = control_->link().Synchronize(request);
+      TUNEFARM_CHECK_OK(given);
+      is_empty = given->assignments().empty();
+      for (const auto& assignment : given->assignments()) {
+        auto* unit = request.add_units();
+        unit->set_unit_id(assignment.unit_id());
+        unit->set_token(assignment.token());
+        if (assignment.unit_id() != unit_.unit_id()) continue;
+        for (const auto& spec : assignment.trials()) ordinals.push_back(spec.ordinal());
+      }
+    }
+    return ordinals;
+  }
+
+  ReplacedStore front_{store_.get(), directory_.File("copy.db"), &clock_};
+  int64_t job_id_ = 0;
+  wire::Assignment unit_;
+};
+
+TEST_F(ReplacedDatabaseTest, AUnitIsNotDoneWithoutTheResultsThatWereLost) {
+  EXPECT_EQ(Report(PartOf(0, 1)), wire::REPORT_VERDICT_ACCEPTED);
+  front_.Replace();
+  EXPECT_EQ(Report(PartOf(1, unit_.trials_size())), wire::REPORT_VERDICT_ACCEPTED);
+  EXPECT_THAT(OrdinalsOfNextClaim(), ElementsAre(unit_.trials(0).ordinal()));
+}
+
+TEST_F(ReplacedDatabaseTest, NorIsOneThatWasReadAgain) {
+  EXPECT_EQ(Report(PartOf(0, 1)), wire::REPORT_VERDICT_ACCEPTED);
+  front_.Replace(/*is_noticed=*/false);
+  control_->link().BeginAgain();
+  EXPECT_EQ(Report(PartOf(1, unit_.trials_size())), wire::REPORT_VERDICT_ACCEPTED);
+  EXPECT_THAT(OrdinalsOfNextClaim(), ElementsAre(unit_.trials(0).ordinal()));
+}
+
+TEST_F(ReplacedDatabaseTest, WhatWasSaidOfItsJobsBeforeDoesNotCountAnyMore) {
+  control_->link().Cancel(job_id_);
+  front_.Replace();
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 0);
+  auto* unit = request.add_units();
+  unit->set_unit_id(unit_.unit_id());
+  unit->set_token(unit_.token());
+  unit->set_device_uuid("CPU-1");
+  EXPECT_THAT(control_->link().Synchronize(request)->revoked_unit_ids(), IsEmpty());
+  control_->link().Cancel(job_id_);  // by one who has not heard of it
+  EXPECT_THAT(control_->link().Synchronize(request)->revoked_unit_ids(), IsEmpty());
+  control_->link().BeginAgain();
+  control_->link().Cancel(job_id_);
+  EXPECT_THAT(control_->link().Synchronize(request)->revoked_unit_ids(), ElementsAre(unit_.unit_id()));
+}
+
 TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
   ASSERT_TRUE(Register("one", "CPU-1").ok());
   ASSERT_TRUE(Register("two", "CPU-2").ok());
@@ -323,8 +451,8 @@ TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
   }
   const auto agents = control_->service->farm_api().ListAgents({});
   ASSERT_TRUE(agents.ok());
-  ASSERT_EQ(agents->size(), 1);
-  EXPECT_EQ(agents->at(0).name(), "agents/two");
+  ASSERT_EQ(agents->agents_size(), 1);
+  EXPECT_EQ(agents->agents(0).name(), "agents/two");
 }
 
 TEST_F(ControlAgentsTest, AgentsGetAWholeLeaseAfterControlWasAway) {

@@ -1,8 +1,9 @@
-// A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent,
+// A whole farm in one process and on one fake clock: control plane, a link that serialises every call, agent,
 // an evaluator that only plays (scripted, unless the test has its own) and a real database. Tests move it by hand.
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -105,6 +106,20 @@ inline tunefarm::v1::Problem TestProblem(int64_t n) {
   return problem;
 }
 
+// A run that takes so long.
+inline FakeEvaluator::Script Timed(double ns) {
+  FakeEvaluator::Script script;
+  script.median_ns = ns;
+  return script;
+}
+
+// A=4,B=2 is fastest; the time grows with the distance from it.
+inline FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
+  if (question.config == "baseline") return Timed(5000);
+  const int a = question.config[2] - '0', b = question.config[6] - '0';
+  return Timed(1000 + 100 * std::abs(a - 4) + 10 * std::abs(b - 2));
+}
+
 class Farm {
  public:
   // What stands for compilers and devices, anew at each Boot.
@@ -138,7 +153,7 @@ class Farm {
     evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
     ControlPlaneOptions options;
     options.store = hooked_store.get();
-    options.control = control_.get();
+    options.control = options.watchers = options.lease = control_.get();
     options.entropy = &entropy;
     options.limits = limits;
     options.abilities = abilities;

@@ -30,13 +30,13 @@ class LimitsTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-// Each config a little slower than the one before it, so that the first is the best; each run takes `seconds`.
-FakeEvaluator::Scripter Worsening(int seconds = 0) {
-  return [seconds](const FakeEvaluator::Question& question) {
+// Each config a little slower than the one before it, so that the first is the best; each run takes `run_seconds`.
+FakeEvaluator::Scripter Worsening(int run_seconds = 0) {
+  return [run_seconds](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script;
     const int a = question.config[2] - '0', b = question.config[6] - '0';
     script.median_ns = question.config == "baseline" ? 5000 : 1000 + 100 * a + 10 * b;
-    if (question.is_run && seconds > 0) script.run_time = std::chrono::seconds(seconds);
+    if (question.is_run && run_seconds > 0) script.run_time = std::chrono::seconds(run_seconds);
     return script;
   };
 }
@@ -148,7 +148,7 @@ TEST_F(LimitsTest, TheEndsThatAreNoBudgetHaveTheirReasonsToo) {
   farm.evaluator().set_scripter(Worsening());
   const std::string whole = farm.SubmitJob({1024});
   ASSERT_TRUE(farm.Finish(whole));
-  EXPECT_EQ(farm.Job(whole).studies(0).search_ended_because(), "the whole space");
+  EXPECT_EQ(farm.Job(whole).studies(0).search_ended_because(), "every config tried");
   tunefarm::v1::Job job;
   job.mutable_budget()->set_max_trials(5);
   const std::string some = farm.SubmitJob({2048}, TestKernel(), job);
@@ -190,7 +190,7 @@ TEST_F(LimitsTest, WithoutSpaceJobsPauseWithAReasonAndGoOnByThemselves) {
   const std::string by_hand = farm.SubmitJob({2048});
   ASSERT_TRUE(farm.service().Pause(by_hand).ok());
   ASSERT_TRUE(farm.RunUntil([&] { return farm.Trials(running).size() >= 2; }));
-  farm.service().driver().Suspend("0.9 GB free, the floor is 1 GB");
+  farm.service().scheduler().Suspend("0.9 GB free, the floor is 1 GB");
   EXPECT_EQ(farm.Job(running).state(), tunefarm::v1::JOB_STATE_PAUSED);
   EXPECT_EQ(farm.Job(running).state_reason(), "0.9 GB free, the floor is 1 GB");
   EXPECT_EQ(farm.Job(running).error(), "");
@@ -207,7 +207,7 @@ TEST_F(LimitsTest, WithoutSpaceJobsPauseWithAReasonAndGoOnByThemselves) {
   farm.RunFor(std::chrono::minutes(2));
   EXPECT_EQ(farm.evaluator().runs().size(), runs) << "nothing runs meanwhile";
 
-  farm.service().driver().Unsuspend();
+  farm.service().scheduler().Unsuspend();
   EXPECT_EQ(farm.Job(running).state_reason(), "");
   ASSERT_TRUE(farm.Finish(running));
   EXPECT_EQ(farm.Job(running).studies(0).progress().done(), 11);
@@ -223,23 +223,23 @@ TEST_F(LimitsTest, ASuspensionOutlivesTheDaemonAndAPauseOnRequestOutlivesTheSusp
   const std::string first = farm.SubmitJob({1024});
   const std::string second = farm.SubmitJob({2048});
   ASSERT_TRUE(farm.RunUntil([&] { return !farm.Trials(first).empty() && !farm.Trials(second).empty(); }));
-  farm.service().driver().Suspend("little space");
+  farm.service().scheduler().Suspend("little space");
   ASSERT_TRUE(farm.service().Pause(second).ok());
   EXPECT_EQ(farm.Job(second).state_reason(), "");
   farm.Crash();
   farm.Boot();
   EXPECT_EQ(farm.Job(first).state_reason(), "little space");
-  farm.service().driver().Unsuspend();  // what the first check of the space does
+  farm.service().scheduler().Unsuspend();  // what the first check of the space does
   ASSERT_TRUE(farm.Finish(first));
   EXPECT_EQ(farm.Job(second).state(), tunefarm::v1::JOB_STATE_PAUSED);
 }
 
 TEST_F(LimitsTest, QueuedJobsStayQueuedWithoutSpaceAndCanBeCancelled) {
   Farm farm(directory_.path());
-  farm.service().driver().Suspend("little space");
-  farm.service().driver().Unsuspend();
+  farm.service().scheduler().Suspend("little space");
+  farm.service().scheduler().Unsuspend();
   const std::string name = farm.SubmitJob({1024});
-  farm.service().driver().Suspend("little space");
+  farm.service().scheduler().Suspend("little space");
   farm.RunFor(std::chrono::minutes(1));
   EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_QUEUED);
   EXPECT_TRUE(farm.evaluator().compiles().empty());

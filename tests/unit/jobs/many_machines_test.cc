@@ -23,14 +23,14 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kTrials = 500;
+constexpr int kTrialsOfMany = 500;
 constexpr Duration kRun = std::chrono::milliseconds(20);
 
 struct FarmSize {
   int machines, cores;  // each compiles on so many
 };
 
-tunefarm::v1::Kernel WideKernel() {
+tunefarm::v1::Kernel KernelOf500() {
   return CudaDefinition("wide", "parameters { name: 'T' range { first: 1 last: 500 } }", "T", "32");
 }
 
@@ -46,7 +46,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     store_ = *std::move(store);
     ControlPlaneOptions options;
     options.store = store_.get();
-    options.control = &control_;
+    options.control = options.watchers = options.lease = &control_;
     options.lease = &lease_;
     options.entropy = &entropy_;
     options.has_own_agent = false;
@@ -82,7 +82,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     runs_.clear();
     const std::string job = Submit();
     const MonotonicTime began = clock_.Now();
-    EXPECT_TRUE(RunUntil([&] { return Done(job) >= kTrials; }));
+    EXPECT_TRUE(RunUntil([&] { return Done(job) >= kTrialsOfMany; }));
     const double seconds = std::chrono::duration<double>(clock_.Now() - began).count();
     searched_ = runs_;
     EXPECT_TRUE(RunUntil([&] { return service_->GetJob(job)->state() == tunefarm::v1::JOB_STATE_SUCCEEDED; }));
@@ -94,7 +94,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     *job.add_problems() = TestProblem(1024);
     job.mutable_strategy()->set_strategy_name("exhaustive");
     job.mutable_policy()->set_no_reuse(true);
-    const auto submitted = service_->Submit(job, WideKernel(), "", false);
+    const auto submitted = service_->Submit(job, KernelOf500(), "", false);
     TUNEFARM_CHECK_OK(submitted);
     return submitted->name();
   }
@@ -181,7 +181,7 @@ TEST_P(ManyMachinesTest, AllWorkToTheEnd) {
   const double run_seconds = std::chrono::duration<double>(kRun).count();
   EXPECT_LE(together, alone / GetParam().machines + 6 * run_seconds) << "of " << alone << " s by one";
   for (const auto& [uuid, runs] : searched_) {
-    EXPECT_NEAR(runs, kTrials / GetParam().machines, 6) << uuid;
+    EXPECT_NEAR(runs, kTrialsOfMany / GetParam().machines, 6) << uuid;
   }
 }
 

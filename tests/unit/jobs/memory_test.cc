@@ -21,7 +21,7 @@ using testing::SizeIs;
 using tunefarm::v1::Trial;
 
 // Four parameters of `values` values each.
-tunefarm::v1::Kernel WideKernel(int values = 8) {
+tunefarm::v1::Kernel FourParameterKernel(int values = 8) {
   tunefarm::v1::Kernel kernel = TestKernel();
   kernel.clear_parameters();
   kernel.clear_constraints();
@@ -36,7 +36,7 @@ tunefarm::v1::Kernel WideKernel(int values = 8) {
 
 // The best is where A, B, C and D are 6, 3, 5 and 2, whatever the problem; problems differ in speed. A=8 with B=8
 // crashes.
-FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
+FakeEvaluator::Script FourParameterBowl(const FakeEvaluator::Question& question) {
   FakeEvaluator::Script script;
   const auto config = Config::FromText(question.config);
   if (!config.ok() || config->size() != 4) return script;
@@ -59,8 +59,8 @@ tunefarm::v1::Job Search(int64_t trials, const std::string& strategy = "default"
 class Memory : public testing::Test {
  protected:
   Memory() {
-    farm_.scripter = Bowl;
-    farm_.evaluator().set_scripter(Bowl);
+    farm_.scripter = FourParameterBowl;
+    farm_.evaluator().set_scripter(FourParameterBowl);
   }
   static std::vector<std::string> Proposals(Farm& farm, const std::string& job) {
     std::vector<std::string> configs;
@@ -87,9 +87,9 @@ class Memory : public testing::Test {
 };
 
 TEST_F(Memory, ASearchStartsFromTheNearestProblem) {
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({512}, WideKernel(), Search(60))));
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({4096}, WideKernel(), Search(120))));
-  const std::string job = farm_.SubmitJob({1024}, WideKernel(), Search(20));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({512}, FourParameterKernel(), Search(60))));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({4096}, FourParameterKernel(), Search(120))));
+  const std::string job = farm_.SubmitJob({1024}, FourParameterKernel(), Search(20));
   ASSERT_TRUE(farm_.Finish(job));
   const tunefarm::v1::Job ended = farm_.Job(job);
   ASSERT_THAT(ended.studies(), SizeIs(1));
@@ -116,16 +116,16 @@ TEST_F(Memory, ASearchStartsFromTheNearestProblem) {
 }
 
 TEST_F(Memory, NobodyWhoWantsNoneHasPriors) {
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({512}, WideKernel(4), Search(60))));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({512}, FourParameterKernel(4), Search(60))));
   tunefarm::v1::Job cold = Search(20);
   cold.set_no_memory(true);
   for (const tunefarm::v1::Job& job : {cold, Search(20, "random"), Search(20, "exhaustive")}) {
-    const std::string name = farm_.SubmitJob({1024}, WideKernel(4), job);
+    const std::string name = farm_.SubmitJob({1024}, FourParameterKernel(4), job);
     ASSERT_TRUE(farm_.Finish(name));
     EXPECT_THAT(farm_.Job(name).studies(0).priors(), IsEmpty()) << job.strategy().strategy_name();
   }
   // Another program knows nothing of this one.
-  tunefarm::v1::Kernel other = WideKernel(4);
+  tunefarm::v1::Kernel other = FourParameterKernel(4);
   other.mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) { }");
   const std::string name = farm_.SubmitJob({1024}, other, Search(20));
   ASSERT_TRUE(farm_.Finish(name));
@@ -136,10 +136,10 @@ TEST_F(Memory, NobodyWhoWantsNoneHasPriors) {
 TEST_F(Memory, ARestartSeesThePriorsThatTheStudyBeganWith) {
   const auto run = [](const std::string& directory, bool crashes, bool deletes) {
     Farm farm(directory);
-    farm.scripter = Bowl;
-    farm.evaluator().set_scripter(Bowl);
-    EXPECT_TRUE(farm.Finish(farm.SubmitJob({512}, WideKernel(), Search(80))));
-    const std::string job = farm.SubmitJob({1024}, WideKernel(), Search(150));
+    farm.scripter = FourParameterBowl;
+    farm.evaluator().set_scripter(FourParameterBowl);
+    EXPECT_TRUE(farm.Finish(farm.SubmitJob({512}, FourParameterKernel(), Search(80))));
+    const std::string job = farm.SubmitJob({1024}, FourParameterKernel(), Search(150));
     const auto done = [&](int64_t trials) {
       return farm.RunUntil([&] { return farm.Job(job).progress().done() >= trials; });
     };
@@ -172,7 +172,7 @@ TEST_F(Memory, ARestartSeesThePriorsThatTheStudyBeganWith) {
 }
 
 TEST_F(Memory, LaterProblemsOfAJobLearnFromThoseBefore) {
-  const std::string job = farm_.SubmitJob({512, 1024, 4096}, WideKernel(), Search(100));
+  const std::string job = farm_.SubmitJob({512, 1024, 4096}, FourParameterKernel(), Search(100));
   // The second one has nothing proposed while the first has enough to do.
   ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(job).progress().done() >= 10; }));
   EXPECT_EQ(farm_.store().GetJob(1)->studies[1].next_ordinal, 0);
@@ -189,7 +189,7 @@ TEST_F(Memory, LaterProblemsOfAJobLearnFromThoseBefore) {
 }
 
 TEST_F(Memory, AJobOfManyProblemsGoesOnWhereItWas) {
-  const std::string job = farm_.SubmitJob({512, 1024, 2048, 4096}, WideKernel(), Search(40));
+  const std::string job = farm_.SubmitJob({512, 1024, 2048, 4096}, FourParameterKernel(), Search(40));
   for (int64_t done = 20; done < 160; done += 20) {
     ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(job).progress().done() >= done; }));
     farm_.Crash();
@@ -203,23 +203,23 @@ TEST_F(Memory, AJobOfManyProblemsGoesOnWhereItWas) {
 TEST_F(Memory, ProblemsThatNeverBeganEndWithTheirJob) {
   tunefarm::v1::Job job = Search(10'000);
   job.mutable_budget()->set_max_seconds(5);
-  const std::string name = farm_.SubmitJob({512, 1024, 4096}, WideKernel(), job);
+  const std::string name = farm_.SubmitJob({512, 1024, 4096}, FourParameterKernel(), job);
   ASSERT_TRUE(farm_.Finish(name));
   EXPECT_EQ(farm_.Job(name).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(farm_.Job(name).studies(0).has_best());
   EXPECT_FALSE(farm_.Job(name).studies(2).has_best());
-  const std::string cancelled = farm_.SubmitJob({512, 1024}, WideKernel(), Search(100));
+  const std::string cancelled = farm_.SubmitJob({512, 1024}, FourParameterKernel(), Search(100));
   ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(cancelled).progress().done() >= 10; }));
   ASSERT_TRUE(farm_.service().Cancel(cancelled).ok());
   ASSERT_TRUE(farm_.Finish(cancelled));
 }
 
 TEST_F(Memory, WhatWasMeasuredIsNotMeasuredAgain) {
-  const std::string first = farm_.SubmitJob({1024}, WideKernel(3), Search(0, "exhaustive"));
+  const std::string first = farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"));
   ASSERT_TRUE(farm_.Finish(first));
   const size_t before = farm_.evaluator().runs().size();
   // Another strategy over a grown space: 81 configs are known, 175 are new.
-  const std::string second = farm_.SubmitJob({1024}, WideKernel(4), Search(0, "random"));
+  const std::string second = farm_.SubmitJob({1024}, FourParameterKernel(4), Search(0, "random"));
   ASSERT_TRUE(farm_.Finish(second));
   std::set<std::string> known;
   for (const std::string& text : Proposals(farm_, first)) known.insert(text.substr(text.find(' ')));
@@ -269,10 +269,10 @@ TEST(MemoryOfDrivers, WhatAnotherDriverMeasuredIsMeasuredAgain) {
 }
 
 TEST_F(Memory, OldResultsTakePartInTheFinal) {
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, WideKernel(3), Search(0, "exhaustive"))));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"))));
   tunefarm::v1::Job again = Search(0, "random");
   again.set_no_promotion(true);
-  const std::string job = farm_.SubmitJob({1024}, WideKernel(3), again);
+  const std::string job = farm_.SubmitJob({1024}, FourParameterKernel(3), again);
   ASSERT_TRUE(farm_.Finish(job));
   int finalists = 0;
   double best = 1e9;
@@ -290,9 +290,9 @@ TEST_F(Memory, OldResultsTakePartInTheFinal) {
 }
 
 TEST_F(Memory, MeasuringAgainCanBeAskedFor) {
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, WideKernel(3), Search(0, "exhaustive"))));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"))));
   const auto reused_by = [&](tunefarm::v1::Job job, int64_t n = 1024) {
-    const std::string name = farm_.SubmitJob({n}, WideKernel(3), std::move(job));
+    const std::string name = farm_.SubmitJob({n}, FourParameterKernel(3), std::move(job));
     EXPECT_TRUE(farm_.Finish(name));
     int64_t reused = 0;
     for (const Trial& trial : farm_.Trials(name)) reused += trial.reused();
@@ -313,10 +313,10 @@ TEST_F(Memory, MeasuringAgainCanBeAskedFor) {
 
 // Priors and reuse of the same results: a config is proposed once, runs never again, and is one result of its source.
 TEST_F(Memory, TheSameProblemAgainIsOneSourceAndCostsNothing) {
-  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, WideKernel(3), Search(0, "exhaustive"))));
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"))));
   for (int again = 0; again < 3; ++again) {
     const size_t before = farm_.evaluator().runs().size();
-    const std::string job = farm_.SubmitJob({1024}, WideKernel(3), Search(40));
+    const std::string job = farm_.SubmitJob({1024}, FourParameterKernel(3), Search(40));
     ASSERT_TRUE(farm_.Finish(job));
     const tunefarm::v1::Study study = farm_.Job(job).studies(0);
     EXPECT_EQ(study.reused_from_earlier(), 40);

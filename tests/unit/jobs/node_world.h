@@ -78,7 +78,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     node.lease = std::make_unique<ManualExecutor>(&clock_);
     ControlPlaneOptions options;
     options.store = node.store.get();
-    options.control = node.control.get();
+    options.control = options.watchers = options.lease = node.control.get();
     options.lease = node.lease.get();
     options.entropy = &entropy_;
     options.local_copy = directory_.File(fmt::format("copy-{}", index));

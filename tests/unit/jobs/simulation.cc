@@ -107,7 +107,7 @@ void Simulation::Boot(size_t index) {
   node.lease = std::make_unique<ManualExecutor>(&clock_);
   ControlPlaneOptions options;
   options.store = node.store.get();
-  options.control = node.control.get();
+  options.control = options.watchers = options.lease = node.control.get();
   options.lease = node.lease.get();
   options.entropy = &entropy_;
   const std::string id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));

@@ -76,7 +76,7 @@ class TestService : public ControlPlane {
     return farm_api().QuarantineDevice(request).status();
   }
   absl::Status ReleaseDevice(const std::string& name) {
-    return device_api().ReleaseDevice(Named<v1::ReleaseDeviceRequest>(name)).status();
+    return farm_api().ReleaseDevice(Named<v1::ReleaseDeviceRequest>(name)).status();
   }
   absl::Status DrainAgent(const std::string& name) {
     return farm_api().DrainAgent(Named<v1::DrainAgentRequest>(name)).status();

@@ -67,7 +67,7 @@ TEST(SampleStopper, ALosingConfigIsLeftAtTheFirstLook) {
   EXPECT_EQ(stopper.decision(), StopDecision::kContinue);
   stopper.Add(100, 0);
   EXPECT_EQ(stopper.decision(), StopDecision::kLosing);
-  EXPECT_EQ(stopper.Reason(), "given up after 4 samples: it cannot be below 50 ns any more");
+  EXPECT_EQ(stopper.Reason(), "stopped early after 4 samples: it cannot be below 50 ns");
 }
 
 TEST(SampleStopper, DiscardedSamplesSpendTheBudget) {

@@ -92,7 +92,7 @@ class RpcServerTest : public testing::Test {
     ControlPlaneOptions options;
     options.store = store_.get();
     options.control = control_.get();
-    options.watchers = &watchers_;
+    options.watchers = options.lease = &watchers_;
     options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
     options.node = PermanentNode("control");
@@ -136,7 +136,6 @@ class RpcServerTest : public testing::Test {
             .tuning = &plane_->tuning_api(),
             .lookup = &plane_->lookup_api(),
             .catalog = &plane_->catalog_api(),
-            .devices = &plane_->device_api(),
             .farm = &plane_->farm_api(),
             .server = server_api_.get(),
             .access = access_api_.get()};

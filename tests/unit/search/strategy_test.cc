@@ -204,7 +204,7 @@ TEST(Replay, RefusesConfigsOfAnotherSpace) {
   }
   const auto strategy = Make("exhaustive", SmallSpace());
   EXPECT_EQ(MessageOf(strategy->MarkProposed({{"A", 4}, {"B", 5}, {"C", "x"}})),
-            "the recorded proposal A=4,B=5,C=x is not in the space any more");
+            "the recorded proposal A=4,B=5,C=x is not in the space");
 }
 
 TEST(MakeStrategy, RefusesUnknownNamesAndOptions) {

@@ -364,6 +364,144 @@ TEST(SpaceProgram, AgreesWithBruteForce) {
   EXPECT_GT(constrained, 300);
 }
 
+// ---- Configs that do not fit into 64 bits ----
+
+constexpr int kWideParameters = 24;
+
+// Parameters of 72 bits that have one value left each, the last of them two.
+void AddWideParameters(SpaceDefinition* definition) {
+  for (int i = 0; i < kWideParameters; ++i) {
+    definition->parameters.push_back({fmt::format("W{}", i), {0, 1, 2, 3, 4, 5, 6, 7}, {}});
+    definition->constraints.push_back({fmt::format("W{} < {}", i, i == kWideParameters - 1 ? 2 : 1), ""});
+  }
+}
+
+TEST(SpaceProgram, WideSpacesAreListedAsNarrowOnes) {
+  PhiloxStream random(17);
+  int listed = 0;
+  for (int round = 0; round < 100; ++round) {
+    SpaceDefinition definition = RandomDefinition(random);
+    const Space narrow = Make(definition);
+    const std::string shown = Shown(definition);
+    // In front of the others and behind them, so that their values interleave in the order of the space.
+    AddWideParameters(&definition);
+    std::rotate(definition.parameters.begin(), definition.parameters.end() - 2, definition.parameters.end());
+    const Space wide = Make(definition);
+    const auto expected = narrow.Enumerate();
+    const auto table = wide.Enumerate();
+    ASSERT_EQ(table.ok(), expected.ok()) << shown;
+    if (!expected.ok()) continue;
+    std::vector<Row> rows;
+    for (const uint16_t last : {0, 1}) {
+      for (uint64_t row = 0; row < expected->size(); ++row) {
+        rows.push_back({0, last});
+        rows.back().insert(rows.back().end(), expected->Row(row).begin(), expected->Row(row).end());
+        rows.back().resize(rows.back().size() + kWideParameters - 2, 0);
+      }
+    }
+    ASSERT_EQ(table->size(), rows.size()) << shown;
+    for (uint64_t row = 0; row < table->size(); ++row) {
+      ASSERT_TRUE(std::equal(rows[row].begin(), rows[row].end(), table->Row(row).begin())) << shown;
+    }
+    if (rows.empty()) continue;
+    ++listed;
+    EXPECT_TRUE(absl::IsResourceExhausted(wide.Enumerate(rows.size() - 1).status()));
+    const auto sample = wide.SampleUniform(random);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_TRUE(std::binary_search(rows.begin(), rows.end(), *sample));
+    // The other last value alone is next to it.
+    Row other = *sample;
+    other[1] = other[1] == 0 ? 1 : 0;
+    const auto near = wide.Neighbours(*sample, Neighbourhood::kStrictlyAdjacent);
+    ASSERT_TRUE(near.ok()) << near.status();
+    bool is_found = false;
+    for (uint64_t row = 0; row < near->size(); ++row) {
+      ASSERT_TRUE(std::binary_search(rows.begin(), rows.end(), Row(near->Row(row).begin(), near->Row(row).end())));
+      is_found = is_found || std::equal(other.begin(), other.end(), near->Row(row).begin());
+    }
+    EXPECT_TRUE(is_found);
+  }
+  EXPECT_GT(listed, 30);
+}
+
+TEST(SpaceProgram, SamplesUniformlyByTheCountsOfPrefixes) {
+  // More partial sums than counting remembers, too few valid points for rejection, and too wide for a list of keys.
+  constexpr int kA = 110, kB = 110, kC = 100, kD = 4;
+  SpaceDefinition definition;
+  for (const auto& [name, count] : {std::pair("A", kA), std::pair("B", kB), std::pair("C", kC), std::pair("D", kD)}) {
+    definition.parameters.push_back({name, {}, {}});
+    for (int i = 0; i < count; ++i) definition.parameters.back().values.push_back(i);
+  }
+  definition.constraints = {{"(A * 7919 + B * 104729 + C * 1299709 + D) % 1000003 < 3000", ""}};
+  AddWideParameters(&definition);
+  std::vector<double> share(kA);
+  double total = 0;
+  for (int a = 0; a < kA; ++a) {
+    for (int b = 0; b < kB; ++b) {
+      for (int c = 0; c < kC; ++c) {
+        for (int d = 0; d < kD; ++d) share[a] += (a * 7919 + b * 104729 + c * 1299709 + d) % 1000003 < 3000 ? 1 : 0;
+      }
+    }
+    total += share[a];
+  }
+  const Space space = Make(definition);
+  constexpr int kSamples = 10'000;
+  std::vector<double> counts(kA);
+  PhiloxStream random(8);
+  for (int i = 0; i < kSamples; ++i) {
+    const auto row = space.SampleUniform(random);
+    ASSERT_TRUE(row.ok()) << row.status();
+    ASSERT_TRUE(space.IsValid(*row));
+    ++counts[(*row)[0]];
+  }
+  double chi_square = 0;
+  for (int a = 0; a < kA; ++a) {
+    const double expected = kSamples * share[a] / total;
+    chi_square += (counts[a] - expected) * (counts[a] - expected) / expected;
+  }
+  EXPECT_LT(chi_square, ChiSquareLimit(kA - 1));
+}
+
+TEST(SpaceProgram, ManyRulesOnAVeryLongListAreJudgedByTheirExpressions) {
+  constexpr int kValues = 65'535;
+  SpaceDefinition definition;
+  definition.parameters = {{"A", {}, {}}, {"B", {1, 2}, {}}};
+  for (int i = 1; i <= kValues; ++i) definition.parameters[0].values.push_back(i);
+  for (int k = 1; k <= 40; ++k) {
+    definition.constraints.push_back({fmt::format("(A * {} + B * B) % {} != {}", k, k + 60, k), ""});
+  }
+  uint64_t expected = 0;
+  for (int a = 1; a <= kValues; ++a) {
+    for (const int b : {1, 2}) {
+      bool holds = true;
+      for (int k = 1; k <= 40 && holds; ++k) holds = (a * k + b * b) % (k + 60) != k;
+      expected += holds ? 1 : 0;
+    }
+  }
+  const Space space = Make(definition);
+  EXPECT_GT(expected, 1000u);
+  EXPECT_EQ(*space.CountValid(), expected);
+  EXPECT_EQ(space.Enumerate()->size(), expected);
+}
+
+TEST(SpaceProgram, AFaultCountsOnlyAtAPointThatNoLaterRuleRejects) {
+  for (const bool is_guarded : {true, false}) {
+    SpaceDefinition definition;
+    for (const char* const name : {"P0", "P1", "P2", "P3"}) {
+      definition.parameters.push_back({name, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {}});
+    }
+    // The second rule has more parameters, so that the first one is judged before; for P1 = 0 it rejects every point.
+    definition.constraints = {{"P0 % P1 < 9", ""}};
+    if (is_guarded) definition.constraints.push_back({"P1 * (P2 + P3 + 1) % 13 != 0", ""});
+    PhiloxStream random(1);
+    EXPECT_EQ(AgreesWithBruteForce(definition, random), is_guarded);
+    const Space space = Make(definition);
+    const Row at = {5, 4, 3, 2};
+    EXPECT_EQ(space.Neighbours(at, Neighbourhood::kAdjacent).ok(), is_guarded);
+    EXPECT_TRUE(space.Neighbours(at, Neighbourhood::kStrictlyAdjacent).ok()) << "P1 is 3 to 5";
+  }
+}
+
 TEST(SpaceProgram, AConstantTimesWhatMayBeNegativeHasTheBoundsOfItsSign) {
   PhiloxStream random(2);
   for (const char* rule :

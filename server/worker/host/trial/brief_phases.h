@@ -2,7 +2,7 @@
 // small kernels end within a millisecond, and each announcement wakes the daemon, on a core that may be measuring.
 //
 // Until the first announcement the daemon's deadline is the one of loading, which starts with the evaluation. So what
-// runs into a deadline must be announced before: whoever waits for a kernel calls Announce when the wait gets long.
+// runs into a deadline must be announced before: code that waits for a kernel calls Announce when the wait gets long.
 //
 // One thread. Reporter and clock must outlive it.
 #pragma once

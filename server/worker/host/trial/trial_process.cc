@@ -25,7 +25,7 @@ namespace tunefarm {
 namespace {
 
 constexpr int kOrphanRoundsMax = 64;
-// Whoever was sent SIGKILL and still lives after so long will not die.
+// A process that still lives so long after SIGKILL will not die.
 constexpr int kDeathMsMax = 10'000;
 
 // Our children that are no orphans, in the one thread that makes them.

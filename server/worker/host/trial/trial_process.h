@@ -137,7 +137,7 @@ void SpareFromOrphans(pid_t pid);
 void ReapChild(pid_t pid);
 
 // Kills and reaps every child of this thread but those: a trial's leftovers, if the process is a child
-// subreaper. Bounded: gives up on whoever forks faster than it is killed.
+// subreaper. Bounded: gives up on processes that fork faster than they are killed.
 void KillOrphans();
 
 }  // namespace tunefarm

@@ -1,2 +1,3 @@
-"""The worker of kernels in Python: what speaks with the daemon, checks and times. Runs with any Python from 3.9 on and
-needs no package; NumPy, torch and CuPy are used where the kernel's module uses them. One thread."""
+"""The worker process for kernels in Python: it talks to the daemon, checks outputs and measures times. It runs on
+Python 3.9 or newer in one thread and needs only the standard library; NumPy, torch and CuPy are used if the kernel uses
+them."""

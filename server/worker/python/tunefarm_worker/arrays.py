@@ -1,26 +1,27 @@
-"""What the harness does with arrays of NumPy, torch and CuPy: find them in what a function returned, copy, poison.
-None of the packages is imported here: an array's own package is loaded already."""
+"""Operations on arrays of NumPy, torch and CuPy: finding them in return values, copying and poisoning. torch and CuPy
+are never imported here: the package of an array is loaded already."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, List, Mapping, Tuple
 
-# Of the two checks of a trial.
+# One for each of the two checks of a trial.
 POISON_BYTES = (0xA5, 0x5A)
 
 
 class NotAnArray(TypeError):
-    """An output that cannot be compared."""
+    """An output or ground truth is not an array or a number, or cannot be written."""
 
 
 def package_of(value: Any) -> str:
-    """The package that a value's type comes from ("numpy", "torch", "cupy", "builtins")."""
+    """The package that defines the type of a value ("numpy", "torch", "cupy", "builtins")."""
     return type(value).__module__.split(".")[0]
 
 
 def leaves(value: Any, name: str = "output") -> List[Tuple[str, Any]]:
-    """The arrays and numbers in tuples, lists and dicts, each with a name for people. NotAnArray for anything else."""
+    """Returns the arrays and numbers in nested tuples, lists and dicts, each with a name for messages. Raises
+    NotAnArray for anything else."""
     if isinstance(value, Mapping):
         return [leaf for key, item in value.items() for leaf in leaves(item, f"{name}[{key!r}]")]
     if isinstance(value, (tuple, list)):
@@ -39,7 +40,7 @@ def is_array(value: Any) -> bool:
 
 
 def library_of(value: Any) -> Any:
-    """The module of numpy, torch or cupy that the array is of; None for what is of none."""
+    """Returns the numpy, torch or cupy module that the array belongs to, or None."""
     package = package_of(value)
     if package in ("torch", "cupy"):
         return sys.modules[package]
@@ -55,7 +56,7 @@ def is_on_gpu(value: Any) -> bool:
 
 
 def copy(value: Any) -> Any:
-    """With memory of its own, on the same device."""
+    """Returns a copy with its own memory on the same device."""
     if hasattr(value, "detach"):
         return value.detach().clone()
     return value.copy()
@@ -73,8 +74,8 @@ def is_truth(value: Any) -> bool:
 
 
 def poison(value: Any, pattern: int) -> bool:
-    """Overwrites every element: floats with NaN, integers with bytes of the pattern, truth values with one value. False
-    where the array cannot be written."""
+    """Overwrites every element: floats with NaN, integers with the byte of the pattern, bools with its lowest bit.
+    Returns False if the array cannot be written."""
     flags = getattr(value, "flags", None)
     if not hasattr(value, "detach") and flags is not None and not getattr(flags, "writeable", True):
         return False
@@ -87,7 +88,7 @@ def poison(value: Any, pattern: int) -> bool:
         try:
             filler(float("nan"))
         except (RuntimeError, TypeError, ValueError):
-            return _poison_bytes(target, 0xFF)  # Eight-bit floats of some releases: all bits set is no number.
+            return _poison_bytes(target, 0xFF)  # 8-bit floats in some releases; all bits set is NaN.
     elif is_truth(value):
         filler(bool(byte & 1))
     else:
@@ -101,7 +102,7 @@ def _poison_bytes(target: Any, byte: int) -> bool:
         seen = target.view(library.uint8)
         (seen.fill_ if hasattr(seen, "fill_") else seen.fill)(byte)
     except (RuntimeError, TypeError, ValueError):
-        # No bytes of it can be seen, as in a slice whose rows lie apart.
+        # There is no view as bytes, as for a slice with strides.
         filler = target.fill_ if hasattr(target, "fill_") else target.fill
         filler(int.from_bytes(bytes([byte & 0x7F]) * int(target.dtype.itemsize), "little"))
     return True

@@ -1,5 +1,5 @@
-"""Whether outputs are what they must be: the rule of server/worker/verify for arrays of NumPy, torch and CuPy, on the
-device on which they lie."""
+"""Compares outputs with the ground truth by the rules of server/worker/verify, for arrays of NumPy, torch and CuPy, on
+the device that holds them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from . import arrays
 
 FIRST_MISMATCHES_MAX = 8
-# At once; in doubles that is eight times as many bytes, several times over.
+# Elements compared at a time: 64 MiB as doubles, for each of several temporaries.
 _CHUNK_ELEMENTS = 1 << 23
 
 
@@ -24,7 +24,7 @@ class Tolerance(NamedTuple):
 
 
 class Check:
-    """What was found in all outputs of one run."""
+    """The findings in all outputs of one run."""
 
     def __init__(self) -> None:
         self.elements = 0
@@ -32,7 +32,7 @@ class Check:
         self.max_absolute_error = 0.0
         self.max_relative_error = 0.0
         self.first: List[Dict[str, Any]] = []
-        self.wrong: Optional[str] = None  # the first reason, in one sentence
+        self.wrong: Optional[str] = None  # the first reason for a failure, in one sentence
 
     def verification(self) -> Dict[str, Any]:
         return {
@@ -50,7 +50,7 @@ class Check:
 
 def compare(outputs: List[Tuple[str, Any]], expected: List[Tuple[str, Any]], tolerance: Tolerance) -> Check:
     numpy = sys.modules.get("numpy")
-    # What NumPy thinks of NaN it says on standard error, which is the config's.
+    # NumPy's warnings about NaN would go to standard error, which is the log of the config.
     with numpy.errstate(all="ignore") if numpy is not None else contextlib.nullcontext():
         return _compare(outputs, expected, tolerance)
 
@@ -71,7 +71,7 @@ def _compare(outputs: List[Tuple[str, Any]], expected: List[Tuple[str, Any]], to
 
 
 def _beside(value: Any, own: Any) -> Any:
-    """The same elements in the package and on the device of `own`."""
+    """Returns `value` as an array of the package and on the device of `own`."""
     library, other = arrays.library_of(own), arrays.library_of(value)
     if library is other:
         return value.to(own.device) if hasattr(value, "to") and hasattr(own, "device") else value
@@ -97,14 +97,14 @@ def _compare_one(name: str, own: Any, other: Any, tolerance: Tolerance, check: C
     if count == 0:
         return
     if floating and _all_nan(library, truth):
-        check.fail(f"the ground truth of {name} is NaN throughout")
+        check.fail(f"the ground truth of {name} contains only NaN")
         return
     bound = float("inf")
     if tolerance.catastrophic_bound > 0:
         bound = tolerance.catastrophic_bound * _largest(library, truth)
     rows = tolerance.row_length if tolerance.row_norm_bound > 0 else 0
     if rows > 0 and count % rows != 0:
-        check.fail(f"{name} has {count} elements, no whole number of rows of {rows}")
+        check.fail(f"{name} has {count} elements, which is not a multiple of the row length {rows}")
         return
     step = _CHUNK_ELEMENTS if rows == 0 else max(rows, _CHUNK_ELEMENTS // rows * rows)
     missed = hard = 0
@@ -128,7 +128,7 @@ def _compare_one(name: str, own: Any, other: Any, tolerance: Tolerance, check: C
 
 def _misses(library: Any, parts: Tuple[Any, Any], a: Any, b: Any, floating: bool, tolerance: Tolerance,
             bound: float) -> Tuple[Any, Any, Any]:
-    """Which elements miss, which of them beyond what a share of misses may excuse, and by how much all differ."""
+    """Returns which elements mismatch, which of these no tolerated share excuses, and the absolute errors."""
     if not floating:
         differs = parts[0] != parts[1]
         error = library.abs(a - b)

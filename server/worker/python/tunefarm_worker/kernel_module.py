@@ -1,4 +1,4 @@
-"""The kernel's module: its sources as files, what it imports, its functions, and the cache that compilers fill."""
+"""The module of a kernel: its source files, imports and functions, and the cache directory of its compilers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CACHE_VARIABLES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUPY_CACHE_D
 
 
 class Config(Dict[str, Any]):
-    """What a module's functions are given: the value of every dim, parameter and derived value, by name. Beside them
-    `parameters` and `dims` alone, the `device` (compute_capability, sm_count, ... of its class), the `seed` of the
-    inputs to make, and the `cache_directory` of compilers."""
+    """The argument of a module's functions: a dict from the name of every dim, parameter and derived value to its
+    value. Its attributes are `parameters` and `dims` (each alone), `device` (compute_capability, sm_count and
+    the other fields of the device class), `seed` (of the inputs to generate) and `cache_directory` (for compilers)."""
 
     def __init__(self, parameters: Dict[str, Any], dims: Dict[str, Any], derived: Dict[str, Any],
                  device: Dict[str, Any], seed: int, cache_directory: str) -> None:
@@ -36,7 +36,7 @@ def plain_values(values: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class KernelModule:
-    """The sources of one kernel below `directory`, which is made. Raises ValueError for a path that leads out of it."""
+    """Writes the sources of one kernel below `directory`, which it creates. Raises ValueError for other paths."""
 
     def __init__(self, kernel: Dict[str, Any], directory: str) -> None:
         self.name = kernel.get("python", {}).get("module", "")
@@ -47,7 +47,7 @@ class KernelModule:
             path, content = source.get("path", ""), source.get("content", b"")
             target = os.path.normpath(os.path.join(directory, path))
             if not target.startswith(directory + os.sep):
-                raise ValueError(f"the source {path!r} leads out of its folder")
+                raise ValueError(f"the path {path!r} of a source is outside of the folder of the kernel")
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
                 file.write(content)
@@ -56,7 +56,7 @@ class KernelModule:
         importlib.invalidate_caches()
 
     def forget(self) -> None:
-        """Makes room for another kernel, whose modules may have the same names."""
+        """Unloads the modules: those of the next kernel may have the same names."""
         self._module = None
         sys.path[:] = [entry for entry in sys.path if entry != self._directory]
         for name, module in list(sys.modules.items()):
@@ -66,12 +66,12 @@ class KernelModule:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def source(self) -> bytes:
-        """Of the module itself."""
+        """Returns the source of the module itself."""
         path = self.name.replace(".", "/")
         return self._sources.get(path + ".py", self._sources.get(path + "/__init__.py", b""))
 
     def defines(self, name: str) -> bool:
-        """Whether the module's text gives the name at its top level, or may give any. SyntaxError."""
+        """Whether the source defines the name at its top level, or may do so by `import *`. Raises SyntaxError."""
         for node in ast.parse(self.source(), self.name).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
                 return True
@@ -82,13 +82,13 @@ class KernelModule:
         return False
 
     def import_packages(self) -> None:
-        """Imports what the sources import from elsewhere, so that the first config need not wait for it. What fails is
-        left to the config to report."""
+        """Imports the packages that the sources import, so that the first config does not wait for them. A failing
+        import is reported by the config."""
         own = {path.split("/")[0].split(".")[0] for path in self._sources}
         for package in sorted(self._imported() - own):
             try:
                 importlib.import_module(package)
-            except Exception:  # It may be guarded where it stands.
+            except Exception:  # The source may catch this error.
                 continue
 
     def _imported(self) -> Set[str]:
@@ -106,21 +106,21 @@ class KernelModule:
         return packages
 
     def load(self) -> Any:
-        """The module, imported once. What it raises goes through."""
+        """Returns the module, imported once. Raises what the import raises."""
         if self._module is None:
             self._module = importlib.import_module(self.name)
         return self._module
 
 
 def use_cache(directory: str) -> None:
-    """Compilers that look for their cache when they need it find this one."""
+    """Points compilers that read their cache variable at each use to this directory."""
     os.makedirs(directory, exist_ok=True)
     for variable in _CACHE_VARIABLES:
         os.environ[variable] = directory
 
 
 def pack(directory: str) -> bytes:
-    """The files below it. The same files give the same bytes."""
+    """Returns an archive of the files below the directory. The same files give the same bytes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in _files_below(directory):
@@ -133,13 +133,13 @@ def pack(directory: str) -> bytes:
 
 
 def unpack(content: bytes, directory: str) -> None:
-    """Files alone, and only into the folder. tarfile.TarError, ValueError."""
+    """Unpacks regular files into the directory. Raises tarfile.TarError, and ValueError for other members or paths."""
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for member in archive:
             target = os.path.normpath(os.path.join(directory, member.name))
             file: Optional[Any] = archive.extractfile(member) if member.isfile() else None
             if file is None or not target.startswith(directory + os.sep):
-                raise ValueError(f"{member.name!r} is no file of a cache")
+                raise ValueError(f"the archive of a cache contains {member.name!r}, not a file below its directory")
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as out:
                 shutil.copyfileobj(file, out)

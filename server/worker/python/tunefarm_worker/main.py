@@ -1,4 +1,4 @@
-"""tunefarm's worker for kernels in Python. tunefarm-worker starts it, people do not."""
+"""Entry point of the worker for kernels in Python. Started by tunefarm-worker only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("numpy", "torch", "triton", "cupy")
 
 
 def packages_found() -> List[str]:
-    """Names with their versions, without importing any."""
+    """Returns the names and versions of the installed packages without importing them."""
     from importlib import metadata
 
     found = []
@@ -36,7 +36,7 @@ def packages_found() -> List[str]:
 def main(arguments: List[str]) -> int:
     given: Dict[str, str] = dict(word[2:].split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
     if sys.version_info < (3, 9):
-        print(f"Python {platform.python_version()} is too old for kernels; 3.9 is the oldest", file=sys.stderr)
+        print(f"Python {platform.python_version()} is too old for kernels: install 3.9 or newer", file=sys.stderr)
         return EXIT_USAGE
     try:
         channel, role = Channel(int(given["channel-fd"])), given["role"]
@@ -47,7 +47,7 @@ def main(arguments: List[str]) -> int:
     adopt_orphans()
     interpreter = given.get("interpreter", sys.executable)
     packages = packages_found()
-    toolchain = f"Python {platform.python_version()} ({interpreter}), {', '.join(packages) or 'no package of arrays'}"
+    toolchain = f"Python {platform.python_version()} ({interpreter}), {', '.join(packages) or 'no NumPy, torch, CuPy'}"
     try:
         channel.send({"hello": {"version": messages.PROTOCOL_VERSION, "role": role, "backend": given.get("backend", ""),
                                 "toolchain": fit(toolchain, 1000), "sandbox_level": fit(given.get("sandbox-level", ""),
@@ -58,13 +58,13 @@ def main(arguments: List[str]) -> int:
     except Closed:
         return EXIT_OK
     except ProtocolError as error:
-        print(f"the daemon cannot be understood: {error}", file=sys.stderr)
+        print(f"the daemon violated the protocol: {error}", file=sys.stderr)
         return EXIT_PROTOCOL
     return EXIT_OK
 
 
 if __name__ == "__main__":
-    # Not by sys.exit: what a module has started in the background must not keep the worker alive.
+    # sys.exit would wait for threads that a module has started.
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The conversation of one worker with the daemon: reads what to do, does it, answers."""
+"""The main loop of a worker: reads requests from the daemon, carries them out and sends the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import messages, wire
+from . import messages
 from .channel import Channel, ProtocolError
 from .checking import Tolerance
 from .kernel_module import Config, KernelModule, plain_values, use_cache
@@ -19,15 +19,15 @@ from .process_state import ProcessState
 from .trial import Trial
 
 _PR_SET_CHILD_SUBREAPER = 36
-# Children of children come up as their parents end.
+# Killing a process makes its children children of the worker, one generation in each round.
 _ROUNDS_MAX = 64
-# Of scratch, which is a gibibyte.
+# The scratch directory holds 1 GiB.
 _CACHE_BYTES_MAX = 512 << 20
 _CUT = "\n[... cut ...]\n"
 
 
 def fit(text: str, bytes_max: int) -> str:
-    """Printable, the middle cut out where it is too long."""
+    """Returns at most `bytes_max` bytes of printable text; the middle of longer text is cut out."""
     clean = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
     data = clean.encode("utf-8", "replace")
     if len(data) <= bytes_max:
@@ -37,7 +37,7 @@ def fit(text: str, bytes_max: int) -> str:
 
 
 class Session:
-    """`role` is "compile" or "run"; `scratch` the worker's own directory."""
+    """`role` is "compile" or "run"; `scratch` is the worker's own directory."""
 
     def __init__(self, channel: Channel, role: str, scratch: str) -> None:
         self._channel = channel
@@ -52,7 +52,7 @@ class Session:
         self._state = ProcessState()
 
     def serve(self) -> None:
-        """Until the daemon wants no more of it: Closed. ProtocolError."""
+        """Returns after a shutdown frame. Raises Closed or ProtocolError."""
         while True:
             frame, files = self._channel.receive()
             if "shutdown" in frame:
@@ -62,19 +62,19 @@ class Session:
             elif "evaluate" in frame:
                 self._on_evaluate(frame["evaluate"], files)
             elif "warm_start" not in frame:
-                raise ProtocolError(f"a frame that no Python worker takes: {sorted(frame)}")
+                raise ProtocolError(f"unexpected frame: {', '.join(sorted(frame))}")
 
     def _on_prepare(self, prepare: Dict[str, Any], files: List[bytes]) -> None:
         if not files:
-            raise ProtocolError("a Prepare without a kernel")
+            raise ProtocolError("a prepare frame has no kernel attached")
         prepared: Dict[str, Any] = {"ok": True}
         try:
             if files[0] != self._kernel_bytes:
                 self._take_kernel(files[0])
-        except (wire.WireError, ValueError, OSError) as error:
+        except (ValueError, OSError) as error:
             self._kernel_bytes = b""
             prepared = {"outcome": messages.LOST,
-                        "message": fit(f"the worker does not accept the kernel: {error}", messages.MESSAGE_BYTES_MAX)}
+                        "message": fit(f"the worker cannot load the kernel: {error}", messages.MESSAGE_BYTES_MAX)}
         self._dims = plain_values(prepare.get("problem", {}).get("dims", {}))
         self._device = prepare.get("device_class", {})
         tolerance = dict(prepare.get("tolerance", {}))
@@ -90,7 +90,7 @@ class Session:
             self._module.forget()
             self._module = None
         self._kernels += 1
-        kernel = wire.decode(messages.KERNEL, content)
+        kernel = messages.decode(content)
         self._module = KernelModule(kernel, f"{self._scratch}/kernel-{self._kernels}")
         self._kernel_bytes = content
 
@@ -100,14 +100,14 @@ class Session:
 
     def _on_evaluate(self, evaluate: Dict[str, Any], files: List[bytes]) -> None:
         if self._module is None:
-            raise ProtocolError("an Evaluate without a Prepare before it")
+            raise ProtocolError("an evaluate frame came before any prepare frame")
         number = evaluate.get("evaluation_id", 0)
         trial = Trial(self._module, lambda phase: self._channel.send(
             {"phase_began": {"evaluation_id": number, "phase": phase}}))
         artifact: Optional[bytes] = None
         cache = f"{self._scratch}/cache"
         if self._role == "compile":
-            # Empty for each config, and in the place where it is put back: compilers note whole paths.
+            # Emptied for each config. The run worker unpacks it at the same path: compilers record absolute paths.
             shutil.rmtree(cache, ignore_errors=True)
             result, compiled = trial.compile(self._config(evaluate, 1, cache))
             artifact = compiled if result["outcome"] == messages.OK else None
@@ -134,12 +134,12 @@ class Session:
 
 
 def adopt_orphans() -> None:
-    """Processes whose parents end become this one's children, so that end_children finds them."""
+    """Makes orphaned descendants children of this process, so that end_children finds them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_children() -> None:
-    """Whatever a config has started and left behind ends with it: it would disturb the next."""
+    """Kills the processes that a config has left running: they would disturb the next one."""
     for _ in range(_ROUNDS_MAX):
         children = _children()
         if not children:
@@ -162,24 +162,24 @@ def _children() -> List[int]:
 
 
 def _wake_gpu() -> None:
-    """The first use of a GPU takes longer than a config may."""
+    """Creates torch's CUDA context, which takes longer than the time limit of a config."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None and os.environ.get("CUDA_VISIBLE_DEVICES") and torch.cuda.is_available():
             torch.zeros(1, device="cuda")
             torch.cuda.synchronize()
-    except Exception as error:  # The config that needs it says so again.
+    except Exception as error:  # A config that needs the GPU reports the error itself.
         print(f"the GPU cannot be used yet: {error}", file=sys.stderr)
 
 
 def _clean_up(cache: str) -> None:
-    """Memory and files that the next config would pay for."""
+    """Frees memory and files that would slow down the next config."""
     gc.collect()
     torch = sys.modules.get("torch")
     try:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
-    except Exception:  # A damaged context: the worker is replaced anyway.
+    except Exception:  # The context is damaged: the daemon replaces the worker.
         pass
     try:
         if _bytes_below(cache) > _CACHE_BYTES_MAX:

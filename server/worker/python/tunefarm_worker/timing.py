@@ -1,9 +1,10 @@
-"""Times of a function, sample by sample: by CUDA events where torch or CuPy put their work on a GPU, else by the host's
-steady clock. When to stop follows server/measure: the interval of the median is narrow enough, the budget is spent, or
-the config cannot win any more."""
+"""Measures a function sample by sample: with CUDA events if torch or CuPy run it on a GPU, otherwise with the
+host's steady clock. The stopping rules are those of server/measure: the confidence interval of the median is narrow
+enough, the budget is spent, or the config cannot win any more."""
 
 from __future__ import annotations
 
+import array
 import ctypes
 import math
 import sys
@@ -15,11 +16,11 @@ from . import arrays, messages
 _SAMPLES_MAX = 4096
 _SAMPLES_FEWEST = 3
 _COVERAGE = 0.95
-# Of a host's clock; warm samples of anything shorter are of several calls.
+# Shortest sample by the host's clock; a warm sample of a shorter function has several calls.
 _SAMPLE_NS_MIN = 50_000.0
 _LAUNCHES_PER_SAMPLE_MAX = 1000
 _FLUSH_BYTES_MIN, _FLUSH_BYTES_MAX = 8 << 20, 512 << 20
-# Keeps a GPU at work until the launches behind it are queued: an interpreter takes tens of microseconds for each.
+# Keeps the GPU busy while the launches are queued: the interpreter takes tens of microseconds for each.
 _HEAD_START_CYCLES = 500_000
 
 
@@ -35,7 +36,7 @@ def median(ordered: List[float]) -> float:
 
 
 def median_interval(ordered: List[float]) -> Interval:
-    """The narrowest pair of order statistics that covers the median with 95 %, or the ends where none does."""
+    """Returns the narrowest symmetric order statistics that cover the median with 95 %, or the extremes if none do."""
     count = len(ordered)
     tail, best = 0.0, 0
     coverage = 1 - 2 * 0.5 ** count
@@ -52,7 +53,7 @@ def median_interval(ordered: List[float]) -> Interval:
 
 
 class Timer:
-    """Runs a function and says how long it took. `sample(run, launches)`: nanoseconds of them all."""
+    """Measures with the host's clock. sample() returns the nanoseconds of all `launches` calls together."""
 
     method = messages.METHOD_STEADY_CLOCK
 
@@ -125,7 +126,7 @@ class CupyTimer(Timer):
 
 
 def synchronize(value: Any) -> None:
-    """Waits for the GPU on which the array lies, and raises what went wrong there."""
+    """Waits for the GPU that holds the array, and raises the errors of its queued work."""
     if arrays.package_of(value) == "cupy":
         sys.modules["cupy"].cuda.Device().synchronize()
     else:
@@ -133,7 +134,7 @@ def synchronize(value: Any) -> None:
 
 
 def timer_for(outputs: List[Any], cache_bytes: int) -> Timer:
-    """The clock of the device on which the outputs lie."""
+    """Returns the timer for the device that holds the outputs."""
     for value in outputs:
         if arrays.is_on_gpu(value):
             return CupyTimer(cache_bytes) if arrays.package_of(value) == "cupy" else TorchTimer(cache_bytes)
@@ -142,7 +143,7 @@ def timer_for(outputs: List[Any], cache_bytes: int) -> Timer:
 
 def measure(run: Callable[[], Any], timer: Timer, policy: Dict[str, Any], race_limit_ns: float,
             keep_samples: bool) -> Dict[str, Any]:
-    """A Measurement. What `run` raises goes through."""
+    """Returns a Measurement. Raises what `run` raises."""
     budget_ns = policy.get("time_budget_ms", 500) * 1e6
     cold = not policy.get("warm_cache", False)
     began = time.perf_counter_ns()
@@ -163,8 +164,14 @@ def measure(run: Callable[[], Any], timer: Timer, policy: Dict[str, Any], race_l
     measurement.update(launches_per_sample=launches, method=timer.method, cold_cache=cold, input_copies=1,
                        device_busy_ms=(time.perf_counter_ns() - began) / 1e6)
     if keep_samples:
-        measurement["sample_ns"] = sampling.samples
+        measurement["sample_ns"] = single_precision(sampling.samples)
     return measurement
+
+
+def single_precision(samples: List[float]) -> List[float]:
+    """Rounds to 32-bit floats, as the field sample_ns holds them, in the nine digits that identify each: all digits of
+    doubles would make the JSON twice as long."""
+    return [float(f"{sample:.9g}") for sample in array.array("f", samples)]
 
 
 def is_noisy(measurement: Dict[str, Any], policy: Dict[str, Any]) -> bool:
@@ -205,7 +212,7 @@ class _Sampling:
         self._next_look = count + max(count // 4, 1)
         if count < self._fewest:
             self._next_look = min(self._next_look, self._fewest)
-        # All samples on the far side of the limit: what is left could only be luck.
+        # The whole interval is beyond the limit: the config cannot win.
         if self._race_limit_ns > 0 and count >= 5 and interval.low > self._race_limit_ns * 1.02:
             self.stop_reason = messages.STOP_LOSING
         elif count >= self._fewest and interval.coverage >= _COVERAGE:

@@ -1,5 +1,5 @@
-"""One config: made, run, checked, timed, checked again. The module gives functions; what its outputs hold before a run,
-what they must hold after it and how long it took is the harness's to say."""
+"""One trial of a config: set up, run, check, measure, check again. The module only provides functions; the harness
+poisons the outputs before a run, compares them after it and measures the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .kernel_module import Config, KernelModule, pack, unpack, use_cache
 _TIME_KEYS = {messages.PHASE_COMPILE: "compile_ms", messages.PHASE_LOAD: "load_ms",
               messages.PHASE_FIRST_LAUNCH: "verify_ms", messages.PHASE_VERIFY: "verify_ms",
               messages.PHASE_MEASURE: "measure_ms"}
-# By the names of exceptions, whichever release or package they come from.
+# Exceptions are told apart by name, so that every package and release is covered.
 _OUT_OF_RESOURCES = ("OutOfResources",)
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError")
 _NOT_COMPILED = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError",
@@ -25,7 +25,7 @@ _NOT_COMPILED = ("CompilationError", "CompileTimeAssertionFailure", "Unsupported
 
 
 class Ended(Exception):
-    """The trial has its verdict."""
+    """The trial is over with this outcome."""
 
     def __init__(self, outcome: int, message: str, log: str = "",
                  verification: Optional[Dict[str, Any]] = None) -> None:
@@ -50,7 +50,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def gpu_is_damaged() -> bool:
-    """Whether nothing can be done on the GPU any more, as after an illegal address."""
+    """Whether the context of the GPU is unusable, as after an access to an illegal address."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     try:
         if torch is not None and torch.cuda.is_initialized():
@@ -63,7 +63,7 @@ def gpu_is_damaged() -> bool:
 
 
 class Trial:
-    """`begin(phase)` tells the daemon. Use once."""
+    """A trial is used once. `begin(phase)` announces a phase to the daemon."""
 
     def __init__(self, module: KernelModule, begin: Callable[[int], None]) -> None:
         self._module = module
@@ -73,7 +73,7 @@ class Trial:
         self._times: Dict[str, float] = {}
 
     def compile(self, config: Config) -> Tuple[Dict[str, Any], bytes]:
-        """A Result, and with OK what compile(config) has left in the cache."""
+        """Returns a Result, and with outcome OK an archive of the cache directory that compile(config) has filled."""
         artifact = b""
         try:
             self._enter(messages.PHASE_COMPILE)
@@ -83,7 +83,7 @@ class Trial:
                     use_cache(config.cache_directory)
                     self._module.load().compile(config)
             artifact = pack(config.cache_directory)
-            if len(artifact) > messages.ARTIFACT_BYTES_MAX:  # It is made again where it is needed.
+            if len(artifact) > messages.ARTIFACT_BYTES_MAX:  # The run worker compiles again.
                 artifact = pack(os.devnull)
             return self._result(messages.OK), artifact
         except Ended as ended:
@@ -91,7 +91,7 @@ class Trial:
 
     def run(self, config: Config, second: Optional[Config], artifact: bytes, tolerance: checking.Tolerance,
             evaluate: Dict[str, Any]) -> Dict[str, Any]:
-        """A Result."""
+        """Returns a Result."""
         policy = evaluate.get("policy", {})
         try:
             self._enter(messages.PHASE_COMPILE)
@@ -132,12 +132,12 @@ class Trial:
 
     @contextlib.contextmanager
     def _raising(self, otherwise: int, what: str) -> Iterator[None]:
-        """Whatever the module raises is the config's end."""
+        """Ends the trial with an outcome for any exception that the module raises."""
         try:
             yield
         except Ended:
             raise
-        except BaseException as error:  # SystemExit too: only the harness ends the worker.
+        except BaseException as error:  # Including SystemExit: only the harness exits the worker.
             log = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             raise Ended(outcome_of(error, otherwise), f"{what} raised {sentence_of(error)}", log) from None
 
@@ -173,7 +173,7 @@ class Trial:
             timer = timing.timer_for(subject.devices, int(config.device.get("l2_bytes", 0)))
             enabled = gc.isenabled()
             gc.collect()
-            gc.disable()  # A collection in the middle of a sample is no time of the kernel's.
+            gc.disable()  # A garbage collection during a sample would count as time of the kernel.
             try:
                 return timing.measure(subject.run, timer, evaluate.get("policy", {}),
                                       evaluate.get("race_limit_ns", 0.0), bool(evaluate.get("keep_samples")))
@@ -195,18 +195,18 @@ class Trial:
 
 
 class _Subject:
-    """A function and what its outputs must be."""
+    """A function, its ground truth and its outputs."""
 
     def __init__(self, run: Callable[[], Any], expected: List[Any]) -> None:
         self.run = run
-        # Copies: run() may write where the module's own ground truth lies.
+        # Copies: run() may overwrite the arrays of the module.
         self.expected = [(name, arrays.copy(value)) for name, value in arrays.leaves(expected, "ground truth")]
         self.devices: List[Any] = []
         declared = getattr(run, "outputs", None)
         self._declared = None if declared is None else arrays.leaves(declared)
 
     def checked_run(self, pattern: int) -> List[Tuple[str, Any]]:
-        """The outputs of a run that found poison where it should write."""
+        """Poisons the outputs, runs the function and returns the outputs."""
         if self._declared is not None:
             outputs = self._declared
             for name, value in outputs:
@@ -217,7 +217,7 @@ class _Subject:
             self._poison_returned(pattern)
             outputs = arrays.leaves(self.run())
         self.devices = [value for _, value in outputs]
-        # What has been queued may still fail.
+        # Queued work may still fail.
         for value in self.devices:
             if arrays.is_on_gpu(value):
                 timing.synchronize(value)
@@ -225,7 +225,8 @@ class _Subject:
         return outputs
 
     def _poison_returned(self, pattern: int) -> None:
-        """A run before the run: whether it returns the same memory again or takes what was freed, it finds poison."""
+        """Runs the function and poisons what it returns: the checked run then finds poison both in memory that it
+        reuses and in memory that the allocator hands out again."""
         seen = arrays.leaves(self.run())
         for _, value in seen:
             arrays.poison(value, pattern)

@@ -56,7 +56,7 @@ struct ClientOptions {
   std::chrono::milliseconds reconnect_max{2000};
   // A stream that is silent for so long is given up and opened again. The daemon says something every 5 seconds.
   std::chrono::milliseconds silence_max{12'000};
-  // How often the kernel's newest definition and the device are looked up again. Until then a definition stored anew is
+  // How often the kernel's newest definition and the device are looked up again. Until then a redefined kernel is
   // not noticed, unless something is tuned with it.
   std::chrono::milliseconds refresh_interval{30'000};
 
@@ -108,7 +108,7 @@ class Client {
   // from a callback of the library.
   Result<Job> WaitForJob(const std::string& name, std::chrono::milliseconds timeout = {}) const;
 
-  // Ends all calls in hand with kCancelled. Questions and readers go on finding what is cached. Not from a callback.
+  // Ends all calls in flight with kCancelled. Questions and readers go on finding what is cached. Not from a callback.
   void Close();
 
   // Where the daemon is looked for, "unix:/path"; empty offline.

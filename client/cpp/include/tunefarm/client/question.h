@@ -76,7 +76,7 @@ struct CacheState {
   size_t bytes = 0;
   size_t left_out = 0;
   int64_t connects = 0;  // streams opened so far
-  int64_t resets = 0;    // times that everything came anew
+  int64_t resets = 0;    // times that the whole catalog was sent again
   Status last_error;     // of the last stream that ended
 };
 

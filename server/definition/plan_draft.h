@@ -1,0 +1,76 @@
+// A plan while its definition is being checked: what is known so far, and the compiler of its expressions. Private to
+// this folder; used by one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/definition/plan_impl.h"
+#include "server/expression/expression.h"
+#include "tunefarm/v1/kernel.pb.h"
+
+namespace tunefarm::definition {
+
+// What an expression must give.
+enum class Result { kInt, kNumber, kTruth, kString, kAny };
+
+// Where an expression stands: what it may use, and how a message says so.
+struct Context {
+  Uses allowed = 0;
+  std::string_view rule;
+};
+inline constexpr Context kDimsOnly = {kUsesDims, "only dims may be used here"};
+inline constexpr Context kScratchLength = {kUsesDims | kUsesParameters | kUsesDevice,
+                                           "only dims, parameters and device.* may be used here"};
+inline constexpr Context kConfigContext = {kUsesDims | kUsesParameters | kUsesDevice,
+                                           "kernel.* is known only after compiling, to launches and scalars"};
+inline constexpr Context kLaunchContext = {kUsesDims | kUsesParameters | kUsesDevice | kUsesKernel, ""};
+
+struct PlanDraft {
+  explicit PlanDraft(const tunefarm::v1::Kernel& definition);
+
+  // Compiles one expression; empty text is a missing field.
+  absl::StatusOr<Formula> CompileFormula(const std::string& path, const std::string& text, const Context& context,
+                                         Result result) const;
+  absl::StatusOr<std::optional<Formula>> CompileOptional(const std::string& path, const std::string& text,
+                                                         const Context& context, Result result) const;
+  template <typename List>
+  absl::StatusOr<std::vector<Formula>> CompileList(const std::string& path, const List& texts, const Context& context,
+                                                   Result result) const;
+  // A buffer that is not a constant symbol, for the field at `path`, which names it.
+  absl::StatusOr<const BufferFormula*> FindBuffer(const std::string& path, const std::string& name) const;
+
+  bool is_cuda() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_CUDA; }
+  bool is_python() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_PYTHON; }
+  bool is_on_gpu() const { return DeviceKindOf(plan->kernel) == DeviceKind::kCuda; }
+
+  std::shared_ptr<KernelPlanAccess::Impl> plan;
+  SymbolTable symbols;
+  std::map<std::string, std::string, std::less<>> macros;  // of the sources: name to path
+  std::set<std::string, std::less<>> argument_names;
+
+ private:
+  absl::Status CheckUses(const std::string& path, const Formula& formula, const Context& context) const;
+  Uses UseOf(int slot) const;
+};
+
+template <typename List>
+absl::StatusOr<std::vector<Formula>> PlanDraft::CompileList(const std::string& path, const List& texts,
+                                                            const Context& context, Result result) const {
+  std::vector<Formula> formulas;
+  for (int i = 0; i < texts.size(); ++i) {
+    auto formula = CompileFormula(path + "[" + std::to_string(i) + "]", texts.Get(i), context, result);
+    if (!formula.ok()) return formula.status();
+    formulas.push_back(*std::move(formula));
+  }
+  return formulas;
+}
+
+}  // namespace tunefarm::definition

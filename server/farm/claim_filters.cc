@@ -1,0 +1,132 @@
+#include "server/farm/claim_filters.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "server/base/log.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/records/measured_key.h"
+#include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+using tunefarm::v1::Trial;
+
+namespace {
+
+bool IsBaseline(const wire::TrialSpec& spec) { return spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE; }
+
+// Makes a result that of the claim's trial.
+void Name(const Claim& claim, const wire::TrialSpec& spec, int64_t now_ms, Trial* trial) {
+  trial->set_ordinal(spec.ordinal());
+  trial->set_purpose(spec.purpose());
+  trial->set_attempt(spec.attempt());
+  if (!IsBaseline(spec)) *trial->mutable_config() = spec.config();
+  trial->set_problem_key(claim.problem_key);
+  trial->set_ended_at_ms(now_ms);
+}
+
+Trial NotRun(const Claim& claim, const wire::TrialSpec& spec, tunefarm::v1::Outcome outcome, std::string_view message,
+             int64_t now_ms) {
+  Trial trial;
+  Name(claim, spec, now_ms, &trial);
+  trial.set_outcome(outcome);
+  trial.set_device_uuid(claim.assignment.device_uuid());
+  trial.set_message(std::string(message));
+  return trial;
+}
+
+}  // namespace
+
+ClaimFilters::Trials ClaimFilters::OfBegunFinal(const Claim& claim,
+                                                const std::vector<std::string>& present_devices) const {
+  const std::string& own = claim.assignment.device_uuid();
+  Trials left;
+  if (claim.kind != UnitKind::kFinals ||
+      std::all_of(present_devices.begin(), present_devices.end(), [&](const auto& device) { return device == own; })) {
+    return left;
+  }
+  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
+    left.push_back(
+        NotRun(claim, spec, tunefarm::v1::OUTCOME_LOST,
+               "not run: the device that had begun the final was lost, and times of two devices do not compare",
+               clock_->WallMs()));
+  }
+  return left;
+}
+
+absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Poisoned(const Claim& claim, const tunefarm::v1::Job& spec) {
+  Trials poisoned;
+  if (spec.retry_poisoned()) return poisoned;
+  for (const wire::TrialSpec& trial : claim.assignment.trials()) {
+    if (IsBaseline(trial)) continue;
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+    ASSIGN_OR_RETURN(const bool is_poisoned, poison_->IsPoisoned(claim.poison, text));
+    if (!is_poisoned) continue;
+    poisoned.push_back(NotRun(claim, trial, tunefarm::v1::OUTCOME_POISONED,
+                              "not run: it crashed or hung before; submit with retry_poisoned to run it again",
+                              clock_->WallMs()));
+  }
+  return poisoned;
+}
+
+absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Lost(const Claim& claim, const tunefarm::v1::Job& spec) {
+  Trials lost;
+  const int losses_max = spec.agent_losses_max() > 0 ? spec.agent_losses_max() : kAgentLossesMax;
+  if (claim.losses < losses_max) return lost;
+  for (const wire::TrialSpec& trial : claim.assignment.trials()) {
+    if (claim.kind == UnitKind::kSearch) {
+      ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+      RETURN_IF_ERROR(poison_->Record(claim.poison, text, tunefarm::v1::OUTCOME_RUN_CRASH));
+    }
+    LogWarn("jobs", "trial {} of study {} is not run again: {} agents were lost with it in hand", trial.ordinal(),
+            claim.study_id, claim.losses);
+    lost.push_back(NotRun(claim, trial, tunefarm::v1::OUTCOME_POISONED,
+                          fmt::format("not run again: {} agents were lost with it in hand", claim.losses),
+                          clock_->WallMs()));
+  }
+  return lost;
+}
+
+absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) {
+  Trials measured;
+  if (claim.measured_scope.empty() || claim.assignment.policy().no_reuse()) return measured;
+  ASSIGN_OR_RETURN(const bool has_others, other_studies_.Exist(claim.study_id, claim.poison.program_digest,
+                                                               claim.problem_key, claim.poison.class_id));
+  if (!has_others) return measured;
+  std::vector<std::string> keys;
+  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
+    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, spec));
+    keys.push_back(MeasuredKey(claim.measured_scope, text));
+  }
+  ASSIGN_OR_RETURN(const auto found, store_->FindMeasured(keys));
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].has_value()) continue;
+    const MeasuredRow& row = *found[i];
+    ASSIGN_OR_RETURN(const Trial earlier, TrialOfRow(row.trial));
+    // The one that ran: it may itself have got the verdict of another one of its study.
+    const int64_t ordinal = earlier.reused() ? earlier.reused_ordinal() : row.trial.ordinal;
+    Trial& trial = measured.emplace_back(TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal)));
+    Name(claim, claim.assignment.trials(static_cast<int>(i)), clock_->WallMs(), &trial);
+  }
+  return measured;
+}
+
+void ClaimFilters::Record(const Claim& claim, const Trials& trials) {
+  for (const Trial& trial : trials) {
+    if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
+    // It never came to the config itself: what crashed or hung were the reference or the inputs.
+    if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
+    const absl::StatusOr<std::string> text = ConfigText(claim, trial);
+    const absl::Status recorded = text.ok() ? poison_->Record(claim.poison, *text, trial.outcome()) : text.status();
+    if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
+  }
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,163 @@
+// JobRun: one job that is driven here, with its studies. It makes their steps and stores them, and shows the job to
+// those who read and watch. When what happens, and what becomes of errors, is the scheduler's.
+//
+// The studies of a job on one class begin one after another, each when those before it leave too little work for the
+// devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
+//
+// Not thread-safe: the scheduler owns it, and uses it with its turn. Load and Begun touch no run, and may take long.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/executor.h"
+#include "server/catalog/best_changes.h"
+#include "server/catalog/catalog.h"
+#include "server/farm/control_link.h"
+#include "server/jobs/arriving_units.h"
+#include "server/jobs/event_hub.h"
+#include "server/jobs/job_board.h"
+#include "server/jobs/study.h"
+#include "server/nodes/node.h"
+
+namespace tunefarm {
+
+// What jobs are driven with. All outlive those who use it.
+struct JobTools {
+  Store* store = nullptr;
+  Executor* executor = nullptr;
+  KernelRegistry* kernels = nullptr;
+  DeviceDirectory* devices = nullptr;
+  Catalog* catalog = nullptr;
+  EventHub* events = nullptr;
+  BestChanges* bests = nullptr;
+  ControlLink* link = nullptr;
+  Node* node = nullptr;
+};
+
+class JobRun {
+ public:
+  // Counts of a job whose state stays the same are published no more often.
+  static constexpr Duration kPublishPause = std::chrono::milliseconds(100);
+
+  // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies.
+  static absl::StatusOr<std::unique_ptr<JobRun>> Load(const JobTools& tools, JobBoard* board, const JobRow& row);
+  // A study that has begun, with what is known by now. The store's, the space's and the strategy's errors.
+  static absl::StatusOr<std::unique_ptr<Study>> Begun(const JobTools& tools, StudyContext context);
+
+  int64_t id() const { return row_.job_id; }
+  const JobRow& row() const { return row_; }
+  const tunefarm::v1::Job& spec() const { return spec_; }
+  const std::map<int64_t, std::unique_ptr<Study>>& studies() const { return studies_; }
+  Study& study(int64_t study_id) { return *studies_.at(study_id); }
+  bool IsSearching(const std::string& class_id) const;
+  bool HasEnded() const;  // every study
+
+  // It is driven here from now on: as the store has it, under the epoch of its adoption. Publishes it.
+  void TakeUp(JobRow row, int64_t epoch);
+  // As it is stored, with the reason where nobody asked for it. Publishes it.
+  void SetState(JobState state, const std::string& reason);
+  // Its first trial has been handed out.
+  void Begin();
+
+  // Trials of a unit that were reported.
+  void AddTrials(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);
+  // The study's units that are DONE in the store. False: the study must be made again. The store's errors.
+  absl::StatusOr<bool> TakeDone(int64_t study_id, const ArrivingUnits& arriving);
+  // Studies whose results are to be asked for now.
+  std::vector<int64_t> StudiesToAsk(MonotonicTime now) const;
+  // A step of it was lost: it is made again from the store with the next one.
+  void Break(int64_t study_id) { broken_.insert(study_id); }
+
+  // Sends the best so far of every study to its final; nothing if that was done before.
+  void StopSearch(std::string because);
+  bool is_stopped() const { return !stop_because_.empty(); }
+  // Stops it when devices have worked for it as long as its budget allows. Whether it did.
+  bool CheckDeviceTime();
+
+  // Whether a step of the study may have something to do.
+  bool NeedsStep(int64_t study_id) const;
+  // Makes and stores the study's next step. Any error: nothing is known of what was stored.
+  absl::Status StepStudy(int64_t study_id, int open_trials_wanted, int devices);
+  // Counts a step that the store refused because it has something else than is known here: how many in a row.
+  int CountMismatch() { return ++mismatches_; }
+  // How many devices take part, at least 1.
+  int DevicesFor(int64_t study_id) const;
+  // The study that is to begin now; null: none is. BeginStudy must follow.
+  const Study* TakeNextToBegin();
+  // Null: it could not begin.
+  void BeginStudy(int64_t study_id, std::unique_ptr<Study> begun);
+  // Whether a device that finals are tied to takes no work, and another one could.
+  bool HasLostFinalsDevice() const;
+  // A job of which every trial of every study was lost has not been done. Empty: it has.
+  std::string WhyAllWereLost() const;
+
+  // To readers, at once.
+  void Publish();
+  bool has_news() const { return has_news_; }
+  MonotonicTime published() const { return published_; }
+  // To readers and watchers, if the reason why it waits for devices has changed.
+  void PublishWaiting();
+
+ private:
+  // When the store was asked for results that others took in, and how long it takes until it is again: longer where it
+  // had none.
+  struct Asked {
+    MonotonicTime at{};
+    Duration pause = Duration::zero();
+  };
+
+  JobRun(const JobTools& tools, JobBoard* board, JobRow row);
+  absl::StatusOr<StudyContext> ContextOf(const StudyRow& row) const;
+  // With its history, if it has begun.
+  absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const StudyRow& row) const;
+  // From what is stored now.
+  absl::Status ReloadStudy(int64_t study_id);
+  absl::StatusOr<std::vector<tunefarm::v1::Trial>> TrialsOf(const StudyRow& study, const UnitRow& unit,
+                                                            const StudyHistory& done) const;
+  bool HasLostFinalsDevice(const Study& study) const;
+  // Files the winner of the step's final, or says in the step's messages why not.
+  absl::Status Promote(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent);
+  tunefarm::v1::BestConfig BestOf(const Study& study, const StudyStep::Promotion& promotion) const;
+  // Stores the step, its promotion first.
+  absl::Status Commit(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent);
+  // Watchers and agents learn of a step that is stored.
+  void Announce(const Study& study, const StudyStep& step);
+  tunefarm::v1::Progress Progress() const;
+  // Of a job none of whose studies that still run gets a device.
+  std::string WaitingReason() const;
+  double DeviceBusyMs() const;
+  void PublishJob();
+  void PublishStudy(const Study& study);
+  void PublishMessage(const std::string& text);
+
+  const JobTools tools_;
+  JobBoard* const board_;
+  JobRow row_;
+  int64_t epoch_ = 0;  // of the adoption
+  tunefarm::v1::Job spec_;
+  std::map<int64_t, std::unique_ptr<Study>> studies_;  // by study id
+  std::set<int64_t> broken_;                           // a step was lost: to be made again from the store
+  std::map<int64_t, Asked> asked_;                     // by study
+  bool is_beginning_ = false;                          // a study is
+  std::string stop_because_;  // a bound of the whole job: its searches must end; empty: they need not
+  int mismatches_ = 0;
+  MonotonicTime began_{};       // of this run's first trial, for the estimate
+  int64_t done_at_begin_ = -1;  // -1: not begun
+  std::string told_waiting_;    // the reason that watchers know
+
+  std::shared_ptr<const tunefarm::v1::Job> request_;  // for snapshots
+  std::map<int64_t, std::shared_ptr<const tunefarm::v1::Study>> shown_;
+  std::set<int64_t> changed_;  // studies that are shown as they were
+  bool has_news_ = false;
+  std::shared_ptr<const JobSnapshot> snapshot_;
+  MonotonicTime published_{};
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,105 @@
+#include "server/space/space_rules.h"
+
+#include <numeric>
+
+#include "server/base/status.h"
+
+namespace tunefarm::space_internal {
+
+namespace {
+
+std::vector<int64_t> IntValues(const Parameter& parameter) {
+  std::vector<int64_t> ints;
+  for (const Value& value : parameter.values) {
+    ints.push_back(value.is_int() ? value.int_value() : (value.is_bool() && value.bool_value() ? 1 : 0));
+  }
+  return ints;
+}
+
+}  // namespace
+
+absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters, std::vector<Rule> constraints,
+                                               std::vector<Rule> device_rules, const SymbolTable& symbols) {
+  SpaceRules rules;
+  rules.parameters_ = std::move(parameters);
+  rules.constraints_ = std::move(constraints);
+  rules.device_rules_ = std::move(device_rules);
+  rules.rules_of_.resize(rules.parameters_.size());
+  for (const Parameter& parameter : rules.parameters_) rules.int_values_.push_back(IntValues(parameter));
+  const size_t count = rules.constraints_.size() + rules.device_rules_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const int rule = static_cast<int>(i);
+    auto expression = Expression::Compile(rules.Declared(rule).text, symbols);
+    if (!expression.ok()) {
+      return Annotate(expression.status(), "{} {}", rules.IsDeviceRule(rule) ? "device rule" : "constraint",
+                      rules.IsDeviceRule(rule) ? i - rules.constraints_.size() + 1 : i + 1);
+    }
+    for (const int variable : expression->Variables()) rules.rules_of_[static_cast<size_t>(variable)].push_back(rule);
+    rules.expressions_.push_back(*std::move(expression));
+  }
+  rules.NarrowDomains();
+  return rules;
+}
+
+void SpaceRules::NarrowDomains() {
+  for (const Parameter& parameter : parameters_) {
+    domains_.emplace_back(parameter.values.size());
+    std::iota(domains_.back().begin(), domains_.back().end(), uint16_t{0});
+  }
+  Binding binding(parameters_.size());
+  for (size_t i = 0; i < size(); ++i) {
+    const int rule = static_cast<int>(i);
+    const std::vector<int>& variables = At(rule).Variables();
+    if (variables.empty()) {
+      const Verdict verdict = Judge(rule, binding);
+      if (verdict == Verdict::kReject) is_rejected_by_constant_rule_ = true;
+      if (verdict == Verdict::kFault && constant_fault_.ok()) constant_fault_ = FaultStatus(rule, binding);
+      continue;
+    }
+    bool is_open = variables.size() > 1;
+    if (!is_open) {
+      std::erase_if(domains_[static_cast<size_t>(variables[0])], [&](uint16_t value) {
+        Bind(variables[0], value, &binding);
+        const Verdict verdict = Judge(rule, binding);
+        if (verdict == Verdict::kFault) is_open = true;
+        return verdict == Verdict::kReject;
+      });
+    }
+    if (is_open) open_rules_.push_back(rule);
+  }
+}
+
+Binding SpaceRules::BindAll(std::span<const uint16_t> indices) const {
+  Binding binding(indices.size());
+  for (size_t p = 0; p < indices.size(); ++p) Bind(static_cast<int>(p), indices[p], &binding);
+  return binding;
+}
+
+Verdict SpaceRules::Judge(int rule, const Binding& binding) const {
+  const Expression& expression = At(rule);
+  if (expression.is_integral()) {
+    int64_t result = 0;
+    if (expression.EvaluateIntegral(binding.ints.data(), &result))
+      return result != 0 ? Verdict::kPass : Verdict::kReject;
+    return Verdict::kFault;
+  }
+  const auto result = expression.EvaluateBool(binding.slots.data());
+  if (!result.ok()) return Verdict::kFault;
+  return *result ? Verdict::kPass : Verdict::kReject;
+}
+
+absl::Status SpaceRules::FaultStatus(int rule, const Binding& binding) const {
+  const Expression& expression = At(rule);
+  Config values;
+  for (const int variable : expression.Variables()) {
+    values.Set(parameters_[static_cast<size_t>(variable)].name, *binding.slots[static_cast<size_t>(variable)]);
+  }
+  const auto result = expression.EvaluateBool(binding.slots.data());
+  if (result.ok()) return Internal("constraint '{}' failed and did not fail again", expression.text());
+  const size_t number = static_cast<size_t>(rule) + 1;
+  return Annotate(result.status(), "{} {} cannot be evaluated{}{}", IsDeviceRule(rule) ? "device rule" : "constraint",
+                  IsDeviceRule(rule) ? number - constraints_.size() : number, values.empty() ? "" : " at ",
+                  values.ToText());
+}
+
+}  // namespace tunefarm::space_internal

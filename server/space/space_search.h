@@ -1,0 +1,69 @@
+// The search programs of a space: its rules split into their smallest groups of parameters, each counted and listed
+// apart.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/space/search_list.h"
+#include "server/space/search_program.h"
+#include "server/space/space_rules.h"
+
+namespace tunefarm::space_internal {
+
+// Threads: const use from any thread.
+class SpaceSearch {
+ public:
+  using Programs = std::vector<std::shared_ptr<const SearchProgram>>;
+  using Allowed = std::vector<std::vector<uint16_t>>;  // value indices by parameter, ascending
+
+  // The rules must outlive this; they were compiled with the same symbols.
+  SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options);
+
+  // A rule that rejects every point was found without searching.
+  bool is_empty() const { return is_empty_; }
+  const SpaceRules& rules() const { return rules_; }
+  const SpaceOptions& options() const { return options_; }
+  const KeyLayout& layout() const { return layout_; }
+  const Programs& programs() const { return programs_; }
+  // Programs in which Expressions judge all rules, in groups of the parameters that rules connect. Slower to run, but a
+  // rule is in one of them as a whole.
+  Programs JudgedPrograms() const;
+
+  // The number of valid configs. These fail with the error of a rule that cannot be evaluated, or with
+  // ResourceExhausted.
+  absl::StatusOr<SolutionCount> Count(uint64_t nodes_max) const;
+  // On one thread, and only configs in which each parameter has a value between the first and the last one allowed it,
+  // unless `allowed` is null; not `except`.
+  absl::StatusOr<ConfigTable> List(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
+
+  absl::Status BudgetStatus() const;
+
+ private:
+  Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const;
+  // The product of what `search` counts in each program; it is called and ends as CountSolutions.
+  template <typename Search>
+  absl::StatusOr<SolutionCount> SearchAll(uint64_t nodes_max, const Search& search) const;
+  // List where a config does not fit into a key.
+  absl::StatusOr<ConfigTable> ListWide(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
+  ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
+  absl::Status TooManyToList(uint64_t limit) const;
+
+  const SpaceRules& rules_;
+  const SpaceOptions options_;
+  const KeyLayout layout_;
+  Programs programs_;
+  bool is_empty_ = false;
+};
+
+// As Space::CountByRule; in space_count.cc.
+absl::StatusOr<PruneReport> CountByRule(const SpaceSearch& search, double cartesian, uint64_t exact_max);
+
+// "1,728" style digits, "1.2e18" where there are too many; "≈" before what is not exact, and only there.
+std::string CountText(double count, bool is_exact);
+
+}  // namespace tunefarm::space_internal

@@ -1,0 +1,187 @@
+#include "server/farm/claims.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tunefarm {
+namespace {
+
+namespace wire = tunefarm::agent::v1;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kEpoch = 7;
+
+Claim MakeClaim(int64_t unit_id, int64_t job_id = 1, int trials = 2, int64_t replacements = 0) {
+  Claim claim;
+  claim.agent_id = "agent";
+  claim.epoch = kEpoch;
+  claim.token = 100 + unit_id;
+  claim.unit_id = unit_id;
+  claim.job_id = job_id;
+  claim.study_id = 10 * job_id;
+  claim.replacements = replacements;
+  claim.assignment.set_unit_id(unit_id);
+  claim.assignment.set_token(claim.token);
+  claim.assignment.set_device_uuid("device");
+  for (int i = 0; i < trials; ++i) claim.assignment.add_trials()->set_ordinal(i);
+  return claim;
+}
+
+wire::ReportTrialsRequest ReportOf(const Claim& claim, const std::vector<int64_t>& ordinals) {
+  wire::ReportTrialsRequest report;
+  report.set_agent_id(claim.agent_id);
+  report.set_epoch(claim.epoch);
+  report.set_unit_id(claim.unit_id);
+  report.set_token(claim.token);
+  for (int64_t ordinal : ordinals) report.add_trials()->set_ordinal(ordinal);
+  return report;
+}
+
+class ClaimsTest : public testing::Test {
+ protected:
+  // The agent has these in hand.
+  void Serve(std::vector<Claim> claims) {
+    std::set<int64_t> in_hand;
+    for (const Claim& claim : claims) in_hand.insert(claim.unit_id);
+    ASSERT_TRUE(claims_.Serve("agent", kEpoch, claims_.Follow(0), std::move(claims), in_hand).ok());
+  }
+  // What the agent is told if it lists these.
+  wire::SynchronizeResponse Compare(const std::vector<Claim>& listed) {
+    wire::SynchronizeRequest request;
+    request.set_agent_id("agent");
+    request.set_epoch(kEpoch);
+    for (const Claim& claim : listed) {
+      request.add_units()->set_unit_id(claim.unit_id);
+      request.mutable_units()->rbegin()->set_token(claim.token);
+    }
+    std::map<std::string, Claims::Demand> wanted = {{"device", {8, 0}}};
+    std::set<int64_t> left_jobs;
+    wire::SynchronizeResponse response;
+    EXPECT_TRUE(claims_.Compare(request, &wanted, &left_jobs, &response));
+    return response;
+  }
+
+  Claims claims_{0};
+};
+
+TEST_F(ClaimsTest, WhatTheAgentDoesNotListIsHandedOutAgainWithItsToken) {
+  Serve({MakeClaim(1), MakeClaim(2)});
+  const auto response = Compare({MakeClaim(1)});
+  ASSERT_THAT(response.assignments(), SizeIs(1));
+  EXPECT_EQ(response.assignments(0).token(), MakeClaim(2).token);
+  EXPECT_THAT(response.revoked_unit_ids(), IsEmpty());
+}
+
+TEST_F(ClaimsTest, AHeldJobIsTakenBackAndKept) {
+  Serve({MakeClaim(1)});
+  claims_.Hold(1);
+  EXPECT_THAT(Compare({MakeClaim(1)}).revoked_unit_ids(), ElementsAre(1));
+  EXPECT_THAT(Compare({}).assignments(), IsEmpty());
+  EXPECT_TRUE(claims_.Resume(1));
+  EXPECT_FALSE(claims_.Resume(1));
+  EXPECT_THAT(Compare({}).assignments(), SizeIs(1));
+}
+
+TEST_F(ClaimsTest, ACancelledJobEndsOnceItsAgentHasLetItGo) {
+  Serve({MakeClaim(1, 1), MakeClaim(2, 2)});
+  claims_.Cancel(1);
+  EXPECT_THAT(claims_.Dropped(), IsEmpty());
+  EXPECT_THAT(Compare({MakeClaim(2, 2)}).assignments(), IsEmpty());
+  const auto dropped = claims_.Dropped();
+  ASSERT_THAT(dropped, SizeIs(1));
+  EXPECT_EQ(dropped[0].first.unit_id, 1);
+  EXPECT_EQ(dropped[0].second, UnitAfter::kDone);
+}
+
+TEST_F(ClaimsTest, OnlyTheSearchOfAStudyThatIsOverIsDropped) {
+  Claim final = MakeClaim(2);
+  final.kind = UnitKind::kFinals;
+  Serve({MakeClaim(1), final});
+  EXPECT_TRUE(claims_.StopStudySearch(1, 10));
+  EXPECT_FALSE(claims_.StopStudySearch(1, 10));
+  EXPECT_THAT(Compare({MakeClaim(1), final}).revoked_unit_ids(), ElementsAre(1));
+}
+
+TEST_F(ClaimsTest, AReportOfSomeTrialsIsOfAPart) {
+  const Claim claim = MakeClaim(1);
+  Serve({claim});
+  auto part = claims_.Find(ReportOf(claim, {1}));
+  ASSERT_TRUE(part.has_value());
+  EXPECT_TRUE(part->is_part);
+  tunefarm::v1::Trial trial;
+  trial.set_ordinal(1);
+  claims_.Reported(*part, {trial});
+  part = claims_.Find(ReportOf(claim, {0, 1}));
+  ASSERT_TRUE(part.has_value());
+  EXPECT_FALSE(part->is_part);
+  ASSERT_THAT(part->assignment.trials(), SizeIs(1));
+  EXPECT_EQ(part->assignment.trials(0).ordinal(), 0);
+}
+
+TEST_F(ClaimsTest, AClaimOfAnEarlierDatabaseIsNotTakenIn) {
+  Serve({MakeClaim(1)});
+  const auto early = claims_.Find(ReportOf(MakeClaim(1), {0}));
+  ASSERT_TRUE(early.has_value());
+  EXPECT_EQ(claims_.Follow(1), 1);
+  EXPECT_EQ(claims_.EpochOf("agent"), 0);
+  EXPECT_FALSE(claims_.Serve("agent", kEpoch, 0, {MakeClaim(1)}, {}).ok());
+  ASSERT_TRUE(claims_.Serve("agent", kEpoch, 1, {MakeClaim(1, 1, 2, 1)}, {1}).ok());
+  wire::SynchronizeResponse response;
+  EXPECT_TRUE(claims_.HandOut(MakeClaim(2), &response));
+  EXPECT_THAT(response.assignments(), IsEmpty());
+  EXPECT_THAT(claims_.UnitsOf("agent"), ElementsAre(1));
+  // Nor what was stored there.
+  tunefarm::v1::Trial trial;
+  trial.set_ordinal(0);
+  claims_.Reported(*early, {trial});
+  claims_.Erase(*early);
+  EXPECT_THAT(claims_.Find(ReportOf(MakeClaim(1), {0, 1}))->assignment.trials(), SizeIs(2));
+}
+
+TEST_F(ClaimsTest, WhatIsSaidOfJobsAfterAReplacementWaitsForBeginAgain) {
+  claims_.Cancel(1);
+  claims_.Follow(1);
+  EXPECT_EQ(claims_.ModeOf(1, 10, UnitKind::kSearch), ClaimMode::kActive);
+  claims_.Cancel(1);
+  EXPECT_EQ(claims_.ModeOf(1, 10, UnitKind::kSearch), ClaimMode::kActive);
+  claims_.BeginAgain();
+  claims_.Cancel(1);
+  EXPECT_EQ(claims_.ModeOf(1, 10, UnitKind::kSearch), ClaimMode::kDropped);
+}
+
+TEST_F(ClaimsTest, AJobThatEndsDuringAClaimGetsNothingOfIt) {
+  Serve({});
+  claims_.BeginClaim("agent");
+  claims_.Forget(1);
+  wire::SynchronizeResponse response;
+  EXPECT_FALSE(claims_.HandOut(MakeClaim(1), &response));
+  EXPECT_THAT(claims_.Dropped(), SizeIs(1));
+  // Its number is another job's in a database that was put back.
+  claims_.BeginAgain();
+  EXPECT_EQ(claims_.ModeOf(1, 10, UnitKind::kSearch), ClaimMode::kActive);
+  claims_.EndClaim("agent");
+}
+
+TEST_F(ClaimsTest, AUnitThatMustBeAloneWaitsForTheOthers) {
+  Serve({MakeClaim(1)});
+  Claim alone = MakeClaim(2);
+  alone.is_alone = true;
+  wire::SynchronizeResponse response;
+  EXPECT_FALSE(claims_.HandOut(alone, &response));
+  EXPECT_FALSE(claims_.HasOtherAlone("agent", 3));
+  claims_.Erase(MakeClaim(1));
+  EXPECT_THAT(Compare({}).assignments(), SizeIs(1));
+  EXPECT_TRUE(claims_.HasOtherAlone("agent", 3));
+}
+
+}  // namespace
+}  // namespace tunefarm
