@@ -75,16 +75,15 @@ class FarmCompiler::Session : public std::enable_shared_from_this<Session> {
     ASSIGN_OR_RETURN(ResolvedProblem resolved, plan->ResolveProblem(task.problem()));
     ASSIGN_OR_RETURN(const DeviceClass device_class, DeviceClass::FromProto(task.device_class()));
     const auto problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
-    for (const tunefarm::v1::Config& given : task.configs()) {
-      ASSIGN_OR_RETURN(Config config, plan->ParseConfig(given));
+    for (const std::string& text : task.configs()) {
+      ASSIGN_OR_RETURN(Config config, plan->ConfigFromText(text));
       const auto broken = plan->FirstBrokenDeviceLimit(*problem, config, device_class);
       if (!broken.ok() || !broken->empty()) continue;  // it will be pruned
       ++compiling_;
-      options_.evaluator->Compile(
-          {plan, problem, device_class, std::move(config)},
-          [weak = weak_from_this()](const CompileResult&) {
-            if (const auto self = weak.lock()) self->Post(&Session::OnCompiled);
-          });
+      options_.evaluator->Compile({plan, problem, device_class, std::move(config)},
+                                  [weak = weak_from_this()](const CompileResult&) {
+                                    if (const auto self = weak.lock()) self->Post(&Session::OnCompiled);
+                                  });
     }
     return absl::OkStatus();
   }

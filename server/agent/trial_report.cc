@@ -19,7 +19,6 @@ constexpr size_t kMergedSamplesMax = 4096;
 Trial Described(const TrialWork& work, std::string_view device_uuid) {
   Trial trial;
   trial.set_ordinal(work.spec.ordinal());
-  if (!work.baseline) *trial.mutable_config() = work.spec.config();
   trial.set_purpose(work.spec.purpose());
   trial.set_device_uuid(std::string(device_uuid));
   trial.set_attempt(std::max(1, work.spec.attempt()) + work.losses);

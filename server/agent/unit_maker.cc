@@ -35,10 +35,10 @@ absl::StatusOr<std::unique_ptr<UnitWork>> UnitMaker::Make(const wire::Assignment
   for (const wire::TrialSpec& spec : assignment.trials()) {
     TrialWork trial;
     trial.spec = spec;
-    trial.baseline = spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE && spec.config().values().empty();
+    trial.baseline = spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE;
     baseline = baseline || trial.baseline;
     if (!trial.baseline) {
-      ASSIGN_OR_RETURN(trial.config, unit->plan->ParseConfig(spec.config()));
+      ASSIGN_OR_RETURN(trial.config, unit->plan->ConfigFromText(spec.config()));
     }
     unit->trials.push_back(std::move(trial));
   }

@@ -114,10 +114,13 @@ v1::Config KernelPlan::ToProto(const Config& config) const {
 }
 
 absl::StatusOr<Config> KernelPlan::ConfigFromText(std::string_view text) const {
-  ValueTypeMap types;
-  for (const definition::ParameterPlan& parameter : impl_->parameters) types[parameter.parameter.name] = parameter.type;
-  ASSIGN_OR_RETURN(const Config config, Config::FromText(text, types));
-  return ParseConfig(ToProto(config));
+  ASSIGN_OR_RETURN(Config config, Config::FromText(text, impl_->parameter_types));
+  const bool is_whole = std::all_of(impl_->parameters.begin(), impl_->parameters.end(), [&](const auto& parameter) {
+    const Value* const value = config.Find(parameter.parameter.name);
+    return value != nullptr && parameter.texts.count(value->ToText()) > 0;
+  });
+  if (!is_whole) return impl_->WhyNoConfig(ToProto(config));
+  return config;
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Constants(

@@ -427,6 +427,7 @@ class NameChecker {
     if (plan.compile) RETURN_IF_ERROR(AddMacro(path + ".name", parameter->name(), values));
     RETURN_IF_ERROR(draft_.symbols.AddVariable(parameter->name(), plan.type).status());
     plan.parameter.values = std::move(values);
+    plan_.parameter_types[parameter->name()] = plan.type;
     plan_.parameters.push_back(std::move(plan));
     return absl::OkStatus();
   }

@@ -138,6 +138,7 @@ struct KernelPlan::Impl {
 
   std::vector<definition::DimPlan> dims;
   std::vector<definition::ParameterPlan> parameters;
+  ValueTypeMap parameter_types;
   std::vector<std::string> device_names;  // "device.sm_count", ...
   std::vector<definition::DerivedPlan> derived;
   std::vector<Config> starting_configs;  // complete: what was left out has its default value

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "server/base/log.h"
@@ -12,37 +13,21 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kPreparationFailuresMax = 2;
-constexpr size_t kBadPreparationsMax = 256;
+// What a worker saw of processes on the device that are not the pool's, of which `live` have a worker: to the worker
+// that was asked, the pool's other workers are others too. -1: it cannot see them.
+int ForeignProcesses(const tunefarm::worker::v1::HealthReport& report, int live) {
+  return report.foreign_processes() < 0 ? -1 : std::max(0, report.foreign_processes() - (live - 1));
+}
 
 }  // namespace
 
-// ---- Preparations that crash or hang ----
-
-void WorkerPool::NoteBadPreparation(const std::string& key, const WorkerTaskEnd& end) {
-  const bool crashed = end.verdict.outcome == tunefarm::v1::OUTCOME_RUN_CRASH ||
-                       end.verdict.outcome == tunefarm::v1::OUTCOME_RUN_TIMEOUT;
-  if (!end.preparing) {
-    if (!bad_preparations_.empty() && end.result.has_value()) bad_preparations_.erase(key);
-    return;
-  }
-  if (!crashed) return;
-  if (bad_preparations_.size() >= kBadPreparationsMax) bad_preparations_.clear();
-  BadPreparation& bad = bad_preparations_[key];
-  ++bad.failures;
-  bad.verdict = end.verdict;
-}
-
 void WorkerPool::RefuseBadPreparations() {
-  if (bad_preparations_.empty()) return;
   while (!queue_.empty()) {
-    const auto bad = bad_preparations_.find(queue_.front().task.preparation->key);
-    if (bad == bad_preparations_.end() || bad->second.failures < kPreparationFailuresMax) return;
+    std::optional<Verdict> refusal = bad_preparations_.Refusal(queue_.front().task.preparation->key);
+    if (!refusal.has_value()) return;
     WorkerTaskEnd end;
     end.preparing = true;
-    end.verdict = {bad->second.verdict.outcome,
-                   fmt::format("not run: the reference or the inputs of this problem failed {} times in a row ({})",
-                               bad->second.failures, bad->second.verdict.message)};
+    end.verdict = *std::move(refusal);
     loop_->Post([done = std::move(queue_.front().task.done), end = std::move(end)]() mutable { done(std::move(end)); });
     queue_.pop_front();
     if (options_.on_task_ended) options_.on_task_ended();
@@ -50,11 +35,6 @@ void WorkerPool::RefuseBadPreparations() {
 }
 
 // ---- Health ----
-
-void WorkerPool::NoteEnd(const WorkerTaskEnd& end) {
-  if (end.lost_by_machine) return NoteLoss(end.verdict.message);
-  if (end.verdict.outcome != tunefarm::v1::OUTCOME_LOST) health_.OnTaskDone();
-}
 
 void WorkerPool::NoteLoss(const std::string& message) {
   if (!options_.losses_tell || shut_down_ || !quarantine_.empty()) return;
@@ -87,7 +67,7 @@ void WorkerPool::BeginCheck(int index) {
                              checking_ = -1;
                              const DeviceHealth::Finding finding = health_.OnReport(report);
                              if (finding == DeviceHealth::Finding::kSound && options_.on_healthy) {
-                               options_.on_healthy(OthersOnDevice(report), health_.baseline_ns());
+                               options_.on_healthy(ForeignProcesses(report, LiveWorkers()), health_.baseline_ns());
                              }
                              // A wrong result may be this worker's context alone: the next look is another's.
                              Slot& checked = slots_[static_cast<size_t>(index)];
@@ -95,14 +75,6 @@ void WorkerPool::BeginCheck(int index) {
                                checked.worker->Kill(WorkerEndCause::kShutdown);
                              OnFinding(finding);
                            });
-}
-
-int WorkerPool::OthersOnDevice(const tunefarm::worker::v1::HealthReport& report) const {
-  if (report.foreign_processes() < 0) return -1;
-  // To the worker that was asked, the pool's other workers are others too.
-  const auto live =
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.worker != nullptr; });
-  return std::max(0, report.foreign_processes() - static_cast<int>(live - 1));
 }
 
 void WorkerPool::OnFinding(DeviceHealth::Finding finding) {

@@ -1,9 +1,11 @@
 #include "server/farm/claim.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/measure/policy.h"
@@ -17,33 +19,26 @@ namespace tunefarm {
 namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::Trial;
 
-namespace {
-
-// A config that cannot be read has none, which whoever needs it finds out again.
-std::shared_ptr<const std::map<int64_t, std::string>> TextsOf(const KernelPlan& plan,
-                                                              const wire::Assignment& assignment) {
-  auto texts = std::make_shared<std::map<int64_t, std::string>>();
-  for (const wire::TrialSpec& spec : assignment.trials()) {
-    if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
-    const absl::StatusOr<Config> config = plan.ParseConfig(spec.config());
-    if (config.ok()) texts->emplace_hint(texts->end(), spec.ordinal(), config->ToText());
-  }
-  return texts;
+const std::string& Claim::ConfigOf(int64_t ordinal) const {
+  const auto& specs = assignment.trials();
+  const auto spec = std::lower_bound(specs.begin(), specs.end(), ordinal,
+                                     [](const wire::TrialSpec& one, int64_t other) { return one.ordinal() < other; });
+  TUNEFARM_CHECK(spec != specs.end() && spec->ordinal() == ordinal);
+  return spec->config();
 }
 
-// Of a trial, or of what one is to be.
-template <typename Message>
-absl::StatusOr<std::string> TextOf(const Claim& claim, const Message& message) {
-  if (message.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) return std::string();
-  if (claim.texts != nullptr) {
-    const auto text = claim.texts->find(message.ordinal());
-    if (text != claim.texts->end()) return text->second;
+void Claim::Name(const wire::TrialSpec& spec, int64_t now_ms, Trial* trial) const {
+  trial->set_ordinal(spec.ordinal());
+  trial->set_purpose(spec.purpose());
+  trial->clear_config();
+  if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) {
+    // A config that cannot be read is shown without its values, and stored under its text.
+    const absl::StatusOr<Config> config = plan->ConfigFromText(spec.config());
+    if (config.ok()) *trial->mutable_config() = plan->ToProto(*config);
   }
-  ASSIGN_OR_RETURN(const Config config, claim.plan->ParseConfig(message.config()));
-  return config.ToText();
+  trial->set_problem_key(problem_key);
+  trial->set_ended_at_ms(now_ms);
 }
-
-}  // namespace
 
 Claim Claim::WithoutTrials() const {
   Claim claim;
@@ -75,6 +70,7 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
                                 const ClaimedUnit& claimed, int64_t replacements, KernelRegistry* kernels,
                                 const DeviceDirectory& devices) {
   Claim claim;
+  TUNEFARM_CHECK(claimed.unit.state == UnitState::kClaimed && claimed.unit.token > 0 && claimed.unit.trial_count > 0);
   claim.replacements = replacements;
   claim.agent_id = agent_id;
   claim.epoch = epoch;
@@ -115,7 +111,6 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   claim.problem_key = assignment.problem().key();
   claim.poison = {claim.plan->program_digest(), "", devices.ToolkitOf(device_uuid), claim.problem_key};
   claim.poison.class_id = devices.ClassOf(device_uuid);
-  claim.texts = TextsOf(*claim.plan, assignment);
   if (claim.kind == UnitKind::kSearch) {
     claim.measured_scope = MeasuredScope(claim.poison.program_digest, claim.problem_key, claim.poison.class_id,
                                          claim.poison.toolkit, devices.DriverOf(device_uuid), assignment.policy());
@@ -123,26 +118,16 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   return claim;
 }
 
-absl::StatusOr<std::string> ConfigText(const Claim& claim, const Trial& trial) { return TextOf(claim, trial); }
-
-absl::StatusOr<std::string> ConfigText(const Claim& claim, const wire::TrialSpec& spec) { return TextOf(claim, spec); }
-
-std::vector<Trial> OwnTrials(Claim* claim, const wire::ReportTrialsRequest& report, int64_t now_ms) {
-  std::map<int64_t, wire::TrialSpec*> specs;
-  for (wire::TrialSpec& spec : *claim->assignment.mutable_trials()) specs[spec.ordinal()] = &spec;
+std::vector<Trial> OwnTrials(const Claim& claim, const wire::ReportTrialsRequest& report, int64_t now_ms) {
+  std::map<int64_t, const wire::TrialSpec*> specs;
+  for (const wire::TrialSpec& spec : claim.assignment.trials()) specs[spec.ordinal()] = &spec;
   std::vector<Trial> trials;
   trials.reserve(static_cast<size_t>(report.trials_size()));
   for (const Trial& reported : report.trials()) {
-    const auto found = specs.find(reported.ordinal());
-    if (found == specs.end()) continue;  // stored before, or listed twice
-    wire::TrialSpec& spec = *found->second;
-    Trial& trial = trials.emplace_back(reported);
-    trial.set_purpose(spec.purpose());
-    trial.clear_config();
-    if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE) trial.mutable_config()->Swap(spec.mutable_config());
-    trial.set_problem_key(claim->problem_key);
-    trial.set_ended_at_ms(now_ms);
-    specs.erase(found);
+    const auto spec = specs.find(reported.ordinal());
+    if (spec == specs.end()) continue;  // stored before, or listed twice
+    claim.Name(*spec->second, now_ms, &trials.emplace_back(reported));
+    specs.erase(spec);
   }
   return trials;
 }
@@ -159,7 +144,7 @@ absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim, cons
   report.now_ms = now_ms;
   report.replacements = claim.replacements;
   for (const Trial& trial : trials) {
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
+    const std::string& text = claim.ConfigOf(trial.ordinal());
     report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
     if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,13 +44,15 @@ struct ClaimFacts {
   // unit has more trials than these, and whether its agent may have nothing else.
   int losses = 0;
   bool is_part = false, is_alone = false;
-  // The canonical texts of its trials' configs, by ordinal. Copies share them.
-  std::shared_ptr<const std::map<int64_t, std::string>> texts;
 };
 
 struct Claim : ClaimFacts {
-  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet
+  tunefarm::agent::v1::Assignment assignment;  // with the trials that are not stored yet, by ordinal
 
+  // The canonical text of a trial's config; empty for a baseline. The trial must be one of the assignment's.
+  const std::string& ConfigOf(int64_t ordinal) const;
+  // Makes a result that of the assignment's trial: all of it but for the attempt.
+  void Name(const tunefarm::agent::v1::TrialSpec& spec, int64_t now_ms, tunefarm::v1::Trial* trial) const;
   // All of it but for the trials.
   Claim WithoutTrials() const;
   // These are stored.
@@ -65,16 +66,12 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
                                 const DeviceDirectory& devices);
 
 // The trials of a report as they are stored, and no others than the claim's, whose configs they take.
-std::vector<tunefarm::v1::Trial> OwnTrials(Claim* claim, const tunefarm::agent::v1::ReportTrialsRequest& report,
+std::vector<tunefarm::v1::Trial> OwnTrials(const Claim& claim, const tunefarm::agent::v1::ReportTrialsRequest& report,
                                            int64_t now_ms);
 
-// See Store::ReportTrials.
+// The trials must be the claim's. See Store::ReportTrials.
 absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim,
                                           const std::vector<tunefarm::v1::Trial>& trials, UnitAfter after,
                                           int64_t now_ms);
-
-// The canonical text under which a trial's config is stored; empty for a baseline.
-absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::v1::Trial& trial);
-absl::StatusOr<std::string> ConfigText(const Claim& claim, const tunefarm::agent::v1::TrialSpec& spec);
 
 }  // namespace tunefarm

@@ -22,20 +22,11 @@ namespace {
 
 bool IsBaseline(const wire::TrialSpec& spec) { return spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE; }
 
-// Makes a result that of the claim's trial.
-void Name(const Claim& claim, const wire::TrialSpec& spec, int64_t now_ms, Trial* trial) {
-  trial->set_ordinal(spec.ordinal());
-  trial->set_purpose(spec.purpose());
-  trial->set_attempt(spec.attempt());
-  if (!IsBaseline(spec)) *trial->mutable_config() = spec.config();
-  trial->set_problem_key(claim.problem_key);
-  trial->set_ended_at_ms(now_ms);
-}
-
 Trial NotRun(const Claim& claim, const wire::TrialSpec& spec, tunefarm::v1::Outcome outcome, std::string_view message,
              int64_t now_ms) {
   Trial trial;
-  Name(claim, spec, now_ms, &trial);
+  claim.Name(spec, now_ms, &trial);
+  trial.set_attempt(spec.attempt());
   trial.set_outcome(outcome);
   trial.set_device_uuid(claim.assignment.device_uuid());
   trial.set_message(std::string(message));
@@ -66,8 +57,7 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Poisoned(const Claim& claim, 
   if (spec.retry_poisoned()) return poisoned;
   for (const wire::TrialSpec& trial : claim.assignment.trials()) {
     if (IsBaseline(trial)) continue;
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
-    ASSIGN_OR_RETURN(const bool is_poisoned, poison_->IsPoisoned(claim.poison, text));
+    ASSIGN_OR_RETURN(const bool is_poisoned, poison_->IsPoisoned(claim.poison, trial.config()));
     if (!is_poisoned) continue;
     poisoned.push_back(NotRun(claim, trial, tunefarm::v1::OUTCOME_POISONED,
                               "not run: it crashed or hung before; submit with retry_poisoned to run it again",
@@ -82,8 +72,7 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Lost(const Claim& claim, cons
   if (claim.losses < losses_max) return lost;
   for (const wire::TrialSpec& trial : claim.assignment.trials()) {
     if (claim.kind == UnitKind::kSearch) {
-      ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, trial));
-      RETURN_IF_ERROR(poison_->Record(claim.poison, text, tunefarm::v1::OUTCOME_RUN_CRASH));
+      RETURN_IF_ERROR(poison_->Record(claim.poison, trial.config(), tunefarm::v1::OUTCOME_RUN_CRASH));
     }
     LogWarn("jobs", "trial {} of study {} is not run again: {} agents were lost with it in hand", trial.ordinal(),
             claim.study_id, claim.losses);
@@ -102,8 +91,7 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) 
   if (!has_others) return measured;
   std::vector<std::string> keys;
   for (const wire::TrialSpec& spec : claim.assignment.trials()) {
-    ASSIGN_OR_RETURN(const std::string text, ConfigText(claim, spec));
-    keys.push_back(MeasuredKey(claim.measured_scope, text));
+    keys.push_back(MeasuredKey(claim.measured_scope, spec.config()));
   }
   ASSIGN_OR_RETURN(const auto found, store_->FindMeasured(keys));
   for (size_t i = 0; i < found.size(); ++i) {
@@ -113,7 +101,9 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) 
     // The one that ran: it may itself have got the verdict of another one of its study.
     const int64_t ordinal = earlier.reused() ? earlier.reused_ordinal() : row.trial.ordinal;
     Trial& trial = measured.emplace_back(TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal)));
-    Name(claim, claim.assignment.trials(static_cast<int>(i)), clock_->WallMs(), &trial);
+    const wire::TrialSpec& spec = claim.assignment.trials(static_cast<int>(i));
+    claim.Name(spec, clock_->WallMs(), &trial);
+    trial.set_attempt(spec.attempt());
   }
   return measured;
 }
@@ -123,8 +113,7 @@ void ClaimFilters::Record(const Claim& claim, const Trials& trials) {
     if (!Poisons(trial.outcome()) || trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_BASELINE) continue;
     // It never came to the config itself: what crashed or hung were the reference or the inputs.
     if (trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) continue;
-    const absl::StatusOr<std::string> text = ConfigText(claim, trial);
-    const absl::Status recorded = text.ok() ? poison_->Record(claim.poison, *text, trial.outcome()) : text.status();
+    const absl::Status recorded = poison_->Record(claim.poison, claim.ConfigOf(trial.ordinal()), trial.outcome());
     if (!recorded.ok()) LogWarn("jobs", "a crash could not be remembered: {}", MessageOf(recorded));
   }
 }

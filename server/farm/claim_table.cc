@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/base/check.h"
+
 namespace tunefarm {
 
 Claim* ClaimTable::Find(int64_t unit_id) {
@@ -49,6 +51,7 @@ void ClaimTable::Erase(int64_t unit_id) {
   const auto found = claims_.find(unit_id);
   if (found == claims_.end()) return;
   const auto agent = of_agent_.find(found->second.agent_id);
+  TUNEFARM_CHECK(agent != of_agent_.end());
   agent->second.erase(unit_id);
   if (agent->second.empty()) of_agent_.erase(agent);
   ended_.erase(unit_id);

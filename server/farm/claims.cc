@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/base/check.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 
@@ -157,7 +158,9 @@ void Claims::BeginClaim(const std::string& agent_id) {
 
 std::vector<int64_t> Claims::EndClaim(const std::string& agent_id) {
   MutexLock lock(&mutex_);
-  claiming_.erase(claiming_.find(agent_id));
+  const auto claiming = claiming_.find(agent_id);
+  TUNEFARM_CHECK(claiming != claiming_.end());
+  claiming_.erase(claiming);
   if (claiming_.empty()) ended_while_claiming_.clear();
   std::vector<int64_t> cancelled;
   for (const auto& [job_id, job] : jobs_) {

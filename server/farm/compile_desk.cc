@@ -38,7 +38,7 @@ void CompileDesk::AddUnits(const JobRow& job, const StudyRow& study, const Devic
     Unit unit = waiting;
     unit.unit_id = unit_ids[i];
     for (tunefarm::agent::v1::TrialSpec& spec : *payload.mutable_trials()) {
-      *unit.task.add_configs() = std::move(*spec.mutable_config());
+      unit.task.add_configs(std::move(*spec.mutable_config()));
     }
     Add(std::move(unit));
   }

@@ -179,8 +179,8 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
   response.set_verdict(wire::REPORT_VERDICT_STALE);
   ASSIGN_OR_RETURN(std::optional<Claim> found, FindClaim(request));
   if (!found.has_value()) return response;
-  Claim& claim = *found;
-  std::vector<Trial> trials = OwnTrials(&claim, request, clock_->WallMs());
+  const Claim& claim = *found;
+  std::vector<Trial> trials = OwnTrials(claim, request, clock_->WallMs());
   UnitAfter after = UnitAfter::kGoesOn;
   if (request.unit_done() || request.unit_returned()) {
     // What was cancelled meanwhile ends with what it has; of a part the rest comes next.

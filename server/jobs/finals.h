@@ -33,7 +33,6 @@ class Leaderboard {
     double median_ns = 0;
     int64_t ordinal = 0;
     std::string config;  // canonical text
-    tunefarm::v1::Config proto;
     std::string measured_as;  // the trial of an earlier study whose time this is; empty: its own
 
     friend bool operator<(const Entry& a, const Entry& b) {

@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobB
   if (!run->spec_.ParseFromString(row.spec)) {
     return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
   }
+  RETURN_IF_ERROR(run->LoadClasses());
   for (const StudyRow& study_row : row.studies) {
     ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->LoadStudy(study_row));
     run->changed_.insert(study_row.study_id);
@@ -65,6 +66,19 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobB
   request.set_created_at_ms(row.created_at_ms);
   run->request_ = std::make_shared<const tunefarm::v1::Job>(std::move(request));
   return run;
+}
+
+absl::Status JobRun::LoadClasses() {
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, tools_.store->ListDeviceClasses());
+  for (const DeviceClassRow& stored : classes) {
+    const bool is_wanted = std::any_of(row_.studies.begin(), row_.studies.end(),
+                                       [&](const StudyRow& study) { return study.class_id == stored.class_id; });
+    if (!is_wanted) continue;
+    tunefarm::v1::DeviceClass proto;
+    if (!proto.ParseFromString(stored.properties)) return DataLoss("device class {} cannot be read", stored.class_id);
+    ASSIGN_OR_RETURN(classes_[stored.class_id], DeviceClass::FromProto(proto));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StudyContext> JobRun::ContextOf(const StudyRow& row) const {
@@ -92,14 +106,11 @@ absl::StatusOr<StudyContext> JobRun::ContextOf(const StudyRow& row) const {
   context.bytes = summary.bytes();
   context.floor_ns = summary.floor_ns();
   context.row = row;
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, tools_.store->ListDeviceClasses());
-  const auto found =
-      std::find_if(classes.begin(), classes.end(), [&](const DeviceClassRow& c) { return c.class_id == row.class_id; });
-  tunefarm::v1::DeviceClass proto;
-  if (found == classes.end() || !proto.ParseFromString(found->properties)) {
-    return DataLoss("device class {} of {} cannot be read", row.class_id, StudyNameOf(id(), row.number));
+  const auto device_class = classes_.find(row.class_id);
+  if (device_class == classes_.end()) {
+    return DataLoss("device class {} of {} is not stored", row.class_id, StudyNameOf(id(), row.number));
   }
-  ASSIGN_OR_RETURN(context.device_class, DeviceClass::FromProto(proto));
+  context.device_class = device_class->second;
   return context;
 }
 
@@ -388,7 +399,7 @@ tunefarm::v1::BestConfig JobRun::BestOf(const Study& study, const StudyStep::Pro
   best.set_driver_version(tools_.devices->DriverOf(promotion.winner.device_uuid()));
   best.set_toolkit_version(tools_.devices->ToolkitOf(promotion.winner.device_uuid()));
   best.set_promoted_at_ms(tools_.executor->clock()->WallMs());
-  if (const auto config = plan.ParseConfig(promotion.winner.config()); config.ok()) {
+  if (const auto config = plan.ConfigFromText(promotion.config); config.ok()) {
     best.set_flops(plan.Flops(*context.problem, *config, context.device_class));
     best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
   }
@@ -400,14 +411,13 @@ absl::Status JobRun::Promote(Study& study, StudyStep* step, const tunefarm::v1::
   const StudyContext& context = study.context();
   const StudyStep::Promotion& promotion = *step->promotion;
   const tunefarm::v1::BestConfig best = BestOf(study, promotion);
-  ASSIGN_OR_RETURN(const Config config, context.plan->ParseConfig(promotion.winner.config()));
   BestRow row;
   row.kernel_name = context.plan->display_name();
   row.kernel_id = context.plan->kernel_id();
   row.program_digest = context.plan->program_digest();
   row.problem_key = context.row.problem_key;
   row.class_id = context.row.class_id;
-  row.config = config.ToText();
+  row.config = promotion.config;
   row.detail = best.SerializeAsString();
   row.median_ns = best.measurement().median_ns();
   row.job_id = id();

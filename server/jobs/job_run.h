@@ -114,6 +114,8 @@ class JobRun {
   };
 
   JobRun(const JobTools& tools, JobBoard* board, JobRow row);
+  // Those of its studies.
+  absl::Status LoadClasses();
   absl::StatusOr<StudyContext> ContextOf(const StudyRow& row) const;
   // With its history, if it has begun.
   absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const StudyRow& row) const;
@@ -142,6 +144,7 @@ class JobRun {
   JobRow row_;
   int64_t epoch_ = 0;  // of the adoption
   tunefarm::v1::Job spec_;
+  std::map<std::string, DeviceClass> classes_;         // of its studies, by class id
   std::map<int64_t, std::unique_ptr<Study>> studies_;  // by study id
   std::set<int64_t> broken_;                           // a step was lost: to be made again from the store
   std::map<int64_t, Asked> asked_;                     // by study

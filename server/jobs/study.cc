@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/format.h"
 #include "server/base/saturating.h"
 #include "server/base/status.h"
@@ -14,6 +15,7 @@
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
 #include "server/search/starting_strategy.h"
+#include "server/store/transitions.h"
 
 namespace tunefarm {
 
@@ -73,6 +75,7 @@ std::unique_ptr<Study> Study::Create(StudyContext context) {
 }
 
 absl::Status Study::Begin(const ChosenPriors& priors) {
+  TUNEFARM_CHECK(!has_begun());
   Priors told;
   for (const PriorRow& row : priors.rows) {
     ASSIGN_OR_RETURN(PriorSource source, DecodePrior(row));
@@ -105,13 +108,16 @@ std::vector<Config> Study::StartingConfigs(const Space& space) {
   return configs;
 }
 
-absl::StatusOr<std::string> Study::TextOf(const tunefarm::v1::Config& config) const {
-  ASSIGN_OR_RETURN(const Config own, context_.plan->ParseConfig(config));
-  return own.ToText();
-}
-
-absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
-                               std::map<int64_t, Trial>* trials) const {
+absl::StatusOr<Study::Unit> Study::ReadUnit(const UnitRow& row, const StudyHistory& history,
+                                            const TrialReader& with_samples) const {
+  wire::Assignment payload;
+  if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
+    return DataLoss("work unit {} of {} cannot be read", row.unit_id,
+                    StudyNameOf(context_.job_id, context_.row.number));
+  }
+  Unit unit;
+  unit.kind = row.kind;
+  unit.specs.assign(payload.trials().begin(), payload.trials().end());
   const auto first = std::lower_bound(history.trials.begin(), history.trials.end(), row.first_ordinal,
                                       [](const TrialRow& trial, int64_t ordinal) { return trial.ordinal < ordinal; });
   const int64_t end = row.first_ordinal + row.trial_count;
@@ -123,22 +129,18 @@ absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, 
     if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
       ASSIGN_OR_RETURN(trial, with_samples(ended->ordinal));
     }
-    trials->emplace_hint(trials->end(), ended->ordinal, std::move(trial));
+    unit.trials.emplace_hint(unit.trials.end(), ended->ordinal, std::move(trial));
   }
-  return absl::OkStatus();
+  return unit;
 }
 
 absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) {
-  wire::Assignment payload;
-  if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
-    return DataLoss("work unit {} of {} cannot be read", row.unit_id,
-                    StudyNameOf(context_.job_id, context_.row.number));
-  }
+  ASSIGN_OR_RETURN(Unit unit, ReadUnit(row, history, with_samples));
   if (row.kind == UnitKind::kSearch) {
-    proposed_ += payload.trials_size();
-    for (const wire::TrialSpec& spec : payload.trials()) {
+    proposed_ += row.trial_count;
+    for (const wire::TrialSpec& spec : unit.specs) {
       if (strategy_ == nullptr) break;
-      ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(spec.config()));
+      ASSIGN_OR_RETURN(const Config config, context_.plan->ConfigFromText(spec.config()));
       RETURN_IF_ERROR(strategy_->MarkProposed(config));
     }
   }
@@ -146,28 +148,25 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
     ++finals_;
     finals_planned_ += row.trial_count;
     if (state_ == StudyState::kSearching) state_ = StudyState::kFinals;
-    for (const wire::TrialSpec& spec : payload.trials()) {
-      if (spec.purpose() != tunefarm::v1::TRIAL_PURPOSE_FINALIST) continue;
-      ASSIGN_OR_RETURN(std::string text, TextOf(spec.config()));
-      finalists_.insert(std::move(text));
+    for (const wire::TrialSpec& spec : unit.specs) {
+      if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) finalists_.insert(spec.config());
     }
   }
   next_ordinal_ = std::max(next_ordinal_, row.first_ordinal + row.trial_count);
   first_step_ = false;
   // What is told counts when its turn comes, and is not kept.
   if (row.state == UnitState::kTold) return absl::OkStatus();
-  Unit unit;
-  unit.kind = row.kind;
-  unit.specs.assign(payload.trials().begin(), payload.trials().end());
-  RETURN_IF_ERROR(ReadTrials(row, history, with_samples, &unit.trials));
   for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
-  if (row.state == UnitState::kDone || row.state == UnitState::kPoisoned) done_.push_back(row.unit_id);
+  if (row.state == UnitState::kDone) done_.push_back(row.unit_id);
   units_[row.unit_id] = std::move(unit);
   return absl::OkStatus();
 }
 
 // The strategy sees what it saw: proposals and results in the recorded order.
 absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_samples) {
+  TUNEFARM_CHECK(has_begun() && drafts_.empty());
+  TUNEFARM_CHECK(std::is_sorted(history.trials.begin(), history.trials.end(),
+                                [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; }));
   std::map<int64_t, const UnitRow*> rows;
   for (const UnitRow& row : history.units) rows[row.unit_id] = &row;
   for (const StudyEvent& event : history.events) {
@@ -177,9 +176,7 @@ absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_
       RETURN_IF_ERROR(ReplayProposal(*row->second, history, with_samples));
       continue;
     }
-    Unit unit;
-    unit.kind = row->second->kind;
-    RETURN_IF_ERROR(ReadTrials(*row->second, history, with_samples, &unit.trials));
+    ASSIGN_OR_RETURN(const Unit unit, ReadUnit(*row->second, history, with_samples));
     for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
     RETURN_IF_ERROR(Fold(unit));
   }
@@ -192,16 +189,15 @@ absl::Status Study::Fold(const Unit& unit) {
   if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
   for (const auto& [ordinal, trial] : unit.trials) {
     rule_.Tell(trial);
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(trial.config()));
-    std::string text = config.ToText();
+    const std::string& text = unit.ConfigOf(ordinal);
     if (text == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
     const bool is_twin = trial.reused() && trial.reused_trial().empty();
     if (HasTime(trial) && !is_twin) {
-      leaderboard_.Add(
-          {trial.measurement().median_ns(), ordinal, std::move(text), trial.config(), trial.reused_trial()});
+      leaderboard_.Add({trial.measurement().median_ns(), ordinal, text, trial.reused_trial()});
     }
     if (strategy_ == nullptr) continue;
+    ASSIGN_OR_RETURN(const Config config, context_.plan->ConfigFromText(text));
     const ToldOutcome told = HasTime(trial)                                  ? ToldOutcome::kOk
                              : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
                                                                              : ToldOutcome::kFailed;
@@ -254,6 +250,7 @@ std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> t
   if (found == units_.end()) return added;
   Unit& unit = found->second;
   for (Trial& trial : trials) {
+    TUNEFARM_CHECK(trial.ordinal() >= unit.specs.front().ordinal() && trial.ordinal() <= unit.specs.back().ordinal());
     const auto [kept, is_new] = unit.trials.try_emplace(trial.ordinal());
     if (!is_new) continue;
     trial.clear_log();
@@ -287,15 +284,18 @@ int64_t Study::OpenTrials() const {
   return open;
 }
 
-wire::TrialSpec Study::Spec(const Config& config, tunefarm::v1::TrialPurpose purpose) {
+wire::TrialSpec Study::Spec(std::string config, tunefarm::v1::TrialPurpose purpose) {
   wire::TrialSpec spec;
   spec.set_ordinal(next_ordinal_++);
   spec.set_purpose(purpose);
-  if (purpose != tunefarm::v1::TRIAL_PURPOSE_BASELINE) *spec.mutable_config() = context_.plan->ToProto(config);
+  spec.set_config(std::move(config));
   return spec;
 }
 
 void Study::Add(UnitKind kind, std::vector<wire::TrialSpec> specs, int rounds, StudyStep* step) {
+  // A unit is a range of ordinals: the store keeps the first one and their number.
+  TUNEFARM_CHECK(!specs.empty() && specs.back().ordinal() + 1 == next_ordinal_ &&
+                 specs.front().ordinal() + static_cast<int64_t>(specs.size()) == next_ordinal_);
   wire::Assignment payload;
   for (const wire::TrialSpec& spec : specs) *payload.add_trials() = spec;
   Draft draft;
@@ -333,13 +333,13 @@ absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step
     // Exhausted, or it waits for results; with nothing open there are none to wait for and the search is over.
     if (configs.empty()) break;
     std::vector<wire::TrialSpec> specs;
-    for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
+    for (const Config& config : configs) specs.push_back(Spec(config.ToText(), tunefarm::v1::TRIAL_PURPOSE_SEARCH));
     proposed_ += static_cast<int64_t>(configs.size());
     open += static_cast<int64_t>(configs.size());
     ++open_units;
     Add(UnitKind::kSearch, std::move(specs), 0, step);
     if (first && context_.plan->HasSequence(Sequence::kBaseline)) {
-      Add(UnitKind::kBaseline, {Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
+      Add(UnitKind::kBaseline, {Spec("", tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
     }
   }
   return absl::OkStatus();
@@ -395,9 +395,11 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
 }
 
 void Study::Committed(const StudyStep& step, const DriveResult& result) {
+  TUNEFARM_CHECK(result.unit_ids.size() == drafts_.size());
+  TUNEFARM_CHECK(!step.drive.state.has_value() || MayBecome(state_, *step.drive.state));
   for (int64_t unit_id : step.drive.told_unit_ids) units_.erase(unit_id);
   done_.clear();
-  for (size_t i = 0; i < drafts_.size() && i < result.unit_ids.size(); ++i) {
+  for (size_t i = 0; i < drafts_.size(); ++i) {
     units_[result.unit_ids[i]] = std::move(drafts_[i].unit);
   }
   drafts_.clear();

@@ -53,6 +53,7 @@ struct StudyContext {
 struct StudyStep {
   struct Promotion {
     tunefarm::v1::Trial winner;
+    std::string config;                           // the winner's; canonical text
     std::optional<tunefarm::v1::Trial> baseline;  // measured in the same final
     std::string baseline_label;
     bool refresh = false;  // the incumbent stays and gets its new measurement
@@ -148,6 +149,11 @@ class Study {
     UnitKind kind = UnitKind::kSearch;
     std::vector<tunefarm::agent::v1::TrialSpec> specs;
     std::map<int64_t, tunefarm::v1::Trial> trials;  // ended, by ordinal
+
+    // The canonical text of a trial's config.
+    const std::string& ConfigOf(int64_t ordinal) const {
+      return specs.at(static_cast<size_t>(ordinal - specs.front().ordinal())).config();
+    }
   };
   struct Draft {
     Unit unit;
@@ -155,9 +161,8 @@ class Study {
   };
 
   explicit Study(StudyContext context);
-  // Adds the trials of a unit that have ended, as far as the history has them.
-  absl::Status ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
-                          std::map<int64_t, tunefarm::v1::Trial>* trials) const;
+  // A unit as it was recorded, with its trials that have ended, as far as the history has them.
+  absl::StatusOr<Unit> ReadUnit(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) const;
   absl::Status ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples);
   absl::Status Fold(const Unit& unit);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
@@ -168,8 +173,8 @@ class Study {
   absl::Status Propose(int open_trials_wanted, int devices, StudyStep* step);
   absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   // `again`: no new finalists but these, again, against the incumbent; empty: the next best.
-  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent,
-                                 const std::vector<tunefarm::v1::Config>& again, StudyStep* step);
+  absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, const std::vector<std::string>& again,
+                                 StudyStep* step);
   // A final that two devices took part in compares nothing: it is measured again, as if it had not been.
   static bool IsVoid(const Unit& unit);
   absl::Status BeginAgain(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
@@ -182,10 +187,10 @@ class Study {
   void StopSearch(const std::string& because, StudyStep* step);
   // Records why the search has ended, which the row shows from then on.
   void EndSearch(const std::string& stop_because, StudyStep* step);
-  tunefarm::agent::v1::TrialSpec Spec(const Config& config, tunefarm::v1::TrialPurpose purpose);
-  // The incumbent's config, if it can take part.
-  std::optional<Config> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
-  absl::StatusOr<std::string> TextOf(const tunefarm::v1::Config& config) const;
+  // `config`: its canonical text; empty for a baseline.
+  tunefarm::agent::v1::TrialSpec Spec(std::string config, tunefarm::v1::TrialPurpose purpose);
+  // The incumbent's config, if it can take part; canonical text.
+  std::optional<std::string> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
   // Those that are of its space; counts the others.
   std::vector<Config> StartingConfigs(const Space& space);
 

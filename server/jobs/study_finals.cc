@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/study.h"
@@ -13,11 +14,11 @@ namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Trial;
 
-std::optional<Config> Study::IncumbentConfig(const BestConfig* incumbent) const {
+std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) const {
   if (incumbent == nullptr) return std::nullopt;
   const auto config = context_.plan->ParseConfig(incumbent->config());
   if (!config.ok() || !space_.has_value() || !space_->Contains(*config)) return std::nullopt;
-  return *config;
+  return config->ToText();
 }
 
 absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
@@ -37,41 +38,37 @@ absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
 }
 
 // False when there is nobody left.
-absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const std::vector<tunefarm::v1::Config>& again,
+absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const std::vector<std::string>& again,
                                       StudyStep* step) {
   std::vector<Leaderboard::Entry> best;
   if (again.empty()) {
     best = leaderboard_.Best(static_cast<size_t>(policy_.finalists()), finalists_);
     if (best.empty()) return false;
   }
-  std::vector<Config> configs;
-  const auto add = [&](const Config& config) {
-    if (finalists_.insert(config.ToText()).second) configs.push_back(config);
+  std::vector<std::string> configs;
+  const auto add = [&](const std::string& config) {
+    if (finalists_.insert(config).second) configs.push_back(config);
   };
+  const std::optional<std::string> defender = IncumbentConfig(incumbent);
   if (!again.empty()) {
     // All who take part do so again; the default, since gains may be told by it.
-    if (const auto defender = IncumbentConfig(incumbent)) finalists_.erase(defender->ToText());
+    if (defender.has_value()) finalists_.erase(*defender);
     finalists_.erase(default_config_);
   }
-  for (const tunefarm::v1::Config& one : again) {
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(one));
-    finalists_.erase(config.ToText());
+  for (const std::string& config : again) {
+    finalists_.erase(config);
     add(config);
   }
-  for (const auto& entry : best) {
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ParseConfig(entry.proto));
-    add(config);
-  }
-  if (const auto defender = IncumbentConfig(incumbent)) add(*defender);
-  const Config own_default = context_.plan->DefaultConfig(*context_.problem);
-  if (!default_failed_ && space_->Contains(own_default)) add(own_default);
+  for (const auto& entry : best) add(entry.config);
+  if (defender.has_value()) add(*defender);
+  if (!default_failed_ && space_->Contains(context_.plan->DefaultConfig(*context_.problem))) add(default_config_);
   std::vector<wire::TrialSpec> specs;
-  for (const Config& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
+  for (std::string& config : configs) specs.push_back(Spec(std::move(config), tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   // A baseline that could not run before (no library here) is not tried again.
   const bool may_run =
       !baseline_.has_value() || HasTime(*baseline_) || baseline_->outcome() == tunefarm::v1::OUTCOME_LOST;
   if (context_.plan->HasSequence(Sequence::kBaseline) && may_run) {
-    specs.push_back(Spec({}, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
+    specs.push_back(Spec("", tunefarm::v1::TRIAL_PURPOSE_BASELINE));
   }
   ++finals_;
   finals_planned_ += static_cast<int64_t>(specs.size());
@@ -95,7 +92,7 @@ void Study::TieFinals(const std::string& device_uuid, StudyStep* step) {
 }
 
 absl::Status Study::BeginAgain(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
-  std::vector<tunefarm::v1::Config> again;
+  std::vector<std::string> again;
   for (const wire::TrialSpec& spec : unit.specs) {
     if (spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) again.push_back(spec.config());
   }
@@ -114,14 +111,13 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
       if (HasTime(trial)) baseline = trial;
       continue;
     }
-    ASSIGN_OR_RETURN(std::string text, TextOf(trial.config()));
-    if (text == default_config_ && HasTime(trial)) by_default = trial;
-    trials.push_back({std::move(text), trial});
+    const std::string& config = unit.ConfigOf(ordinal);
+    if (config == default_config_ && HasTime(trial)) by_default = trial;
+    trials.push_back({config, trial});
   }
   if (!unit.trials.empty()) TieFinals(unit.trials.begin()->second.device_uuid(), step);
   const auto defender = IncumbentConfig(incumbent);
-  const FinalDecision decision =
-      Decide(trials, defender.has_value() ? defender->ToText() : std::string(), policy_.final_rounds());
+  const FinalDecision decision = Decide(trials, defender.value_or(""), policy_.final_rounds());
   if (decision.kind == FinalDecision::Kind::kNone) {
     if (finals_ < kFinalsMax) {
       ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {}, step));
@@ -134,11 +130,11 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     End(step);
     return absl::OkStatus();
   }
-  if (defender.has_value() && !WasJudged(trials, defender->ToText())) {
+  if (defender.has_value() && !WasJudged(trials, *defender)) {
     // Promoted by another job since this final began, or lost or too noisy in it: nothing says that the winner beats
     // it.
     if (finals_ < kFinalsMax) {
-      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {decision.winner->trial.config()}, step));
+      ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {decision.winner->config}, step));
       if (added) {
         step->messages.emplace_back("the winner of the final is measured against the incumbent");
         return absl::OkStatus();
@@ -157,6 +153,8 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;
+  promotion.config = decision.winner->config;
+  TUNEFARM_CHECK(promotion.winner.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST && HasTime(promotion.winner));
   promotion.refresh = decision.kind == FinalDecision::Kind::kRefresh;
   const auto& declared = context_.plan->kernel().baseline();
   if (baseline.has_value()) {

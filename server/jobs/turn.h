@@ -4,6 +4,7 @@
 // Not recursive. Taken and given by the same thread; thread-safe.
 #pragma once
 
+#include "server/base/check.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 
@@ -35,6 +36,7 @@ class LOCKABLE Turn {
   }
   void Give() UNLOCK_FUNCTION() {
     MutexLock lock(&mutex_);
+    TUNEFARM_CHECK(is_taken_);
     is_taken_ = false;
     changed_.NotifyAll();
   }

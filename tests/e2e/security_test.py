@@ -364,8 +364,8 @@ class SecurityTest(unittest.TestCase):
     # certs itself.
 
     def test_certs_never_overwrites(self):
-        self.assert_refused(run("certs", "init", self.ca), "is there already")
-        self.assert_refused(run("certs", "issue", self.ca, "--name", "bob", "--role", "admin"), "is there already")
+        self.assert_refused(run("certs", "init", self.ca), "exists and is not replaced")
+        self.assert_refused(run("certs", "issue", self.ca, "--name", "bob", "--role", "admin"), "exists and is not replaced")
         self.assert_refused(run("certs", "issue", self.folder, "--name", "x", "--role", "admin"), "certs init", code=3)
         self.assert_refused(run("certs", "issue", self.ca, "--name", "../x", "--role", "admin"), "must be 1 to 64", code=2)
         self.assert_refused(run("certs", "issue", self.ca, "--name", "x"), "of no use", code=2)

@@ -1,7 +1,10 @@
 // Units: claiming, fencing, reporting, giving back.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "server/base/mutex.h"
 #include "server/base/status.h"
@@ -350,6 +353,73 @@ TEST_P(StoreConformance, UnitsOfAnEndedJobFinishButNeverReturn) {
   const StudyHistory history = store_->LoadHistory(units[0].unit.study_id, 0, kWholeHistory).value();
   ASSERT_THAT(history.units, SizeIs(1));
   EXPECT_EQ(history.units[0].state, UnitState::kDone);
+}
+
+TEST_P(StoreConformance, EveryStateTransitionOfAUnit) {
+  using Event = std::function<absl::Status(const ClaimedUnit& unit)>;
+  // The holder is the agent that claimed the unit last, under the token that it got then.
+  ClaimRequest holder;
+  const auto report = [&](const ClaimedUnit& unit, bool is_done) -> absl::Status {
+    ReportRequest request = MakeReport(holder, unit, {}, is_done);
+    if (is_done) request.trials = {MakeTrial(0)};
+    request.unit_returned = !is_done;
+    const absl::StatusOr<ReportVerdict> verdict = store_->ReportTrials(request);
+    if (!verdict.ok()) return verdict.status();
+    return *verdict == ReportVerdict::kAccepted ? absl::OkStatus() : FailedPrecondition("stale");
+  };
+  const std::map<std::string, Event> events = {
+      {"claim",
+       [&](const ClaimedUnit&) {
+         return Claim(Register("another")).empty() ? FailedPrecondition("nothing to claim") : absl::OkStatus();
+       }},
+      {"report as done", [&](const ClaimedUnit& unit) { return report(unit, true); }},
+      {"return", [&](const ClaimedUnit& unit) { return report(unit, false); }},
+      {"tell",
+       [&](const ClaimedUnit& unit) {
+         DriveStep step;
+         step.study_id = unit.unit.study_id;
+         step.told_unit_ids = {unit.unit.unit_id};
+         step.now_ms = kNow;
+         return store_->Drive(step).status();
+       }},
+      {"the holder ends", [&](const ClaimedUnit&) { return store_->ReleaseAgent(holder.agent_id, kNow); }},
+  };
+  const std::map<std::pair<UnitState, std::string>, UnitState> allowed = {
+      {{UnitState::kReady, "claim"}, UnitState::kClaimed},
+      {{UnitState::kClaimed, "report as done"}, UnitState::kDone},
+      {{UnitState::kClaimed, "return"}, UnitState::kReady},
+      {{UnitState::kClaimed, "the holder ends"}, UnitState::kReady},
+      {{UnitState::kDone, "tell"}, UnitState::kTold},
+  };
+  int number = 0;
+  for (const UnitState from : {UnitState::kReady, UnitState::kClaimed, UnitState::kDone, UnitState::kTold}) {
+    for (const auto& [name, event] : events) {
+      SCOPED_TRACE(testing::Message() << "unit in state " << static_cast<int>(from) << ": " << name);
+      holder = Register("holder-" + std::to_string(number));
+      const int64_t job_id = Submit(MakeSubmit("uid-" + std::to_string(number++)));
+      const int64_t study_id = StudyOf(job_id);
+      Propose(study_id, {MakeUnit(0, 1)});
+      const ClaimedUnit unit = ClaimOne(holder);
+      if (from == UnitState::kReady) {
+        ASSERT_TRUE(report(unit, false).ok());
+      }
+      if (from == UnitState::kDone || from == UnitState::kTold) {
+        ASSERT_TRUE(report(unit, true).ok());
+      }
+      if (from == UnitState::kTold) {
+        ASSERT_TRUE(events.at("tell")(unit).ok());
+      }
+      const auto state = [&] { return store_->LoadHistory(study_id, 0, kWholeHistory)->units.at(0).state; };
+      ASSERT_EQ(state(), from);
+      const absl::Status status = event(unit);
+      const auto to = allowed.find({from, name});
+      EXPECT_EQ(state(), to == allowed.end() ? from : to->second) << status;
+      // An agent may end in any state; of units that it does not hold nothing changes.
+      EXPECT_EQ(status.ok(), to != allowed.end() || name == "the holder ends") << status;
+      // Nothing of this unit is left for the next one's claims.
+      ASSERT_TRUE(Set(job_id, JobState::kFailed).ok());
+    }
+  }
 }
 
 TEST_P(StoreConformance, ManyThreadsClaimEachUnitOnce) {

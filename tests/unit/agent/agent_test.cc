@@ -97,7 +97,7 @@ class AgentTest : public testing::Test {
       auto* trial = assignment.add_trials();
       trial->set_ordinal(first + i);
       trial->set_attempt(1);
-      (*trial->mutable_config()->mutable_values())["T"].set_int_value(first + i + 1);
+      trial->set_config("T=" + std::to_string(first + i + 1));
     }
     control_.ready.push_back(assignment);
   }

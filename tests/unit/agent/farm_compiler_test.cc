@@ -24,7 +24,7 @@ class FarmCompilerTest : public RemoteLinkTest {
     task.set_kernel_id("wide");
     (*task.mutable_problem()->mutable_dims())["N"].set_int_value(1024);
     *task.mutable_device_class() = FakeGpu("GPU-1").device_class();
-    for (int i = 0; i < configs; ++i) (*task.add_configs()->mutable_values())["T"].set_int_value(first + i);
+    for (int i = 0; i < configs; ++i) task.add_configs("T=" + std::to_string(first + i));
   }
 
   void RunAll(Duration time) {

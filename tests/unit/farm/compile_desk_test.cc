@@ -13,16 +13,14 @@ CompileDesk::Unit UnitOf(int64_t unit_id, int configs, int priority = 0) {
   CompileDesk::Unit unit;
   unit.unit_id = unit_id;
   unit.priority = priority;
-  for (int i = 0; i < configs; ++i) {
-    (*unit.task.add_configs()->mutable_values())["T"].set_int_value(unit_id * 1000 + i);
-  }
+  for (int i = 0; i < configs; ++i) unit.task.add_configs(std::to_string(unit_id * 1000 + i));
   return unit;
 }
 
 std::vector<int64_t> Taken(CompileDesk* desk, int configs) {
   std::vector<int64_t> taken;
   for (const CompileDesk::Unit& unit : desk->Take(configs)) {
-    for (const auto& config : unit.task.configs()) taken.push_back(config.values().at("T").int_value());
+    for (const auto& config : unit.task.configs()) taken.push_back(std::stoll(config));
   }
   return taken;
 }

@@ -112,7 +112,6 @@ class ControlAgentsTest : public testing::Test {
     for (const auto& spec : assignment.trials()) {
       auto* trial = report.add_trials();
       trial->set_ordinal(spec.ordinal());
-      *trial->mutable_config() = spec.config();
       trial->set_outcome(tunefarm::v1::OUTCOME_OK);
       trial->set_device_uuid(assignment.device_uuid());
       trial->mutable_measurement()->set_median_ns(1000);

@@ -131,8 +131,8 @@ TEST_F(MixedFarmTest, AFinalWhoseDeviceIsLostBeginsAgainOnAnother) {
   EXPECT_NE(again->unit_id(), final->unit_id());
   ASSERT_EQ(again->trials_size(), final->trials_size());
   std::set<std::string> before, after;
-  for (const auto& spec : final->trials()) before.insert(spec.config().SerializeAsString());
-  for (const auto& spec : again->trials()) after.insert(spec.config().SerializeAsString());
+  for (const auto& spec : final->trials()) before.insert(spec.config());
+  for (const auto& spec : again->trials()) after.insert(spec.config());
   EXPECT_EQ(before.size(), after.size());
   Run("two", *again);
   const tunefarm::v1::Job ended = Job(job);
@@ -289,21 +289,19 @@ TEST_F(MixedFarmTest, StartingConfigsAreForTheirProblemOnEveryClass) {
   (*starting->mutable_config()->mutable_values())["B"].set_int_value(2);
   ASSERT_TRUE(control_->service->Submit(job, TestKernel(), "", false).ok());
   control_->executor.RunUntilIdle();
-  std::map<std::string, int> first;
+  std::map<std::string, std::string> first;
   const std::vector<std::pair<std::string, std::string>> agents = {{"one", "CPU-1"}, {"two", "CPU-2"}};
   for (const auto& [id, device] : agents) {
     for (int i = 0; i < 60; ++i) {
       const auto given = Ask(id, device);
       if (given.assignments_size() == 0) continue;
       const auto& spec = given.assignments(0).trials(0);
-      if (spec.ordinal() == 0)
-        first[given.assignments(0).problem().key() + device] =
-            static_cast<int>(spec.config().values().at("A").int_value());
+      if (spec.ordinal() == 0) first[given.assignments(0).problem().key() + device] = spec.config();
       Run(id, given.assignments(0));
     }
   }
   int eights = 0;
-  for (const auto& [study, a] : first) eights += a == 8 ? 1 : 0;
+  for (const auto& [study, config] : first) eights += config == "A=8,B=2" ? 1 : 0;
   EXPECT_EQ(first.size(), 4u);
   EXPECT_EQ(eights, 2);
 }
@@ -399,9 +397,7 @@ TEST_F(AgentKillerTest, AConfigThatKillsAgentsIsFoundAndLeftOut) {
   const auto submitted = control_->service->Submit(job_, kernel, "", false);
   ASSERT_TRUE(submitted.ok()) << submitted.status();
   Leave("first");
-  const auto kills = [](const wire::TrialSpec& spec) {
-    return spec.config().values().at("A").int_value() == 2 && spec.config().values().at("B").int_value() == 31;
-  };
+  const auto kills = [](const wire::TrialSpec& spec) { return spec.config() == "A=2,B=31"; };
   EXPECT_EQ(RunToTheEnd(submitted->name(), kills), 3);
   EXPECT_GT(most_in_hand_, 8) << "units are too small for this test";
   EXPECT_EQ(Job(submitted->name()).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
@@ -424,10 +420,7 @@ TEST_F(AgentKillerTest, WhatKilledAgentsIsRemembered) {
   job_.mutable_policy()->set_no_reuse(true);
   const std::string job = Submit();
   Leave("first");
-  const auto kills = [](const wire::TrialSpec& spec) {
-    return spec.config().values().count("A") > 0 && spec.config().values().at("A").int_value() == 4 &&
-           spec.config().values().at("B").int_value() == 2;
-  };
+  const auto kills = [](const wire::TrialSpec& spec) { return spec.config() == "A=4,B=2"; };
   EXPECT_EQ(RunToTheEnd(job, kills), 3);
   job_.clear_problems();
   const std::string again = Submit();

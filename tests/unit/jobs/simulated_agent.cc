@@ -18,14 +18,6 @@ namespace {
 
 constexpr size_t kSentKept = 6;
 
-std::string TextOf(const tunefarm::v1::Config& config) {
-  std::string text;
-  for (const auto& [name, value] :
-       std::map<std::string, tunefarm::v1::Value>(config.values().begin(), config.values().end()))
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value.int_value());
-  return text;
-}
-
 }  // namespace
 
 void SimulatedAgent::Act() {
@@ -91,9 +83,8 @@ Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   trial.set_purpose(spec.purpose());
   trial.set_device_uuid(device_);
   trial.set_phase(tunefarm::v1::PHASE_MEASURE);
-  *trial.mutable_config() = spec.config();
   const std::string& problem = held.assignment.problem().key();
-  const std::string config = TextOf(spec.config());
+  const std::string config = spec.config();
   if (Simulation::Fails(config, problem)) {
     trial.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);
     return trial;

@@ -191,9 +191,8 @@ void Simulation::CheckProposals(const JobRow& row, const StudyRow& study, const 
       ASSERT_TRUE(asked.ok()) << asked.status();
       ASSERT_EQ(static_cast<int>(asked->size()), unit.trial_count) << "at event " << event.sequence;
       for (int i = 0; i < unit.trial_count; ++i) {
-        const auto recorded = (*plan)->ParseConfig(payload.trials(i).config());
-        ASSERT_TRUE(recorded.ok());
-        EXPECT_EQ((*asked)[static_cast<size_t>(i)].ToText(), recorded->ToText()) << "at event " << event.sequence;
+        EXPECT_EQ((*asked)[static_cast<size_t>(i)].ToText(), payload.trials(i).config())
+            << "at event " << event.sequence;
       }
       continue;
     }
