@@ -2,6 +2,8 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/records/resource_names.h"
+#include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
 namespace {
@@ -13,16 +15,20 @@ constexpr Duration kCountsOldAfter = std::chrono::minutes(1);
 
 absl::Status JobQuota::CountAnew() {
   active_.clear();
-  std::string page;
+  std::string token;
   do {
-    ASSIGN_OR_RETURN(const Listing<v1::Job> jobs, jobs_->ListJobs({v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING,
-                                                                   v1::JOB_STATE_PAUSED, v1::JOB_STATE_CANCELLING},
-                                                                  1000, page));
-    for (const v1::Job& job : jobs.items) {
+    ASSIGN_OR_RETURN(const Page<JobRow> page,
+                     store_->ListJobs({JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling},
+                                      {1000, token}));
+    for (const JobRow& row : page.rows) {
+      v1::Job job;
+      if (!job.ParseFromString(row.spec)) {
+        return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
+      }
       if (!job.submitted_by().empty()) ++active_[job.submitted_by()];
     }
-    page = jobs.next_page_token;
-  } while (!page.empty());
+    token = page.next_page_token;
+  } while (!token.empty());
   counted_at_ = clock_->Now();
   return absl::OkStatus();
 }

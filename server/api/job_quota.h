@@ -12,23 +12,24 @@
 #include "server/access/principal.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
-#include "server/jobs/job_service.h"
+#include "server/store/store.h"
 
 namespace tunefarm {
 
 class JobQuota {
  public:
   // Both outlive it. jobs_max 0: no limit.
-  JobQuota(JobService* jobs, int jobs_max, Clock* clock) : jobs_(jobs), jobs_max_(jobs_max), clock_(clock) {}
+  JobQuota(Store* store, int jobs_max, Clock* clock) : store_(store), jobs_max_(jobs_max), clock_(clock) {}
 
-  // ResourceExhausted (JOB_QUOTA), with retry_after_ms in its metadata, where the principal has as many as it may.
+  // ResourceExhausted (JOB_QUOTA), with retry_after_ms in its metadata, where the principal has as many as it may; the
+  // store's errors.
   absl::Status Check(const Principal& principal) LOCKS_EXCLUDED(mutex_);
   void Submitted(const Principal& principal) LOCKS_EXCLUDED(mutex_);
 
  private:
   absl::Status CountAnew() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  JobService* const jobs_;
+  Store* const store_;
   const int jobs_max_;
   Clock* const clock_;
   Mutex mutex_;

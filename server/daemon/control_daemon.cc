@@ -14,9 +14,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/daemon/data_directory.h"
 #include "server/daemon/host_setting.h"
-#include "server/daemon/local_devices.h"
 #include "server/daemon/process_stats.h"
 #include "server/store/postgres_store.h"
 #include "server/version.h"
@@ -38,25 +36,15 @@ absl::StatusOr<std::unique_ptr<Daemon>> ControlDaemon::Start(const DaemonConfig&
   return daemon;
 }
 
-absl::Status ControlDaemon::ProbeAndRegister() {
-  if (config_.role == "control") {
-    // Its agents say what they reach; which of them may run a job is decided when they ask for work.
-    sandbox_level_ = "";
-    jobs_->AllowPython();
-    jobs_->SetIsolation({"L1", config_.required_isolation});
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(LocalDevices local, FindLocalDevices(config_, [this] {
+absl::StatusOr<WorkerAbilities> ControlDaemon::Probe() {
+  // The agents of a control daemon report what they reach; which of them may run a job is decided when they ask for
+  // work.
+  if (config_.role == "control") return WorkerAbilities{{"L1", config_.required_isolation}, true};
+  ASSIGN_OR_RETURN(local_, FindLocalDevices(config_, [this] {
                      return store_->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
                                                     "CPU-" + NewUuid(EntropySource::Real()));
                    }));
-  notes_ = std::move(local.notes);
-  sandbox_level_ = local.sandbox_level;
-  devices_ = std::move(local.devices);
-  runs_python_ = local.runs_python;
-  if (runs_python_) jobs_->AllowPython();
-  jobs_->SetIsolation({sandbox_level_, config_.required_isolation});
-  return jobs_->SetDevices(devices_);
+  return WorkerAbilities{{local_.sandbox_level, config_.required_isolation}, local_.runs_python};
 }
 
 absl::Status ControlDaemon::OpenGate() {
@@ -86,7 +74,7 @@ std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
   if (!config_.listen.empty()) {
     RpcServerOptions network;
     network.addresses = {config_.listen};
-    network.agents = jobs_->control_link();
+    network.agents = &plane_->link();
     if (!config_.tls_certificate.empty()) {
       network.tls = TlsFiles{config_.tls_certificate, config_.tls_key, !config_.tls_client_ca.empty()};
     } else {
@@ -112,12 +100,20 @@ absl::Status ControlDaemon::Listen() {
     // none.
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
-  api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), Clock::Real(),
-                               ApiAccess{tokens_.get(), config_.max_jobs_per_principal});
+  server_api_ = std::make_unique<ServerApi>(store_.get(), &plane_->node_watch(), std::move(hooks));
+  access_api_ = std::make_unique<AccessApi>(tokens_.get());
+  const RpcServices services = {.calls = &plane_->calls(),
+                                .kernels = &plane_->kernel_api(),
+                                .tuning = &plane_->tuning_api(),
+                                .lookup = &plane_->lookup_api(),
+                                .catalog = &plane_->catalog_api(),
+                                .farm = &plane_->farm_api(),
+                                .server = server_api_.get(),
+                                .access = access_api_.get()};
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
   for (const RpcServerOptions& options : Listeners()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(api_.get(), Clock::Real(), options));
+    ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(services, Clock::Real(), options));
     for (const std::string& address : server->addresses()) addresses_.push_back(address);
     servers_.push_back(std::move(server));
   }
@@ -126,26 +122,23 @@ absl::Status ControlDaemon::Listen() {
 
 absl::Status ControlDaemon::Monitor() {
   if (config_.http_listen.empty()) return absl::OkStatus();
-  MonitoringSources sources;
-  sources.jobs = jobs_.get();
-  sources.store = store_.get();
-  sources.fill = [this](MetricsSnapshot* snapshot) {
+  const auto fill = [this](MetricsSnapshot* snapshot) {
     snapshot->database_bytes_max = config_.max_database_bytes;
     snapshot->retention = &upkeep_->retention();
     snapshot->evaluator = evaluator_stats_.load();
-    for (const v1::Device& device : jobs_->ListDevices()) {
+    for (const v1::Device& device : plane_->devices().List()) {
       ++snapshot->devices[v1::DeviceState_Name(device.state()).substr(std::string_view("DEVICE_STATE_").size())];
     }
     snapshot->free_disk_bytes = FreeDiskBytes(config_.data_directory).value_or(0);
     snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
-    snapshot->is_suspended = jobs_->is_suspended();
-    snapshot->open_calls = api_->open_calls();
+    snapshot->is_suspended = !plane_->scheduler().suspended().empty();
+    snapshot->open_calls = plane_->calls().count();
     snapshot->resident_bytes = ResidentBytes();
     snapshot->open_files = OpenFiles();
     snapshot->workers = CountChildren();
     snapshot->started_at_ms = started_at_ms_;
   };
-  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, std::move(sources)));
+  ASSIGN_OR_RETURN(http_, StartMonitoring(config_.http_listen, plane_.get(), store_.get(), fill));
   return absl::OkStatus();
 }
 
@@ -163,6 +156,42 @@ absl::StatusOr<std::unique_ptr<Store>> ControlDaemon::OpenStore() const {
   return store;
 }
 
+absl::Status ControlDaemon::OpenPlane() {
+  Clock* const clock = Clock::Real();
+  // A PostgreSQL database may have other daemons; the file in the data directory is this one's alone.
+  const bool on_postgres = !config_.store.empty();
+  ControlPlaneOptions options;
+  options.store = store_.get();
+  options.control = control_.get();
+  options.watchers = watch_executor_.get();
+  options.lease = watch_executor_.get();
+  options.entropy = EntropySource::Real();
+  options.limits = {config_.max_active_jobs, config_.max_jobs_per_principal};
+  options.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
+  options.has_own_agent = config_.role == "all";
+  options.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
+  options.release_device = [this](const std::string& uuid) { device_watch_->Release(uuid); };
+  if (on_postgres) {
+    // The lease has a thread that nothing else holds up.
+    lease_executor_ = std::make_unique<ThreadExecutor>("node-lease", clock);
+    options.node.id = NewUuid(EntropySource::Real());
+    options.lease = lease_executor_.get();
+    options.local_copy = config_.data_directory + "/catalog.copy";
+    options.own_agent_lease_ms = options.agent_lease_ms;
+  } else {
+    options.node = PermanentNode(NewUuid(EntropySource::Real()));
+    ASSIGN_OR_RETURN(const int64_t returned, ReleaseEarlierProcess(store_.get(), clock));
+    if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
+  }
+  options.node.detail = fmt::format("{} {}", HostName(), config_.listen);
+  ASSIGN_OR_RETURN(options.abilities, Probe());
+  plane_ = std::make_unique<ControlPlane>(options);
+  device_watch_ = std::make_unique<DeviceWatch>(plane_.get(), store_.get(), control_.get());
+  if (config_.role == "all") RETURN_IF_ERROR(plane_->SetDevices(local_.devices));
+  RETURN_IF_ERROR(plane_->Start());
+  return on_postgres ? absl::OkStatus() : plane_->tuning_api().PauseWhatCannotRun();
+}
+
 absl::Status ControlDaemon::Open() {
   Clock* const clock = Clock::Real();
   started_at_ms_ = clock->WallMs();
@@ -176,43 +205,14 @@ absl::Status ControlDaemon::Open() {
     agent_executor_->Post(YieldToOthers);
   }
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
-  JobServiceOptions service;
-  service.store = store_.get();
-  service.control = control_.get();
-  service.watchers = watch_executor_.get();
-  service.entropy = EntropySource::Real();
-  service.active_jobs_max = config_.max_active_jobs;
-  service.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
-  service.has_own_agent = config_.role == "all";
-  service.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
-  // A PostgreSQL database may have other daemons; the file in the data directory is this one's alone.
-  const bool on_postgres = !config_.store.empty();
-  if (on_postgres) {
-    // The lease has a thread that nothing else holds up.
-    lease_executor_ = std::make_unique<ThreadExecutor>("node-lease", clock);
-    service.node.id = NewUuid(EntropySource::Real());
-    service.lease = lease_executor_.get();
-    service.local_copy = config_.data_directory + "/catalog.copy";
-    service.own_agent_lease_ms = service.agent_lease_ms;
-  } else {
-    service.node = PermanentNode(NewUuid(EntropySource::Real()));
-    ASSIGN_OR_RETURN(const int64_t returned, ReleaseEarlierProcess(store_.get(), clock));
-    if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
-  }
-  service.node.detail = fmt::format("{} {}", HostName(), config_.listen);
-  jobs_ = std::make_unique<JobService>(service);
-  RETURN_IF_ERROR(ProbeAndRegister());
-  device_watch_ = std::make_unique<DeviceWatch>(jobs_.get(), store_.get(), control_.get());
-  jobs_->SetReleaseDevice([this](const std::string& uuid) { device_watch_->Release(uuid); });
-  RETURN_IF_ERROR(jobs_->Start());
-  if (!on_postgres) RETURN_IF_ERROR(jobs_->PauseWhatCannotRun());
+  RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;
   upkeep.data_directory = config_.data_directory;
   upkeep.min_free_disk_bytes = config_.min_free_disk_bytes;
   upkeep.max_database_bytes = config_.max_database_bytes;
   upkeep.keep_logs_days = config_.keep_logs_days;
   upkeep.keep_jobs_days = config_.keep_jobs_days;
-  upkeep_ = std::make_unique<Upkeep>(upkeep, store_.get(), jobs_.get(), clock);
+  upkeep_ = std::make_unique<Upkeep>(upkeep, store_.get(), &plane_->scheduler(), &plane_->misses(), clock);
   // Before there are workers: binding the sockets narrows the umask of the whole process for a moment.
   RETURN_IF_ERROR(Listen());
   if (config_.role == "all") StartAgent();
@@ -220,28 +220,28 @@ absl::Status ControlDaemon::Open() {
 }
 
 void ControlDaemon::StartAgent() {
-  ProcessEvaluatorOptions options = EvaluatorOptions(config_, sandbox_level_);
+  ProcessEvaluatorOptions options = EvaluatorOptions(config_, local_.sandbox_level);
   device_watch_->Connect(&options);
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());
   evaluator_stats_ = &evaluator_->stats();
   if (!config_.listen.empty()) {
     // Agents of other machines may bring devices like these.
-    for (const v1::Device& device : WithSentinels(config_, evaluator_.get(), devices_)) {
-      if (device.sentinels_size() > 0) jobs_->SetDeviceSentinels(device);
+    for (const v1::Device& device : WithSentinels(config_, evaluator_.get(), local_.devices)) {
+      if (device.sentinels_size() > 0) plane_->SetDeviceSentinels(device);
     }
   }
   AgentOptions agent;
-  agent.link = jobs_->agent_link();
+  agent.link = &plane_->link();
   agent.evaluator = evaluator_.get();
   agent.executor = agent_executor_.get();
   agent.entropy = EntropySource::Real();
   agent.host = HostName();
-  agent.devices = devices_;
+  agent.devices = local_.devices;
   agent.about.set_version(TUNEFARM_VERSION);
   agent.about.set_display_name(config_.agent_name);
-  agent.about.set_sandbox_level(sandbox_level_);
-  agent.about.set_runs_python(runs_python_);
+  agent.about.set_sandbox_level(local_.sandbox_level);
+  agent.about.set_runs_python(local_.runs_python);
   for (const auto& [name, value] : ParseLabels(config_.labels)) (*agent.about.mutable_labels())[name] = value;
   agent_ = std::make_unique<Agent>(agent);
   agent_->Start();
@@ -253,11 +253,11 @@ ControlDaemon::~ControlDaemon() {
   for (const auto& server : servers_) server->SetNotServing();
   http_.reset();
   upkeep_.reset();
-  if (jobs_) jobs_->Stop();
+  if (plane_) plane_->Stop();
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
   servers_.clear();
-  if (jobs_) {
-    const absl::Status written = jobs_->WriteMisses();
+  if (plane_) {
+    const absl::Status written = plane_->misses().Write();
     if (!written.ok()) LogWarn("daemon", "the latest misses are forgotten: {}", MessageOf(written));
   }
   agent_.reset();
@@ -273,19 +273,11 @@ ControlDaemon::~ControlDaemon() {
   control_.reset();
   watch_executor_.reset();
   lease_executor_.reset();
-  device_watch_.reset();
-  api_.reset();
-  gate_.reset();
-  audit_.reset();
-  rates_.reset();
-  certificates_.reset();
-  tokens_.reset();
-  jobs_.reset();
-  store_.reset();
+  // No thread uses what is left; it goes in the reverse order of making.
 }
 
 void ControlDaemon::Drain(std::function<void()> done) {
-  api_->RefuseCalls();
+  plane_->calls().Refuse();
   for (const auto& server : servers_) server->SetNotServing();
   if (agent_) {
     agent_->Drain(std::move(done));
@@ -297,14 +289,16 @@ void ControlDaemon::Drain(std::function<void()> done) {
 bool ControlDaemon::IsIdleTooLong() {
   if (config_.idle_exit_seconds <= 0) return false;
   const MonotonicTime now = Clock::Real()->Now();
+  const OpenCalls& calls = plane_->calls();
+  const auto is_idle = [&] {
+    return now - std::max(active_last_, calls.last_ended()) > std::chrono::seconds(config_.idle_exit_seconds);
+  };
+  if (calls.count() > 0) active_last_ = now;
   // The database is asked only when everything else speaks for leaving.
-  if (api_->open_calls() > 0) active_last_ = now;
-  if (now - std::max(active_last_, api_->last_call_ended()) <= std::chrono::seconds(config_.idle_exit_seconds))
-    return false;
-  const absl::StatusOr<JobServiceStats> stats = jobs_->Stats();
-  if (!stats.ok() || stats->active_jobs > 0) active_last_ = now;
-  const MonotonicTime last = std::max(active_last_, api_->last_call_ended());
-  return now - last > std::chrono::seconds(config_.idle_exit_seconds);
+  if (!is_idle()) return false;
+  const absl::StatusOr<StoreStatus> status = store_->Status();
+  if (status.ok() && status->active_jobs > 0) active_last_ = now;
+  return is_idle();
 }
 
 v1::GetServerInfoResponse ControlDaemon::Info() {
@@ -320,11 +314,11 @@ v1::GetServerInfoResponse ControlDaemon::Info() {
   info.set_workers(CountChildren());
   info.set_resident_bytes(ResidentBytes());
   info.set_open_files(OpenFiles());
-  info.set_sandbox_level(sandbox_level_);
+  info.set_sandbox_level(local_.sandbox_level);
   info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
   info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
   if (http_) info.set_http_address(http_->address());
-  for (const std::string& note : notes_) info.add_toolchains(note);
+  for (const std::string& note : local_.notes) info.add_toolchains(note);
   if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
     info.set_binary_cache_bytes(stats->cache_bytes);
     info.set_binary_cache_bytes_max(stats->cache_bytes_max);

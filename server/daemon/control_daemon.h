@@ -1,6 +1,6 @@
-// ControlDaemon: the composition root of the roles "all" and "control": jobs, store and API, and for "all" an agent
-// with the devices of this machine. Makes every part, connects them, and takes them down in an order in which nothing
-// acknowledged is lost.
+// ControlDaemon: the composition root of the roles "all" and "control": a store, the control plane (control_plane.h)
+// and the transports of its calls, and for "all" an agent with the devices of this machine. Makes every part, connects
+// them, and takes them down in an order in which nothing acknowledged is lost.
 //
 // Threads: Start, and all methods but the callbacks it hands out, from the main thread.
 #pragma once
@@ -13,16 +13,18 @@
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
 #include "server/agent/agent.h"
-#include "server/api/api.h"
+#include "server/api/access_api.h"
+#include "server/api/server_api.h"
 #include "server/base/executor.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
+#include "server/daemon/control_plane.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/data_directory.h"
 #include "server/daemon/device_watch.h"
+#include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
 #include "server/exec/process_evaluator.h"
-#include "server/jobs/job_service.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "server/upkeep/upkeep.h"
@@ -47,7 +49,8 @@ class ControlDaemon : public Daemon {
   ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment);
   absl::StatusOr<std::unique_ptr<Store>> OpenStore() const;
   absl::Status Open();
-  absl::Status ProbeAndRegister();
+  absl::StatusOr<WorkerAbilities> Probe();
+  absl::Status OpenPlane();
   absl::Status OpenGate();
   std::vector<RpcServerOptions> Listeners() const;
   absl::Status Listen();
@@ -60,10 +63,7 @@ class ControlDaemon : public Daemon {
   const DaemonConfig config_;
   const EnvironmentGetter environment_;
   int64_t started_at_ms_ = 0;
-  std::vector<std::string> notes_;  // of the probe: toolchains and what is missing
-  std::string sandbox_level_;
-  bool runs_python_ = false;
-  std::vector<v1::Device> devices_;
+  LocalDevices local_;  // role "all"
   std::vector<std::string> addresses_;
 
   std::atomic<bool> stop_immediately_{false};
@@ -77,7 +77,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ThreadExecutor> agent_executor_;
   std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
   std::unique_ptr<ThreadExecutor> lease_executor_;  // null: alone on the store
-  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<DeviceWatch> device_watch_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
@@ -87,7 +87,8 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<RateLimits> rates_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Gate> gate_;
-  std::unique_ptr<Api> api_;
+  std::unique_ptr<ServerApi> server_api_;
+  std::unique_ptr<AccessApi> access_api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
   std::unique_ptr<Upkeep> upkeep_;
   std::unique_ptr<HttpServer> http_;

@@ -11,10 +11,10 @@ namespace tunefarm {
 
 void DeviceWatch::Connect(ProcessEvaluatorOptions* options) {
   options->on_quarantine = [this](const std::string& uuid, const std::string& reason) {
-    jobs_->SetDeviceQuarantine(uuid, reason);
+    plane_->SetDeviceQuarantine(uuid, reason);
   };
   options->on_wait = [this](const std::string& uuid, const std::string& reason) {
-    jobs_->SetDeviceWaiting(uuid, reason);
+    plane_->SetDeviceWaiting(uuid, reason);
   };
   options->on_healthy = [this](const std::string& uuid, double baseline_ns, int foreign_processes) {
     OnHealthy(uuid, baseline_ns, foreign_processes);
@@ -32,7 +32,7 @@ void DeviceWatch::Release(const std::string& device_uuid) {
 }
 
 void DeviceWatch::OnHealthy(const std::string& device_uuid, double baseline_ns, int foreign_processes) {
-  jobs_->SetDeviceHealth(device_uuid, baseline_ns, foreign_processes);
+  plane_->devices().SetHealth(device_uuid, baseline_ns, foreign_processes);
   if (foreign_processes > 0) {
     LogWarn("daemon", "{} other processes use device {}: its times may be unreliable", foreign_processes, device_uuid);
   }

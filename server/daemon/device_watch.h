@@ -11,8 +11,8 @@
 
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
+#include "server/daemon/control_plane.h"
 #include "server/exec/process_evaluator.h"
-#include "server/jobs/job_service.h"
 #include "server/store/store.h"
 
 namespace tunefarm {
@@ -20,7 +20,8 @@ namespace tunefarm {
 class DeviceWatch {
  public:
   // All outlive the watch. `executor` runs what may wait for the disk; it must be stopped before the watch ends.
-  DeviceWatch(JobService* jobs, Store* store, Executor* executor) : jobs_(jobs), store_(store), executor_(executor) {}
+  DeviceWatch(ControlPlane* plane, Store* store, Executor* executor)
+      : plane_(plane), store_(store), executor_(executor) {}
 
   // Lets the evaluator to be made from the options report here.
   void Connect(ProcessEvaluatorOptions* options);
@@ -34,7 +35,7 @@ class DeviceWatch {
   void OnHealthy(const std::string& device_uuid, double baseline_ns, int foreign_processes) LOCKS_EXCLUDED(mutex_);
   void KeepBaseline(const std::string& device_uuid, double baseline_ns) LOCKS_EXCLUDED(mutex_);
 
-  JobService* const jobs_;
+  ControlPlane* const plane_;
   Store* const store_;
   Executor* const executor_;
 

@@ -14,23 +14,30 @@ constexpr Duration kDriverPatience = std::chrono::seconds(2);
 // Each check of the store costs a sync of the disk: who asks more often gets the last answer.
 constexpr Duration kHealthKept = std::chrono::seconds(1);
 
-HttpAnswer MetricsPage(const MonitoringSources& sources) {
+HttpAnswer MetricsPage(ControlPlane& plane, Store* store, const std::function<void(MetricsSnapshot*)>& fill) {
   MetricsSnapshot snapshot;
-  const absl::StatusOr<JobServiceCounts> counts = sources.jobs->Counts();
-  const absl::StatusOr<StoreStatus> store = sources.store->Status();
-  for (const absl::Status& status : {counts.status(), store.status()}) {
-    if (!status.ok()) return {503, std::string(MessageOf(status)) + "\n"};
+  const absl::StatusOr<QueueCounts> queue = store->CountQueue();
+  const absl::StatusOr<StoreStatus> status = store->Status();
+  for (const absl::Status& one : {queue.status(), status.status()}) {
+    if (!one.ok()) return {503, std::string(MessageOf(one)) + "\n"};
   }
-  snapshot.jobs = *counts;
-  snapshot.store = *store;
-  snapshot.commits = sources.store->Commits();
-  sources.fill(&snapshot);
+  snapshot.queue = *queue;
+  snapshot.trials = plane.tally().counts();
+  snapshot.job_watchers = plane.events().watchers();
+  snapshot.catalog_watchers = plane.catalog_watch().watchers();
+  snapshot.missed_problems = plane.misses().stored();
+  snapshot.misses_not_counted = plane.misses().table()->not_counted();
+  snapshot.misses_unwritten = plane.misses().unwritten();
+  snapshot.compiles = plane.link().compiles();
+  snapshot.store = *status;
+  snapshot.commits = store->Commits();
+  fill(&snapshot);
   return {200, RenderMetrics(snapshot), "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 class Health {
  public:
-  explicit Health(const MonitoringSources& sources) : sources_(sources) {}
+  Health(ControlPlane* plane, Store* store) : plane_(plane), store_(store) {}
 
   HttpAnswer Page() LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
@@ -46,11 +53,12 @@ class Health {
 
  private:
   absl::Status Check() const {
-    RETURN_IF_ERROR(Annotate(sources_.store->CheckWritable(), "the database cannot be written"));
-    return sources_.jobs->CheckAlive(kDriverPatience);
+    RETURN_IF_ERROR(Annotate(store_->CheckWritable(), "the database cannot be written"));
+    return plane_->CheckAlive(kDriverPatience);
   }
 
-  const MonitoringSources sources_;
+  ControlPlane* const plane_;
+  Store* const store_;
   Mutex mutex_;
   bool checked_ GUARDED_BY(mutex_) = false;
   MonotonicTime checked_at_ GUARDED_BY(mutex_);
@@ -59,15 +67,16 @@ class Health {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> StartMonitoring(const std::string& listen, MonitoringSources sources) {
+absl::StatusOr<std::unique_ptr<HttpServer>> StartMonitoring(const std::string& listen, ControlPlane* plane,
+                                                            Store* store, std::function<void(MetricsSnapshot*)> fill) {
   HttpServerOptions options;
   const size_t colon = listen.rfind(':');
   options.host = listen.substr(0, colon);
   if (options.host == "[::1]") options.host = "::1";
   options.port = std::stoi(listen.substr(colon + 1));
-  const auto health = std::make_shared<Health>(sources);
+  const auto health = std::make_shared<Health>(plane, store);
   options.pages["/healthz"] = [health] { return health->Page(); };
-  options.pages["/metrics"] = [sources = std::move(sources)] { return MetricsPage(sources); };
+  options.pages["/metrics"] = [=, fill = std::move(fill)] { return MetricsPage(*plane, store, fill); };
   return HttpServer::Start(std::move(options));
 }
 

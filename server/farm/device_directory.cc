@@ -278,6 +278,15 @@ std::vector<tunefarm::v1::Device> DeviceDirectory::List() const {
   return list;
 }
 
+absl::StatusOr<tunefarm::v1::Device> DeviceDirectory::Get(std::string_view name) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.name() == name) return known.device;
+  }
+  return WithReason(NotFound("there is no device '{}'; tunefarm devices lists them", name.substr(0, 256)),
+                    "DEVICE_NOT_FOUND");
+}
+
 int DeviceDirectory::CountReady(std::string_view class_id, std::string_view name) const {
   const auto devices = Current();
   return static_cast<int>(std::count_if(devices->begin(), devices->end(), [&](const Known& known) {

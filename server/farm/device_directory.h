@@ -90,6 +90,8 @@ class DeviceDirectory {
 
   // GPUs first, then by ordinal.
   std::vector<tunefarm::v1::Device> List() const;
+  // By "devices/{uuid}". NotFound (DEVICE_NOT_FOUND).
+  absl::StatusOr<tunefarm::v1::Device> Get(std::string_view name) const;
 
   // How many devices of a class that answer to a name (empty: any) take work.
   int CountReady(std::string_view class_id, std::string_view name) const;

@@ -66,15 +66,15 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
   static constexpr std::array<const char*, 8> kStates = {"",           "queued",    "running", "paused",
                                                          "cancelling", "succeeded", "failed",  "cancelled"};
   for (size_t i = 1; i < kStates.size(); ++i) {
-    page->Gauge("tunefarm_jobs", "Jobs in the database, by state.", static_cast<double>(s.jobs.queue.jobs[i]),
+    page->Gauge("tunefarm_jobs", "Jobs in the database, by state.", static_cast<double>(s.queue.jobs[i]),
                 {{"state", kStates[i]}});
   }
   const char* const kUnits = "Work units that are waiting for a device, and that an agent has.";
-  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.ready_units), {{"state", "ready"}});
-  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.jobs.queue.claimed_units), {{"state", "claimed"}});
+  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.queue.ready_units), {{"state", "ready"}});
+  page->Gauge("tunefarm_work_units", kUnits, static_cast<double>(s.queue.claimed_units), {{"state", "claimed"}});
   page->Gauge("tunefarm_suspended", "1 while jobs are paused for lack of free space.", s.is_suspended ? 1 : 0);
-  page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.jobs.watchers);
-  page->Gauge("tunefarm_catalog_watch_streams", "Clients that watch the catalog.", s.jobs.catalog_watchers);
+  page->Gauge("tunefarm_watch_streams", "Clients that watch a job.", s.job_watchers);
+  page->Gauge("tunefarm_catalog_watch_streams", "Clients that watch the catalog.", s.catalog_watchers);
   page->Gauge("tunefarm_open_calls", "Calls under way.", s.open_calls);
   page->Counter("tunefarm_calls_refused_total", "Calls and handshakes refused for the caller's identity or rate.",
                 static_cast<double>(s.calls_refused));
@@ -83,28 +83,26 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
                 static_cast<double>(s.audit_left_out));
   page->Counter("tunefarm_audit_lost_total", "Lines of the audit log that could not be written.",
                 static_cast<double>(s.audit_lost));
-  page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.",
-                static_cast<double>(s.jobs.trials.lookups));
+  page->Counter("tunefarm_lookups_total", "Problems looked up in the catalog.", static_cast<double>(s.trials.lookups));
   for (int i = tunefarm::v1::Match_MIN + 1; i <= tunefarm::v1::Match_MAX; ++i) {
     const std::string name = tunefarm::v1::Match_Name(static_cast<tunefarm::v1::Match>(i));
     page->Counter("tunefarm_lookup_answers_total", "Answers to look-ups, by how well they matched.",
-                  static_cast<double>(s.jobs.trials.answers[static_cast<size_t>(i)]),
+                  static_cast<double>(s.trials.answers[static_cast<size_t>(i)]),
                   {{"match", Lower(name.substr(std::string_view("MATCH_").size()))}});
   }
-  page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.",
-              static_cast<double>(s.jobs.missed_problems));
+  page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.", static_cast<double>(s.missed_problems));
   page->Gauge("tunefarm_unwritten_misses",
               "Problems in the list of misses whose latest count is not in the database yet.",
-              static_cast<double>(s.jobs.misses_unwritten));
+              static_cast<double>(s.misses_unwritten));
   page->Counter("tunefarm_misses_not_counted_total",
                 "Look-ups that were not counted, since the list of misses was full.",
-                static_cast<double>(s.jobs.misses_not_counted));
+                static_cast<double>(s.misses_not_counted));
   page->Counter("tunefarm_configs_taken_total", "Configs given to agents that compile for others.",
-                static_cast<double>(s.jobs.compiles.taken));
+                static_cast<double>(s.compiles.taken));
   page->Counter("tunefarm_binaries_offered_total", "Binaries that agents have compiled for others.",
-                static_cast<double>(s.jobs.compiles.offered));
+                static_cast<double>(s.compiles.offered));
   page->Counter("tunefarm_binaries_found_total", "Requests for a binary that another agent had compiled.",
-                static_cast<double>(s.jobs.compiles.found));
+                static_cast<double>(s.compiles.found));
 }
 
 void AddTrials(const TrialCounts& trials, MetricsText* page) {
@@ -193,7 +191,7 @@ void AddProcess(const MetricsSnapshot& s, MetricsText* page) {
 std::string RenderMetrics(const MetricsSnapshot& snapshot) {
   MetricsText page;
   AddJobs(snapshot, &page);
-  AddTrials(snapshot.jobs.trials, &page);
+  AddTrials(snapshot.trials, &page);
   if (snapshot.evaluator != nullptr) AddEvaluator(*snapshot.evaluator, &page);
   AddStore(snapshot, &page);
   AddProcess(snapshot, &page);

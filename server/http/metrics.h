@@ -7,14 +7,22 @@
 #include <string>
 
 #include "server/exec/evaluator_stats.h"
-#include "server/jobs/job_service.h"
+#include "server/farm/compile_desk.h"
+#include "server/jobs/trial_tally.h"
 #include "server/store/store.h"
 #include "server/upkeep/retention.h"
 
 namespace tunefarm {
 
 struct MetricsSnapshot {
-  JobServiceCounts jobs;
+  QueueCounts queue;
+  TrialCounts trials;  // since the start
+  int job_watchers = 0;
+  int catalog_watchers = 0;
+  int64_t missed_problems = 0;
+  int64_t misses_not_counted = 0;  // questions
+  int64_t misses_unwritten = 0;    // problems
+  CompileDesk::Counts compiles;
   StoreStatus store;
   CommitStats commits;
   int64_t database_bytes_max = 0;             // 0: no bound

@@ -11,6 +11,7 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
 #include "server/jobs/newer_job.h"
+#include "server/jobs/scheduler.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -136,6 +137,19 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
 
 }  // namespace
 
+absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels, const Scheduler& scheduler,
+                                          int64_t job_id) {
+  if (auto active = scheduler.Find(job_id)) return *std::move(active);
+  const absl::StatusOr<JobRow> row = store->GetJob(job_id);
+  if (!row.ok()) return WithJobName(row.status(), JobName(job_id));
+  return StoredJob(store, kernels, *row);
+}
+
+absl::Status WithJobName(const absl::Status& status, std::string_view name) {
+  if (!absl::IsNotFound(status)) return status;
+  return WithReason(NotFound("there is no job '{}'; it may have been deleted", name), "JOB_NOT_FOUND");
+}
+
 void SetReason(const JobRow& row, tunefarm::v1::Job* job) {
   if (row.state == JobState::kFailed) {
     job->set_error(row.error);
@@ -167,7 +181,7 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     }
     study->set_name(StudyNameOf(row.job_id, study_row.number));
     study->set_state(ToProto(study_row.state));
-    // As the driver tells it: what is to be tried, and once the search is over what was.
+    // As the scheduler tells it: what is to be tried, and once the search is over what was.
     int64_t total = study->space().valid();
     if (job.budget().max_trials() > 0) total = std::min(total, job.budget().max_trials());
     if (study_row.state == StudyState::kSearching) study->mutable_progress()->set_total(total);

@@ -87,8 +87,8 @@ absl::Status NodeFollower::RecordDevices(const std::vector<tunefarm::v1::Device>
 
 absl::Status NodeFollower::Refresh() {
   absl::Status status = FollowCatalog();
-  status.Update(deps_.driver->AdoptOrphans());
-  status.Update(deps_.driver->FollowSearches());
+  status.Update(deps_.scheduler->AdoptOrphans());
+  status.Update(deps_.scheduler->FollowSearches());
   if (devices_unrecorded_.exchange(false)) {
     const absl::Status recorded = RecordDevices();
     if (!recorded.ok()) devices_unrecorded_ = true;
@@ -153,7 +153,7 @@ absl::Status NodeFollower::FollowWatched() {
   int asked = 0;
   std::map<int64_t, uint64_t> told;
   for (const auto& [job_id, is_watched] : deps_.events->OpenJobs()) {
-    if (deps_.driver->Drives(job_id)) continue;
+    if (deps_.scheduler->Drives(job_id)) continue;
     if (!is_watched) {
       deps_.events->Forget(job_id);
       continue;

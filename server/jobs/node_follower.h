@@ -40,7 +40,7 @@ class NodeFollower {
     CatalogWatch* watch = nullptr;
     BestChanges* bests = nullptr;
     EventHub* events = nullptr;
-    Scheduler* driver = nullptr;
+    Scheduler* scheduler = nullptr;
     std::string local_copy;  // a file; empty: no copy is kept
     const Node* node = nullptr;
   };

@@ -35,7 +35,8 @@ struct Submission {
   std::vector<StudyRow> studies;  // space_summary is a serialized tunefarm.v1.Study
 };
 
-// Errors as JobService says.
+// InvalidArgument (JOB_INVALID, BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID,
+// PROBLEM_TOO_LARGE), NotFound (KERNEL_NOT_FOUND), and the errors of the definition and of DeviceDirectory::Select.
 absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
                                            KernelRegistry* kernels, const DeviceDirectory& devices);

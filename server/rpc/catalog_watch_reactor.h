@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "server/api/api.h"
+#include "server/api/catalog_api.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/rpc/status.h"
@@ -18,10 +18,10 @@ namespace tunefarm {
 // At most one response is under way, and the next one is made when it has gone: a slow reader is told less often.
 class CatalogWatchReactor : public grpc::ServerWriteReactor<v1::WatchBestConfigsResponse> {
  public:
-  CatalogWatchReactor(Api* api, const CallContext& context, const v1::WatchBestConfigsRequest& request)
-      : open_call_(api) {
+  CatalogWatchReactor(OpenCalls* calls, CatalogApi* api, const v1::WatchBestConfigsRequest& request)
+      : open_call_(calls) {
     absl::StatusOr<std::unique_ptr<CatalogStream>> stream = api->WatchBestConfigs(
-        context, request, [this] { OnWake(); }, [this](absl::Status status) { End(status); });
+        request, [this] { OnWake(); }, [this](absl::Status status) { End(status); });
     MutexLock lock(&mutex_);
     started_ = true;
     if (stream.ok()) {
@@ -74,7 +74,7 @@ class CatalogWatchReactor : public grpc::ServerWriteReactor<v1::WatchBestConfigs
     StartWrite(&current_);
   }
 
-  Api::OpenCall open_call_;
+  OpenCalls::Call open_call_;
   std::unique_ptr<CatalogStream> stream_;  // set with started_
   v1::WatchBestConfigsResponse current_;
   Mutex mutex_;

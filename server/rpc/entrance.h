@@ -14,9 +14,15 @@
 
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
-#include "server/api/api.h"
+#include "server/access/principal.h"
 
 namespace tunefarm {
+
+// Who calls; the Gate has checked the right that the call needs.
+struct CallContext {
+  Principal principal;
+  std::string peer;  // for the audit log
+};
 
 // What is the same for all calls of one listener.
 struct Listener {

@@ -12,6 +12,14 @@
 #include <mutex>
 #include <string_view>
 
+#include "server/api/access_api.h"
+#include "server/api/catalog_api.h"
+#include "server/api/farm_api.h"
+#include "server/api/kernel_api.h"
+#include "server/api/lookup_api.h"
+#include "server/api/open_calls.h"
+#include "server/api/server_api.h"
+#include "server/api/tuning_api.h"
 #include "server/base/executor.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -46,47 +54,44 @@ absl::Status CheckMessageSize(size_t bytes) {
                     "MESSAGE_TOO_LARGE");
 }
 
-// Runs Api methods for the generated services.
+// Runs the calls of the generated services. `run`: StatusOr<Response>(const CallContext&).
 class Dispatcher {
  public:
-  Dispatcher(Api* api, Clock* clock, const RpcServerOptions& options)
-      : api_(api), clock_(clock), entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
+  Dispatcher(OpenCalls* calls, Clock* clock, const RpcServerOptions& options)
+      : calls_(calls),
+        clock_(clock),
+        entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
     for (size_t i = 0; i < kLanes; ++i) {
       slow_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
       orders_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-order-{}", i), clock);
     }
   }
 
-  Api* api() { return api_; }
+  OpenCalls* calls() { return calls_; }
   const Entrance& entrance() const { return entrance_; }
 
   // On the calling gRPC thread: for what takes microseconds to a few milliseconds.
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Fast(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
-                                 Response* response,
-                                 absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&),
-                                 bool counts = true) {
+                                 Response* response, const Run& run, bool counts = true) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     const absl::StatusOr<CallContext> context = Enter(*call, name, *request);
-    reactor->Finish(context.ok() ? Invoke(*context, name, request, response, method, counts)
-                                 : ToGrpc(context.status()));
+    reactor->Finish(context.ok() ? Invoke(*context, name, request, response, run, counts) : ToGrpc(context.status()));
     return reactor;
   }
 
   // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
-                                 Response* response,
-                                 absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
-    return Queue(&slow_, call, name, request, response, method);
+                                 Response* response, const Run& run) {
+    return Queue(&slow_, call, name, request, response, run);
   }
 
   // The same for what people order of a job, which waits for nothing that builds a space.
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Order(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
-                                  Response* response,
-                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
-    return Queue(&orders_, call, name, request, response, method);
+                                  Response* response, const Run& run) {
+    return Queue(&orders_, call, name, request, response, run);
   }
 
  private:
@@ -95,10 +100,9 @@ class Dispatcher {
     std::atomic<unsigned> next{0};
   };
 
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Queue(Lanes* lanes, grpc::CallbackServerContext* call, std::string_view name,
-                                  const Request* request, Response* response,
-                                  absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&)) {
+                                  const Request* request, Response* response, const Run& run) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     absl::StatusOr<CallContext> context = Enter(*call, name, *request);
     if (!context.ok()) {
@@ -111,7 +115,7 @@ class Dispatcher {
         reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
         return;
       }
-      reactor->Finish(Invoke(context, name, request, response, method, true));
+      reactor->Finish(Invoke(context, name, request, response, run, true));
     });
     return reactor;
   }
@@ -137,48 +141,59 @@ class Dispatcher {
     return size;
   }
 
-  template <typename Request, typename Response>
+  template <typename Request, typename Response, typename Run>
   grpc::Status Invoke(const CallContext& context, std::string_view name, const Request* request, Response* response,
-                      absl::StatusOr<Response> (Api::*method)(const CallContext&, const Request&), bool counts) {
-    std::optional<Api::OpenCall> open;
-    if (counts) open.emplace(api_);
-    absl::StatusOr<Response> result = (api_->*method)(context, *request);
+                      const Run& run, bool counts) {
+    std::optional<OpenCalls::Call> open;
+    if (counts) open.emplace(calls_);
+    absl::StatusOr<Response> result = run(context);
     entrance_.Record(context, name, request, result.ok() ? &*result : nullptr, result.status());
     if (!result.ok()) return ToGrpc(result.status());
     *response = *std::move(result);
     return grpc::Status::OK;
   }
 
-  Api* const api_;
+  OpenCalls* const calls_;
   Clock* const clock_;
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
   Lanes slow_, orders_;
 };
 
-// The generated signatures are alike, so one line per call says all there is to say.
-#define TUNEFARM_CALL(SERVICE, NAME, LANE)                                                            \
-  grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request, \
-                                 v1::NAME##Response* response) override {                             \
-    return dispatcher_->LANE(call, "tunefarm.v1." #SERVICE "/" #NAME, request, response, &Api::NAME); \
-  }
-
-class KernelServiceAdapter : public v1::KernelService::CallbackService {
+// A generated service whose calls `Api` answers.
+template <typename Service, typename Api>
+class Adapter : public Service {
  public:
-  explicit KernelServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  Adapter(Dispatcher* dispatcher, Api* api) : dispatcher_(dispatcher), api_(api) {}
+
+ protected:
+  Dispatcher* const dispatcher_;
+  Api* const api_;
+};
+
+// The generated signatures are alike, so one line per call says all there is to say. Most calls need not know who makes
+// them: RUN says how `api` is called.
+#define TUNEFARM_CALL_AS(SERVICE, NAME, LANE, RUN)                                                       \
+  grpc::ServerUnaryReactor* NAME(grpc::CallbackServerContext* call, const v1::NAME##Request* request,    \
+                                 v1::NAME##Response* response) override {                                \
+    const auto run = [api = api_, request]([[maybe_unused]] const CallContext& context) { return RUN; }; \
+    return dispatcher_->LANE(call, "tunefarm.v1." #SERVICE "/" #NAME, request, response, run);           \
+  }
+#define TUNEFARM_CALL(SERVICE, NAME, LANE) TUNEFARM_CALL_AS(SERVICE, NAME, LANE, api->NAME(*request))
+
+class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, KernelApi> {
+ public:
+  using Adapter::Adapter;
   TUNEFARM_CALL(KernelService, CreateKernel, Slow)
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
   TUNEFARM_CALL(KernelService, CountSpace, Slow)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class TuningServiceAdapter : public v1::TuningService::CallbackService {
+class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, TuningApi> {
  public:
-  explicit TuningServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
-  TUNEFARM_CALL(TuningService, CreateJob, Slow)
+  using Adapter::Adapter;
+  TUNEFARM_CALL_AS(TuningService, CreateJob, Slow, api->CreateJob(context.principal, *request))
   TUNEFARM_CALL(TuningService, GetJob, Fast)
   TUNEFARM_CALL(TuningService, ListJobs, Fast)
   TUNEFARM_CALL(TuningService, CancelJob, Order)
@@ -191,27 +206,21 @@ class TuningServiceAdapter : public v1::TuningService::CallbackService {
                                                            const v1::WatchJobRequest* request) override {
     const auto context = dispatcher_->entrance().Authorize(*call, "tunefarm.v1.TuningService/WatchJob");
     if (!context.ok()) return new RefusedStream<v1::WatchJobResponse>(ToGrpc(context.status()));
-    return new WatchReactor(dispatcher_->api(), *context, *request);
+    return new WatchReactor(dispatcher_->calls(), api_, *request);
   }
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class LookupServiceAdapter : public v1::LookupService::CallbackService {
+class LookupServiceAdapter : public Adapter<v1::LookupService::CallbackService, LookupApi> {
  public:
-  explicit LookupServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(LookupService, LookupConfig, Fast)
   TUNEFARM_CALL(LookupService, BatchLookupConfigs, Slow)
   TUNEFARM_CALL(LookupService, ListBestConfigs, Fast)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
+class CatalogServiceAdapter : public Adapter<v1::CatalogService::CallbackService, CatalogApi> {
  public:
-  explicit CatalogServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(CatalogService, PinBestConfig, Slow)
   TUNEFARM_CALL(CatalogService, UnpinBestConfig, Slow)
   TUNEFARM_CALL(CatalogService, RetireBestConfig, Slow)
@@ -221,65 +230,52 @@ class CatalogServiceAdapter : public v1::CatalogService::CallbackService {
       grpc::CallbackServerContext* call, const v1::WatchBestConfigsRequest* request) override {
     const auto context = dispatcher_->entrance().Authorize(*call, "tunefarm.v1.CatalogService/WatchBestConfigs");
     if (!context.ok()) return new RefusedStream<v1::WatchBestConfigsResponse>(ToGrpc(context.status()));
-    return new CatalogWatchReactor(dispatcher_->api(), *context, *request);
+    return new CatalogWatchReactor(dispatcher_->calls(), api_, *request);
   }
   TUNEFARM_CALL(CatalogService, ListMisses, Fast)
   TUNEFARM_CALL(CatalogService, DeleteMisses, Slow)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class DeviceServiceAdapter : public v1::DeviceService::CallbackService {
+class DeviceServiceAdapter : public Adapter<v1::DeviceService::CallbackService, FarmApi> {
  public:
-  explicit DeviceServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(DeviceService, ListDevices, Fast)
   TUNEFARM_CALL(DeviceService, ListDeviceClasses, Fast)
   TUNEFARM_CALL(DeviceService, ReleaseDevice, Fast)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class FarmServiceAdapter : public v1::FarmService::CallbackService {
+class FarmServiceAdapter : public Adapter<v1::FarmService::CallbackService, FarmApi> {
  public:
-  explicit FarmServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(FarmService, ListAgents, Fast)
   TUNEFARM_CALL(FarmService, DrainAgent, Slow)
   TUNEFARM_CALL(FarmService, UndrainAgent, Slow)
   TUNEFARM_CALL(FarmService, QuarantineDevice, Fast)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class ServerServiceAdapter : public v1::ServerService::CallbackService {
+class ServerServiceAdapter : public Adapter<v1::ServerService::CallbackService, ServerApi> {
  public:
-  explicit ServerServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(ServerService, CreateBackup, Slow)
   TUNEFARM_CALL(ServerService, Shutdown, Fast)
+  // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* call, const v1::GetServerInfoRequest* request,
                                           v1::GetServerInfoResponse* response) override {
-    return dispatcher_->Fast(call, "tunefarm.v1.ServerService/GetServerInfo", request, response, &Api::GetServerInfo,
-                             /*counts=*/false);
+    const auto run = [this, request](const CallContext& /*context*/) { return api_->GetServerInfo(*request); };
+    return dispatcher_->Fast(call, "tunefarm.v1.ServerService/GetServerInfo", request, response, run, false);
   }
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
-class AccessServiceAdapter : public v1::AccessService::CallbackService {
+class AccessServiceAdapter : public Adapter<v1::AccessService::CallbackService, AccessApi> {
  public:
-  explicit AccessServiceAdapter(Dispatcher* dispatcher) : dispatcher_(dispatcher) {}
+  using Adapter::Adapter;
   TUNEFARM_CALL(AccessService, CreateToken, Slow)
   TUNEFARM_CALL(AccessService, ListTokens, Slow)
   TUNEFARM_CALL(AccessService, RevokeToken, Slow)
-
- private:
-  Dispatcher* const dispatcher_;
 };
 
 #undef TUNEFARM_CALL
+#undef TUNEFARM_CALL_AS
 
 std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
 
@@ -294,30 +290,23 @@ void EnableServerExtensions() {
 }  // namespace
 
 struct RpcServer::Impl {
-  Impl(Api* api, Clock* clock, const RpcServerOptions& options)
-      : dispatcher(api, clock, options),
-        kernels(&dispatcher),
-        tuning(&dispatcher),
-        lookup(&dispatcher),
-        catalog(&dispatcher),
-        devices(&dispatcher),
-        farm(&dispatcher),
-        server_service(&dispatcher),
-        access(&dispatcher) {
+  Impl(const RpcServices& services, Clock* clock, const RpcServerOptions& options)
+      : dispatcher(services.calls, clock, options) {
+    adapters.push_back(std::make_unique<KernelServiceAdapter>(&dispatcher, services.kernels));
+    adapters.push_back(std::make_unique<TuningServiceAdapter>(&dispatcher, services.tuning));
+    adapters.push_back(std::make_unique<LookupServiceAdapter>(&dispatcher, services.lookup));
+    adapters.push_back(std::make_unique<CatalogServiceAdapter>(&dispatcher, services.catalog));
+    adapters.push_back(std::make_unique<DeviceServiceAdapter>(&dispatcher, services.farm));
+    adapters.push_back(std::make_unique<FarmServiceAdapter>(&dispatcher, services.farm));
+    adapters.push_back(std::make_unique<ServerServiceAdapter>(&dispatcher, services.server));
+    adapters.push_back(std::make_unique<AccessServiceAdapter>(&dispatcher, services.access));
     if (options.agents != nullptr) {
       agents = std::make_unique<AgentServiceAdapter>(options.agents, &dispatcher.entrance(), clock);
     }
   }
 
   Dispatcher dispatcher;
-  KernelServiceAdapter kernels;
-  TuningServiceAdapter tuning;
-  LookupServiceAdapter lookup;
-  CatalogServiceAdapter catalog;
-  DeviceServiceAdapter devices;
-  FarmServiceAdapter farm;
-  ServerServiceAdapter server_service;
-  AccessServiceAdapter access;
+  std::vector<std::unique_ptr<grpc::Service>> adapters;
   std::unique_ptr<AgentServiceAdapter> agents;
   std::optional<HandshakeLog> handshakes;  // with TLS
   std::vector<std::string> addresses;
@@ -327,9 +316,10 @@ struct RpcServer::Impl {
 
 RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clock, const RpcServerOptions& options) {
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& services, Clock* clock,
+                                                            const RpcServerOptions& options) {
   EnableServerExtensions();
-  auto impl = std::make_unique<Impl>(api, clock, options);
+  auto impl = std::make_unique<Impl>(services, clock, options);
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (options.tls) {
     ASSIGN_OR_RETURN(credentials, MakeServerCredentials(*options.tls));
@@ -349,14 +339,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Api* api, Clock* clo
     }
     builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
   }
-  builder.RegisterService(&impl->kernels);
-  builder.RegisterService(&impl->tuning);
-  builder.RegisterService(&impl->lookup);
-  builder.RegisterService(&impl->catalog);
-  builder.RegisterService(&impl->devices);
-  builder.RegisterService(&impl->farm);
-  builder.RegisterService(&impl->server_service);
-  builder.RegisterService(&impl->access);
+  for (const auto& adapter : impl->adapters) builder.RegisterService(adapter.get());
   if (impl->agents) builder.RegisterService(impl->agents->service());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);

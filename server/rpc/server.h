@@ -1,4 +1,5 @@
-// The gRPC adapter: listens, translates calls into Api methods and absl::Status into grpc::Status with an ErrorDetail.
+// The gRPC adapter: listens, hands each call to the class of server/api that answers it, and translates absl::Status
+// into grpc::Status with an ErrorDetail.
 //
 // Threads: Start and Shutdown from one thread. Calls run on gRPC's threads; those that may take seconds run on a few
 // threads of its own, so that look-ups never queue behind them.
@@ -12,13 +13,32 @@
 
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
-#include "server/api/api.h"
 #include "server/base/clock.h"
 #include "server/rpc/tls.h"
 
 namespace tunefarm {
 
+class AccessApi;
+class CatalogApi;
 class ControlLink;
+class FarmApi;
+class KernelApi;
+class LookupApi;
+class OpenCalls;
+class ServerApi;
+class TuningApi;
+
+// What answers the calls. All are set and outlive the server.
+struct RpcServices {
+  OpenCalls* calls = nullptr;  // counts them, except those of GetServerInfo
+  KernelApi* kernels = nullptr;
+  TuningApi* tuning = nullptr;
+  LookupApi* lookup = nullptr;
+  CatalogApi* catalog = nullptr;
+  FarmApi* farm = nullptr;
+  ServerApi* server = nullptr;
+  AccessApi* access = nullptr;
+};
 
 struct RpcServerOptions {
   // "unix:/path" or "127.0.0.1:7070". At least one.
@@ -38,9 +58,9 @@ struct RpcServerOptions {
 class RpcServer {
  public:
   // Binds and serves. Unix sockets get mode 0600 (admin) or 0660; a stale socket file is replaced, which is safe
-  // because the caller holds the data directory's lock. Unavailable with the address when one cannot be bound. `api`
-  // outlives the server.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Api* api, Clock* clock, const RpcServerOptions& options);
+  // because the caller holds the data directory's lock. Unavailable with the address when one cannot be bound.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcServices& services, Clock* clock,
+                                                          const RpcServerOptions& options);
 
   // Shutdown.
   ~RpcServer();

@@ -6,7 +6,7 @@
 #include <deque>
 #include <memory>
 
-#include "server/api/api.h"
+#include "server/api/tuning_api.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/rpc/status.h"
@@ -20,9 +20,9 @@ inline constexpr size_t kWatchPendingMax = 2048;
 
 class WatchReactor : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
  public:
-  WatchReactor(Api* api, const CallContext& context, const v1::WatchJobRequest& request) : open_call_(api) {
+  WatchReactor(OpenCalls* calls, TuningApi* api, const v1::WatchJobRequest& request) : open_call_(calls) {
     absl::StatusOr<std::unique_ptr<WatchSubscription>> subscription = api->WatchJob(
-        context, request, [this](const v1::JobEvent& event) { OnEvent(event); }, [this](absl::Status s) { OnEnd(s); });
+        request, [this](const v1::JobEvent& event) { OnEvent(event); }, [this](absl::Status s) { OnEnd(s); });
     MutexLock lock(&mutex_);
     started_ = true;
     if (subscription.ok()) {
@@ -98,7 +98,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
     }
   }
 
-  Api::OpenCall open_call_;
+  OpenCalls::Call open_call_;
   std::unique_ptr<WatchSubscription> subscription_;
   Mutex mutex_;
   std::deque<v1::WatchJobResponse> pending_ GUARDED_BY(mutex_);

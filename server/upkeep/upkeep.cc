@@ -50,13 +50,13 @@ SpaceSource DatabaseSource(const UpkeepOptions& options, Store* store) {
 
 }  // namespace
 
-Upkeep::Upkeep(const UpkeepOptions& options, Store* store, JobService* jobs, Clock* clock)
+Upkeep::Upkeep(const UpkeepOptions& options, Store* store, Scheduler* scheduler, Misses* misses, Clock* clock)
     : executor_("upkeep", clock) {
   SpaceFloorOptions floor;
   floor.sources = {DiskSource(options)};
   if (options.max_database_bytes > 0) floor.sources.push_back(DatabaseSource(options, store));
-  floor.low = [jobs](const std::string& reason) { jobs->Suspend(reason); };
-  floor.enough = [jobs] { jobs->Unsuspend(); };
+  floor.low = [scheduler](const std::string& reason) { scheduler->Suspend(reason); };
+  floor.enough = [scheduler] { scheduler->Unsuspend(); };
   floor.executor = &executor_;
   floor_ = std::make_shared<SpaceFloor>(std::move(floor));
   floor_->Check();
@@ -67,7 +67,7 @@ Upkeep::Upkeep(const UpkeepOptions& options, Store* store, JobService* jobs, Clo
   policy.database_bytes_max = options.max_database_bytes;
   retention_ = std::make_shared<Retention>(store, &executor_, policy);
   retention_->Start();
-  miss_writer_ = std::make_shared<MissWriter>(&executor_, [jobs] { return jobs->WriteMisses(); });
+  miss_writer_ = std::make_shared<MissWriter>(&executor_, [misses] { return misses->Write(); });
   miss_writer_->Start();
 }
 

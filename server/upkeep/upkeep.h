@@ -1,5 +1,5 @@
 // Upkeep: what the daemon does for its own bounds and records, on a thread of its own: retention, the floors of free
-// space, and writing misses down.
+// space, and writing of misses.
 //
 // Threads: all methods from the main thread.
 #pragma once
@@ -9,7 +9,8 @@
 #include <string>
 
 #include "server/base/executor.h"
-#include "server/jobs/job_service.h"
+#include "server/catalog/misses.h"
+#include "server/jobs/scheduler.h"
 #include "server/store/store.h"
 #include "server/upkeep/miss_writer.h"
 #include "server/upkeep/retention.h"
@@ -27,9 +28,8 @@ struct UpkeepOptions {
 
 class Upkeep {
  public:
-  // `store`, `jobs` and `clock` outlive it. Checks the space once, so that nothing starts without it, and then goes on
-  // by itself.
-  Upkeep(const UpkeepOptions& options, Store* store, JobService* jobs, Clock* clock);
+  // All outlive it. Checks the space once, so that nothing starts without it, and then goes on by itself.
+  Upkeep(const UpkeepOptions& options, Store* store, Scheduler* scheduler, Misses* misses, Clock* clock);
   // Ends what is under way at its next step.
   ~Upkeep();
 

@@ -99,7 +99,7 @@ std::vector<tunefarm::v1::Device> Gpus() {
 class Machine {
  public:
   Machine(const std::string& directory, uint64_t seed)
-      : seed_(seed), farm_(directory, Gpus(), [this](Executor* executor, JobService* service) {
+      : seed_(seed), farm_(directory, Gpus(), [this](Executor* executor, TestService* service) {
           auto made = MakeGpus(executor, service);
           gpus_ = made.get();
           return made;
@@ -119,7 +119,7 @@ class Machine {
   int64_t ended_runs() const { return ended_runs_; }
 
  private:
-  std::unique_ptr<SimulatedGpus> MakeGpus(Executor* executor, JobService* service) {
+  std::unique_ptr<SimulatedGpus> MakeGpus(Executor* executor, TestService* service) {
     SimulatedGpusOptions options;
     // 2 to 16 ms: shorter than a report, and longer.
     for (int i = 0; i < kGpus; ++i) {

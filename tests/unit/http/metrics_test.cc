@@ -24,14 +24,14 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
   MetricsSnapshot snapshot;
   snapshot.evaluator = &evaluator;
   snapshot.retention = &retention;
-  snapshot.jobs.queue.jobs[static_cast<size_t>(JobState::kPaused)] = 4;
-  snapshot.jobs.queue.ready_units = 7;
-  snapshot.jobs.trials.by_outcome[tunefarm::v1::OUTCOME_WRONG_RESULT] = 5;
-  snapshot.jobs.trials.busy_ms_by_device["GPU-\"1\""] = 2500;
-  snapshot.jobs.watchers = 6;
-  snapshot.jobs.catalog_watchers = 9;
-  snapshot.jobs.trials.answers[tunefarm::v1::MATCH_NEAREST_SHAPE] = 8;
-  snapshot.jobs.missed_problems = 9;
+  snapshot.queue.jobs[static_cast<size_t>(JobState::kPaused)] = 4;
+  snapshot.queue.ready_units = 7;
+  snapshot.trials.by_outcome[tunefarm::v1::OUTCOME_WRONG_RESULT] = 5;
+  snapshot.trials.busy_ms_by_device["GPU-\"1\""] = 2500;
+  snapshot.job_watchers = 6;
+  snapshot.catalog_watchers = 9;
+  snapshot.trials.answers[tunefarm::v1::MATCH_NEAREST_SHAPE] = 8;
+  snapshot.missed_problems = 9;
   snapshot.devices["READY"] = 1;
   snapshot.commits.by_latency[0] = 1;                              // up to 0.5 ms
   snapshot.commits.by_latency[CommitStats::kBoundsMs.size()] = 2;  // over 2 s

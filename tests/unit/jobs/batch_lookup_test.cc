@@ -33,7 +33,7 @@ class BatchLookup : public testing::Test {
     tunefarm::v1::LookupConfigRequest request;
     request.set_kernel("scale");
     *request.mutable_problem() = TestProblem(n);
-    auto answer = farm_.service().Lookup(request);
+    auto answer = farm_.service().lookup_api().LookupConfig(request);
     TUNEFARM_CHECK_OK(answer);
     return *answer;
   }
@@ -49,7 +49,7 @@ TEST_F(BatchLookup, AnswersAsSingleLookUpsDo) {
   BatchLookupConfigsRequest batch = Of(sizes);
   for (const bool configs_only : {false, true}) {
     batch.set_configs_only(configs_only);
-    const auto answers = farm_.service().BatchLookup(batch);
+    const auto answers = farm_.service().lookup_api().BatchLookupConfigs(batch);
     ASSERT_TRUE(answers.ok()) << answers.status();
     EXPECT_EQ(answers->bests_size() == 0, configs_only);
     EXPECT_EQ(answers->configs_size() == 0, !configs_only);
@@ -81,7 +81,7 @@ TEST_F(BatchLookup, AnswersAsSingleLookUpsDo) {
 
 TEST_F(BatchLookup, AnInvalidRowIsNamedEvenAfterOnesThatNeedNoLook) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024})));
-  const auto answers = farm_.service().BatchLookup(Of({1024, 1024, -5}));
+  const auto answers = farm_.service().lookup_api().BatchLookupConfigs(Of({1024, 1024, -5}));
   ASSERT_FALSE(answers.ok());
   EXPECT_THAT(std::string(answers.status().message()), testing::HasSubstr("problem 2 of the batch"));
 }

@@ -56,13 +56,13 @@ class BestChangesTest : public testing::Test {
     tunefarm::v1::LookupConfigRequest request;
     request.set_kernel("scale");
     *request.mutable_problem() = TestProblem(1024);
-    const auto response = farm_.service().Lookup(request);
+    const auto response = farm_.service().lookup_api().LookupConfig(request);
     TUNEFARM_CHECK_OK(response);
     return *response;
   }
   std::vector<tunefarm::v1::BestConfigChangeKind> Kinds() {
     std::vector<tunefarm::v1::BestConfigChangeKind> kinds;
-    const auto changes = farm_.service().ListBestChanges({});
+    const auto changes = farm_.service().catalog_api().ListBestConfigChanges({});
     TUNEFARM_CHECK_OK(changes);
     for (const auto& change : changes->changes()) kinds.push_back(change.kind());
     return kinds;
@@ -77,9 +77,9 @@ TEST_F(BestChangesTest, AJobLeavesAPinnedBestAndSaysSo) {
   const BestConfig best = Ask().best();
   auto pin = Of<tunefarm::v1::PinBestConfigRequest>(best);
   pin.set_reason("in production");
-  const auto pinned = farm_.service().PinBest(pin);
+  const auto pinned = farm_.service().catalog_api().PinBestConfig(pin);
   ASSERT_TRUE(pinned.ok()) << pinned.status();
-  EXPECT_TRUE(pinned->pinned());
+  EXPECT_TRUE(pinned->best().pinned());
   EXPECT_TRUE(Ask().best().pinned());
 
   MakeAnotherFaster();
@@ -110,7 +110,7 @@ TEST_F(BestChangesTest, AJobLeavesAPinnedBestAndSaysSo) {
     EXPECT_EQ(study.best().revision(), 0);
   }
 
-  ASSERT_TRUE(farm_.service().UnpinBest(Of<tunefarm::v1::UnpinBestConfigRequest>(best)).ok());
+  ASSERT_TRUE(farm_.service().catalog_api().UnpinBestConfig(Of<tunefarm::v1::UnpinBestConfigRequest>(best)).ok());
   MakeAnotherFaster();
   const std::string third = Tune();
   EXPECT_EQ(TextOf(Ask().best()), "A=8,B=2");
@@ -122,10 +122,10 @@ TEST_F(BestChangesTest, AJobLeavesAPinnedBestAndSaysSo) {
 TEST_F(BestChangesTest, APinnedBestIsMeasuredAnewAndKeepsItsNote) {
   Tune();
   const BestConfig best = Ask().best();
-  ASSERT_TRUE(farm_.service().PinBest(Of<tunefarm::v1::PinBestConfigRequest>(best)).ok());
+  ASSERT_TRUE(farm_.service().catalog_api().PinBestConfig(Of<tunefarm::v1::PinBestConfigRequest>(best)).ok());
   auto note = Of<tunefarm::v1::AnnotateBestConfigRequest>(best);
   note.set_note("checked by hand");
-  ASSERT_TRUE(farm_.service().AnnotateBest(note).ok());
+  ASSERT_TRUE(farm_.service().catalog_api().AnnotateBestConfig(note).ok());
   const std::string second = Tune();
   const BestConfig after = Ask().best();
   EXPECT_EQ(after.job(), second);
@@ -139,13 +139,13 @@ TEST_F(BestChangesTest, ARetiredBestAnswersNoMoreAndCanBePutBack) {
   const BestConfig best = Ask().best();
   auto retire = Of<tunefarm::v1::RetireBestConfigRequest>(best);
   retire.set_reason("wrong on NaN");
-  const auto revision = farm_.service().RetireBest(retire);
-  ASSERT_TRUE(revision.ok()) << revision.status();
-  EXPECT_EQ(*revision, best.revision() + 1);
+  const auto retired = farm_.service().catalog_api().RetireBestConfig(retire);
+  ASSERT_TRUE(retired.ok()) << retired.status();
+  EXPECT_EQ(retired->revision(), best.revision() + 1);
   EXPECT_EQ(Ask().match(), tunefarm::v1::MATCH_DEFAULT);
-  EXPECT_EQ(Ask().catalog_revision(), *revision);
-  EXPECT_THAT(farm_.service().ListBest("", 10, "")->items, IsEmpty());
-  const auto history = farm_.service().ListBestChanges({});
+  EXPECT_EQ(Ask().catalog_revision(), retired->revision());
+  EXPECT_THAT(farm_.service().catalog().List("", 10, "")->first, IsEmpty());
+  const auto history = farm_.service().catalog_api().ListBestConfigChanges({});
   ASSERT_TRUE(history.ok()) << history.status();
   EXPECT_EQ(history->changes(0).kind(), tunefarm::v1::BEST_CONFIG_CHANGE_KIND_RETIRED);
   EXPECT_EQ(history->changes(0).reason(), "wrong on NaN");
@@ -153,10 +153,10 @@ TEST_F(BestChangesTest, ARetiredBestAnswersNoMoreAndCanBePutBack) {
   farm_.Crash();
   farm_.Boot();
   EXPECT_EQ(Ask().match(), tunefarm::v1::MATCH_DEFAULT);
-  EXPECT_EQ(Ask().catalog_revision(), *revision);
+  EXPECT_EQ(Ask().catalog_revision(), retired->revision());
   auto pin = Of<tunefarm::v1::PinBestConfigRequest>(best);
   pin.set_from_revision(best.revision());
-  ASSERT_TRUE(farm_.service().PinBest(pin).ok());
+  ASSERT_TRUE(farm_.service().catalog_api().PinBestConfig(pin).ok());
   EXPECT_EQ(Ask().match(), tunefarm::v1::MATCH_EXACT);
   EXPECT_EQ(TextOf(Ask().best()), TextOf(best));
 }
@@ -166,32 +166,32 @@ TEST_F(BestChangesTest, RefusalsNameWhatIsWrong) {
   const BestConfig best = Ask().best();
   auto no_key = Of<tunefarm::v1::PinBestConfigRequest>(best);
   no_key.mutable_key()->clear_device_class_id();
-  EXPECT_EQ(ReasonOf(farm_.service().PinBest(no_key).status()), "BEST_KEY_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().PinBestConfig(no_key).status()), "BEST_KEY_INVALID");
   auto negative = Of<tunefarm::v1::PinBestConfigRequest>(best);
   negative.set_from_revision(-1);
-  EXPECT_EQ(ReasonOf(farm_.service().PinBest(negative).status()), "REVISION_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().PinBestConfig(negative).status()), "REVISION_INVALID");
   auto future = Of<tunefarm::v1::PinBestConfigRequest>(best);
   future.set_from_revision(99);
-  const absl::Status missing = farm_.service().PinBest(future).status();
+  const absl::Status missing = farm_.service().catalog_api().PinBestConfig(future).status();
   EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
   EXPECT_EQ(ReasonOf(missing), "REVISION_NOT_FOUND");
   auto note = Of<tunefarm::v1::AnnotateBestConfigRequest>(best);
   note.set_note(std::string(4097, 'x'));
-  const absl::Status long_note = farm_.service().AnnotateBest(note).status();
+  const absl::Status long_note = farm_.service().catalog_api().AnnotateBestConfig(note).status();
   EXPECT_EQ(ReasonOf(long_note), "TEXT_TOO_LONG");
   EXPECT_THAT(std::string(MessageOf(long_note)), HasSubstr("4097"));
   auto reason = Of<tunefarm::v1::RetireBestConfigRequest>(best);
   reason.set_reason(std::string(4097, 'x'));
-  EXPECT_EQ(ReasonOf(farm_.service().RetireBest(reason).status()), "TEXT_TOO_LONG");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().RetireBestConfig(reason).status()), "TEXT_TOO_LONG");
   auto nothing = Of<tunefarm::v1::UnpinBestConfigRequest>(best);
   nothing.mutable_key()->set_problem_key("N=7");
-  EXPECT_EQ(ReasonOf(farm_.service().UnpinBest(nothing).status()), "BEST_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().UnpinBestConfig(nothing).status()), "BEST_NOT_FOUND");
   tunefarm::v1::ListBestConfigChangesRequest list;
   list.mutable_key()->set_problem_key("N=7");
-  EXPECT_EQ(ReasonOf(farm_.service().ListBestChanges(list).status()), "BEST_KEY_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().ListBestConfigChanges(list).status()), "BEST_KEY_INVALID");
   list.clear_key();
   list.set_page_token("nonsense");
-  EXPECT_EQ(ReasonOf(farm_.service().ListBestChanges(list).status()), "PAGE_TOKEN_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().ListBestConfigChanges(list).status()), "PAGE_TOKEN_INVALID");
   EXPECT_EQ(Ask().catalog_revision(), best.revision()) << "nothing was changed";
 }
 

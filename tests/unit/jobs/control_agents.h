@@ -9,22 +9,22 @@
 
 #include "server/base/check.h"
 #include "server/farm/control_link.h"
-#include "server/jobs/job_service.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/jobs/farm.h"
+#include "tests/unit/jobs/test_service.h"
 
 namespace tunefarm {
 
 // A control daemon without devices of its own; with a node id, one of several.
 struct Control {
   Control(Store* store, FakeClock* clock, FakeEntropy* entropy, const std::string& node = "") : executor(clock) {
-    JobServiceOptions options;
+    ControlPlaneOptions options;
     options.store = store;
-    options.control = &executor;
+    options.control = options.watchers = options.lease = &executor;
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
@@ -36,13 +36,13 @@ struct Control {
       options.own_agent_lease_ms = options.agent_lease_ms;
     }
     options.sentinel_tolerance = 0.05;
-    service = std::make_unique<JobService>(options);
+    service = std::make_unique<TestService>(options);
     TUNEFARM_CHECK_OK(service->Start());
   }
-  ControlLink& link() { return *service->control_link(); }
+  ControlLink& link() { return service->link(); }
 
   ManualExecutor executor;
-  std::unique_ptr<JobService> service;
+  std::unique_ptr<TestService> service;
 };
 
 class ControlAgentsTest : public testing::Test {

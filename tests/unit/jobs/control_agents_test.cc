@@ -36,7 +36,7 @@ TEST_F(ControlAgentsTest, RegistersAndGetsWork) {
   const auto response = Ask("one", "CPU-1");
   ASSERT_EQ(response.assignments_size(), 1);
   EXPECT_EQ(Report("one", response.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
-  const auto devices = control_->service->ListDevices();
+  const auto devices = control_->service->devices().List();
   ASSERT_EQ(devices.size(), 1);
   EXPECT_EQ(devices[0].agent(), "name of one");
   EXPECT_EQ(devices[0].host(), "host");
@@ -79,7 +79,7 @@ TEST_F(ControlAgentsTest, ARestartedControlGoesOnWithItsAgents) {
   const auto held = Ask("one", "CPU-1");
   ASSERT_EQ(held.assignments_size(), 1);
   Restart();
-  EXPECT_EQ(control_->service->ListDevices().size(), 1);  // known before it speaks
+  EXPECT_EQ(control_->service->devices().List().size(), 1);  // known before it speaks
   // A report before anything else was said.
   EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
   EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_STALE);  // twice is once
@@ -445,14 +445,14 @@ TEST_F(ControlAgentsTest, ASilentAgentLosesItsWork) {
     }
   }
   EXPECT_GT(token, held.assignments(0).token());
-  for (const auto& device : control_->service->ListDevices()) {
+  for (const auto& device : control_->service->devices().List()) {
     EXPECT_EQ(device.state(),
               device.uuid() == "CPU-1" ? tunefarm::v1::DEVICE_STATE_OFFLINE : tunefarm::v1::DEVICE_STATE_READY);
   }
-  const auto agents = control_->service->ListAgents();
+  const auto agents = control_->service->farm_api().ListAgents({});
   ASSERT_TRUE(agents.ok());
-  ASSERT_EQ(agents->size(), 1);
-  EXPECT_EQ(agents->at(0).name(), "agents/two");
+  ASSERT_EQ(agents->agents_size(), 1);
+  EXPECT_EQ(agents->agents(0).name(), "agents/two");
 }
 
 TEST_F(ControlAgentsTest, AgentsGetAWholeLeaseAfterControlWasAway) {
@@ -497,11 +497,11 @@ TEST_F(ControlAgentsTest, AProcessTakesThePlaceOfItsPredecessor) {
 TEST_F(ControlAgentsTest, ADrainingAgentGetsNothing) {
   ASSERT_TRUE(Register("one", "CPU-1").ok());
   Submit();
-  ASSERT_TRUE(control_->service->DrainAgent("name of one", true).ok());
+  ASSERT_TRUE(control_->service->DrainAgent("name of one").ok());
   EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 0);
-  ASSERT_TRUE(control_->service->DrainAgent("agents/one", false).ok());
+  ASSERT_TRUE(control_->service->UndrainAgent("agents/one").ok());
   EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 1);
-  EXPECT_EQ(ReasonOf(control_->service->DrainAgent("nobody", true).status()), "AGENT_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(control_->service->DrainAgent("nobody")), "AGENT_NOT_FOUND");
 }
 
 TEST_F(ControlAgentsTest, AnAgentThatEndsGivesItsUnitsBack) {
@@ -521,7 +521,7 @@ TEST_F(ControlAgentsTest, AnAgentThatEndsGivesItsUnitsBack) {
 TEST_F(ControlAgentsTest, ADeviceOutOfServiceGetsNothing) {
   ASSERT_TRUE(Register("one", "CPU-1").ok());
   Submit();
-  ASSERT_TRUE(control_->service->HoldOutDevice("devices/CPU-1", "loud").ok());
+  ASSERT_TRUE(control_->service->QuarantineDevice("devices/CPU-1", "loud").ok());
   EXPECT_EQ(Ask("one", "CPU-1").assignments_size(), 0);
   // What the agent says of it does not change that.
   wire::SynchronizeRequest request = Request("one", "CPU-1", 1);
@@ -543,9 +543,9 @@ TEST_F(ControlAgentsTest, ADeviceOutOfServiceGetsNothing) {
   unit->set_token(response.assignments(0).token());
   *request.add_changed_devices() = sick;
   EXPECT_EQ(control_->link().Synchronize(request)->assignments_size(), 0);
-  EXPECT_EQ(control_->service->ListDevices()[0].state_reason(), "it fell off the bus");
+  EXPECT_EQ(control_->service->devices().List()[0].state_reason(), "it fell off the bus");
   Restart();  // and it is remembered
-  EXPECT_EQ(control_->service->ListDevices()[0].state_reason(), "it fell off the bus");
+  EXPECT_EQ(control_->service->devices().List()[0].state_reason(), "it fell off the bus");
 }
 
 TEST_F(ControlAgentsTest, OnlyWhoWantsWorkIsWokenByWork) {

@@ -93,15 +93,15 @@ TEST_F(DeviceServiceTest, ADeviceSaysWhyItsWorkWaits) {
   Farm farm(directory_.path());
   farm.service().SetDeviceWaiting("HOST-1", "another process measures on it");
   farm.service().SetDeviceWaiting("HOST-9", "nobody knows it");
-  tunefarm::v1::Device device = farm.service().ListDevices().at(0);
+  tunefarm::v1::Device device = farm.service().devices().List().at(0);
   EXPECT_EQ(device.state(), tunefarm::v1::DEVICE_STATE_READY);
   EXPECT_EQ(device.state_reason(), "another process measures on it");
   farm.service().SetDeviceWaiting("HOST-1", "");
-  EXPECT_EQ(farm.service().ListDevices().at(0).state_reason(), "");
+  EXPECT_EQ(farm.service().devices().List().at(0).state_reason(), "");
   // What took it out of service is not overwritten.
   farm.service().SetDeviceQuarantine("HOST-1", "sick");
   farm.service().SetDeviceWaiting("HOST-1", "");
-  EXPECT_EQ(farm.service().ListDevices().at(0).state_reason(), "sick");
+  EXPECT_EQ(farm.service().devices().List().at(0).state_reason(), "sick");
 }
 
 TEST_F(DeviceServiceTest, AJobThatWaitsForItsDeviceSaysWhy) {

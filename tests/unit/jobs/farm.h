@@ -1,4 +1,4 @@
-// A whole farm in one process and on one fake clock: job service, driver, a link that serialises every call, agent,
+// A whole farm in one process and on one fake clock: control plane, a link that serialises every call, agent,
 // an evaluator that only plays (scripted, unless the test has its own) and a real database. Tests move it by hand.
 #pragma once
 
@@ -14,7 +14,6 @@
 #include "server/agent/agent.h"
 #include "server/agent/serializing_link.h"
 #include "server/base/check.h"
-#include "server/jobs/job_service.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
@@ -22,6 +21,7 @@
 #include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/jobs/hooked_store.h"
+#include "tests/unit/jobs/test_service.h"
 
 namespace tunefarm {
 
@@ -123,11 +123,11 @@ inline FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
 class Farm {
  public:
   // What stands for compilers and devices, anew at each Boot.
-  using EvaluatorMaker = std::function<std::unique_ptr<Evaluator>(Executor* executor, JobService* service)>;
+  using EvaluatorMaker = std::function<std::unique_ptr<Evaluator>(Executor* executor, TestService* service)>;
 
   explicit Farm(const std::string& directory, std::vector<tunefarm::v1::Device> devices = {HostDevice()},
                 int compile_slots = 2)
-      : Farm(directory, std::move(devices), [this, compile_slots](Executor* executor, JobService*) {
+      : Farm(directory, std::move(devices), [this, compile_slots](Executor* executor, TestService*) {
           auto fake = std::make_unique<FakeEvaluator>(executor, compile_slots);
           fake->set_scripter(scripter);
           fake_ = fake.get();
@@ -151,21 +151,22 @@ class Farm {
     control_ = std::make_unique<ManualExecutor>(&clock);
     agent_executor_ = std::make_unique<ManualExecutor>(&clock);
     evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
-    JobServiceOptions options;
+    ControlPlaneOptions options;
     options.store = hooked_store.get();
-    options.control = control_.get();
+    options.control = options.watchers = options.lease = control_.get();
     options.entropy = &entropy;
-    options.active_jobs_max = active_jobs_max;
+    options.limits = limits;
+    options.abilities = abilities;
     options.node = PermanentNode(NewUuid(&entropy));
     TUNEFARM_CHECK_OK(ReleaseEarlierProcess(hooked_store.get(), &clock));
-    service_ = std::make_unique<JobService>(options);
+    service_ = std::make_unique<TestService>(options);
     TUNEFARM_CHECK_OK(service_->SetDevices(devices_));
     TUNEFARM_CHECK_OK(service_->Start());
-    TUNEFARM_CHECK_OK(service_->PauseWhatCannotRun());
-    link_ = std::make_unique<SerializingLink>(service_->agent_link());
+    TUNEFARM_CHECK_OK(service_->tuning_api().PauseWhatCannotRun());
+    link_ = std::make_unique<SerializingLink>(&service_->link());
     evaluator_ = make_evaluator_(evaluator_executor_.get(), service_.get());
-    agent_ = std::make_unique<Agent>(
-        AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy, "here", service_->ListDevices()});
+    agent_ = std::make_unique<Agent>(AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy,
+                                                  "here", service_->devices().List()});
     agent_->Start();
   }
 
@@ -255,12 +256,12 @@ class Farm {
     tunefarm::v1::ListTrialsRequest request;
     request.set_parent(name);
     request.set_page_size(1000);
-    const auto response = service_->ListTrials(request);
+    const auto response = service_->tuning_api().ListTrials(request);
     TUNEFARM_CHECK_OK(response);
     return {response->trials().begin(), response->trials().end()};
   }
 
-  JobService& service() { return *service_; }
+  TestService& service() { return *service_; }
   Store& store() { return *store_; }
   // The scripted one; not where the test has its own.
   FakeEvaluator& evaluator() { return *fake_; }
@@ -269,7 +270,8 @@ class Farm {
   FakeClock clock;
   FakeEntropy entropy;
   FakeEvaluator::Scripter scripter;
-  int active_jobs_max = 10'000;               // from the next Boot on
+  JobLimits limits;  // from the next Boot on, as the next one
+  WorkerAbilities abilities;
   std::unique_ptr<HookedStore> hooked_store;  // what the service uses
 
  private:
@@ -283,7 +285,7 @@ class Farm {
   uint64_t turn_ = 0;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;
-  std::unique_ptr<JobService> service_;
+  std::unique_ptr<TestService> service_;
   std::unique_ptr<SerializingLink> link_;
   std::unique_ptr<Evaluator> evaluator_;
   FakeEvaluator* fake_ = nullptr;

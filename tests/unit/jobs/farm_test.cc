@@ -271,15 +271,15 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   const std::string third = farm.SubmitJob({1024}, TestKernel(), anew);
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(TextOf(farm.Job(third).studies(0).best().config()), "A=8,B=2");
-  EXPECT_EQ(farm.service().Stats()->catalog_revision, 4);
+  EXPECT_EQ(farm.service().catalog().revision(), 4);
   tunefarm::v1::LookupConfigRequest request;
   request.set_kernel("scale");
   *request.mutable_problem() = TestProblem(1024);
-  EXPECT_EQ(farm.service().Lookup(request)->match(), tunefarm::v1::MATCH_EXACT);
-  EXPECT_EQ(TextOf(farm.service().Lookup(request)->best().config()), "A=8,B=2");
+  EXPECT_EQ(farm.service().lookup_api().LookupConfig(request)->match(), tunefarm::v1::MATCH_EXACT);
+  EXPECT_EQ(TextOf(farm.service().lookup_api().LookupConfig(request)->best().config()), "A=8,B=2");
   *request.mutable_problem() = TestProblem(4096);
-  EXPECT_EQ(farm.service().Lookup(request)->match(), tunefarm::v1::MATCH_NEAREST_SHAPE);
-  EXPECT_EQ(farm.service().Lookup(request)->distance(), 2);
+  EXPECT_EQ(farm.service().lookup_api().LookupConfig(request)->match(), tunefarm::v1::MATCH_NEAREST_SHAPE);
+  EXPECT_EQ(farm.service().lookup_api().LookupConfig(request)->distance(), 2);
 }
 
 TEST_F(FarmTest, AnIncumbentTooNoisyInTheFinalIsMeasuredAgainBeforeAnybodyReplacesIt) {
@@ -308,7 +308,7 @@ TEST_F(FarmTest, AnIncumbentTooNoisyInTheFinalIsMeasuredAgainBeforeAnybodyReplac
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(farm.Job(third).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(farm.Job(third).studies(0).best().revision(), 0) << "nothing is filed";
-  EXPECT_EQ(farm.service().Stats()->catalog_revision, 3);
+  EXPECT_EQ(farm.service().catalog().revision(), 3);
 }
 
 TEST_F(FarmTest, CancelKillsWhatRunsAndEndsWhenItIsGone) {

@@ -190,7 +190,7 @@ TEST_F(LimitsTest, WithoutSpaceJobsPauseWithAReasonAndGoOnByThemselves) {
   const std::string by_hand = farm.SubmitJob({2048});
   ASSERT_TRUE(farm.service().Pause(by_hand).ok());
   ASSERT_TRUE(farm.RunUntil([&] { return farm.Trials(running).size() >= 2; }));
-  farm.service().Suspend("0.9 GB free, the floor is 1 GB");
+  farm.service().scheduler().Suspend("0.9 GB free, the floor is 1 GB");
   EXPECT_EQ(farm.Job(running).state(), tunefarm::v1::JOB_STATE_PAUSED);
   EXPECT_EQ(farm.Job(running).state_reason(), "0.9 GB free, the floor is 1 GB");
   EXPECT_EQ(farm.Job(running).error(), "");
@@ -207,7 +207,7 @@ TEST_F(LimitsTest, WithoutSpaceJobsPauseWithAReasonAndGoOnByThemselves) {
   farm.RunFor(std::chrono::minutes(2));
   EXPECT_EQ(farm.evaluator().runs().size(), runs) << "nothing runs meanwhile";
 
-  farm.service().Unsuspend();
+  farm.service().scheduler().Unsuspend();
   EXPECT_EQ(farm.Job(running).state_reason(), "");
   ASSERT_TRUE(farm.Finish(running));
   EXPECT_EQ(farm.Job(running).studies(0).progress().done(), 11);
@@ -223,23 +223,23 @@ TEST_F(LimitsTest, ASuspensionOutlivesTheDaemonAndAPauseOnRequestOutlivesTheSusp
   const std::string first = farm.SubmitJob({1024});
   const std::string second = farm.SubmitJob({2048});
   ASSERT_TRUE(farm.RunUntil([&] { return !farm.Trials(first).empty() && !farm.Trials(second).empty(); }));
-  farm.service().Suspend("little space");
+  farm.service().scheduler().Suspend("little space");
   ASSERT_TRUE(farm.service().Pause(second).ok());
   EXPECT_EQ(farm.Job(second).state_reason(), "");
   farm.Crash();
   farm.Boot();
   EXPECT_EQ(farm.Job(first).state_reason(), "little space");
-  farm.service().Unsuspend();  // what the first check of the space does
+  farm.service().scheduler().Unsuspend();  // what the first check of the space does
   ASSERT_TRUE(farm.Finish(first));
   EXPECT_EQ(farm.Job(second).state(), tunefarm::v1::JOB_STATE_PAUSED);
 }
 
 TEST_F(LimitsTest, QueuedJobsStayQueuedWithoutSpaceAndCanBeCancelled) {
   Farm farm(directory_.path());
-  farm.service().Suspend("little space");
-  farm.service().Unsuspend();
+  farm.service().scheduler().Suspend("little space");
+  farm.service().scheduler().Unsuspend();
   const std::string name = farm.SubmitJob({1024});
-  farm.service().Suspend("little space");
+  farm.service().scheduler().Suspend("little space");
   farm.RunFor(std::chrono::minutes(1));
   EXPECT_EQ(farm.Job(name).state(), tunefarm::v1::JOB_STATE_QUEUED);
   EXPECT_TRUE(farm.evaluator().compiles().empty());
@@ -256,7 +256,7 @@ TEST_F(LimitsTest, JobsThatWaitForTheDriverCanBePausedResumedAndCancelledAndAllC
   std::vector<std::string> names;
   for (int i = 0; i < 80; ++i) names.push_back(farm.SubmitJob({1024 + i}, TestKernel(), two_trials));
   farm.RunControl();
-  EXPECT_EQ(farm.service().Stats()->active_jobs, 80);
+  EXPECT_EQ(farm.store().Status()->active_jobs, 80);
   // Of those that wait, one is cancelled, one paused for good, one paused and resumed.
   ASSERT_TRUE(farm.service().Cancel(names[70]).ok());
   EXPECT_EQ(farm.Job(names[70]).state(), tunefarm::v1::JOB_STATE_CANCELLED);
@@ -382,7 +382,7 @@ TEST_F(LimitsTest, RetentionDeletesOldJobsKeepsLabelledOnesAndWhatBestsStandOn) 
   tunefarm::v1::LookupConfigRequest lookup;
   lookup.set_kernel("scale");
   *lookup.mutable_problem() = TestProblem(1024);
-  const auto found = farm.service().Lookup(lookup);
+  const auto found = farm.service().lookup_api().LookupConfig(lookup);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->best().job(), old);
 }
@@ -427,27 +427,28 @@ TEST_F(LimitsTest, NearItsBoundTheDatabaseLosesLogsThenJobsAndNeverLabelledOnes)
 TEST_F(LimitsTest, CountsForTheMetrics) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter(Worsening(1));
-  EXPECT_EQ(farm.service().Counts()->watchers, 0);
+  EXPECT_EQ(farm.service().events().watchers(), 0);
   const std::string name = farm.SubmitJob({1024});
   const auto watch = farm.service().Watch(
       name, 0, [](const auto&) {}, [](absl::Status) {});
   ASSERT_TRUE(watch.ok());
-  EXPECT_EQ(farm.service().Counts()->watchers, 1);
+  EXPECT_EQ(farm.service().events().watchers(), 1);
   ASSERT_TRUE(farm.Finish(name));
   tunefarm::v1::LookupConfigRequest lookup;
   lookup.set_kernel("scale");
   *lookup.mutable_problem() = TestProblem(1024);
-  ASSERT_TRUE(farm.service().Lookup(lookup).ok());
-  const JobServiceCounts counts = farm.service().Counts().value();
+  ASSERT_TRUE(farm.service().lookup_api().LookupConfig(lookup).ok());
+  const TrialCounts counts = farm.service().tally().counts();
   const auto trials = static_cast<int64_t>(farm.Trials(name).size());
-  EXPECT_EQ(counts.trials.by_outcome.at(tunefarm::v1::OUTCOME_OK), trials);
-  EXPECT_GE(counts.trials.busy_ms_by_device.at("HOST-1"), 1000.0 * static_cast<double>(trials));
-  EXPECT_EQ(counts.trials.busy_ms_by_device.at("HOST-1"), farm.Job(name).device_busy_ms());
-  EXPECT_EQ(counts.trials.lookups, 1);
-  EXPECT_EQ(counts.trials.answers[tunefarm::v1::MATCH_EXACT], 1);
-  EXPECT_EQ(counts.missed_problems, 0);
-  EXPECT_EQ(counts.queue.jobs[static_cast<size_t>(JobState::kSucceeded)], 1);
-  EXPECT_EQ(counts.queue.ready_units, 0);
+  EXPECT_EQ(counts.by_outcome.at(tunefarm::v1::OUTCOME_OK), trials);
+  EXPECT_GE(counts.busy_ms_by_device.at("HOST-1"), 1000.0 * static_cast<double>(trials));
+  EXPECT_EQ(counts.busy_ms_by_device.at("HOST-1"), farm.Job(name).device_busy_ms());
+  EXPECT_EQ(counts.lookups, 1);
+  EXPECT_EQ(counts.answers[tunefarm::v1::MATCH_EXACT], 1);
+  EXPECT_EQ(farm.service().misses().stored(), 0);
+  const QueueCounts queue = farm.store().CountQueue().value();
+  EXPECT_EQ(queue.jobs[static_cast<size_t>(JobState::kSucceeded)], 1);
+  EXPECT_EQ(queue.ready_units, 0);
 }
 
 TEST_F(LimitsTest, ThousandsOfJobsWaitInLittleMemoryAndTheNextIsRefused) {
@@ -456,12 +457,12 @@ TEST_F(LimitsTest, ThousandsOfJobsWaitInLittleMemoryAndTheNextIsRefused) {
   constexpr int kClients = 16;
   const char* const nightly = std::getenv("TUNEFARM_NIGHTLY");
   const int jobs_each = std::string_view(nightly == nullptr ? "" : nightly) == "1" ? 625 : 125;
-  farm.active_jobs_max = kClients * jobs_each;
+  farm.limits.active_jobs_max = kClients * jobs_each;
   farm.Crash();
   farm.Boot();
   tunefarm::v1::Job job;
   *job.add_problems() = TestProblem(1024);
-  const auto kernel = farm.service().CreateKernel(TestKernel(), false);
+  const auto kernel = farm.service().CreateKernel(TestKernel());
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   job.set_kernel(kernel->name());
   const auto submit = [&] { return farm.service().Submit(job, std::nullopt, "", false); };
@@ -487,8 +488,8 @@ TEST_F(LimitsTest, ThousandsOfJobsWaitInLittleMemoryAndTheNextIsRefused) {
   farm.RunControl();
   const auto refused = submit();
   EXPECT_EQ(ReasonOf(refused.status()), "TOO_MANY_JOBS");
-  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr(std::to_string(farm.active_jobs_max)));
-  const int64_t per_job = (resident() - before) / farm.active_jobs_max;
+  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr(std::to_string(farm.limits.active_jobs_max)));
+  const int64_t per_job = (resident() - before) / farm.limits.active_jobs_max;
   RecordProperty("bytes_per_job", std::to_string(per_job));
 #if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // They keep books on all memory.
   EXPECT_LT(per_job, 4'000) << "bytes of memory for one job that waits";

@@ -44,15 +44,15 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     auto store = OpenSqliteStore(sqlite);
     TUNEFARM_CHECK_OK(store);
     store_ = *std::move(store);
-    JobServiceOptions options;
+    ControlPlaneOptions options;
     options.store = store_.get();
-    options.control = &control_;
+    options.control = options.watchers = options.lease = &control_;
     options.lease = &lease_;
     options.entropy = &entropy_;
     options.has_own_agent = false;
     options.agent_lease_ms = 60'000;
     options.node = PermanentNode("control");
-    service_ = std::make_unique<JobService>(options);
+    service_ = std::make_unique<TestService>(options);
     TUNEFARM_CHECK_OK(service_->Start());
   }
   ~ManyMachinesTest() override {
@@ -74,7 +74,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     machines_.push_back(std::make_unique<RemoteMachine>(this, &clock_, &entropy_, FakeGpu(name), directory_.File(name),
                                                         play, GetParam().cores));
     machines_.back()->Boot();
-    EXPECT_TRUE(RunUntil([&] { return service_->ListDevices().size() == machines_.size(); }));
+    EXPECT_TRUE(RunUntil([&] { return service_->devices().List().size() == machines_.size(); }));
   }
 
   // Seconds from the submission to the end of the search.
@@ -115,7 +115,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
   MonotonicTime Now() const override { return clock_.Now(); }
   bool IsCalm() const override { return true; }
   int nodes() const override { return 1; }
-  ControlLink* ControlAt(int) override { return service_->control_link(); }
+  ControlLink* ControlAt(int) override { return &service_->link(); }
   int BootOf(int) const override { return 1; }
   void InNode(int, const std::function<void()>& call) override { call(); }
   void Later(Duration, std::function<void()>) override {}  // nothing comes late where all is calm
@@ -166,7 +166,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
   Dice dice_{1};
   ManualExecutor control_{&clock_}, lease_{&clock_};
   std::unique_ptr<Store> store_;
-  std::unique_ptr<JobService> service_;
+  std::unique_ptr<TestService> service_;
   std::vector<std::unique_ptr<RemoteMachine>> machines_;
   int passing_ = 0;
   bool runs_control_ = false;
@@ -188,7 +188,7 @@ TEST_P(ManyMachinesTest, AllWorkToTheEnd) {
 // An agent without devices is given what waits for one, each config once, and nothing that a device has.
 TEST_P(ManyMachinesTest, WhatWaitsIsCompiledByOthers) {
   AddMachine();
-  ControlLink* const control = service_->control_link();
+  ControlLink* const control = &service_->link();
   tunefarm::agent::v1::RegisterRequest about;
   about.set_agent_id("helper");
   about.set_display_name("helper");

@@ -29,7 +29,7 @@ class MissesTest : public testing::Test {
     request.set_kernel(kernel);
     *request.mutable_problem() = TestProblem(n);
     request.set_worst_match(worst);
-    const auto answer = farm_.service().Lookup(request);
+    const auto answer = farm_.service().lookup_api().LookupConfig(request);
     TUNEFARM_CHECK_OK(answer);
     return answer->match();
   }
@@ -41,11 +41,11 @@ class MissesTest : public testing::Test {
     auto* const column = batch.add_columns();
     column->set_dim("N");
     for (const int64_t n : sizes) column->add_ints(n);
-    TUNEFARM_CHECK_OK(farm_.service().BatchLookup(batch));
+    TUNEFARM_CHECK_OK(farm_.service().lookup_api().BatchLookupConfigs(batch));
   }
 
   std::vector<Miss> List(const tunefarm::v1::ListMissesRequest& request = {}) {
-    const auto response = farm_.service().ListMisses(request);
+    const auto response = farm_.service().catalog_api().ListMisses(request);
     TUNEFARM_CHECK_OK(response);
     return {response->misses().begin(), response->misses().end()};
   }
@@ -78,29 +78,29 @@ TEST_F(MissesTest, WhatIsNotExactIsCountedAndNothingElse) {
   EXPECT_EQ(Ask(4096, tunefarm::v1::MATCH_EXACT), tunefarm::v1::MATCH_NOT_FOUND);
   tunefarm::v1::LookupConfigRequest unknown;
   unknown.set_kernel("scael");
-  EXPECT_FALSE(farm_.service().Lookup(unknown).ok());
+  EXPECT_FALSE(farm_.service().lookup_api().LookupConfig(unknown).ok());
   unknown.set_kernel("scale");
   *unknown.mutable_problem() = TestProblem(-1);
-  EXPECT_FALSE(farm_.service().Lookup(unknown).ok());
+  EXPECT_FALSE(farm_.service().lookup_api().LookupConfig(unknown).ok());
 
   EXPECT_THAT(Listed(), ElementsAre("N=2048 x2", "N=1073741824 x1", "N=4096 x1"));
   const std::vector<Miss> misses = List();
   EXPECT_EQ(misses[0].kernel_name(), "scale");
   EXPECT_EQ(misses[0].problem().dims().at("N").int_value(), 2048);
   EXPECT_EQ(misses[0].device_class_name(), "Test CPU");
-  EXPECT_EQ(misses[0].device_class_id(), farm_.service().ListDevices()[0].device_class().id());
+  EXPECT_EQ(misses[0].device_class_id(), farm_.service().devices().List()[0].device_class().id());
   EXPECT_EQ(misses[0].match(), tunefarm::v1::MATCH_NEAREST_SHAPE);
   EXPECT_EQ(misses[0].distance(), 1);
   EXPECT_EQ(misses[0].first_asked_at_ms(), before_ms);
   EXPECT_EQ(misses[0].last_asked_at_ms(), before_ms + 5000);
   EXPECT_EQ(misses[1].match(), tunefarm::v1::MATCH_DEFAULT);
   EXPECT_EQ(misses[2].match(), tunefarm::v1::MATCH_NOT_FOUND);
-  const auto counts = farm_.service().Counts();
-  EXPECT_EQ(counts->missed_problems, 3);
-  EXPECT_EQ(counts->trials.lookups, 7);
-  EXPECT_EQ(counts->trials.answers[tunefarm::v1::MATCH_NEAREST_SHAPE], 2);
-  EXPECT_EQ(counts->trials.answers[tunefarm::v1::MATCH_EXACT], 1);
-  EXPECT_EQ(counts->trials.answers[tunefarm::v1::MATCH_NOT_FOUND], 1);
+  EXPECT_EQ(farm_.service().misses().stored(), 3);
+  const TrialCounts counts = farm_.service().tally().counts();
+  EXPECT_EQ(counts.lookups, 7);
+  EXPECT_EQ(counts.answers[tunefarm::v1::MATCH_NEAREST_SHAPE], 2);
+  EXPECT_EQ(counts.answers[tunefarm::v1::MATCH_EXACT], 1);
+  EXPECT_EQ(counts.answers[tunefarm::v1::MATCH_NOT_FOUND], 1);
 }
 
 TEST_F(MissesTest, BatchesCountRowByRow) {
@@ -111,7 +111,7 @@ TEST_F(MissesTest, BatchesCountRowByRow) {
   EXPECT_EQ(Ask(2048), tunefarm::v1::MATCH_NEAREST_SHAPE);
   EXPECT_THAT(Listed(), ElementsAre("N=2048 x4", "N=1073741824 x1"));
   EXPECT_EQ(List()[0].problem().dims().at("N").int_value(), 2048);
-  EXPECT_EQ(farm_.service().Counts()->trials.answers[tunefarm::v1::MATCH_EXACT], 4);
+  EXPECT_EQ(farm_.service().tally().counts().answers[tunefarm::v1::MATCH_EXACT], 4);
 }
 
 TEST_F(MissesTest, StaleAnswersAreMissesUntilTheyAreTunedAgain) {
@@ -134,11 +134,11 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024})));
   Ask(2048);
   Ask(4096);
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({2048})));
   EXPECT_THAT(Listed(), ElementsAre("N=4096 x1"));
   // The store hears of it with the next write.
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1));
   // A job that promotes nothing takes nothing away.
   tunefarm::v1::Job job;
@@ -148,7 +148,7 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   // Nor does the best of another program of that name.
   tunefarm::v1::Kernel edited = TestKernel();
   edited.mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) { }  // edited");
-  ASSERT_TRUE(farm_.service().CreateKernel(edited, false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(edited).ok());
   EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_NEAREST_SHAPE);
   const std::string old_program = farm_.Job(farm_.SubmitJob({4096}, TestKernel())).name();
   ASSERT_TRUE(farm_.Finish(old_program));
@@ -157,13 +157,13 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
 }
 
 TEST_F(MissesTest, WhatWasWrittenDownIsThereAfterACrash) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   Ask(64);
   Ask(64);
   Ask(128);
-  EXPECT_EQ(farm_.service().Counts()->misses_unwritten, 2);
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
-  EXPECT_EQ(farm_.service().Counts()->misses_unwritten, 0);
+  EXPECT_EQ(farm_.service().misses().unwritten(), 2);
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
+  EXPECT_EQ(farm_.service().misses().unwritten(), 0);
   const std::vector<Miss> before = List();
   Ask(64);  // is forgotten
   Restart();
@@ -173,42 +173,42 @@ TEST_F(MissesTest, WhatWasWrittenDownIsThereAfterACrash) {
   }
   // And they go on from there.
   Ask(64);
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   Restart();
   EXPECT_THAT(Listed(), ElementsAre("N=64 x3", "N=128 x1"));
 }
 
 TEST_F(MissesTest, WhatWasPromotedBeforeTheCrashIsNoMissAfterIt) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   Ask(64);
   Ask(128);
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   farm_.RunFor(std::chrono::seconds(1));
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({64})));
   Restart();  // the promotion is on disk, that it takes the miss away is not
   EXPECT_THAT(Listed(), ElementsAre("N=128 x1"));
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1));
 }
 
 TEST_F(MissesTest, AStoreThatFailsHoldsUpNoLookUpAndLosesNothing) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   Ask(64);
   farm_.hooked_store->instead_of_misses = [] { return Unavailable("the disk is full"); };
-  EXPECT_TRUE(absl::IsUnavailable(farm_.service().WriteMisses()));
+  EXPECT_TRUE(absl::IsUnavailable(farm_.service().misses().Write()));
   EXPECT_EQ(Ask(64), tunefarm::v1::MATCH_DEFAULT);
   EXPECT_EQ(Ask(128), tunefarm::v1::MATCH_DEFAULT);
-  EXPECT_TRUE(absl::IsUnavailable(farm_.service().WriteMisses()));
+  EXPECT_TRUE(absl::IsUnavailable(farm_.service().misses().Write()));
   EXPECT_THAT(Listed(), ElementsAre("N=64 x2", "N=128 x1"));
-  EXPECT_EQ(farm_.service().Counts()->misses_unwritten, 2);
+  EXPECT_EQ(farm_.service().misses().unwritten(), 2);
   farm_.hooked_store->instead_of_misses = nullptr;
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   Restart();
   EXPECT_THAT(Listed(), ElementsAre("N=64 x2", "N=128 x1"));
 }
 
 TEST_F(MissesTest, ManyAreWrittenInParts) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   std::vector<int64_t> sizes;
   for (int64_t n = 1; n <= 1200; ++n) sizes.push_back(n);
   AskBatch(sizes);
@@ -217,15 +217,15 @@ TEST_F(MissesTest, ManyAreWrittenInParts) {
   farm_.hooked_store->instead_of_misses = [&writes] {
     return ++writes == 2 ? Unavailable("the disk is full") : absl::OkStatus();
   };
-  EXPECT_FALSE(farm_.service().WriteMisses().ok());
-  EXPECT_EQ(farm_.service().Counts()->misses_unwritten, 700);
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  EXPECT_FALSE(farm_.service().misses().Write().ok());
+  EXPECT_EQ(farm_.service().misses().unwritten(), 700);
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   EXPECT_EQ(writes, 4);
   EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1200));
 }
 
 TEST_F(MissesTest, PagesAreInOrderAndNoneIsOnTwo) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   for (const int64_t n : {1, 2, 3, 4, 5, 6, 7}) {
     for (int64_t i = 0; i <= n % 4; ++i) Ask(n);
   }
@@ -234,7 +234,7 @@ TEST_F(MissesTest, PagesAreInOrderAndNoneIsOnTwo) {
   request.set_page_size(3);
   std::vector<std::string> seen;
   do {
-    const auto page = farm_.service().ListMisses(request);
+    const auto page = farm_.service().catalog_api().ListMisses(request);
     ASSERT_TRUE(page.ok()) << page.status();
     for (const Miss& miss : page->misses()) seen.push_back(miss.problem().key());
     request.set_page_token(page->next_page_token());
@@ -242,15 +242,15 @@ TEST_F(MissesTest, PagesAreInOrderAndNoneIsOnTwo) {
   } while (!request.page_token().empty());
   EXPECT_THAT(seen, ElementsAre("N=3", "N=7", "N=2", "N=6", "N=1", "N=5", "N=4"));
   request.set_page_token("nonsense");
-  EXPECT_EQ(ReasonOf(farm_.service().ListMisses(request).status()), "PAGE_TOKEN_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().ListMisses(request).status()), "PAGE_TOKEN_INVALID");
   request.clear_page_token();
   request.set_page_size(-1);
-  EXPECT_EQ(ReasonOf(farm_.service().ListMisses(request).status()), "PAGE_SIZE_INVALID");
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().ListMisses(request).status()), "PAGE_SIZE_INVALID");
 }
 
 TEST_F(MissesTest, AreListedAndForgottenByKernelAndClass) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(false, "other"), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(false, "other")).ok());
   Ask(64);
   Ask(64, tunefarm::v1::MATCH_UNSPECIFIED, "other");
   tunefarm::v1::ListMissesRequest request;
@@ -259,22 +259,22 @@ TEST_F(MissesTest, AreListedAndForgottenByKernelAndClass) {
   request.set_kernel("nothing");
   EXPECT_THAT(List(request), IsEmpty());
   request.clear_kernel();
-  request.set_device_class_id(farm_.service().ListDevices()[0].device_class().id());
+  request.set_device_class_id(farm_.service().devices().List()[0].device_class().id());
   EXPECT_THAT(List(request), SizeIs(2));
   request.set_device_class_id("another");
   EXPECT_THAT(List(request), IsEmpty());
 
-  ASSERT_TRUE(farm_.service().WriteMisses().ok());
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
   tunefarm::v1::DeleteMissesRequest forget;
   forget.set_kernel("other");
-  EXPECT_EQ(farm_.service().DeleteMisses(forget)->deleted(), 1);
+  EXPECT_EQ(farm_.service().catalog_api().DeleteMisses(forget)->deleted(), 1);
   Restart();  // when it was answered it was durable
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
   farm_.hooked_store->instead_of_misses = [] { return Unavailable("the disk is full"); };
-  EXPECT_TRUE(absl::IsUnavailable(farm_.service().DeleteMisses({}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(farm_.service().catalog_api().DeleteMisses({}).status()));
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
   farm_.hooked_store->instead_of_misses = nullptr;
-  EXPECT_EQ(farm_.service().DeleteMisses({})->deleted(), 1);
+  EXPECT_EQ(farm_.service().catalog_api().DeleteMisses({})->deleted(), 1);
   EXPECT_THAT(farm_.store().LoadMisses().value(), IsEmpty());
 }
 

@@ -95,7 +95,7 @@ class MixedFarmTest : public ControlAgentsTest {
     tunefarm::v1::ListTrialsRequest request;
     request.set_parent(name);
     request.set_page_size(1000);
-    const auto response = control_->service->ListTrials(request);
+    const auto response = control_->service->tuning_api().ListTrials(request);
     TUNEFARM_CHECK_OK(response);
     return {response->trials().begin(), response->trials().end()};
   }
@@ -267,10 +267,10 @@ TEST_F(MixedFarmTest, AllClassesGetAStudyForEachProblem) {
   }
   EXPECT_EQ(Job(name_).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
   std::map<std::string, std::set<std::string>> classes;
-  const auto bests = control_->service->ListBest("", 100, "");
+  const auto bests = control_->service->catalog().List("", 100, "");
   ASSERT_TRUE(bests.ok());
-  for (const auto& best : bests->items) {
-    classes[best.problem().key()].insert(best.device_class_name());
+  for (const auto& best : bests->first) {
+    classes[best->problem().key()].insert(best->device_class_name());
   }
   EXPECT_EQ(classes.size(), 2u);
   for (const auto& [problem, names] : classes) EXPECT_THAT(names, ElementsAre("Large CPU", "Test CPU")) << problem;
@@ -334,9 +334,9 @@ TEST_F(MixedFarmTest, AQuestionAboutOneClassNamesOneClass) {
   request.set_kernel("scale");
   *request.mutable_problem() = TestProblem(1024);
   request.set_device_selector("label:kind=large");
-  EXPECT_TRUE(control_->service->Lookup(request).ok());
+  EXPECT_TRUE(control_->service->lookup_api().LookupConfig(request).ok());
   request.set_device_selector("label:rack=a");
-  const auto refused = control_->service->Lookup(request);
+  const auto refused = control_->service->lookup_api().LookupConfig(request);
   EXPECT_EQ(ReasonOf(refused.status()), "DEVICE_SELECTOR");
   EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr("Test CPU"));
 }

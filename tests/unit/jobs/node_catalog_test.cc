@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "server/api/server_api.h"
 #include "server/base/status.h"
 #include "server/catalog/best_changes.h"
 #include "server/catalog/catalog_watch.h"
@@ -14,7 +15,16 @@
 namespace tunefarm {
 namespace {
 
-using NodeCatalogTest = NodeWorld;
+class NodeCatalogTest : public NodeWorld {
+ protected:
+  // As GetServerInfo tells it.
+  std::string DatabaseAway(int index) {
+    ServerHooks hooks;
+    hooks.info = [] { return tunefarm::v1::GetServerInfoResponse(); };
+    ServerApi server(nodes_[index].store.get(), &service(index).node_watch(), hooks);
+    return server.GetServerInfo({})->database_away();
+  }
+};
 
 // Found by the simulation: the slower config took the other's place.
 TEST_F(NodeCatalogTest, OfTwoFinalsAtOnceTheLaterIsComparedWithTheEarlier) {
@@ -60,45 +70,45 @@ TEST_F(NodeCatalogTest, TheCatalogOfEachHasWhatEitherChanged) {
   pin.mutable_key()->set_program_digest(Lookup(0).best().program_digest());
   pin.mutable_key()->set_problem_key(Lookup(0).best().problem().key());
   pin.mutable_key()->set_device_class_id(Lookup(0).best().device_class_id());
-  ASSERT_TRUE(service(1).PinBest(pin).ok());
+  ASSERT_TRUE(service(1).catalog_api().PinBestConfig(pin).ok());
   EXPECT_TRUE(Lookup(1).best().pinned());
   RunFor(std::chrono::seconds(2));
   EXPECT_TRUE(Lookup(0).best().pinned());
   tunefarm::v1::RetireBestConfigRequest retire;
   *retire.mutable_key() = pin.key();
-  ASSERT_TRUE(service(0).RetireBest(retire).ok());
+  ASSERT_TRUE(service(0).catalog_api().RetireBestConfig(retire).ok());
   RunFor(std::chrono::seconds(2));
   EXPECT_NE(Lookup(1).match(), tunefarm::v1::MATCH_EXACT);
 }
 
 TEST_F(NodeCatalogTest, KernelsByNameAreTheNewestOfAll) {
   BootBoth();
-  ASSERT_TRUE(service(0).CreateKernel(TestKernel(), false).ok());
-  const auto first = service(1).GetKernel("scale", false);
+  ASSERT_TRUE(service(0).CreateKernel(TestKernel()).ok());
+  const auto first = service(1).GetKernel("scale");
   ASSERT_TRUE(first.ok());
   RunFor(std::chrono::seconds(1));
-  ASSERT_TRUE(service(0).CreateKernel(TestKernel(true), false).ok());
+  ASSERT_TRUE(service(0).CreateKernel(TestKernel(true)).ok());
   RunFor(std::chrono::seconds(2));
-  EXPECT_NE(service(1).GetKernel("scale", false)->name(), first->name());
+  EXPECT_NE(service(1).GetKernel("scale")->name(), first->name());
 }
 
 TEST_F(NodeCatalogTest, MissesOfAllAddUp) {
   BootBoth();
-  ASSERT_TRUE(service(0).CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(service(0).CreateKernel(TestKernel()).ok());
   for (int i = 0; i < 3; ++i) Lookup(0);
   for (int i = 0; i < 4; ++i) Lookup(1);
-  ASSERT_TRUE(service(0).WriteMisses().ok());
-  ASSERT_TRUE(service(1).WriteMisses().ok());
-  ASSERT_TRUE(service(1).WriteMisses().ok());
+  ASSERT_TRUE(service(0).misses().Write().ok());
+  ASSERT_TRUE(service(1).misses().Write().ok());
+  ASSERT_TRUE(service(1).misses().Write().ok());
   Lookup(0);
   for (int i = 0; i < 2; ++i) {
-    const auto misses = service(i).ListMisses({});
+    const auto misses = service(i).catalog_api().ListMisses({});
     ASSERT_TRUE(misses.ok());
     ASSERT_EQ(misses->misses_size(), 1);
     EXPECT_EQ(misses->misses(0).count(), i == 0 ? 8 : 8);
   }
-  ASSERT_TRUE(service(1).DeleteMisses({}).ok());
-  EXPECT_EQ(service(0).ListMisses({})->misses_size(), 0);
+  ASSERT_TRUE(service(1).catalog_api().DeleteMisses({}).ok());
+  EXPECT_EQ(service(0).catalog_api().ListMisses({})->misses_size(), 0);
 }
 
 TEST_F(NodeCatalogTest, LookUpsAreAnsweredWithTheirAgeWhileTheDatabaseIsAway) {
@@ -111,13 +121,11 @@ TEST_F(NodeCatalogTest, LookUpsAreAnsweredWithTheirAgeWhileTheDatabaseIsAway) {
   RunFor(std::chrono::seconds(30));
   EXPECT_EQ(Lookup(1).match(), tunefarm::v1::MATCH_EXACT);
   EXPECT_GE(Lookup(1).catalog_age_ms(), 29'000);
-  const auto stats = service(1).Stats();
-  ASSERT_TRUE(stats.ok());
-  EXPECT_NE(stats->database_away, "");
+  EXPECT_NE(DatabaseAway(1), "");
   nodes_[1].store_is_away = false;
   RunFor(std::chrono::seconds(3));
   EXPECT_LT(Lookup(1).catalog_age_ms(), 2000);
-  EXPECT_EQ(service(1).Stats()->database_away, "");
+  EXPECT_EQ(DatabaseAway(1), "");
 }
 
 TEST_F(NodeCatalogTest, StartsFromItsCopyWhileTheDatabaseIsAway) {
@@ -132,7 +140,7 @@ TEST_F(NodeCatalogTest, StartsFromItsCopyWhileTheDatabaseIsAway) {
   ASSERT_TRUE(Boot(1, false, true).ok());
   EXPECT_EQ(Lookup(1).match(), tunefarm::v1::MATCH_EXACT);
   EXPECT_GE(Lookup(1).catalog_age_ms(), 10'000);
-  EXPECT_NE(service(1).Stats()->database_away, "");
+  EXPECT_NE(DatabaseAway(1), "");
   nodes_[1].store_is_away = false;
   RunFor(std::chrono::seconds(5));
   EXPECT_LT(Lookup(1).catalog_age_ms(), 2000);

@@ -302,7 +302,7 @@ TEST_F(NodeTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) {
   service(driver).Stop();
   Kill(driver);
   RunFor(std::chrono::seconds(3));
-  JobService& other = service(1 - driver);
+  TestService& other = service(1 - driver);
   tunefarm::v1::JobState told = tunefarm::v1::JOB_STATE_UNSPECIFIED;
   bool has_ended = false;
   const auto watch = other.Watch(

@@ -46,7 +46,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     std::unique_ptr<OlderProgram> older;
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
-    std::unique_ptr<JobService> service;
+    std::unique_ptr<TestService> service;
     bool stands_still = false;
     bool store_is_away = false;
     std::map<std::string, int> calls;
@@ -76,9 +76,9 @@ class NodeWorld : public testing::Test, public AgentWorld {
     });
     node.control = std::make_unique<ManualExecutor>(&clock_);
     node.lease = std::make_unique<ManualExecutor>(&clock_);
-    JobServiceOptions options;
+    ControlPlaneOptions options;
     options.store = node.store.get();
-    options.control = node.control.get();
+    options.control = options.watchers = options.lease = node.control.get();
     options.lease = node.lease.get();
     options.entropy = &entropy_;
     options.local_copy = directory_.File(fmt::format("copy-{}", index));
@@ -91,7 +91,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
       options.node.id = id;
       options.node.lease = kNodeLease;
     }
-    node.service = std::make_unique<JobService>(options);
+    node.service = std::make_unique<TestService>(options);
     const absl::Status devices = node.service->SetDevices({HostDevice("HOST-1")});
     if (!devices.ok()) return devices;
     return node.service->Start();
@@ -112,7 +112,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
   Dice& dice() override { return dice_; }
   AgentLink* LinkTo(int*) override {
     Node& node = nodes_[agents_node_];
-    return node.service == nullptr || node.stands_still ? nullptr : node.service->agent_link();
+    return node.service == nullptr || node.stands_still ? nullptr : &node.service->link();
   }
 
   void RunFor(Duration time) {
@@ -135,7 +135,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     return true;
   }
 
-  JobService& service(int index) { return *nodes_[index].service; }
+  TestService& service(int index) { return *nodes_[index].service; }
   std::string Submit(int index, const std::string& strategy = "exhaustive") {
     tunefarm::v1::Job job;
     *job.add_problems() = TestProblem(1024);
@@ -158,7 +158,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     request.set_kernel("scale");
     *request.mutable_problem() = TestProblem(n);
     request.set_device_selector("HOST-1");
-    const auto response = service(index).Lookup(request);
+    const auto response = service(index).lookup_api().LookupConfig(request);
     EXPECT_TRUE(response.ok()) << response.status();
     return response.ok() ? *response : tunefarm::v1::LookupConfigResponse();
   }

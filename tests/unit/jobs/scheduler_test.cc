@@ -52,11 +52,13 @@ TEST_F(SchedulerTest, ReadsDoNotWaitForAStep) {
   EXPECT_EQ(job.state(), tunefarm::v1::JOB_STATE_RUNNING);
   EXPECT_EQ(job.studies_size(), 1);
   EXPECT_GE(job.progress().done(), 2);
-  const auto jobs = farm_.service().ListJobs({tunefarm::v1::JOB_STATE_RUNNING}, 10, "");
+  tunefarm::v1::ListJobsRequest running;
+  running.add_states(tunefarm::v1::JOB_STATE_RUNNING);
+  const auto jobs = farm_.service().tuning_api().ListJobs(running);
   ASSERT_TRUE(jobs.ok()) << jobs.status();
-  ASSERT_EQ(jobs->items.size(), 1u);
-  EXPECT_EQ(jobs->items[0].progress().done(), job.progress().done());
-  EXPECT_EQ(jobs->items[0].studies_size(), 0);
+  ASSERT_EQ(jobs->jobs_size(), 1);
+  EXPECT_EQ(jobs->jobs(0).progress().done(), job.progress().done());
+  EXPECT_EQ(jobs->jobs(0).studies_size(), 0);
   Release();
   EXPECT_TRUE(farm_.Finish(name_));
 }

@@ -93,7 +93,7 @@ class SentinelsTest : public ControlAgentsTest {
     ASSERT_TRUE(response.ok()) << response.status();
     epochs_[id] = response->epoch();
   }
-  Device Shown(const std::string& uuid) { return *control_->service->GetDevice("devices/" + uuid); }
+  Device Shown(const std::string& uuid) { return *control_->service->devices().Get("devices/" + uuid); }
 };
 
 TEST_F(SentinelsTest, ADeviceThatDeviatesGetsNoWorkUntilAPersonReleasesIt) {
@@ -151,7 +151,7 @@ TEST_F(SentinelsTest, WhoIsLeftAloneIsComparedWithNobody) {
 TEST_F(SentinelsTest, WhatAPersonHasHeldOutStaysSo) {
   RegisterMeasured("one", "CPU-1", 1000);
   RegisterMeasured("two", "CPU-2", 1010);
-  ASSERT_TRUE(control_->service->HoldOutDevice("devices/CPU-1", "its fan is being replaced").ok());
+  ASSERT_TRUE(control_->service->QuarantineDevice("devices/CPU-1", "its fan is being replaced").ok());
   RegisterMeasured("two", "CPU-2", 1300, 2);  // nobody to compare with
   EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_READY);
   EXPECT_EQ(Shown("CPU-1").state_reason(), "its fan is being replaced");
@@ -165,7 +165,7 @@ TEST_F(SentinelsTest, WhatAPersonSaidOutlivesTheDaemon) {
   RegisterMeasured("two", "CPU-2", 1200);
   RegisterMeasured("three", "CPU-3", 1000);
   ASSERT_TRUE(control_->service->ReleaseDevice("devices/CPU-2").ok());
-  ASSERT_TRUE(control_->service->HoldOutDevice("devices/CPU-3", "its fan is being replaced").ok());
+  ASSERT_TRUE(control_->service->QuarantineDevice("devices/CPU-3", "its fan is being replaced").ok());
   Restart();
   EXPECT_EQ(Shown("CPU-2").state(), tunefarm::v1::DEVICE_STATE_READY);
   EXPECT_EQ(Shown("CPU-3").state_reason(), "its fan is being replaced");
@@ -190,7 +190,7 @@ TEST_F(SentinelsTest, EachControlDaemonLearnsWhatAnotherWasTold) {
   };
   until_both_look();
   Submit();
-  ASSERT_TRUE(other.service->HoldOutDevice("devices/CPU-1", "its fan is being replaced").ok());
+  ASSERT_TRUE(other.service->QuarantineDevice("devices/CPU-1", "its fan is being replaced").ok());
   ASSERT_TRUE(other.service->ReleaseDevice("devices/CPU-2").ok());
   until_both_look();
   EXPECT_EQ(Shown("CPU-1").state_reason(), "its fan is being replaced");
@@ -208,8 +208,7 @@ TEST_F(SentinelsTest, EachControlDaemonLearnsWhatAnotherWasTold) {
 
 TEST_F(SentinelsTest, AnOrderThatCannotBeStoredIsRefused) {
   RegisterMeasured("one", "CPU-1", 1000);
-  EXPECT_TRUE(
-      absl::IsInvalidArgument(control_->service->HoldOutDevice("devices/CPU-1", std::string(2000, 'x')).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(control_->service->QuarantineDevice("devices/CPU-1", std::string(2000, 'x'))));
   EXPECT_EQ(Shown("CPU-1").state(), tunefarm::v1::DEVICE_STATE_READY);
 }
 

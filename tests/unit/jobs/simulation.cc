@@ -105,9 +105,9 @@ void Simulation::Boot(size_t index) {
   node.store = std::make_unique<FencedStore>(store_.get());
   node.control = std::make_unique<ManualExecutor>(&clock_);
   node.lease = std::make_unique<ManualExecutor>(&clock_);
-  JobServiceOptions options;
+  ControlPlaneOptions options;
   options.store = node.store.get();
-  options.control = node.control.get();
+  options.control = options.watchers = options.lease = node.control.get();
   options.lease = node.lease.get();
   options.entropy = &entropy_;
   const std::string id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));
@@ -122,7 +122,7 @@ void Simulation::Boot(size_t index) {
     options.agent_lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(kAgentLease).count();
     options.has_own_agent = false;
   }
-  node.service = std::make_unique<JobService>(options);
+  node.service = std::make_unique<TestService>(options);
   ++node.boots;
   if (!options_.has_real_agents) TUNEFARM_CHECK_OK(node.service->SetDevices(Devices()));
   TUNEFARM_CHECK_OK(node.service->Start());
@@ -178,12 +178,12 @@ AgentLink* Simulation::LinkTo(int* node) {
     Node& one = nodes_[(static_cast<size_t>(*node) + i) % nodes_.size()];
     if (!Runs(one)) continue;
     *node = static_cast<int>((static_cast<size_t>(*node) + i) % nodes_.size());
-    return one.service->agent_link();
+    return &one.service->link();
   }
   return nullptr;
 }
 
-JobService* Simulation::AnyService() {
+TestService* Simulation::AnyService() {
   const int first = dice_.Below(static_cast<int>(nodes_.size()));
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[(static_cast<size_t>(first) + i) % nodes_.size()];
@@ -209,7 +209,7 @@ void Simulation::Submit() {
 
 // The client tries again until it is told.
 void Simulation::TrySubmit() {
-  JobService* const service = AnyService();
+  TestService* const service = AnyService();
   if (service == nullptr) return;
   const auto submitted = service->Submit(*wanted_, TestKernel(), fmt::format("request-{}", watched_.size()), false);
   if (!submitted.ok()) {
@@ -228,7 +228,7 @@ void Simulation::TrySubmit() {
 
 // Somebody wants something of a job, through any daemon.
 void Simulation::Order() {
-  JobService* const service = AnyService();
+  TestService* const service = AnyService();
   if (service == nullptr || watched_.empty()) return;
   const std::string name = watched_[static_cast<size_t>(dice_.Below(static_cast<int>(watched_.size())))].name;
   ++outcome_.orders;
@@ -248,24 +248,24 @@ void Simulation::Order() {
 
 // Somebody decides about the best of one of the problems.
 void Simulation::Edit() {
-  JobService* const service = AnyService();
+  TestService* const service = AnyService();
   if (service == nullptr) return;
-  const auto bests = service->ListBest("", 100, "");
-  if (!bests.ok() || bests->items.empty()) return;
-  const auto& best = bests->items[static_cast<size_t>(dice_.Below(static_cast<int>(bests->items.size())))];
+  const auto bests = service->catalog().List("", 100, "");
+  if (!bests.ok() || bests->first.empty()) return;
+  const auto& best = *bests->first[static_cast<size_t>(dice_.Below(static_cast<int>(bests->first.size())))];
   tunefarm::v1::AnnotateBestConfigRequest request;
   request.mutable_key()->set_program_digest(best.program_digest());
   request.mutable_key()->set_problem_key(best.problem().key());
   request.mutable_key()->set_device_class_id(best.device_class_id());
   request.set_note(fmt::format("note {}", ++outcome_.edits));
-  service->AnnotateBest(request).IgnoreError();
+  service->catalog_api().AnnotateBestConfig(request).IgnoreError();
 }
 
 // A watcher of a catalog is told of changes in their order, and never of one twice.
 void Simulation::ReadCatalog(Node* node) {
   if (!Runs(*node)) return;
   if (node->bests == nullptr) {
-    auto stream = node->service->WatchBests(
+    auto stream = node->service->catalog_api().WatchBestConfigs(
         {}, [] {}, [](absl::Status) {});
     if (!stream.ok()) return;
     node->bests = *std::move(stream);
@@ -422,7 +422,7 @@ Simulation::Outcome Simulation::Run() {
       for (Node& node : nodes_) node.thaws = clock_.Now();
     }
     if (calm_ && dice_.OneIn(200)) {
-      JobService* const service = AnyService();
+      TestService* const service = AnyService();
       for (const Watched& watched : watched_) {
         if (service != nullptr) service->Resume(watched.name).IgnoreError();
       }

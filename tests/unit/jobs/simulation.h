@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "server/agent/agent_link.h"
-#include "server/jobs/job_service.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
@@ -27,6 +26,7 @@
 #include "tests/unit/jobs/dice.h"
 #include "tests/unit/jobs/remote_machine.h"
 #include "tests/unit/jobs/simulated_network.h"
+#include "tests/unit/jobs/test_service.h"
 
 namespace tunefarm {
 
@@ -115,7 +115,7 @@ class Simulation : public AgentWorld, public NetworkWorld {
   struct Node {
     std::unique_ptr<FaultyStore> store;
     std::unique_ptr<ManualExecutor> control, lease;
-    std::unique_ptr<JobService> service;  // null: it is down
+    std::unique_ptr<TestService> service;  // null: it is down
     int boots = 0;
     bool is_stalled = false;               // within a call of its store
     MonotonicTime thaws{};                 // stands still until then
@@ -150,7 +150,7 @@ class Simulation : public AgentWorld, public NetworkWorld {
   bool Runs(const Node& node) const {
     return node.service != nullptr && clock_.Now() >= node.thaws && !node.is_stalled;
   }
-  JobService* AnyService();
+  TestService* AnyService();
   void Submit();
   void TrySubmit();
   void Disturb();

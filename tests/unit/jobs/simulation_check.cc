@@ -36,7 +36,7 @@ void Simulation::Check() {
       EXPECT_EQ(node.told[row.program_digest + row.problem_key + row.class_id], row.revision)
           << "a watcher was not told of a change";
     }
-    EXPECT_EQ(node.service->Stats()->catalog_revision, *store_->CatalogRevision()) << "a node's catalog is behind";
+    EXPECT_EQ(node.service->catalog().revision(), *store_->CatalogRevision()) << "a node's catalog is behind";
   }
 }
 
@@ -62,7 +62,7 @@ std::string Simulation::WhatIsLeft(int64_t job_id) {
     }
   }
   for (const Node& node : nodes_) {
-    for (const auto& [agent_id, view] : node.service->control_link()->Agents()) {
+    for (const auto& [agent_id, view] : node.service->link().Agents()) {
       left += fmt::format("node {} has agent {} with {} units, silent for {} s; ", &node - nodes_.data(), agent_id,
                           view.units, std::chrono::duration_cast<std::chrono::seconds>(view.silent).count());
     }

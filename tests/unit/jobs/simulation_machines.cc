@@ -105,7 +105,7 @@ void Simulation::LookAfterMachines() {
 
 ControlLink* Simulation::ControlAt(int node) {
   Node& one = nodes_[static_cast<size_t>(node)];
-  return Runs(one) ? one.service->control_link() : nullptr;
+  return Runs(one) ? &one.service->link() : nullptr;
 }
 
 void Simulation::InNode(int, const std::function<void()>& call) {

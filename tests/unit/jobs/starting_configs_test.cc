@@ -59,7 +59,7 @@ TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsEnoughForABest) 
   tunefarm::v1::LookupConfigRequest lookup;
   lookup.set_kernel("scale");
   *lookup.mutable_problem() = TestProblem(1024);
-  const auto answer = farm_.service().Lookup(lookup);
+  const auto answer = farm_.service().lookup_api().LookupConfig(lookup);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->match(), tunefarm::v1::MATCH_EXACT);
   EXPECT_EQ(answer->best().config().values().at("A").int_value(), 4);

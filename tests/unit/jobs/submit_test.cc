@@ -29,7 +29,7 @@ class SubmitTest : public testing::Test {
 };
 
 TEST_F(SubmitTest, RefusesAnUnknownKernelWithTheLikelyMeantOne) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   auto job = OneProblem();
   job.set_kernel("scal");
   const absl::Status status = Refused(job, std::nullopt);
@@ -73,7 +73,9 @@ TEST_F(SubmitTest, RefusesPythonUnlessTheDaemonRunsItAndSaysWhatToSet) {
   EXPECT_EQ(ReasonOf(status), "PYTHON_DISABLED");
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(Text(status), AllOf(HasSubstr("'snake'"), HasSubstr("python_interpreter")));
-  farm_.service().AllowPython();
+  farm_.Crash();
+  farm_.abilities.runs_python = true;
+  farm_.Boot();
   EXPECT_TRUE(Refused(OneProblem(), kernel).ok());
   // It says itself what it runs on.
   kernel.mutable_python()->set_device(tunefarm::v1::DEVICE_KIND_CUDA);
@@ -160,43 +162,43 @@ TEST_F(SubmitTest, TheSameRequestIdIsTheSameJobAndAnotherBodyIsRefused) {
   EXPECT_EQ(farm_.service().Submit(OneProblem(), TestKernel(), "id-1", false)->name(), first->name());
   EXPECT_EQ(ReasonOf(farm_.service().Submit(OneProblem(2048), TestKernel(), "id-1", false).status()),
             "REQUEST_ID_REUSED");
-  EXPECT_EQ(farm_.service().ListJobs({}, 0, "")->items.size(), 1u);
+  EXPECT_EQ(farm_.service().tuning_api().ListJobs({})->jobs_size(), 1);
 }
 
 TEST_F(SubmitTest, LookupsAnswerWithTheDefaultBeforeAnythingIsTunedAndRespectTheWorstMatch) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   tunefarm::v1::LookupConfigRequest request;
   request.set_kernel("scale");
-  const auto answer = farm_.service().Lookup(request);
+  const auto answer = farm_.service().lookup_api().LookupConfig(request);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->match(), tunefarm::v1::MATCH_DEFAULT);
   EXPECT_EQ(answer->best().config().values().at("A").int_value(), 1);
   request.set_worst_match(tunefarm::v1::MATCH_SAME_ARCH);
-  EXPECT_EQ(farm_.service().Lookup(request)->match(), tunefarm::v1::MATCH_NOT_FOUND);
+  EXPECT_EQ(farm_.service().lookup_api().LookupConfig(request)->match(), tunefarm::v1::MATCH_NOT_FOUND);
 
   tunefarm::v1::BatchLookupConfigsRequest batch;
   batch.set_kernel("scale");
   auto* column = batch.add_columns();
   column->set_dim("N");
   for (int i = 1; i <= 3; ++i) column->add_ints(1024 * i);
-  const auto answers = farm_.service().BatchLookup(batch);
+  const auto answers = farm_.service().lookup_api().BatchLookupConfigs(batch);
   ASSERT_TRUE(answers.ok()) << answers.status();
   EXPECT_EQ(answers->bests_size(), 1);
   EXPECT_THAT(answers->best_indexes(), testing::ElementsAre(0, 0, 0));
 }
 
 TEST_F(SubmitTest, CountsASpaceForThisMachineByName) {
-  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel(), false).ok());
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   tunefarm::v1::CountSpaceRequest request;
   request.set_name("scale");
-  const auto response = farm_.service().CountSpace(request);
+  const auto response = farm_.service().kernel_api().CountSpace(request);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->space().valid(), 11);
   EXPECT_EQ(response->space().cartesian(), "12");
   ASSERT_GE(response->space().rules_size(), 1);
   EXPECT_EQ(response->space().rules(0).removed(), 1);
   request.set_device_selector("A100");
-  EXPECT_EQ(ReasonOf(farm_.service().CountSpace(request).status()), "DEVICE_KIND");
+  EXPECT_EQ(ReasonOf(farm_.service().kernel_api().CountSpace(request).status()), "DEVICE_KIND");
 }
 
 TEST_F(SubmitTest, NamesThatAreNoneAreRefusedWithTheirShape) {

@@ -156,15 +156,15 @@ TEST_F(CatalogServiceTest, TheEndOfTheServiceEndsEveryWatch) {
   const grpc::Status refused = one_more->Finish();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReasonIn(refused), "TOO_MANY_WATCHERS");
-  EXPECT_EQ(jobs_->Counts()->catalog_watchers, kCatalogWatchersMax);
-  jobs_->Stop();
+  EXPECT_EQ(plane_->catalog_watch().watchers(), kCatalogWatchersMax);
+  plane_->Stop();
   watchers_.RunUntilIdle();
   for (const auto& reader : readers) {
     while (reader->Read(&response)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
   }
-  api_->RefuseCalls();
+  plane_->calls().Refuse();
   const auto late = client_stub_->WatchBestConfigs(&contexts[kCatalogWatchersMax + 1], {});
   EXPECT_FALSE(late->Read(&response));
   EXPECT_EQ(ReasonIn(late->Finish()), "DAEMON_ENDING");

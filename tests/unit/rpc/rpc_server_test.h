@@ -1,4 +1,4 @@
-// A daemon's API behind real sockets, for the tests of the server and of its streams.
+// A daemon's public calls behind real sockets, for the tests of the server and of its streams.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -10,12 +10,15 @@
 #include <atomic>
 #include <functional>
 
+#include "server/access/token_book.h"
+#include "server/api/access_api.h"
+#include "server/api/server_api.h"
 #include "server/base/check.h"
 #include "server/base/executor.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
-#include "server/jobs/job_service.h"
+#include "server/daemon/control_plane.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
@@ -86,16 +89,16 @@ class RpcServerTest : public testing::Test {
     store_ = *std::move(store);
     if (fill) fill(store_.get());
     control_ = std::make_unique<ThreadExecutor>("control", Clock::Real());
-    JobServiceOptions options;
+    ControlPlaneOptions options;
     options.store = store_.get();
     options.control = control_.get();
-    options.watchers = &watchers_;
+    options.watchers = options.lease = &watchers_;
     options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
     options.node = PermanentNode("control");
-    jobs_ = std::make_unique<JobService>(options);
-    TUNEFARM_CHECK_OK(jobs_->SetDevices({HostDevice()}));
-    TUNEFARM_CHECK_OK(jobs_->Start());
+    plane_ = std::make_unique<ControlPlane>(options);
+    TUNEFARM_CHECK_OK(plane_->SetDevices({HostDevice()}));
+    TUNEFARM_CHECK_OK(plane_->Start());
     ServerHooks hooks;
     hooks.info = [] {
       v1::GetServerInfoResponse info;
@@ -112,22 +115,33 @@ class RpcServerTest : public testing::Test {
       return response;
     };
     hooks.shutdown = [this](bool) { ++shutdowns_; };
-    api_ = std::make_unique<Api>(jobs_.get(), std::move(hooks), &clock_);
+    server_api_ = std::make_unique<ServerApi>(store_.get(), &plane_->node_watch(), std::move(hooks));
+    tokens_ = std::make_unique<TokenBook>(store_->tokens(), &entropy_, Clock::Real());
+    access_api_ = std::make_unique<AccessApi>(tokens_.get());
     admin_ = Serve(directory_.File("admin.sock"), true);
     client_ = Serve(directory_.File("client.sock"), false);
   }
   ~RpcServerTest() override {
     if (!release_.HasBeenNotified()) release_.Notify();
-    jobs_->Stop();
+    plane_->Stop();
     admin_.reset();
     client_.reset();
     control_.reset();
-    api_.reset();
-    jobs_.reset();
+    plane_.reset();
   }
 
+  RpcServices Services() {
+    return {.calls = &plane_->calls(),
+            .kernels = &plane_->kernel_api(),
+            .tuning = &plane_->tuning_api(),
+            .lookup = &plane_->lookup_api(),
+            .catalog = &plane_->catalog_api(),
+            .farm = &plane_->farm_api(),
+            .server = server_api_.get(),
+            .access = access_api_.get()};
+  }
   std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin) {
-    auto server = RpcServer::Start(api_.get(), Clock::Real(), {{"unix:" + path}, is_admin});
+    auto server = RpcServer::Start(Services(), Clock::Real(), {{"unix:" + path}, is_admin});
     TUNEFARM_CHECK(server.ok());
     return *std::move(server);
   }
@@ -200,8 +214,10 @@ class RpcServerTest : public testing::Test {
   Notification release_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
-  std::unique_ptr<JobService> jobs_;
-  std::unique_ptr<Api> api_;
+  std::unique_ptr<ControlPlane> plane_;
+  std::unique_ptr<ServerApi> server_api_;
+  std::unique_ptr<TokenBook> tokens_;
+  std::unique_ptr<AccessApi> access_api_;
   std::unique_ptr<RpcServer> admin_;
   std::unique_ptr<RpcServer> client_;
 };

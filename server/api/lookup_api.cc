@@ -1,0 +1,39 @@
+#include "server/api/lookup_api.h"
+
+#include "server/base/status_macros.h"
+#include "server/lookup/batch_lookup.h"
+#include "server/records/resource_names.h"
+
+namespace tunefarm {
+
+absl::StatusOr<v1::LookupConfigResponse> LookupApi::LookupConfig(const v1::LookupConfigRequest& request) {
+  absl::StatusOr<v1::LookupConfigResponse> response = tunefarm::LookupConfig(context_, request);
+  if (!response.ok()) {
+    tally_->AddBadLookup();
+    return response;
+  }
+  response->set_catalog_age_ms(node_watch_->AgeMs());
+  const int match = response->match();
+  tally_->AddLookups({&match, 1});
+  return response;
+}
+
+absl::StatusOr<v1::BatchLookupConfigsResponse> LookupApi::BatchLookupConfigs(
+    const v1::BatchLookupConfigsRequest& request) {
+  absl::StatusOr<v1::BatchLookupConfigsResponse> response = LookupConfigs(context_, request);
+  if (!response.ok()) return response;
+  response->set_catalog_age_ms(node_watch_->AgeMs());
+  tally_->AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
+  return response;
+}
+
+absl::StatusOr<v1::ListBestConfigsResponse> LookupApi::ListBestConfigs(const v1::ListBestConfigsRequest& request) {
+  ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  ASSIGN_OR_RETURN(auto page, context_.catalog->List(request.kernel(), size, request.page_token()));
+  v1::ListBestConfigsResponse response;
+  for (const auto& best : page.first) *response.add_bests() = *best;
+  response.set_next_page_token(page.second);
+  return response;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,33 @@
+// LookupApi: the calls of LookupService. Lookups never wait for tuning, and not for the store once their kernel is
+// cached.
+//
+// Thread-safe.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "server/jobs/trial_tally.h"
+#include "server/lookup/lookups.h"
+#include "server/nodes/node_watch.h"
+#include "tunefarm/v1/lookup_service.pb.h"
+
+namespace tunefarm {
+
+class LookupApi {
+ public:
+  // All outlive it, and what the context names. `tally` counts the answers.
+  LookupApi(const LookupContext& context, const NodeWatch* node_watch, TrialTally* tally)
+      : context_(context), node_watch_(node_watch), tally_(tally) {}
+
+  // The errors of the functions of the same name in server/lookup.
+  absl::StatusOr<v1::LookupConfigResponse> LookupConfig(const v1::LookupConfigRequest& request);
+  absl::StatusOr<v1::BatchLookupConfigsResponse> BatchLookupConfigs(const v1::BatchLookupConfigsRequest& request);
+  // InvalidArgument (PAGE_SIZE_INVALID, PAGE_TOKEN_INVALID).
+  absl::StatusOr<v1::ListBestConfigsResponse> ListBestConfigs(const v1::ListBestConfigsRequest& request);
+
+ private:
+  const LookupContext context_;
+  const NodeWatch* const node_watch_;
+  TrialTally* const tally_;
+};
+
+}  // namespace tunefarm

@@ -1,0 +1,26 @@
+#include "server/api/server_api.h"
+
+#include <string>
+
+#include "server/base/status.h"
+
+namespace tunefarm {
+
+absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::GetServerInfoRequest& /*request*/) {
+  v1::GetServerInfoResponse response = hooks_.info();
+  response.set_catalog_age_ms(node_watch_->AgeMs());
+  absl::Status away = node_watch_->LastStatus();
+  const absl::StatusOr<StoreStatus> status = store_->Status();
+  if (status.ok()) {
+    response.set_active_jobs(status->active_jobs);
+    response.set_stored_trials(status->stored_trials);
+    response.set_schema_version(status->schema_version);
+    response.set_database_bytes(status->database_bytes);
+  } else {
+    away = status.status();
+  }
+  if (!away.ok()) response.set_database_away(std::string(MessageOf(away)));
+  return response;
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,107 @@
+// What CreateJob decides by its caller, and what may run on this daemon's workers.
+#include "server/api/tuning_api.h"
+
+#include <chrono>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/status.h"
+#include "tests/unit/jobs/farm.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::HasSubstr;
+
+class TuningApiTest : public testing::Test {
+ protected:
+  static Principal Token(const std::string& name, const std::string& roles = "submit,kernels") {
+    return {name, PrincipalKind::kToken, *ParseRoles(roles)};
+  }
+  absl::StatusOr<v1::CreateJobResponse> Create(const Principal& principal, bool validate_only = false) {
+    v1::CreateJobRequest request;
+    *request.mutable_kernel_definition() = TestKernel();
+    *request.mutable_job()->add_problems() = TestProblem(1024);
+    request.set_validate_only(validate_only);
+    return farm_.service().tuning_api().CreateJob(principal, request);
+  }
+  void Reboot() {
+    farm_.Crash();
+    farm_.Boot();
+  }
+
+  TemporaryDirectory directory_;
+  Farm farm_{directory_.path()};
+};
+
+TEST_F(TuningApiTest, ADefinitionNeedsTheRightToSubmitKernels) {
+  EXPECT_EQ(ReasonOf(Create(Token("ci", "submit")).status()), "RIGHT_MISSING");
+  ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
+  v1::CreateJobRequest stored;
+  stored.mutable_job()->set_kernel("scale");
+  *stored.mutable_job()->add_problems() = TestProblem(1024);
+  const auto created = farm_.service().tuning_api().CreateJob(Token("ci", "submit"), stored);
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ(created->job().submitted_by(), "ci");
+  EXPECT_EQ(Create(ClientSocket())->job().submitted_by(), "");
+}
+
+TEST_F(TuningApiTest, APrincipalHasSoManyActiveJobs) {
+  farm_.limits.jobs_per_principal_max = 2;
+  Reboot();
+  const Principal ci = Token("ci");
+  ASSERT_TRUE(Create(ci, true).ok()) << "what is only checked does not count";
+  const auto first = Create(ci);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(Create(ci).ok());
+  const absl::Status refused = Create(ci).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(refused), "JOB_QUOTA");
+  EXPECT_EQ(MetadataOf(refused).at("retry_after_ms"), "1000");
+  EXPECT_TRUE(Create(Token("other")).ok());
+  EXPECT_TRUE(Create(ClientSocket()).ok()) << "sockets have no quota";
+  // Jobs that end make room, also for a daemon that has not counted them in.
+  ASSERT_TRUE(farm_.service().Cancel(first->job().name()).ok());
+  ASSERT_TRUE(farm_.Finish(first->job().name()));
+  farm_.clock.Advance(std::chrono::seconds(1));
+  EXPECT_TRUE(Create(ci).ok());
+  Reboot();
+  EXPECT_EQ(ReasonOf(Create(ci).status()), "JOB_QUOTA");
+}
+
+TEST_F(TuningApiTest, ADaemonThatIsAboutToEndBeginsNothing) {
+  const std::string job = farm_.SubmitJob({1024});
+  farm_.service().calls().Refuse();
+  EXPECT_EQ(ReasonOf(Create(AdminSocket()).status()), "DAEMON_ENDING");
+  EXPECT_EQ(ReasonOf(farm_.service()
+                         .Watch(
+                             job, 0, [](const auto&) {}, [](absl::Status) {})
+                         .status()),
+            "DAEMON_ENDING");
+  EXPECT_TRUE(farm_.service().GetJob(job).ok());
+  EXPECT_TRUE(farm_.service().Cancel(job).ok());
+}
+
+TEST_F(TuningApiTest, JobsThatWorkersMayNotRunArePausedAtTheStart) {
+  farm_.abilities.isolation.reached = "L1: everything";
+  Reboot();
+  v1::Job isolated;
+  isolated.set_required_isolation("L1");
+  const std::string job = farm_.SubmitJob({1024}, TestKernel(), isolated);
+  const std::string other = farm_.SubmitJob({1024});
+  farm_.abilities.isolation.reached = "L0: nothing; without namespaces";
+  Reboot();
+  EXPECT_EQ(farm_.Job(job).state(), v1::JOB_STATE_PAUSED);
+  EXPECT_NE(farm_.Job(other).state(), v1::JOB_STATE_PAUSED);
+  const absl::Status refused = farm_.service().Resume(job).status();
+  EXPECT_EQ(ReasonOf(refused), "ISOLATION_NOT_REACHED");
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("without namespaces"));
+  farm_.abilities.isolation.reached = "L1: everything";
+  Reboot();
+  EXPECT_TRUE(farm_.service().Resume(job).ok());
+  EXPECT_TRUE(farm_.Finish(job));
+}
+
+}  // namespace
+}  // namespace tunefarm
