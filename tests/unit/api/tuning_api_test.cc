@@ -99,8 +99,9 @@ TEST_F(TuningApiTest, JobsThatWorkersMayNotRunArePausedAtTheStart) {
   EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("without namespaces"));
   farm_.abilities.isolation.reached = "L1: everything";
   Reboot();
-  EXPECT_TRUE(farm_.service().Resume(job).ok());
-  EXPECT_TRUE(farm_.Finish(job));
+  const auto resumed = farm_.service().Resume(job);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(resumed->state(), v1::JOB_STATE_QUEUED);
 }
 
 }  // namespace
