@@ -15,7 +15,7 @@ show() { printf '\n$ tunefarm %s\n' "$*" >&2; }
 tunefarm() { show "$@"; "$bin/tunefarm" "$@"; }
 cleanup() {
   "$bin/tunefarm" stop --now >/dev/null 2>&1 || true
-  # Whoever gets the lock knows that the daemon is gone and writes nothing more into what is being removed.
+  # The process that gets the lock knows that the daemon is gone and writes nothing more into what is being removed.
   flock -w 60 "$TUNEFARM_DATA_DIR/tunefarmd.lock" true 2>/dev/null || true
   rm -rf "$TUNEFARM_DATA_DIR"
 }

@@ -264,7 +264,7 @@ void Agent::Session::Drop(UnitWork& unit) {
 }
 
 void Agent::Session::LoseEpoch() {
-  LogWarn("agent", "control no longer knows this agent; registering again");
+  LogWarn("agent", "control does not know this agent; registering again");
   epoch_ = 0;
   for (auto& [id, unit] : units_) Drop(*unit);
   PumpSoon();

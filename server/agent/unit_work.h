@@ -23,7 +23,7 @@ inline constexpr int kAttemptsMax = 5;
 struct ReferenceWork {
   enum class State { kWaiting, kCompiling, kReady, kFailed } state = State::kWaiting;
   int attempts = 0;
-  bool cancelled = false;  // while kCompiling: nobody wants it any more, and its loss says nothing
+  bool cancelled = false;  // while kCompiling: every caller has cancelled it, and its loss says nothing
   Evaluator::Id evaluation = 0;
   CompileResult result;
 };

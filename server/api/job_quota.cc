@@ -13,7 +13,7 @@ constexpr Duration kCountsOldAfter = std::chrono::minutes(1);
 
 }  // namespace
 
-absl::Status JobQuota::CountAnew() {
+absl::Status JobQuota::Recount() {
   active_.clear();
   std::string token;
   do {
@@ -39,7 +39,7 @@ absl::Status JobQuota::Check(const Principal& principal) {
   const MonotonicTime now = clock_->Now();
   if (!counted_at_ || now - *counted_at_ >= kCountsOldAfter ||
       (active_[principal.name] >= jobs_max_ && now - *counted_at_ >= kCountAgainAfter)) {
-    RETURN_IF_ERROR(CountAnew());
+    RETURN_IF_ERROR(Recount());
   }
   const auto count = active_.find(principal.name);
   if (count == active_.end() || count->second < jobs_max_) return absl::OkStatus();

@@ -1,7 +1,7 @@
 // JobQuota: how many active jobs each certificate or token has, and may have.
 //
-// Threads: all methods from any thread. Counts what was submitted here, and counts all active jobs anew where that says
-// too many, at most once a second: jobs end, and other daemons of the farm take some too.
+// Threads: all methods from any thread. Counts what was submitted here, and counts all active jobs again where that
+// says too many, at most once a second: jobs end, and other daemons of the farm take some too.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class JobQuota {
   void Submitted(const Principal& principal) LOCKS_EXCLUDED(mutex_);
 
  private:
-  absl::Status CountAnew() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Recount() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store* const store_;
   const int jobs_max_;

@@ -43,7 +43,7 @@ MissRow RowOf(const Miss& miss) {
 tunefarm::v1::Miss ProtoOf(const Miss& miss) {
   tunefarm::v1::Miss proto;
   proto.set_kernel_name(miss.what->kernel_name);
-  // What cannot be read any more is still named.
+  // What cannot be read is still named.
   proto.mutable_problem()->ParseFromString(miss.what->problem);
   proto.mutable_problem()->set_key(miss.what->problem_key);
   proto.set_device_class_id(miss.what->class_id);

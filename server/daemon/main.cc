@@ -47,7 +47,7 @@ int NextSignal(const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   return sigtimedwait(&signals, nullptr, &second);
 }
 
-// Until a signal asks for the end, or nobody needs the daemon any more.
+// Until a signal asks for the end, or the daemon is idle for its limit.
 void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
   while (true) {
     const int signal = NextSignal(signals, watchdog);

@@ -92,11 +92,10 @@ std::string EndOf(X509* certificate) {
 absl::Status Explained(long error, X509* certificate, const DialOptions& options, const HostPort& at) {
   switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      return WithReason(
-          Unavailable("the certificate of the daemon at {} expired on {}; whoever runs it must issue a new "
-                      "one (tunefarm certs issue)",
-                      options.address, EndOf(certificate)),
-          "CERTIFICATE_EXPIRED");
+      return WithReason(Unavailable("the certificate of the daemon at {} expired on {}; its operator must issue a new "
+                                    "one (tunefarm certs issue)",
+                                    options.address, EndOf(certificate)),
+                        "CERTIFICATE_EXPIRED");
     case X509_V_ERR_CERT_NOT_YET_VALID:
       return WithReason(Unavailable("the certificate of the daemon at {} is not valid yet; check the clocks of both "
                                     "machines",

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -83,10 +84,12 @@ absl::Status Channel::Send(const tunefarm::worker::v1::Frame& frame, const std::
 ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
   received->frame.Clear();
   received->fds.clear();
-  // One byte more than allowed tells too long from just long enough.
-  static thread_local std::array<char, kFrameBytesMax + 1> buffer;
+  // One byte more than allowed tells too long from just long enough. On the heap: what is thread-local by itself is
+  // cleared at the start of every thread of the process, and so takes memory in each of them.
+  constexpr size_t kBufferBytes = kFrameBytesMax + 1;
+  static thread_local const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFrameFdsMax)> control;
-  iovec part = {buffer.data(), buffer.size()};
+  iovec part = {buffer.get(), kBufferBytes};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -116,7 +119,7 @@ ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
     *error = fmt::format("it sent more than {} descriptors in one packet", kFrameFdsMax);
     return ReceiveResult::kGarbage;
   }
-  const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
+  const std::string_view bytes(buffer.get(), static_cast<size_t>(got));
   if (const absl::Status decoded = DecodeMessage(codec_, bytes, &received->frame); !decoded.ok()) {
     *error = fmt::format("it sent a packet of {} bytes that is no frame: {}", got, MessageOf(decoded));
     return ReceiveResult::kGarbage;

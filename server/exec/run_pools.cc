@@ -190,7 +190,7 @@ bool RunPools::Holds(Device* device, const std::string& lock_name) {
       for (auto& [other, device_of] : pools_) {
         if (other.first == key.first) device_of->pool->Pump();
       }
-      // Nobody wants it any more.
+      // Every caller has cancelled it.
       if (!waiting->waits_for_lock) SayWhetherItWaits(waiting.get(), "");
     }
   });

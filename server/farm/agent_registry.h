@@ -1,6 +1,6 @@
 // AgentRegistry: the agents that this daemon serves: how they register, keep their leases, are waked, and go.
 //
-// Nothing here matters that the store does not hold: an agent that is not known, because this daemon was started anew
+// Nothing here matters that the store does not hold: an agent that is not known, because this daemon was restarted
 // or because the agent talked to another one last, is read from the store, as long as its lease runs.
 //
 // Thread-safe. Calls that return a status read or write the store and block meanwhile. Hooks are called on the caller's
@@ -116,7 +116,7 @@ class AgentRegistry {
   uint64_t Wait(const tunefarm::agent::v1::WaitRequest& request,
                 std::function<void(tunefarm::agent::v1::WaitResponse)> done);
   void ExpireWait(const std::string& agent_id, uint64_t ticket) { wakes_.Expire(agent_id, ticket); }
-  // Whoever waits is waked, now and whenever it waits again.
+  // A call that waits is waked, now and whenever it waits again.
   void CloseWaits() { wakes_.Close(); }
 
  private:

@@ -40,8 +40,8 @@ struct ClaimFacts {
   std::string measured_scope;  // MeasuredScope; empty for what is no search, or where nothing is to be taken over
   bool delivered = false;      // in the agent's hands, as far as is known here
   ClaimMode mode = ClaimMode::kActive;
-  // After losses of agents (store/lost_units.h): how many there were with all that is left of it in hand, whether the
-  // unit has more trials than these, and whether its agent may have nothing else.
+  // After losses of agents (store/lost_units.h): how many there were while all that is left of it was in flight,
+  // whether the unit has more trials than these, and whether its agent may have nothing else.
   int losses = 0;
   bool is_part = false, is_alone = false;
 };

@@ -1,4 +1,4 @@
-// ClaimDesk: how units of the store become claims of agents, and how claims that are given up end.
+// ClaimDesk: how units of the store become claims of agents, and how dropped claims end.
 //
 // Thread-safe. Calls read and write the store and block meanwhile; hooks are called on the caller's thread with no lock
 // held.
@@ -55,7 +55,7 @@ class ClaimDesk {
   // not say in time that it had stored the claim. The agent lists none of it, and nobody else would ever hand it out.
   absl::Status ReadLate(const tunefarm::agent::v1::RegisterRequest& about, int64_t epoch);
 
-  // Ends claims that are given up and that no agent has. What the store does not take is tried again by the next call.
+  // Ends dropped claims that no agent has. What the store does not take is tried again by the next call.
   void EndDropped();
 
  private:

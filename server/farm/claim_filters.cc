@@ -74,10 +74,10 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Lost(const Claim& claim, cons
     if (claim.kind == UnitKind::kSearch) {
       RETURN_IF_ERROR(poison_->Record(claim.poison, trial.config(), tunefarm::v1::OUTCOME_RUN_CRASH));
     }
-    LogWarn("jobs", "trial {} of study {} is not run again: {} agents were lost with it in hand", trial.ordinal(),
+    LogWarn("jobs", "trial {} of study {} is not run again: {} agents were lost while they ran it", trial.ordinal(),
             claim.study_id, claim.losses);
     lost.push_back(NotRun(claim, trial, tunefarm::v1::OUTCOME_POISONED,
-                          fmt::format("not run again: {} agents were lost with it in hand", claim.losses),
+                          fmt::format("not run again: {} agents were lost while they ran it", claim.losses),
                           clock_->WallMs()));
   }
   return lost;

@@ -1,5 +1,5 @@
-// ClaimTable: what agents hold, by unit and by agent, and what of it is given up and waits for its end. As large as a
-// farm, and looked at with every call of every agent: nothing walks over all of it but what concerns a whole job.
+// ClaimTable: what agents hold, by unit and by agent, and which claims are dropped and wait for their end. As large as
+// a farm, and looked at with every call of every agent: nothing walks over all of it but what concerns a whole job.
 //
 // Not thread-safe: ControlLink guards it.
 #pragma once
@@ -16,7 +16,7 @@ namespace tunefarm {
 
 class ClaimTable {
  public:
-  // Null: there is none. Valid until the claim is put anew or erased.
+  // Null: there is none. Valid until the claim is replaced or erased.
   Claim* Find(int64_t unit_id);
   const Claim* Find(int64_t unit_id) const;
   const std::map<int64_t, Claim>& all() const { return claims_; }
@@ -33,7 +33,7 @@ class ClaimTable {
   void EraseJob(int64_t job_id);
   void Clear();
 
-  // Units that are given up for good and that their agents have let go.
+  // Dropped units that their agents have let go.
   const std::set<int64_t>& ended() const { return ended_; }
 
  private:

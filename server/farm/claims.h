@@ -53,7 +53,7 @@ class Claims {
   // Takes Store::Replacements in and answers it. If it has grown, everything is forgotten; what is said of jobs is not
   // heard then until BeginAgain, as those who say it may still go by the old database.
   int64_t Follow(int64_t replacements) LOCKS_EXCLUDED(mutex_);
-  // Forgets everything: those who drive jobs have read the database anew.
+  // Forgets everything: those who drive jobs have read the database again.
   void BeginAgain() LOCKS_EXCLUDED(mutex_);
   // Forgets all claims; no agent is served from now on.
   void Close() LOCKS_EXCLUDED(mutex_);
@@ -90,7 +90,7 @@ class Claims {
   std::vector<Unmade> TakeUnmade(const std::string& agent_id, const std::string& device_uuid) LOCKS_EXCLUDED(mutex_);
   // Kept for the next TakeUnmade.
   void PutUnmade(const Unmade& unmade) LOCKS_EXCLUDED(mutex_);
-  // Whether the agent has another unit in hand, one that it must have alone.
+  // Whether the agent has another unit in flight, one that must run alone.
   bool HasOtherAlone(const std::string& agent_id, int64_t unit_id) const LOCKS_EXCLUDED(mutex_);
   // Takes a claim in that was made of what the store has just handed out, and adds it to the response if the agent is
   // to have it now. False: it is not, and another unit may be claimed in its place.
@@ -112,7 +112,7 @@ class Claims {
   // The trials were stored. Nothing if the claim is another one by now, as with Erase.
   void Reported(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) LOCKS_EXCLUDED(mutex_);
   void Erase(const Claim& claim) LOCKS_EXCLUDED(mutex_);
-  // Claims without their trials that are given up for good and that no agent has, and how they are to end.
+  // Dropped claims, without their trials, that no agent has, and how they are to end.
   std::vector<std::pair<Claim, UnitAfter>> Dropped() const LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,7 +1,7 @@
 // CompileDesk: what agents without devices compile for those that have some. Units that wait for a device leave their
 // configs here; such an agent takes some, compiles them, and offers the binaries, which the agent that claims the unit
 // finds here before it compiles. All of it only saves time: what is lost here, or was never here (another control
-// daemon has it), is compiled by whoever needs it.
+// daemon has it), is compiled by the agent that needs it.
 //
 // Thread-safe; no call blocks.
 #pragma once
@@ -55,7 +55,7 @@ class CompileDesk {
   // Those of the units, just stored under these ids, that are to be searched; nothing if it does not pay.
   void AddUnits(const JobRow& job, const StudyRow& study, const DeviceClass& device_class,
                 const std::vector<UnitRow>& units, const std::vector<int64_t>& unit_ids) LOCKS_EXCLUDED(mutex_);
-  // A device has it, or nobody wants it any more.
+  // A device has it, or its job is over.
   void Remove(int64_t unit_id) LOCKS_EXCLUDED(mutex_);
   // Of the highest priority first, then as they came; at most so many configs, the last unit cut where they end.
   std::vector<Unit> Take(int configs) LOCKS_EXCLUDED(mutex_);

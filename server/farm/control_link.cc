@@ -72,7 +72,7 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
     if (!unit.device_uuid().empty()) in_hand.insert(unit.unit_id());
   }
   ASSIGN_OR_RETURN(std::vector<Claim> claims, desk_.Read(agent->about, epoch, replacements, device_of, {}));
-  LogInfo("jobs", "agent {} on {} is taken over with {} units in hand", agent->about.display_name(),
+  LogInfo("jobs", "agent {} on {} is taken over with {} units in flight", agent->about.display_name(),
           agent->about.host(), units.size());
   FollowStore();
   RETURN_IF_ERROR(claims_.Serve(agent_id, epoch, replacements, std::move(claims), in_hand));
@@ -85,7 +85,7 @@ absl::StatusOr<bool> ControlLink::Greet(const wire::SynchronizeRequest& request)
   RETURN_IF_ERROR(CheckOpen());
   FollowStore();
   const int64_t epoch = claims_.EpochOf(agent_id);
-  // One that comes from another daemon may have begun anew there, in a database that was put back.
+  // One that comes from another daemon may have begun again there, in a restored database.
   const bool from_elsewhere = !request.control().empty() && request.control() != control_id();
   if (epoch > request.epoch() && !from_elsewhere) return false;
   if (epoch != request.epoch() || from_elsewhere || !agents_.Has(agent_id)) {
@@ -315,7 +315,8 @@ void ControlLink::Close() {
   // Those on other machines go on, with this daemon's successor or with another one.
   for (const std::string& agent_id : agents_.Own()) {
     const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
-    if (!released.ok()) LogWarn("jobs", "units in hand go back at the next start: {}", MessageOf(released));
+    if (!released.ok())
+      LogWarn("jobs", "units in flight return to the queue at the next start: {}", MessageOf(released));
   }
   agents_.CloseWaits();
 }

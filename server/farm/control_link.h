@@ -1,7 +1,7 @@
 // ControlLink: the control half of AgentLink, as calls of agents and of those who drive jobs. Which agents there are is
 // AgentRegistry's, what they hold Claims', how units become claims ClaimDesk's.
 //
-// Nothing here matters that the store does not hold: an agent that is not known, because this daemon was started anew
+// Nothing here matters that the store does not hold: an agent that is not known, because this daemon was restarted
 // or because the agent talked to another one last, is looked up in the store and taken over with its epoch and its
 // claims, as long as its lease runs. Where the database is replaced (Store::Replacements) all agents are.
 //
@@ -94,7 +94,7 @@ class ControlLink : public AgentLink {
   // `reap`, agents whose lease has run out lose their epoch first, and their units go back to the queue.
   absl::Status RefreshAgents(bool reap) { return agents_.Refresh(reap); }
   std::map<std::string, AgentView> Agents() const { return agents_.Views(); }
-  // Its device is to be put back into service, where the evaluator took it out.
+  // Its device is to return to service, where the evaluator took it out.
   void ReleaseDevice(const std::string& agent_id, const std::string& device_uuid) {
     agents_.ReleaseDevice(agent_id, device_uuid);
   }
@@ -121,7 +121,7 @@ class ControlLink : public AgentLink {
   std::vector<int64_t> JobsInHand() const { return claims_.Jobs(); }
   // The job has ended: nothing of it is remembered.
   void Forget(int64_t job_id) { claims_.Forget(job_id); }
-  // The database was put back to an older state: nothing that was known of agents, their claims and jobs counts any
+  // The database was restored to an older state: nothing that was known of agents, their claims and jobs counts any
   // more. All of it is taken over from the store again, for each agent when it is heard next. Calls no hooks.
   void BeginAgain();
   // Returns all units to the store's queue and refuses agents from now on.

@@ -48,7 +48,7 @@ class DeviceDirectory {
   // cannot be read; nothing is changed then.
   absl::Status Set(const std::vector<tunefarm::v1::Device>& devices);
   // How far sentinels of a class may be apart (FindDeviating). A device that deviates is out of service, with the
-  // reason, until it is measured anew, the others change, or a person releases it. 0, as it is at first: none is.
+  // reason, until it is measured again, the others change, or a person releases it. 0, as it is at first: none is.
   void SetSentinelTolerance(double tolerance, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
   // What was measured on a device of this machine. Unknown devices are ignored.
   void SetSentinels(const tunefarm::v1::Device& measured, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
@@ -142,7 +142,7 @@ class DeviceDirectory {
   static void CompareSentinels(Devices* devices, double tolerance, int64_t now_ms);
   static void Label(Known* known, std::string_view agent, const std::map<std::string, std::string>& labels);
   std::shared_ptr<const Devices> Current() const LOCKS_EXCLUDED(mutex_);
-  // Whoever holds the list before keeps it as it was. False: unknown.
+  // A reader of the list before keeps it unchanged. False: unknown.
   template <typename Change>
   bool Update(std::string_view uuid, Change change) LOCKS_EXCLUDED(mutex_);
   static SelectedDevice Selected(const Devices& devices, const Known& known, std::string_view only);

@@ -22,7 +22,7 @@ namespace tunefarm {
 
 class FarmAgents {
  public:
-  // Whoever holds the lease of this name gives agents up.
+  // The holder of the lease of this name releases lost agents.
   static constexpr char kReaperLease[] = "reaper";
 
   // All outlive it, and the executor has stopped before it ends. lease_ms 0: there are only agents in this process.

@@ -281,7 +281,7 @@ void Scheduler::BeginStudy(int64_t job_id, int64_t study_id) {
   if (begun.ok()) {
     Step(job_id);
   } else if (run.row().state != JobState::kCancelling) {
-    // Else somebody wanted its end meanwhile, which waits for what is in hand: that is what it ends with.
+    // Else somebody wanted its end meanwhile, which waits for the units in flight: the job ends with that.
     OnStepError(*driven, study_id, begun.status());
   }
 }
@@ -299,7 +299,7 @@ void Scheduler::OnStepError(Driven& driven, int64_t study_id, const absl::Status
     StepSoon(driven);
     return;
   }
-  // The store may have been put back to what it was: what it has now is what counts.
+  // The database may have been restored: its present content counts.
   const bool is_mismatch =
       status.code() == absl::StatusCode::kFailedPrecondition && run.CountMismatch() <= kMismatchesMax;
   if (status.code() == absl::StatusCode::kUnavailable || is_mismatch) {

@@ -1,5 +1,5 @@
 // Turn: the right to step the jobs that are driven here. One thread has it at a time, also across calls of the store.
-// Who acts for a person comes before whoever waits to step, and waits no longer than it wants to.
+// A call for a person comes before a thread that waits to step, and waits no longer than its limit.
 //
 // Not recursive. Taken and given by the same thread; thread-safe.
 #pragma once

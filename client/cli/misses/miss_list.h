@@ -20,7 +20,7 @@ struct MissFilter {
 absl::StatusOr<v1::ListMissesResponse> FetchMisses(Connection* connection, const MissFilter& filter, int64_t limit);
 
 // The class id behind a UUID, name or class of one of the daemon's devices, "cuda", "host" or a known class such as
-// A100. Anything else is taken for a class id as it is, since misses may be of classes that are not here any more.
+// A100. Anything else is taken for a class id as it is, since misses may be of classes that are gone.
 absl::StatusOr<std::string> ClassIdOf(Connection* connection, const std::string& device);
 
 }  // namespace tunefarm::cli

@@ -53,7 +53,7 @@ std::vector<MissGroup> GroupsOf(const v1::ListMissesResponse& response) {
 bool IsAboutTheMisses(const absl::Status& refused) {
   const std::string reason(ReasonOf(refused));
   if (reason == "KERNEL_NOT_FOUND" || reason == "DEVICE_NOT_FOUND" || reason == "DEVICE_QUARANTINED") return true;
-  // A problem that has no valid config, or that the kernel does not take any more.
+  // A problem without a valid config, or one that the kernel does not accept.
   for (const char* const how : {"JOB_INVALID", "BUDGET_INVALID", "POLICY_INVALID", "STRATEGY_INVALID"}) {
     if (reason == how) return false;
   }
