@@ -132,7 +132,7 @@ class FarmOfMachines(unittest.TestCase):
             finish(machines, job)
             # A result of before would be a second one of its ordinal, or of a config that others have run meanwhile.
             self.check(machines, job)
-            self.assertIn("no longer knows this agent", sleeper.log.read_text())
+            self.assertIn("does not know this agent", sleeper.log.read_text())
 
     def test_control_is_killed_and_comes_back(self):
         with Machines(agents=2) as machines:

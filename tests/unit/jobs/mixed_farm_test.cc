@@ -407,7 +407,7 @@ TEST_F(AgentKillerTest, AConfigThatKillsAgentsIsFoundAndLeftOut) {
     if (trial.outcome() == tunefarm::v1::OUTCOME_OK) continue;
     EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_POISONED);
     EXPECT_EQ(trial.config().values().at("B").int_value(), 31);
-    EXPECT_THAT(trial.message(), HasSubstr("3 agents were lost with it"));
+    EXPECT_THAT(trial.message(), HasSubstr("3 agents were lost while they ran it"));
     ++poisoned;
   }
   EXPECT_EQ(poisoned, 1);
