@@ -84,8 +84,8 @@ absl::Status Channel::Send(const tunefarm::worker::v1::Frame& frame, const std::
 ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
   received->frame.Clear();
   received->fds.clear();
-  // One byte more than allowed tells too long from just long enough. On the heap: what is thread-local by itself is
-  // cleared at the start of every thread of the process, and so takes memory in each of them.
+  // One byte more than allowed tells too long from just long enough. On the heap, since a thread-local array is zeroed
+  // when a thread starts and so takes memory in every thread of the process.
   constexpr size_t kBufferBytes = kFrameBytesMax + 1;
   static thread_local const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFrameFdsMax)> control;

@@ -70,7 +70,6 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
                                 const ClaimedUnit& claimed, int64_t replacements, KernelRegistry* kernels,
                                 const DeviceDirectory& devices) {
   Claim claim;
-  TUNEFARM_CHECK(claimed.unit.state == UnitState::kClaimed && claimed.unit.token > 0 && claimed.unit.trial_count > 0);
   claim.replacements = replacements;
   claim.agent_id = agent_id;
   claim.epoch = epoch;
@@ -79,13 +78,12 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   claim.study_id = claimed.unit.study_id;
   claim.unit_id = claimed.unit.unit_id;
   claim.kind = claimed.unit.kind;
-  wire::Assignment payload;
   tunefarm::v1::Job spec;
   wire::Assignment& assignment = claim.assignment;
-  if (!payload.ParseFromString(claimed.unit.payload) || !spec.ParseFromString(claimed.job_spec) ||
-      !assignment.mutable_problem()->ParseFromString(claimed.problem)) {
+  if (!spec.ParseFromString(claimed.job_spec) || !assignment.mutable_problem()->ParseFromString(claimed.problem)) {
     return DataLoss("its stored form cannot be read");
   }
+  ASSIGN_OR_RETURN(std::vector<wire::TrialSpec> specs, SpecsOfUnit(claimed.unit));
   ASSIGN_OR_RETURN(claim.plan, kernels->GetById(claimed.kernel_id));
   assignment.set_unit_id(claimed.unit.unit_id);
   assignment.set_token(claimed.unit.token);
@@ -99,7 +97,7 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   claim.losses = handed_end > 0 || claim.kind != UnitKind::kSearch ? claimed.unit.losses : 0;
   claim.is_alone = claim.losses >= kAloneFromLoss;
   const std::set<int64_t> present(claimed.present_ordinals.begin(), claimed.present_ordinals.end());
-  for (wire::TrialSpec& trial : *payload.mutable_trials()) {
+  for (wire::TrialSpec& trial : specs) {
     if (present.count(trial.ordinal()) > 0) continue;
     if (handed_end > 0 && trial.ordinal() >= handed_end) {
       claim.is_part = true;

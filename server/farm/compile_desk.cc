@@ -4,6 +4,7 @@
 
 #include "server/base/status.h"
 #include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
 
 namespace tunefarm {
 
@@ -33,11 +34,12 @@ void CompileDesk::AddUnits(const JobRow& job, const StudyRow& study, const Devic
   if (!waiting.task.mutable_problem()->ParseFromString(study.problem)) return;
   *waiting.task.mutable_device_class() = device_class.ToProto();
   for (size_t i = 0; i < units.size() && i < unit_ids.size(); ++i) {
-    tunefarm::agent::v1::Assignment payload;
-    if (units[i].kind != UnitKind::kSearch || !payload.ParseFromString(units[i].payload)) continue;
+    if (units[i].kind != UnitKind::kSearch) continue;
+    auto specs = SpecsOfUnit(units[i]);
+    if (!specs.ok()) continue;
     Unit unit = waiting;
     unit.unit_id = unit_ids[i];
-    for (tunefarm::agent::v1::TrialSpec& spec : *payload.mutable_trials()) {
+    for (tunefarm::agent::v1::TrialSpec& spec : *specs) {
       unit.task.add_configs(std::move(*spec.mutable_config()));
     }
     Add(std::move(unit));

@@ -315,8 +315,9 @@ void ControlLink::Close() {
   // Those on other machines go on, with this daemon's successor or with another one.
   for (const std::string& agent_id : agents_.Own()) {
     const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
-    if (!released.ok())
+    if (!released.ok()) {
       LogWarn("jobs", "units in flight return to the queue at the next start: {}", MessageOf(released));
+    }
   }
   agents_.CloseWaits();
 }

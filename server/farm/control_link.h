@@ -40,8 +40,8 @@ class ControlLink : public AgentLink {
   using AgentView = AgentRegistry::View;
 
   // The oldest version of the conversation that is understood, and the one spoken here.
-  static constexpr int kProtocolOldest = 1;
-  static constexpr int kProtocol = 1;
+  static constexpr int kProtocolOldest = 2;
+  static constexpr int kProtocol = 2;
 
   // All outlive the link.
   ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison, DeviceDirectory* devices,

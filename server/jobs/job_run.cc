@@ -301,14 +301,11 @@ absl::StatusOr<std::vector<Trial>> JobRun::TrialsOf(const StudyRow& study, const
   auto ended = std::lower_bound(done.trials.begin(), done.trials.end(), unit.first_ordinal,
                                 [](const TrialRow& trial, int64_t ordinal) { return trial.ordinal < ordinal; });
   for (; ended != done.trials.end() && ended->ordinal < unit.first_ordinal + unit.trial_count; ++ended) {
-    Trial trial;
+    TrialRow row = *ended;
     if (unit.kind == UnitKind::kFinals) {  // judged by its samples
-      ASSIGN_OR_RETURN(const TrialRow whole, tools_.store->GetTrial(id(), study.number, ended->ordinal));
-      ASSIGN_OR_RETURN(trial, TrialOfRow(whole));
-    } else if (!trial.ParseFromString(ended->detail)) {
-      return DataLoss("{} cannot be read", TrialNameOf(id(), study.number, ended->ordinal));
+      ASSIGN_OR_RETURN(row, tools_.store->GetTrial(id(), study.number, ended->ordinal));
     }
-    trials.push_back(std::move(trial));
+    ASSIGN_OR_RETURN(trials.emplace_back(), TrialOfRow(row));
   }
   return trials;
 }

@@ -225,8 +225,9 @@ void Scheduler::Suspend(const std::string& reason) {
     // Its units come back also when that cannot be stored: with the disk full, that is to be expected.
     deps_.link->Hold(job_id);
     const absl::Status paused = orders_.PauseFor(job_id, reason);
-    if (!paused.ok())
+    if (!paused.ok()) {
       LogWarn("jobs", "no unit of {} is handed out, but it is not PAUSED: {}", JobName(job_id), MessageOf(paused));
+    }
   }
   TakeOrders();
 }

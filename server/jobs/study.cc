@@ -14,6 +14,7 @@
 #include "server/jobs/prior_results.h"
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
+#include "server/records/trial_rows.h"
 #include "server/search/starting_strategy.h"
 #include "server/store/transitions.h"
 
@@ -108,34 +109,22 @@ std::vector<Config> Study::StartingConfigs(const Space& space) {
   return configs;
 }
 
-absl::StatusOr<Study::Unit> Study::ReadUnit(const UnitRow& row, const StudyHistory& history,
-                                            const TrialReader& with_samples) const {
-  wire::Assignment payload;
-  if (!payload.ParseFromString(row.payload) || payload.trials_size() != row.trial_count) {
-    return DataLoss("work unit {} of {} cannot be read", row.unit_id,
-                    StudyNameOf(context_.job_id, context_.row.number));
+absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
+                               Unit* unit) const {
+  auto ended = std::lower_bound(history.trials.begin(), history.trials.end(), row.first_ordinal,
+                                [](const TrialRow& trial, int64_t ordinal) { return trial.ordinal < ordinal; });
+  const bool needs_samples = row.kind == UnitKind::kFinals && row.state != UnitState::kTold;
+  for (; ended != history.trials.end() && ended->ordinal < row.first_ordinal + row.trial_count; ++ended) {
+    ASSIGN_OR_RETURN(Trial trial, needs_samples ? with_samples(ended->ordinal) : TrialOfRow(*ended));
+    unit->trials.emplace_hint(unit->trials.end(), ended->ordinal, std::move(trial));
   }
-  Unit unit;
-  unit.kind = row.kind;
-  unit.specs.assign(payload.trials().begin(), payload.trials().end());
-  const auto first = std::lower_bound(history.trials.begin(), history.trials.end(), row.first_ordinal,
-                                      [](const TrialRow& trial, int64_t ordinal) { return trial.ordinal < ordinal; });
-  const int64_t end = row.first_ordinal + row.trial_count;
-  for (auto ended = first; ended != history.trials.end() && ended->ordinal < end; ++ended) {
-    Trial trial;
-    if (!trial.ParseFromString(ended->detail)) {
-      return DataLoss("{} cannot be read", TrialNameOf(context_.job_id, context_.row.number, ended->ordinal));
-    }
-    if (row.kind == UnitKind::kFinals && row.state != UnitState::kTold) {
-      ASSIGN_OR_RETURN(trial, with_samples(ended->ordinal));
-    }
-    unit.trials.emplace_hint(unit.trials.end(), ended->ordinal, std::move(trial));
-  }
-  return unit;
+  return absl::OkStatus();
 }
 
 absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) {
-  ASSIGN_OR_RETURN(Unit unit, ReadUnit(row, history, with_samples));
+  Unit unit;
+  unit.kind = row.kind;
+  ASSIGN_OR_RETURN(unit.specs, SpecsOfUnit(row));
   if (row.kind == UnitKind::kSearch) {
     proposed_ += row.trial_count;
     for (const wire::TrialSpec& spec : unit.specs) {
@@ -156,6 +145,7 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
   first_step_ = false;
   // What is told counts when its turn comes, and is not kept.
   if (row.state == UnitState::kTold) return absl::OkStatus();
+  RETURN_IF_ERROR(ReadTrials(row, history, with_samples, &unit));
   for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
   if (row.state == UnitState::kDone) done_.push_back(row.unit_id);
   units_[row.unit_id] = std::move(unit);
@@ -176,7 +166,10 @@ absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_
       RETURN_IF_ERROR(ReplayProposal(*row->second, history, with_samples));
       continue;
     }
-    ASSIGN_OR_RETURN(const Unit unit, ReadUnit(*row->second, history, with_samples));
+    Unit unit;
+    unit.kind = row->second->kind;
+    ASSIGN_OR_RETURN(unit.specs, SpecsOfUnit(*row->second));
+    RETURN_IF_ERROR(ReadTrials(*row->second, history, with_samples, &unit));
     for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
     RETURN_IF_ERROR(Fold(unit));
   }

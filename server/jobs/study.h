@@ -161,8 +161,9 @@ class Study {
   };
 
   explicit Study(StudyContext context);
-  // A unit as it was recorded, with its trials that have ended, as far as the history has them.
-  absl::StatusOr<Unit> ReadUnit(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples) const;
+  // Adds the trials of a unit that have ended, as far as the history has them.
+  absl::Status ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
+                          Unit* unit) const;
   absl::Status ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples);
   absl::Status Fold(const Unit& unit);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);

@@ -1,5 +1,5 @@
 // Turn: the right to step the jobs that are driven here. One thread has it at a time, also across calls of the store.
-// A call for a person comes before a thread that waits to step, and waits no longer than its limit.
+// TakeFirst is for orders of people, such as a cancel: it precedes all threads in Take, and has a time limit.
 //
 // Not recursive. Taken and given by the same thread; thread-safe.
 #pragma once

@@ -41,7 +41,7 @@ TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm:
 
 absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row) {
   tunefarm::v1::Trial trial;
-  if (!trial.ParseFromString(row.detail)) {
+  if (!trial.ParseFromString(row.detail) || trial.ordinal() != row.ordinal) {
     return DataLoss("the stored trial {} of study {} cannot be read", row.ordinal, row.study_id);
   }
   trial.set_log(row.log);
@@ -53,6 +53,15 @@ absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row) {
     *trial.mutable_measurement()->mutable_sample_ns() = samples.sample_ns();
   }
   return trial;
+}
+
+absl::StatusOr<std::vector<tunefarm::agent::v1::TrialSpec>> SpecsOfUnit(const UnitRow& row) {
+  tunefarm::agent::v1::Assignment payload;
+  bool is_whole =
+      payload.ParseFromString(row.payload) && row.trial_count > 0 && payload.trials_size() == row.trial_count;
+  for (int i = 0; is_whole && i < row.trial_count; ++i) is_whole = payload.trials(i).ordinal() == row.first_ordinal + i;
+  if (!is_whole) return DataLoss("the stored work unit {} of study {} cannot be read", row.unit_id, row.study_id);
+  return std::vector<tunefarm::agent::v1::TrialSpec>(payload.trials().begin(), payload.trials().end());
 }
 
 }  // namespace tunefarm

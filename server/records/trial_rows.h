@@ -1,11 +1,14 @@
-// Trials between their public form and the store's rows. Pure.
+// Trials, and the units that propose them, between their messages and the store's rows. What a row says is checked: a
+// damaged database is DataLoss. Pure.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/store/store.h"
+#include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
@@ -14,7 +17,11 @@ namespace tunefarm {
 // baselines and failures; the log always.
 TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm::v1::Trial& trial);
 
-// With log and samples as far as the row has them, without a name. DataLoss if it cannot be read.
+// With log and samples as far as the row has them, without a name. DataLoss if it cannot be read, or is that of another
+// ordinal.
 absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row);
+
+// The trials of a unit, by ordinal: all of its range. DataLoss if they cannot be read, or are others.
+absl::StatusOr<std::vector<tunefarm::agent::v1::TrialSpec>> SpecsOfUnit(const UnitRow& row);
 
 }  // namespace tunefarm

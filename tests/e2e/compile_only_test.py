@@ -30,7 +30,7 @@ class PlayedAgent:
     def __init__(self, address, messages):
         self.messages = messages
         self.channel = grpc.insecure_channel(address)
-        about = messages.RegisterRequest(agent_id="played", host="played", display_name="played", protocol=1)
+        about = messages.RegisterRequest(agent_id="played", host="played", display_name="played", protocol=2)
         device = about.devices.add(uuid="GPU-played", memory_bytes=140 << 30, toolkit_version="13.0")
         for name, value in H200.items():
             if isinstance(value, list):
