@@ -44,6 +44,17 @@ CREATE TABLE device (
 );
 CREATE INDEX device_by_class ON device (class_id);
 
+-- The last order of a person about a device, valid for all daemons and after restarts: held out of service for a reason, or
+-- released, possibly with the sentinel times measured then although they deviate.
+CREATE TABLE device_order (
+  device_uuid text COLLATE "C" PRIMARY KEY CHECK (length(device_uuid) BETWEEN 1 AND 256),
+  held_out text NOT NULL CHECK (length(held_out) <= 1024),  -- why; empty: released
+  accepted_sentinels_ms bigint NOT NULL DEFAULT 0,  -- when they were measured; 0: none are accepted
+  set_at_ms bigint NOT NULL,
+  revision bigint NOT NULL CHECK (revision >= 1),  -- grows with each order for the device
+  CONSTRAINT device_order_accepts_what_is_released CHECK (held_out = '' OR accepted_sentinels_ms = 0)
+);
+
 -- A claim holds the row FOR SHARE, so that ending an epoch and claiming under it come one after the other.
 CREATE TABLE agent (
   agent_id text COLLATE "C" PRIMARY KEY CHECK (length(agent_id) BETWEEN 1 AND 256),
@@ -57,8 +68,8 @@ CREATE TABLE agent (
 ) WITH (fillfactor = 50);
 CREATE INDEX agent_by_lease ON agent (lease_until) WHERE released_at_ms IS NULL AND lease_until IS NOT NULL;
 
--- Who does what only one may do.
-CREATE TABLE named_lease (
+-- Who does what only one may do: nodes, and duties of the farm.
+CREATE TABLE lease (
   name text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 256),
   holder text NOT NULL CHECK (length(holder) BETWEEN 1 AND 256),
   detail bytea NOT NULL CHECK (length(detail) <= 65536),
@@ -73,7 +84,7 @@ CREATE TABLE job (
   kernel_id text COLLATE "C" NOT NULL REFERENCES kernel (kernel_id),
   state smallint NOT NULL CHECK (state BETWEEN 1 AND 7),
   priority integer NOT NULL,
-  error text NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
+  state_reason text NOT NULL DEFAULT '' CHECK (length(state_reason) <= 65536),
   driver text COLLATE "C" NOT NULL DEFAULT '' CHECK (length(driver) <= 256),  -- the node that drives it; empty: none
   driver_epoch bigint NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),  -- steps of an earlier one are refused
   created_at_ms bigint NOT NULL,
@@ -98,8 +109,9 @@ CREATE TABLE study (
   problem_key text COLLATE "C" NOT NULL CHECK (length(problem_key) <= 4096),
   problem bytea NOT NULL CHECK (length(problem) <= 16777216),
   class_id text COLLATE "C" NOT NULL CHECK (length(class_id) <= 256),
-  device_uuid text COLLATE "C" NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
-  space_summary bytea NOT NULL CHECK (length(space_summary) <= 16777216),
+  -- Empty: any device of the class; otherwise a UUID or another name that the device answers to.
+  device_selector text COLLATE "C" NOT NULL CHECK (length(device_selector) <= 256),
+  detail bytea NOT NULL CHECK (length(detail) <= 16777216),
   state smallint NOT NULL CHECK (state BETWEEN 1 AND 3),
   next_ordinal bigint NOT NULL CHECK (next_ordinal >= 0),
   last_event bigint NOT NULL DEFAULT 0 CHECK (last_event >= 0),  -- the highest sequence in study_event
@@ -108,6 +120,27 @@ CREATE TABLE study (
   UNIQUE (job_id, number)
 ) WITH (fillfactor = 70);
 CREATE INDEX study_active ON study (class_id) WHERE state < 3;
+
+-- How far a study has come. Every step of its driver adds a row and removes the one before; the newest counts, and a study
+-- without one stands where its own columns say. Apart from the study, whose row every claim reads: while an old snapshot
+-- keeps vacuum from removing anything, a row is as slow to read as it has had versions.
+CREATE TABLE study_step (
+  study_id bigint NOT NULL,
+  step bigint NOT NULL CHECK (step >= 1),
+  next_ordinal bigint NOT NULL CHECK (next_ordinal >= 0),
+  last_event bigint NOT NULL CHECK (last_event >= 0),
+  device_busy_ms double precision NOT NULL CHECK (device_busy_ms >= 0),
+  PRIMARY KEY (study_id, step)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE VIEW study_now AS
+SELECT s.study_id, s.job_id, s.number, s.problem_key, s.problem, s.class_id, s.device_selector, s.detail, s.state,
+  coalesce(p.next_ordinal, s.next_ordinal) AS next_ordinal, coalesce(p.last_event, s.last_event) AS last_event,
+  coalesce(p.device_busy_ms, s.device_busy_ms) AS device_busy_ms, s.toolkit, coalesce(p.step, 0) AS step
+FROM study s
+LEFT JOIN LATERAL (
+  SELECT n.step, n.next_ordinal, n.last_event, n.device_busy_ms FROM study_step n WHERE n.study_id = s.study_id
+  ORDER BY n.step DESC LIMIT 1) p ON true;
 
 -- The decision log, append only. kind: 1 PROPOSE, 2 TELL. It and the tables below go with their study when its job is
 -- deleted, by statements of their own: a reference would lock the study's row once for every row that comes.
@@ -128,7 +161,7 @@ CREATE TABLE study_prior (
   PRIMARY KEY (study_id, position)
 );
 
--- kind: 1 SEARCH, 2 BASELINE, 3 FINALS. state: 1 READY, 2 CLAIMED, 3 DONE, 4 TOLD, 5 POISONED.
+-- kind: 1 SEARCH, 2 BASELINE, 3 FINALS. state: 1 READY, 2 CLAIMED, 3 DONE, 4 TOLD.
 -- Class, device and priority are the study's and the job's: a daemon knows which studies have work, and asks for a
 -- study's units behind the last one it has handed out. So what was claimed before is not walked over again while an old
 -- snapshot keeps vacuum from removing it.
@@ -137,7 +170,7 @@ CREATE TABLE work_unit (
   study_id bigint NOT NULL,
   claim_seq bigint NOT NULL CHECK (claim_seq >= 1),
   kind smallint NOT NULL CHECK (kind BETWEEN 1 AND 3),
-  state smallint NOT NULL CHECK (state BETWEEN 1 AND 5),
+  state smallint NOT NULL CHECK (state BETWEEN 1 AND 4),
   first_ordinal bigint NOT NULL CHECK (first_ordinal >= 0),
   trial_count integer NOT NULL CHECK (trial_count BETWEEN 1 AND 64),
   rounds integer NOT NULL CHECK (rounds BETWEEN 0 AND 1000000),
@@ -149,6 +182,9 @@ CREATE TABLE work_unit (
   claimed_at_ms bigint,
   done_at_ms bigint,
   payload bytea NOT NULL CHECK (length(payload) <= 16777216),
+  losses integer NOT NULL DEFAULT 0 CHECK (losses >= 0),  -- agents that were lost with it
+  suspects_end bigint NOT NULL DEFAULT 0 CHECK (suspects_end >= 0),  -- the suspects' ordinals are lower
+  handed_end bigint NOT NULL DEFAULT 0 CHECK (handed_end >= 0),  -- of what was handed out last; 0: the whole unit
   UNIQUE (study_id, first_ordinal),
   CONSTRAINT work_unit_owner_iff_claimed CHECK ((agent_id IS NOT NULL) = (state = 2)),
   CONSTRAINT work_unit_epoch_iff_claimed CHECK ((agent_epoch IS NOT NULL) = (state = 2)),
@@ -162,6 +198,9 @@ CREATE INDEX work_unit_done ON work_unit (study_id, unit_id) WHERE state = 3;
 -- Append only: one final row per ordinal, whoever ran it. In partitions by the hash of the study: indexes stay small and
 -- are vacuumed side by side, and no partition is ever made or dropped while the farm runs, for which all of it would
 -- have to stand still. A deleted job's rows go in parts.
+-- By the server's defaults each fifth that a partition grows by has it vacuumed and each tenth analyzed, often while it is
+-- young, and a farm of short trials is slowed by a third for nothing: there are no dead rows, and the plans for it do not
+-- depend on its statistics. Rows of deleted jobs are still vacuumed by the default rule.
 CREATE TABLE trial_result (
   study_id bigint NOT NULL,
   ordinal bigint NOT NULL CHECK (ordinal >= 0),
@@ -176,14 +215,22 @@ CREATE TABLE trial_result (
   detail bytea NOT NULL CHECK (length(detail) <= 4194304),
   PRIMARY KEY (study_id, ordinal)
 ) PARTITION BY HASH (study_id);
-CREATE TABLE trial_result_0 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 0);
-CREATE TABLE trial_result_1 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 1);
-CREATE TABLE trial_result_2 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 2);
-CREATE TABLE trial_result_3 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 3);
-CREATE TABLE trial_result_4 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 4);
-CREATE TABLE trial_result_5 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 5);
-CREATE TABLE trial_result_6 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 6);
-CREATE TABLE trial_result_7 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 7);
+CREATE TABLE trial_result_0 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 0)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_1 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 1)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_2 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 2)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_3 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 3)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_4 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 4)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_5 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 5)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_6 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 6)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
+CREATE TABLE trial_result_7 PARTITION OF trial_result FOR VALUES WITH (MODULUS 8, REMAINDER 7)
+  WITH (autovacuum_vacuum_insert_threshold = 10000000, autovacuum_analyze_threshold = 10000000);
 -- Fastest first, those without a time last.
 CREATE INDEX trial_result_by_time ON trial_result (study_id, (coalesce(median_ns, 'Infinity'::double precision)), ordinal);
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome, ordinal);
@@ -320,32 +367,14 @@ CREATE TABLE request_dedup (
 );
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
 
-CREATE TABLE recording (
-  recording_id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
-  display_name text COLLATE "C" NOT NULL CHECK (length(display_name) BETWEEN 1 AND 128),
-  content_digest text COLLATE "C" NOT NULL CHECK (length(content_digest) BETWEEN 1 AND 128),
-  kernel_name text NOT NULL CHECK (length(kernel_name) <= 256),
-  problem text NOT NULL CHECK (length(problem) <= 256),
-  device_name text NOT NULL CHECK (length(device_name) <= 256),
-  file_name text NOT NULL CHECK (length(file_name) <= 256),
-  result_count bigint NOT NULL CHECK (result_count BETWEEN 1 AND 1000000),
-  valid_count bigint NOT NULL CHECK (valid_count >= 0),
-  stored_bytes bigint NOT NULL CHECK (stored_bytes >= 0),
-  imported_at_ms bigint NOT NULL,
-  is_complete boolean NOT NULL,  -- false: its parts are still being written, or a crash left it
-  CONSTRAINT recording_valid_of_results CHECK (valid_count <= result_count)
-);
-CREATE UNIQUE INDEX recording_by_name ON recording (display_name);
-CREATE UNIQUE INDEX recording_by_content ON recording (content_digest);
-CREATE TABLE recording_detail (
-  recording_id bigint PRIMARY KEY REFERENCES recording (recording_id) ON DELETE CASCADE,
-  detail bytea NOT NULL CHECK (length(detail) <= 1048576),
-  parameters bytea NOT NULL CHECK (length(parameters) <= 8388608)
-);
-CREATE TABLE recording_part (
-  recording_id bigint NOT NULL REFERENCES recording (recording_id) ON DELETE CASCADE,
-  first_result bigint NOT NULL CHECK (first_result >= 0),
-  result_count integer NOT NULL CHECK (result_count BETWEEN 1 AND 65536),
-  results bytea NOT NULL CHECK (length(results) <= 4194304),
-  PRIMARY KEY (recording_id, first_result)
+-- Bearer tokens of clients. The token itself is not stored, only its SHA-256.
+CREATE TABLE access_token (
+  name text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 64),
+  digest text COLLATE "C" NOT NULL UNIQUE CHECK (length(digest) = 64),  -- hex
+  roles text NOT NULL CHECK (length(roles) BETWEEN 1 AND 256),  -- "submit,kernels"
+  created_at_ms bigint NOT NULL,
+  expires_at_ms bigint NOT NULL,
+  last_used_at_ms bigint,  -- coarse
+  revoked_at_ms bigint,
+  CONSTRAINT access_token_expires_later CHECK (expires_at_ms > created_at_ms)
 );

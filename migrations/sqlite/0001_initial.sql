@@ -1,6 +1,6 @@
 -- The schema of the first release. Rules for this folder: ../README.md.
 -- Times are UTC milliseconds since 1970; NULL means "not yet". Columns called properties, spec, definition, problem,
--- payload, detail, space_summary and samples are opaque to the store.
+-- payload, detail and samples are opaque to the store.
 
 CREATE TABLE schema_migration (
   number INTEGER PRIMARY KEY CHECK (number >= 1),
@@ -30,6 +30,7 @@ CREATE TABLE kernel (
   created_at_ms INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
+CREATE INDEX kernel_by_program ON kernel (program_digest);
 
 CREATE TABLE device_class (
   class_id TEXT PRIMARY KEY CHECK (length(class_id) BETWEEN 1 AND 256),
@@ -45,12 +46,36 @@ CREATE TABLE device (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX device_by_class ON device (class_id);
 
+-- The last order of a person about a device, valid for all daemons and after restarts: held out of service for a reason, or
+-- released, possibly with the sentinel times measured then although they deviate.
+CREATE TABLE device_order (
+  device_uuid TEXT NOT NULL PRIMARY KEY CHECK (length(device_uuid) BETWEEN 1 AND 256),
+  held_out TEXT NOT NULL CHECK (length(held_out) <= 1024),  -- why; empty: released
+  accepted_sentinels_ms INTEGER NOT NULL DEFAULT 0,  -- when they were measured; 0: none are accepted
+  set_at_ms INTEGER NOT NULL,
+  revision INTEGER NOT NULL CHECK (revision >= 1),  -- grows with each order for the device
+  CONSTRAINT device_order_accepts_what_is_released CHECK (held_out = '' OR accepted_sentinels_ms = 0)
+) STRICT;
+
 CREATE TABLE agent (
   agent_id TEXT PRIMARY KEY CHECK (length(agent_id) BETWEEN 1 AND 256),
   host TEXT NOT NULL CHECK (length(host) <= 256),
   epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- one per process; reports of an earlier one are stale
   registered_at_ms INTEGER NOT NULL,
-  released_at_ms INTEGER  -- set: this epoch has ended
+  released_at_ms INTEGER,  -- set: this epoch has ended
+  detail BLOB NOT NULL DEFAULT x'' CHECK (length(detail) <= 1048576),
+  draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+  lease_until_ms INTEGER  -- NULL: it lives until it is released
+) STRICT, WITHOUT ROWID;
+CREATE INDEX agent_live ON agent (agent_id) WHERE released_at_ms IS NULL;
+
+-- Who does what only one may do: nodes, and duties of the farm.
+CREATE TABLE lease (
+  name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 256),
+  holder TEXT NOT NULL CHECK (length(holder) <= 256),
+  detail BLOB NOT NULL CHECK (length(detail) <= 65536),
+  epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- grows with every change of the holder, so the row stays
+  until_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- state: 1 QUEUED, 2 RUNNING, 3 PAUSED, 4 CANCELLING, 5 SUCCEEDED, 6 FAILED, 7 CANCELLED.
@@ -60,10 +85,12 @@ CREATE TABLE job (
   kernel_id TEXT NOT NULL REFERENCES kernel (kernel_id),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
   priority INTEGER NOT NULL,
-  error TEXT NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
+  state_reason TEXT NOT NULL DEFAULT '' CHECK (length(state_reason) <= 65536),
   created_at_ms INTEGER NOT NULL,
   started_at_ms INTEGER,
   ended_at_ms INTEGER,
+  driver TEXT NOT NULL DEFAULT '' CHECK (length(driver) <= 256),  -- the node that drives it; empty: none
+  driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),  -- steps of an earlier one are refused
   CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
   CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
 ) STRICT;
@@ -74,6 +101,7 @@ CREATE TABLE job_spec (
 ) STRICT;
 CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);
+CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 
 -- state: 1 SEARCHING, 2 FINALS, 3 ENDED.
 CREATE TABLE study (
@@ -83,10 +111,13 @@ CREATE TABLE study (
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   problem BLOB NOT NULL CHECK (length(problem) <= 16777216),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
-  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
-  space_summary BLOB NOT NULL CHECK (length(space_summary) <= 16777216),
+  -- Empty: any device of the class; otherwise a UUID or another name that the device answers to.
+  device_selector TEXT NOT NULL CHECK (length(device_selector) <= 256),
+  detail BLOB NOT NULL CHECK (length(detail) <= 16777216),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 3),
   next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0),
+  device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0),
+  toolkit TEXT NOT NULL DEFAULT '' CHECK (length(toolkit) <= 256),  -- the device's at submission; empty: not known
   UNIQUE (job_id, number)
 ) STRICT;
 
@@ -100,17 +131,27 @@ CREATE TABLE study_event (
   PRIMARY KEY (study_id, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- kind: 1 SEARCH, 2 BASELINE, 3 FINALS. state: 1 READY, 2 CLAIMED, 3 DONE, 4 TOLD, 5 POISONED.
--- class_id, device_uuid and priority repeat the study's and the job's, which never change: the claim index needs them.
+-- What a study is told of others before its first proposal. Written with that proposal and deleted when the study ends:
+-- until then a restart reads it back, whatever has become of those others.
+CREATE TABLE study_prior (
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  position INTEGER NOT NULL CHECK (position BETWEEN 0 AND 15),
+  source_rank INTEGER NOT NULL CHECK (source_rank >= 0),
+  payload BLOB NOT NULL CHECK (length(payload) <= 4194304),
+  PRIMARY KEY (study_id, position)
+) STRICT;
+
+-- kind: 1 SEARCH, 2 BASELINE, 3 FINALS. state: 1 READY, 2 CLAIMED, 3 DONE, 4 TOLD.
+-- class_id, device_selector and priority repeat the study's and the job's: a claim finds units by them.
 CREATE TABLE work_unit (
   unit_id INTEGER PRIMARY KEY AUTOINCREMENT,
   study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
   class_id TEXT NOT NULL,
-  device_uuid TEXT NOT NULL,
+  device_selector TEXT NOT NULL,
   priority INTEGER NOT NULL,
   claim_seq INTEGER NOT NULL CHECK (claim_seq >= 1),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3),
-  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
   first_ordinal INTEGER NOT NULL CHECK (first_ordinal >= 0),
   trial_count INTEGER NOT NULL CHECK (trial_count BETWEEN 1 AND 64),
   rounds INTEGER NOT NULL CHECK (rounds BETWEEN 0 AND 1000000),
@@ -121,14 +162,30 @@ CREATE TABLE work_unit (
   agent_epoch INTEGER,
   claimed_at_ms INTEGER,
   done_at_ms INTEGER,
+  losses INTEGER NOT NULL DEFAULT 0 CHECK (losses >= 0),  -- agents that were lost with it
+  suspects_end INTEGER NOT NULL DEFAULT 0 CHECK (suspects_end >= 0),  -- the suspects' ordinals are lower
+  handed_end INTEGER NOT NULL DEFAULT 0 CHECK (handed_end >= 0),  -- of what was handed out last; 0: the whole unit
   UNIQUE (study_id, first_ordinal),
   CONSTRAINT work_unit_owner_iff_claimed CHECK ((agent_id IS NOT NULL) = (state = 2)),
   CONSTRAINT work_unit_epoch_iff_claimed CHECK ((agent_epoch IS NOT NULL) = (state = 2)),
   CONSTRAINT work_unit_claimed_has_token CHECK (state <> 2 OR (token >= 1 AND attempt >= 1)),
   CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
 ) STRICT;
-CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, claim_seq) WHERE state = 1;
+-- Jobs of one priority take turns, so ready units are found by study.
+CREATE INDEX work_unit_ready ON work_unit (class_id, priority DESC, study_id, claim_seq) WHERE state = 1;
 CREATE INDEX work_unit_claimed ON work_unit (agent_id) WHERE state = 2;
+CREATE INDEX work_unit_done ON work_unit (study_id, unit_id) WHERE state = 3;
+
+-- Whose turn it is. The studies of a job have consecutive ids: they are the job's place in the circle.
+CREATE TABLE claim_turn (
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  priority INTEGER NOT NULL,
+  first_study_id INTEGER NOT NULL,
+  last_study_id INTEGER NOT NULL,
+  trials INTEGER NOT NULL CHECK (trials >= 0),  -- handed out in this turn
+  PRIMARY KEY (class_id, priority),
+  CONSTRAINT claim_turn_is_a_range CHECK (first_study_id <= last_study_id)
+) STRICT, WITHOUT ROWID;
 
 -- Append only: one final row per ordinal, whoever ran it. No reference to work_unit: units go, results stay.
 CREATE TABLE trial_result (
@@ -142,11 +199,14 @@ CREATE TABLE trial_result (
   device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
   ended_at_ms INTEGER NOT NULL,
   detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  -- Names what was measured: program, problem, class, toolkit, policy and config. NULL: the result is its trial's own.
+  measured_key BLOB CHECK (length(measured_key) = 16),
   PRIMARY KEY (study_id, ordinal)
 ) STRICT;
 -- Fastest first, those without a time last.
 CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
+CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measured_key IS NOT NULL;
 
 -- Large and rarely read: kept out of the rows that listings walk, and removable before their trials.
 CREATE TABLE trial_log (
@@ -175,12 +235,13 @@ CREATE TABLE config_poison (
   PRIMARY KEY (program_digest, class_id, config, problem_key, toolkit)
 ) STRICT, WITHOUT ROWID;
 
--- One row; it grows by one per promotion.
+-- One row; it grows by one with each change of a best. An empty catalog has a revision too: to watchers, 0 means
+-- "everything".
 CREATE TABLE catalog_rev (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
   revision INTEGER NOT NULL CHECK (revision >= 0)
 ) STRICT;
-INSERT INTO catalog_rev (only_row, revision) VALUES (1, 0);
+INSERT INTO catalog_rev (only_row, revision) VALUES (1, 1);
 
 -- Outlives the job it came from: job_id, study_id and ordinal may name what is deleted.
 CREATE TABLE best_config (
@@ -197,8 +258,91 @@ CREATE TABLE best_config (
   ordinal INTEGER NOT NULL,
   revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
   promoted_at_ms INTEGER NOT NULL,
+  pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
   PRIMARY KEY (program_digest, problem_key, class_id)
 ) STRICT;
+-- Asked for every deleted job and every pruned trial.
+CREATE INDEX best_config_by_trial ON best_config (study_id, ordinal);
+CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
+
+-- Copied when the job that won is deleted; gone when another config takes the best's place.
+CREATE TABLE best_trial (
+  program_digest TEXT NOT NULL,
+  problem_key TEXT NOT NULL,
+  class_id TEXT NOT NULL,
+  job_id INTEGER NOT NULL,
+  study_id INTEGER NOT NULL,
+  study_number INTEGER NOT NULL CHECK (study_number BETWEEN 1 AND 4096),
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+  attempt INTEGER NOT NULL CHECK (attempt >= 1),
+  outcome INTEGER NOT NULL CHECK (outcome >= 0),
+  purpose INTEGER NOT NULL CHECK (purpose >= 0),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  median_ns REAL CHECK (median_ns > 0),
+  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
+  ended_at_ms INTEGER NOT NULL,
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  log BLOB CHECK (length(log) BETWEEN 1 AND 65536),
+  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304),
+  PRIMARY KEY (program_digest, problem_key, class_id),
+  UNIQUE (job_id, study_number, ordinal),
+  FOREIGN KEY (program_digest, problem_key, class_id)
+    REFERENCES best_config (program_digest, problem_key, class_id) ON DELETE CASCADE
+) STRICT;
+
+-- One row a change of the catalog, never updated; the newest of each key are kept. With the best as it was after the
+-- change, or before it where it was taken out: whole, so that it can be restored.
+CREATE TABLE best_change (
+  revision INTEGER PRIMARY KEY CHECK (revision >= 1),
+  kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
+  reason TEXT NOT NULL CHECK (length(CAST(reason AS BLOB)) <= 4096),
+  changed_at_ms INTEGER NOT NULL,
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  kernel_id TEXT NOT NULL CHECK (length(kernel_id) <= 128),
+  config TEXT NOT NULL CHECK (length(config) <= 65536),
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  median_ns REAL NOT NULL CHECK (median_ns >= 0),
+  job_id INTEGER NOT NULL,
+  study_id INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL,
+  best_revision INTEGER NOT NULL CHECK (best_revision BETWEEN 1 AND revision),  -- the best's
+  promoted_at_ms INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK (pinned IN (0, 1)),
+  note TEXT NOT NULL CHECK (length(CAST(note AS BLOB)) <= 4096)
+) STRICT;
+CREATE INDEX best_change_by_key ON best_change (program_digest, problem_key, class_id);
+CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
+
+-- Names under which a key had a best and has none now: it was retired, or another name of the program has it. One
+-- row each; deleted when a best is filed there again.
+CREATE TABLE best_removal (
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  revision INTEGER NOT NULL CHECK (revision >= 1),
+  PRIMARY KEY (program_digest, problem_key, class_id, kernel_name)
+) STRICT, WITHOUT ROWID;
+
+-- Problems that were looked up and had no exact best. The daemon counts them in memory and writes the counts at intervals.
+CREATE TABLE miss (
+  kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
+  problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
+  class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
+  class_name TEXT NOT NULL CHECK (length(class_name) <= 256),
+  program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),  -- that was asked last
+  problem BLOB NOT NULL CHECK (length(problem) <= 65536),
+  asked INTEGER NOT NULL CHECK (asked >= 1),  -- how often
+  last_match INTEGER NOT NULL CHECK (last_match >= 0),
+  last_distance REAL NOT NULL CHECK (last_distance >= 0),
+  first_asked_at_ms INTEGER NOT NULL,
+  last_asked_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (kernel_name, problem_key, class_id)
+) STRICT, WITHOUT ROWID;
 
 -- Answers a repeated submit; kept for 7 days.
 CREATE TABLE request_dedup (
@@ -208,3 +352,15 @@ CREATE TABLE request_dedup (
   created_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
+
+-- Bearer tokens of clients. The token itself is not stored, only its SHA-256.
+CREATE TABLE access_token (
+  name TEXT NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 64),
+  digest TEXT NOT NULL UNIQUE CHECK (length(digest) = 64),  -- hex
+  roles TEXT NOT NULL CHECK (length(roles) BETWEEN 1 AND 256),  -- "submit,kernels"
+  created_at_ms INTEGER NOT NULL,
+  expires_at_ms INTEGER NOT NULL,
+  last_used_at_ms INTEGER,  -- coarse
+  revoked_at_ms INTEGER,
+  CONSTRAINT access_token_expires_later CHECK (expires_at_ms > created_at_ms)
+) STRICT;

@@ -13,8 +13,11 @@ CREATE TABLE agent (
   host TEXT NOT NULL CHECK (length(host) <= 256),
   epoch INTEGER NOT NULL CHECK (epoch >= 1),  -- one per process; reports of an earlier one are stale
   registered_at_ms INTEGER NOT NULL,
-  released_at_ms INTEGER  -- set: this epoch has ended
-, detail BLOB NOT NULL DEFAULT x'' CHECK (length(detail) <= 1048576), draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)), lease_until_ms INTEGER) STRICT, WITHOUT ROWID;
+  released_at_ms INTEGER,  -- set: this epoch has ended
+  detail BLOB NOT NULL DEFAULT x'' CHECK (length(detail) <= 1048576),
+  draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+  lease_until_ms INTEGER  -- NULL: it lives until it is released
+) STRICT, WITHOUT ROWID;
 CREATE TABLE best_change (
   revision INTEGER PRIMARY KEY CHECK (revision >= 1),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
@@ -49,7 +52,9 @@ CREATE TABLE best_config (
   study_id INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
   revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
-  promoted_at_ms INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)), note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
+  promoted_at_ms INTEGER NOT NULL,
+  pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
   PRIMARY KEY (program_digest, problem_key, class_id)
 ) STRICT;
 CREATE TABLE best_removal (
@@ -131,10 +136,12 @@ CREATE TABLE job (
   kernel_id TEXT NOT NULL REFERENCES kernel (kernel_id),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 7),
   priority INTEGER NOT NULL,
-  error TEXT NOT NULL DEFAULT '' CHECK (length(error) <= 65536),
+  state_reason TEXT NOT NULL DEFAULT '' CHECK (length(state_reason) <= 65536),
   created_at_ms INTEGER NOT NULL,
   started_at_ms INTEGER,
-  ended_at_ms INTEGER, driver TEXT NOT NULL DEFAULT '' CHECK (length(driver) <= 256), driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),
+  ended_at_ms INTEGER,
+  driver TEXT NOT NULL DEFAULT '' CHECK (length(driver) <= 256),  -- the node that drives it; empty: none
+  driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),  -- steps of an earlier one are refused
   CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
   CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
 ) STRICT;
@@ -198,10 +205,13 @@ CREATE TABLE study (
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   problem BLOB NOT NULL CHECK (length(problem) <= 16777216),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
-  device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),  -- empty: any device of the class
-  space_summary BLOB NOT NULL CHECK (length(space_summary) <= 16777216),
+  -- Empty: any device of the class; otherwise a UUID or another name that the device answers to.
+  device_selector TEXT NOT NULL CHECK (length(device_selector) <= 256),
+  detail BLOB NOT NULL CHECK (length(detail) <= 16777216),
   state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 3),
-  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0), device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0), toolkit TEXT NOT NULL DEFAULT '' CHECK (length(toolkit) <= 256),
+  next_ordinal INTEGER NOT NULL CHECK (next_ordinal >= 0),
+  device_busy_ms REAL NOT NULL DEFAULT 0 CHECK (device_busy_ms >= 0),
+  toolkit TEXT NOT NULL DEFAULT '' CHECK (length(toolkit) <= 256),  -- the device's at submission; empty: not known
   UNIQUE (job_id, number)
 ) STRICT;
 CREATE TABLE study_event (
@@ -236,7 +246,9 @@ CREATE TABLE trial_result (
   median_ns REAL CHECK (median_ns > 0),  -- NULL: no time
   device_uuid TEXT NOT NULL CHECK (length(device_uuid) <= 256),
   ended_at_ms INTEGER NOT NULL,
-  detail BLOB NOT NULL CHECK (length(detail) <= 4194304), measured_key BLOB CHECK (length(measured_key) = 16),
+  detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
+  -- Names what was measured: program, problem, class, toolkit, policy and config. NULL: the result is its trial's own.
+  measured_key BLOB CHECK (length(measured_key) = 16),
   PRIMARY KEY (study_id, ordinal)
 ) STRICT;
 CREATE TABLE trial_samples (
@@ -250,11 +262,11 @@ CREATE TABLE work_unit (
   unit_id INTEGER PRIMARY KEY AUTOINCREMENT,
   study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
   class_id TEXT NOT NULL,
-  device_uuid TEXT NOT NULL,
+  device_selector TEXT NOT NULL,
   priority INTEGER NOT NULL,
   claim_seq INTEGER NOT NULL CHECK (claim_seq >= 1),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 3),
-  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 5),
+  state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),
   first_ordinal INTEGER NOT NULL CHECK (first_ordinal >= 0),
   trial_count INTEGER NOT NULL CHECK (trial_count BETWEEN 1 AND 64),
   rounds INTEGER NOT NULL CHECK (rounds BETWEEN 0 AND 1000000),
@@ -264,7 +276,10 @@ CREATE TABLE work_unit (
   agent_id TEXT,  -- who holds it; set exactly while CLAIMED
   agent_epoch INTEGER,
   claimed_at_ms INTEGER,
-  done_at_ms INTEGER, losses INTEGER NOT NULL DEFAULT 0 CHECK (losses >= 0), suspects_end INTEGER NOT NULL DEFAULT 0 CHECK (suspects_end >= 0), handed_end INTEGER NOT NULL DEFAULT 0 CHECK (handed_end >= 0),
+  done_at_ms INTEGER,
+  losses INTEGER NOT NULL DEFAULT 0 CHECK (losses >= 0),  -- agents that were lost with it
+  suspects_end INTEGER NOT NULL DEFAULT 0 CHECK (suspects_end >= 0),  -- the suspects' ordinals are lower
+  handed_end INTEGER NOT NULL DEFAULT 0 CHECK (handed_end >= 0),  -- of what was handed out last; 0: the whole unit
   UNIQUE (study_id, first_ordinal),
   CONSTRAINT work_unit_owner_iff_claimed CHECK ((agent_id IS NOT NULL) = (state = 2)),
   CONSTRAINT work_unit_epoch_iff_claimed CHECK ((agent_epoch IS NOT NULL) = (state = 2)),

@@ -3,6 +3,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
+#include "server/store/job_store.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
@@ -17,9 +18,9 @@ absl::Status JobQuota::Recount() {
   active_.clear();
   std::string token;
   do {
-    ASSIGN_OR_RETURN(const Page<JobRow> page,
-                     store_->ListJobs({JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling},
-                                      {1000, token}));
+    ASSIGN_OR_RETURN(const Page<JobRow> page, store_->jobs()->ListJobs({JobState::kQueued, JobState::kRunning,
+                                                                        JobState::kPaused, JobState::kCancelling},
+                                                                       {1000, token}));
     for (const JobRow& row : page.rows) {
       v1::Job job;
       if (!job.ParseFromString(row.spec)) {

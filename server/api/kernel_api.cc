@@ -9,6 +9,7 @@
 #include "server/definition/space_size.h"
 #include "server/records/resource_names.h"
 #include "server/space/space.h"
+#include "server/store/kernel_store.h"
 
 namespace tunefarm {
 
@@ -18,7 +19,7 @@ absl::StatusOr<v1::CreateKernelResponse> KernelApi::CreateKernel(const v1::Creat
   *response.mutable_kernel() = WithoutSources(plan->kernel());
   response.mutable_kernel()->set_name(KernelName(plan->kernel_id()));
   if (request.validate_only()) return response;
-  RETURN_IF_ERROR(store_->PutKernel(KernelRegistry::RowOf(*plan, clock_->WallMs())));
+  RETURN_IF_ERROR(store_->kernels()->PutKernel(KernelRegistry::RowOf(*plan, clock_->WallMs())));
   kernels_->Stored(plan);
   return response;
 }
@@ -33,7 +34,7 @@ absl::StatusOr<v1::GetKernelResponse> KernelApi::GetKernel(const v1::GetKernelRe
 
 absl::StatusOr<v1::ListKernelsResponse> KernelApi::ListKernels(const v1::ListKernelsRequest& request) {
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
-  ASSIGN_OR_RETURN(const Page<KernelRow> page, store_->ListKernels({size, request.page_token()}));
+  ASSIGN_OR_RETURN(const Page<KernelRow> page, store_->kernels()->ListKernels({size, request.page_token()}));
   v1::ListKernelsResponse response;
   for (const KernelRow& row : page.rows) {
     ASSIGN_OR_RETURN(v1::Kernel kernel, KernelRegistry::KernelOf(row));

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "server/base/status.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm {
 
@@ -10,7 +11,7 @@ absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::Get
   v1::GetServerInfoResponse response = hooks_.info();
   response.set_catalog_age_ms(node_watch_->AgeMs());
   absl::Status away = node_watch_->LastStatus();
-  const absl::StatusOr<StoreStatus> status = store_->Status();
+  const absl::StatusOr<StoreStatus> status = store_->maintenance()->Status();
   if (status.ok()) {
     response.set_active_jobs(status->active_jobs);
     response.set_stored_trials(status->stored_trials);

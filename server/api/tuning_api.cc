@@ -14,6 +14,8 @@
 #include "server/jobs/submission.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
+#include "server/store/job_store.h"
+#include "server/store/trial_store.h"
 
 namespace tunefarm {
 
@@ -107,7 +109,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
     return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");
   }
   if (request.validate_only()) {
-    for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.space_summary);
+    for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.detail);
     return std::move(submission.spec);
   }
   SubmitRequest submit;
@@ -121,7 +123,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   if (submission.stores_kernel) submit.kernel = KernelRegistry::RowOf(*submission.plan, submit.now_ms);
   submit.request_id = request.request_id();
   submit.body_digest = SubmissionDigest(job, definition);
-  ASSIGN_OR_RETURN(const SubmitResult result, deps_.store->SubmitJob(submit));
+  ASSIGN_OR_RETURN(const SubmitResult result, deps_.store->jobs()->SubmitJob(submit));
   PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) deps_.kernels->Stored(submission.plan);
   deps_.node_watch->AskNow();  // adopts it
@@ -140,7 +142,7 @@ absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsReque
     ASSIGN_OR_RETURN(const JobState known, FromProto(static_cast<v1::JobState>(state)));
     states.push_back(known);
   }
-  ASSIGN_OR_RETURN(const Page<JobRow> page, deps_.store->ListJobs(states, {size, request.page_token()}));
+  ASSIGN_OR_RETURN(const Page<JobRow> page, deps_.store->jobs()->ListJobs(states, {size, request.page_token()}));
   v1::ListJobsResponse response;
   for (const JobRow& row : page.rows) {
     if (auto active = deps_.scheduler->FindSummary(row.job_id)) {
@@ -177,7 +179,7 @@ absl::StatusOr<v1::ResumeJobResponse> TuningApi::ResumeJob(const v1::ResumeJobRe
 
 absl::StatusOr<v1::DeleteJobResponse> TuningApi::DeleteJob(const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
-  const absl::Status deleted = deps_.store->DeleteJob(job_id);
+  const absl::Status deleted = deps_.store->jobs()->DeleteJob(job_id);
   if (absl::IsFailedPrecondition(deleted)) {
     return WithReason(FailedPrecondition("{} has not ended; cancel it first", request.name()), "JOB_STATE");
   }
@@ -190,7 +192,7 @@ absl::StatusOr<std::unique_ptr<WatchSubscription>> TuningApi::WatchJob(const v1:
                                                                        std::function<void(absl::Status)> end) {
   RETURN_IF_ERROR(deps_.calls->CheckNotEnding());
   ASSIGN_OR_RETURN(const int64_t job_id, ParseJobName(request.name()));
-  const absl::StatusOr<JobRow> row = deps_.store->GetJob(job_id);
+  const absl::StatusOr<JobRow> row = deps_.store->jobs()->GetJob(job_id);
   if (!row.ok()) return WithJobName(row.status(), request.name());
   return deps_.events->Watch(job_id, request.after_event_id(), IsTerminal(row->state), std::move(sink), std::move(end));
 }
@@ -207,9 +209,9 @@ absl::StatusOr<v1::ListTrialsResponse> TuningApi::ListTrials(const v1::ListTrial
   query.purpose = request.purpose();
   ASSIGN_OR_RETURN(query.page.page_size, PageSize(request.page_size()));
   query.page.page_token = request.page_token();
-  const absl::StatusOr<JobRow> job = deps_.store->GetJob(parent.job_id);
+  const absl::StatusOr<JobRow> job = deps_.store->jobs()->GetJob(parent.job_id);
   if (!job.ok()) return WithJobName(job.status(), JobName(parent.job_id));
-  ASSIGN_OR_RETURN(const Page<TrialRow> page, deps_.store->ListTrials(query));
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, deps_.store->trials()->ListTrials(query));
   v1::ListTrialsResponse response;
   for (const TrialRow& row : page.rows) {
     ASSIGN_OR_RETURN(v1::Trial trial, TrialOfRow(row));
@@ -224,7 +226,8 @@ absl::StatusOr<v1::ListTrialsResponse> TuningApi::ListTrials(const v1::ListTrial
 
 absl::StatusOr<v1::GetTrialResponse> TuningApi::GetTrial(const v1::GetTrialRequest& request) {
   ASSIGN_OR_RETURN(const TrialName parsed, ParseTrialName(request.name()));
-  const absl::StatusOr<TrialRow> row = deps_.store->GetTrial(parsed.job_id, parsed.study_number, parsed.ordinal);
+  const absl::StatusOr<TrialRow> row =
+      deps_.store->trials()->GetTrial(parsed.job_id, parsed.study_number, parsed.ordinal);
   if (absl::IsNotFound(row.status())) {
     return WithReason(NotFound("there is no trial '{}', or it has not ended", request.name()), "TRIAL_NOT_FOUND");
   }

@@ -61,7 +61,7 @@ void BestChanges::Forget() {
 }
 
 absl::Status BestChanges::CatchUp() {
-  ASSIGN_OR_RETURN(const int64_t revision, store_->CatalogRevision());
+  ASSIGN_OR_RETURN(const int64_t revision, store_->bests()->CatalogRevision());
   const int64_t known = std::max(followed_, catalog_->revision());
   if (revision < known) {
     followed_ = 0;
@@ -69,8 +69,8 @@ absl::Status BestChanges::CatchUp() {
                       "CATALOG_REPLACED");
   }
   if (revision == known) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store_->LoadBestsSince(known));
-  ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store_->LoadBestRemovals());
+  ASSIGN_OR_RETURN(const std::vector<BestRow> bests, store_->bests()->LoadBestsSince(known));
+  ASSIGN_OR_RETURN(const std::vector<BestRemovalRow> removals, store_->bests()->LoadBestRemovals());
   // What came after the revision was read may be here in part only, and is left for the next time; what it replaced is
   // skipped. Both are by revision.
   auto best = bests.begin();
@@ -105,17 +105,17 @@ absl::StatusOr<PromotionVerdict> BestChanges::Promote(const BestRow& row) {
   };
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const std::optional<BestRow> current,
-                   store_->FindBest(row.program_digest, row.problem_key, row.class_id));
+                   store_->bests()->FindBest(row.program_digest, row.problem_key, row.class_id));
   if (current.has_value() && is_same(*current)) return PromotionVerdict::kFiled;
   BestChangeQuery query;
   query.key = BestKey{row.program_digest, row.problem_key, row.class_id};
-  query.page.page_size = Store::kBestChangesKept;
-  ASSIGN_OR_RETURN(const Page<BestChangeRow> history, store_->ListBestChanges(query));
+  query.page.page_size = BestStore::kBestChangesKept;
+  ASSIGN_OR_RETURN(const Page<BestChangeRow> history, store_->bests()->ListBestChanges(query));
   const bool was_filed = std::any_of(history.rows.begin(), history.rows.end(), [&](const BestChangeRow& change) {
     return change.kind == BestChangeKind::kPromoted && is_same(change.best);
   });
   if (was_filed) return PromotionVerdict::kFiledBefore;
-  const absl::StatusOr<BestRow> filed = store_->PromoteBest(row);
+  const absl::StatusOr<BestRow> filed = store_->bests()->PromoteBest(row);
   if (ReasonOf(filed.status()) == "BEST_PINNED") return PromotionVerdict::kKeptPinned;
   if (ReasonOf(filed.status()) == "BEST_CHANGED") RETURN_IF_ERROR(CatchUp());
   RETURN_IF_ERROR(filed.status());
@@ -139,7 +139,7 @@ absl::StatusOr<BestChangeRow> BestChanges::Edit(BestEdit edit, const tunefarm::v
   }
   edit.now_ms = clock_->WallMs();
   MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(BestChangeRow change, store_->EditBest(edit));
+  ASSIGN_OR_RETURN(BestChangeRow change, store_->bests()->EditBest(edit));
   if (change.revision == 0) return change;
   Changed();
   LogInfo("jobs", "the best of {} for {} on {} was {}, revision {}", change.best.kernel_name, edit.key.problem_key,
@@ -192,7 +192,7 @@ absl::StatusOr<tunefarm::v1::ListBestConfigChangesResponse> BestChanges::List(
   }
   ASSIGN_OR_RETURN(query.page.page_size, PageSize(request.page_size()));
   query.page.page_token = request.page_token();
-  ASSIGN_OR_RETURN(const Page<BestChangeRow> page, store_->ListBestChanges(query));
+  ASSIGN_OR_RETURN(const Page<BestChangeRow> page, store_->bests()->ListBestChanges(query));
   tunefarm::v1::ListBestConfigChangesResponse response;
   for (const BestChangeRow& row : page.rows) {
     tunefarm::v1::BestConfigChange* const change = response.add_changes();

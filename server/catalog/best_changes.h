@@ -14,6 +14,7 @@
 #include "server/catalog/catalog.h"
 #include "server/catalog/catalog_watch.h"
 #include "server/catalog/miss_table.h"
+#include "server/store/best_store.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 

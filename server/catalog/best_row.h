@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "server/store/store.h"
+#include "server/store/best_store.h"
 #include "tunefarm/v1/best_config.pb.h"
 
 namespace tunefarm {

@@ -104,11 +104,11 @@ std::vector<std::pair<std::string, std::shared_ptr<const DeviceClass>>> Catalog:
 
 absl::Status Catalog::Load(Store* store) {
   CatalogContents contents;
-  ASSIGN_OR_RETURN(contents.classes, store->ListDeviceClasses());
+  ASSIGN_OR_RETURN(contents.classes, store->devices()->ListDeviceClasses());
   // First, since others may be changing the rest: what came later is found by its revision.
-  ASSIGN_OR_RETURN(contents.revision, store->CatalogRevision());
-  ASSIGN_OR_RETURN(contents.bests, store->LoadBests());
-  ASSIGN_OR_RETURN(contents.removals, store->LoadBestRemovals());
+  ASSIGN_OR_RETURN(contents.revision, store->bests()->CatalogRevision());
+  ASSIGN_OR_RETURN(contents.bests, store->bests()->LoadBests());
+  ASSIGN_OR_RETURN(contents.removals, store->bests()->LoadBestRemovals());
   return Load(contents);
 }
 

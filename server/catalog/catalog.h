@@ -21,6 +21,8 @@
 #include "server/catalog/match_rules.h"
 #include "server/catalog/shape_index.h"
 #include "server/device/device_class.h"
+#include "server/store/best_store.h"
+#include "server/store/device_store.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/best_config.pb.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/catalog/catalog_entry.h"
-#include "server/store/store.h"
+#include "server/store/best_store.h"
 
 namespace tunefarm {
 

@@ -16,6 +16,7 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/page_position.h"
 #include "server/records/resource_names.h"
+#include "server/store/miss_store.h"
 
 namespace tunefarm {
 namespace {
@@ -85,7 +86,7 @@ Place PlaceIn(std::string_view text) {
 
 absl::Status Misses::ReadAll(MissTable* all) {
   RETURN_IF_ERROR(AddCounted());
-  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->LoadMisses());
+  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->misses()->LoadMisses());
   all->Load(rows);
   for (const MissRow& row : rows) {
     const auto best = catalog_->Find(row.program_digest, row.problem_key, row.class_id);
@@ -117,7 +118,7 @@ absl::Status Misses::AddCounted() {
     for (size_t i = counted.present.size() - count; i < counted.present.size(); ++i) {
       rows.present.push_back(RowOf(counted.present[i].miss));
     }
-    const absl::Status written = store_->WriteMisses(rows);
+    const absl::Status written = store_->misses()->WriteMisses(rows);
     if (!written.ok()) {
       table_.GiveBack(counted);
       return written;
@@ -145,7 +146,7 @@ absl::Status Misses::WriteChanges(MissTable* table) {
     MissChanges rows;
     for (const auto& what : part.gone) rows.gone.push_back(RowOf({what}));
     for (const auto& present : part.present) rows.present.push_back(RowOf(present.miss));
-    const absl::Status written = store_->WriteMisses(rows);
+    const absl::Status written = store_->misses()->WriteMisses(rows);
     if (!written.ok()) {
       table->GiveBack(part);
       table->GiveBack(rest);

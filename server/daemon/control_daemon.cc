@@ -17,6 +17,8 @@
 #include "server/daemon/host_setting.h"
 #include "server/daemon/process_stats.h"
 #include "server/store/postgres_store.h"
+#include "server/store/setting_store.h"
+#include "server/store/store_maintenance.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -41,8 +43,8 @@ absl::StatusOr<WorkerAbilities> ControlDaemon::Probe() {
   // work.
   if (config_.role == "control") return WorkerAbilities{{"L1", config_.required_isolation}, true};
   ASSIGN_OR_RETURN(local_, FindLocalDevices(config_, [this] {
-                     return store_->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
-                                                    "CPU-" + NewUuid(EntropySource::Real()));
+                     return store_->settings()->GetOrPutSetting(HostDeviceSetting(!config_.store.empty()),
+                                                                "CPU-" + NewUuid(EntropySource::Real()));
                    }));
   return WorkerAbilities{{local_.sandbox_level, config_.required_isolation}, local_.runs_python};
 }
@@ -296,7 +298,7 @@ bool ControlDaemon::IsIdleTooLong() {
   if (calls.count() > 0) active_last_ = now;
   // The database is asked only when everything else speaks for leaving.
   if (!is_idle()) return false;
-  const absl::StatusOr<StoreStatus> status = store_->Status();
+  const absl::StatusOr<StoreStatus> status = store_->maintenance()->Status();
   if (status.ok() && status->active_jobs > 0) active_last_ = now;
   return is_idle();
 }
@@ -341,7 +343,7 @@ absl::StatusOr<v1::CreateBackupResponse> ControlDaemon::Backup(const std::string
   }
   v1::CreateBackupResponse response;
   response.set_path(config_.data_directory + "/backups/" + name);
-  RETURN_IF_ERROR(store_->Backup(response.path()));
+  RETURN_IF_ERROR(store_->maintenance()->Backup(response.path()));
   std::error_code error;
   response.set_size_bytes(static_cast<int64_t>(fs::file_size(response.path(), error)));
   return response;

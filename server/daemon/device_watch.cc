@@ -6,6 +6,7 @@
 
 #include "server/base/log.h"
 #include "server/base/status.h"
+#include "server/store/setting_store.h"
 
 namespace tunefarm {
 
@@ -45,7 +46,7 @@ void DeviceWatch::OnHealthy(const std::string& device_uuid, double baseline_ns, 
 
 void DeviceWatch::KeepBaseline(const std::string& device_uuid, double baseline_ns) {
   const absl::StatusOr<std::string> kept =
-      store_->GetOrPutSetting("health_baseline_ns." + device_uuid, fmt::format("{:.0f}", baseline_ns));
+      store_->settings()->GetOrPutSetting("health_baseline_ns." + device_uuid, fmt::format("{:.0f}", baseline_ns));
   if (!kept.ok()) {
     LogWarn("daemon", "the baseline of device {} cannot be kept: {}", device_uuid, MessageOf(kept.status()));
     return;

@@ -6,6 +6,7 @@
 #include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm {
 namespace {
@@ -16,8 +17,8 @@ constexpr Duration kHealthKept = std::chrono::seconds(1);
 
 HttpAnswer MetricsPage(ControlPlane& plane, Store* store, const std::function<void(MetricsSnapshot*)>& fill) {
   MetricsSnapshot snapshot;
-  const absl::StatusOr<QueueCounts> queue = store->CountQueue();
-  const absl::StatusOr<StoreStatus> status = store->Status();
+  const absl::StatusOr<QueueCounts> queue = store->maintenance()->CountQueue();
+  const absl::StatusOr<StoreStatus> status = store->maintenance()->Status();
   for (const absl::Status& one : {queue.status(), status.status()}) {
     if (!one.ok()) return {503, std::string(MessageOf(one)) + "\n"};
   }
@@ -30,7 +31,7 @@ HttpAnswer MetricsPage(ControlPlane& plane, Store* store, const std::function<vo
   snapshot.misses_unwritten = plane.misses().unwritten();
   snapshot.compiles = plane.link().compiles();
   snapshot.store = *status;
-  snapshot.commits = store->Commits();
+  snapshot.commits = store->maintenance()->Commits();
   fill(&snapshot);
   return {200, RenderMetrics(snapshot), "text/plain; version=0.0.4; charset=utf-8"};
 }
@@ -53,7 +54,7 @@ class Health {
 
  private:
   absl::Status Check() const {
-    RETURN_IF_ERROR(Annotate(store_->CheckWritable(), "the database cannot be written"));
+    RETURN_IF_ERROR(Annotate(store_->maintenance()->CheckWritable(), "the database cannot be written"));
     return plane_->CheckAlive(kDriverPatience);
   }
 

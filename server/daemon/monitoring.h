@@ -9,6 +9,7 @@
 #include "server/daemon/control_plane.h"
 #include "server/http/http_server.h"
 #include "server/http/metrics.h"
+#include "server/store/store.h"
 
 namespace tunefarm {
 

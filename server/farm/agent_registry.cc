@@ -140,7 +140,7 @@ absl::StatusOr<wire::RegisterResponse> AgentRegistry::Register(const wire::Regis
   Agent agent = AgentOf(request);
   if (!request.replaces_agent_id().empty()) {
     // It has not taken leave.
-    const absl::Status released = store_->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs(), true);
+    const absl::Status released = store_->agents()->ReleaseAgent(request.replaces_agent_id(), clock_->WallMs(), true);
     if (!released.ok() && !absl::IsNotFound(released)) return released;
     Lose(request.replaces_agent_id());
   }
@@ -153,7 +153,7 @@ absl::StatusOr<wire::RegisterResponse> AgentRegistry::Register(const wire::Regis
   row.detail = request.SerializeAsString();
   row.lease_ms = agent.lease_ms;
   row.now_ms = clock_->WallMs();
-  ASSIGN_OR_RETURN(agent.epoch, store_->RegisterAgent(row));
+  ASSIGN_OR_RETURN(agent.epoch, store_->agents()->RegisterAgent(row));
   agent.renewed = agent.heard = clock_->Now();
   agent.clock_skew_ms = request.now_ms() == 0 ? 0 : request.now_ms() - clock_->WallMs();
   wire::RegisterResponse response;
@@ -171,9 +171,9 @@ absl::StatusOr<wire::RegisterResponse> AgentRegistry::Register(const wire::Regis
 }
 
 absl::Status AgentRegistry::Deregister(const wire::DeregisterRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(request.agent_id()));
+  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->agents()->FindAgent(request.agent_id()));
   if (!row.has_value() || row->epoch != request.epoch()) return absl::OkStatus();
-  const absl::Status released = store_->ReleaseAgent(request.agent_id(), clock_->WallMs());
+  const absl::Status released = store_->agents()->ReleaseAgent(request.agent_id(), clock_->WallMs());
   if (!released.ok() && !absl::IsNotFound(released)) return released;
   LogInfo("jobs", "agent on {} has ended in order", row->host);
   Lose(request.agent_id());
@@ -194,7 +194,7 @@ void AgentRegistry::Lose(const std::string& agent_id) {
 }
 
 absl::StatusOr<std::optional<AgentRegistry::Agent>> AgentRegistry::Read(const std::string& agent_id, int64_t epoch) {
-  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->FindAgent(agent_id));
+  ASSIGN_OR_RETURN(const std::optional<AgentRow> row, store_->agents()->FindAgent(agent_id));
   if (!row.has_value() || row->epoch != epoch) {
     Lose(agent_id);
     return std::nullopt;
@@ -228,14 +228,14 @@ void AgentRegistry::Clear() {
 
 absl::Status AgentRegistry::Refresh(bool reap) {
   if (reap) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> reaped, store_->ReapAgents(clock_->WallMs()));
+    ASSIGN_OR_RETURN(const std::vector<std::string> reaped, store_->agents()->ReapAgents(clock_->WallMs()));
     for (const std::string& agent_id : reaped) {
       LogWarn("jobs", "agent {} has not been heard for a whole lease; its units are queued again", agent_id);
       Lose(agent_id);
     }
     if (!reaped.empty()) Wake();
   }
-  ASSIGN_OR_RETURN(const std::vector<AgentRow> rows, store_->ListAgents());
+  ASSIGN_OR_RETURN(const std::vector<AgentRow> rows, store_->agents()->ListAgents());
   std::set<std::string> live;
   const std::vector<std::string> shown = devices_->Agents();
   for (const AgentRow& row : rows) {
@@ -348,7 +348,7 @@ absl::StatusOr<AgentRegistry::Renewal> AgentRegistry::Renew(const wire::Synchron
     if (clock_->Now() - agent.renewed < third && request.changed_devices().empty()) return Renewal::kNotDue;
     if (!request.changed_devices().empty()) detail = agent.about.SerializeAsString();
   }
-  const absl::StatusOr<AgentRow> row = store_->RenewAgent(agent_id, request.epoch(), lease_ms, detail);
+  const absl::StatusOr<AgentRow> row = store_->agents()->RenewAgent(agent_id, request.epoch(), lease_ms, detail);
   if (absl::IsFailedPrecondition(row.status())) {
     Lose(agent_id);
     return Renewal::kOver;

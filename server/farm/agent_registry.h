@@ -23,6 +23,7 @@
 #include "server/farm/claims.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/link_hooks.h"
+#include "server/store/agent_store.h"
 #include "server/store/store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/job.pb.h"

@@ -146,7 +146,7 @@ absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim, cons
     report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
     if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
   }
-  return store->ReportTrials(report);
+  return store->units()->ReportTrials(report);
 }
 
 }  // namespace tunefarm

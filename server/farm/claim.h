@@ -13,6 +13,7 @@
 #include "server/farm/poison_index.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
+#include "server/store/unit_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/trial.pb.h"
 

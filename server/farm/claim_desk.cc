@@ -6,6 +6,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/job_store.h"
 
 namespace tunefarm {
 
@@ -46,7 +47,7 @@ absl::Status ClaimDesk::ClaimUntilDelivered(const wire::SynchronizeRequest& requ
                                        p_.clock->WallMs(),
                                        p_.devices->NamesOf(device_uuid),
                                        demand.trials};
-      ASSIGN_OR_RETURN(std::vector<ClaimedUnit> claimed, p_.store->ClaimUnits(claim_request));
+      ASSIGN_OR_RETURN(std::vector<ClaimedUnit> claimed, p_.store->units()->ClaimUnits(claim_request));
       for (ClaimedUnit& unit : claimed) {
         units.push_back({request.agent_id(), device_uuid, std::move(unit), replacements});
       }
@@ -134,14 +135,14 @@ void ClaimDesk::Return(const Claim& claim) {
 
 absl::StatusOr<std::string> ClaimDesk::DeviceOf(const wire::RegisterRequest& about, const ClaimedUnit& claimed) {
   if (about.devices_size() == 1) return about.devices(0).uuid();
-  ASSIGN_OR_RETURN(const JobRow job, p_.store->GetJob(claimed.job_id));
+  ASSIGN_OR_RETURN(const JobRow job, p_.store->jobs()->GetJob(claimed.job_id));
   for (const StudyRow& study : job.studies) {
     if (study.study_id != claimed.unit.study_id) continue;
     for (const auto& device : about.devices()) {
       if (p_.devices->ClassForWork(device.uuid(), about.agent_id()) != study.class_id) continue;
       const std::vector<std::string> names = p_.devices->NamesOf(device.uuid());
-      if (study.device_uuid.empty() || study.device_uuid == device.uuid() ||
-          std::find(names.begin(), names.end(), study.device_uuid) != names.end()) {
+      if (study.device_selector.empty() || study.device_selector == device.uuid() ||
+          std::find(names.begin(), names.end(), study.device_selector) != names.end()) {
         return device.uuid();
       }
     }
@@ -154,7 +155,7 @@ absl::StatusOr<std::vector<Claim>> ClaimDesk::Read(const wire::RegisterRequest& 
                                                    const std::map<int64_t, std::string>& device_of,
                                                    const std::set<int64_t>& except) {
   const std::string& agent_id = about.agent_id();
-  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, p_.store->ClaimsOf(agent_id, epoch));
+  ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, p_.store->units()->ClaimsOf(agent_id, epoch));
   std::vector<Claim> claims;
   for (const ClaimedUnit& claimed : held) {
     if (except.count(claimed.unit.unit_id) > 0) continue;

@@ -20,6 +20,7 @@
 #include "server/farm/link_hooks.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
+#include "server/store/unit_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {

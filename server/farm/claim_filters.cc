@@ -12,6 +12,7 @@
 #include "server/records/measured_key.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
+#include "server/store/trial_store.h"
 
 namespace tunefarm {
 
@@ -93,7 +94,7 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) 
   for (const wire::TrialSpec& spec : claim.assignment.trials()) {
     keys.push_back(MeasuredKey(claim.measured_scope, spec.config()));
   }
-  ASSIGN_OR_RETURN(const auto found, store_->FindMeasured(keys));
+  ASSIGN_OR_RETURN(const auto found, store_->trials()->FindMeasured(keys));
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i].has_value()) continue;
     const MeasuredRow& row = *found[i];

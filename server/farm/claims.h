@@ -22,7 +22,7 @@
 #include "server/base/mutex.h"
 #include "server/farm/claim.h"
 #include "server/farm/claim_table.h"
-#include "server/store/store.h"
+#include "server/store/unit_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {

@@ -19,7 +19,7 @@
 #include "server/base/hash.h"
 #include "server/base/mutex.h"
 #include "server/device/device_class.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {

@@ -7,6 +7,8 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/agent_store.h"
+#include "server/store/unit_store.h"
 
 namespace tunefarm {
 
@@ -158,7 +160,8 @@ absl::StatusOr<std::optional<Claim>> ControlLink::FindClaim(const wire::ReportTr
     }
     if (claims_.EpochOf(request.agent_id()) == request.epoch()) {
       // Claimed through another control daemon, or taken away.
-      ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held, store_->ClaimsOf(request.agent_id(), request.epoch()));
+      ASSIGN_OR_RETURN(const std::vector<ClaimedUnit> held,
+                       store_->units()->ClaimsOf(request.agent_id(), request.epoch()));
       if (std::none_of(held.begin(), held.end(), [&](const ClaimedUnit& claimed) {
             return claimed.unit.unit_id == request.unit_id() && claimed.unit.token == request.token();
           })) {
@@ -314,7 +317,7 @@ void ControlLink::Close() {
   claims_.Close();
   // Those on other machines go on, with this daemon's successor or with another one.
   for (const std::string& agent_id : agents_.Own()) {
-    const absl::Status released = store_->ReleaseAgent(agent_id, clock_->WallMs());
+    const absl::Status released = store_->agents()->ReleaseAgent(agent_id, clock_->WallMs());
     if (!released.ok()) {
       LogWarn("jobs", "units in flight return to the queue at the next start: {}", MessageOf(released));
     }

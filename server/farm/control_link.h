@@ -29,6 +29,7 @@
 #include "server/farm/link_hooks.h"
 #include "server/farm/poison_index.h"
 #include "server/records/kernel_registry.h"
+#include "server/store/job_rows.h"
 #include "server/store/store.h"
 
 namespace tunefarm {

@@ -15,7 +15,7 @@
 #include "server/base/mutex.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
-#include "server/store/farm_rows.h"
+#include "server/store/device_store.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
 

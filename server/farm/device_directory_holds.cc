@@ -6,6 +6,7 @@
 #include "server/base/log.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/sentinels.h"
+#include "server/store/device_store.h"
 
 namespace tunefarm {
 

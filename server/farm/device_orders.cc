@@ -4,16 +4,18 @@
 #include <vector>
 
 #include "server/base/status_macros.h"
+#include "server/store/device_store.h"
 
 namespace tunefarm {
 
 absl::Status DeviceOrders::HoldOut(std::string_view device_uuid, std::string_view reason) {
-  RETURN_IF_ERROR(store_->SetDeviceOrder({std::string(device_uuid), std::string(reason), 0, clock_->WallMs()}));
+  RETURN_IF_ERROR(
+      store_->devices()->SetDeviceOrder({std::string(device_uuid), std::string(reason), 0, clock_->WallMs()}));
   return Load();
 }
 
 absl::Status DeviceOrders::Release(std::string_view device_uuid) {
-  RETURN_IF_ERROR(store_->SetDeviceOrder(
+  RETURN_IF_ERROR(store_->devices()->SetDeviceOrder(
       {std::string(device_uuid), "", devices_->SentinelsToAccept(device_uuid), clock_->WallMs()}));
   return Load();
 }
@@ -22,7 +24,7 @@ absl::Status DeviceOrders::Load() {
   std::vector<std::string> released;
   {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(std::vector<DeviceOrderRow> orders, store_->ListDeviceOrders());
+    ASSIGN_OR_RETURN(std::vector<DeviceOrderRow> orders, store_->devices()->ListDeviceOrders());
     std::map<std::string, int64_t> revisions;
     for (const DeviceOrderRow& order : orders) revisions[order.device_uuid] = order.revision;
     if (is_loaded_ && revisions == revisions_) return absl::OkStatus();

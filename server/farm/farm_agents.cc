@@ -10,6 +10,8 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/agent_store.h"
+#include "server/store/lease_store.h"
 
 namespace tunefarm {
 
@@ -32,7 +34,7 @@ void FarmAgents::LookAfter(Duration delay) {
     request.name = kReaperLease;
     request.holder = link_->control_id();
     request.lease_ms = lease_ms_;
-    const absl::StatusOr<LeaseRow> lease = store_->TakeLease(request);
+    const absl::StatusOr<LeaseRow> lease = store_->leases()->TakeLease(request);
     const bool reaps = lease.ok() && lease->holder == request.holder;
     absl::Status refreshed = lease.ok() ? orders_->Load() : lease.status();
     if (refreshed.ok()) refreshed = link_->RefreshAgents(reaps);
@@ -42,7 +44,7 @@ void FarmAgents::LookAfter(Duration delay) {
 }
 
 absl::StatusOr<std::vector<Agent>> FarmAgents::List() {
-  ASSIGN_OR_RETURN(const std::vector<AgentRow> rows, store_->ListAgents());
+  ASSIGN_OR_RETURN(const std::vector<AgentRow> rows, store_->agents()->ListAgents());
   const std::map<std::string, ControlLink::AgentView> served = link_->Agents();
   std::map<std::string, tunefarm::v1::Device> known;
   for (tunefarm::v1::Device& device : devices_->List()) known[device.uuid()] = std::move(device);
@@ -107,7 +109,7 @@ absl::StatusOr<Agent> FarmAgents::Drain(std::string_view name, bool draining) {
                       "AGENT_AMBIGUOUS");
   }
   Agent agent = *matches[0];
-  RETURN_IF_ERROR(store_->SetAgentDraining(agent.name().substr(7), draining));
+  RETURN_IF_ERROR(store_->agents()->SetAgentDraining(agent.name().substr(7), draining));
   if (lease_ms_ > 0) RETURN_IF_ERROR(link_->RefreshAgents(/*reap=*/false));
   link_->WakeAll();
   agent.set_draining(draining);

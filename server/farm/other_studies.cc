@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/base/status_macros.h"
+#include "server/store/study_store.h"
 
 namespace tunefarm {
 
@@ -14,7 +15,7 @@ absl::StatusOr<const OtherStudies::Program*> OtherStudies::Load(const std::strin
       (!found->second.is_whole || found->second.studies.count(study_id) > 0)) {
     return &found->second;
   }
-  ASSIGN_OR_RETURN(std::vector<KnownStudyRow> rows, store_->StudiesOfProgram(program_digest, studies_max_));
+  ASSIGN_OR_RETURN(std::vector<KnownStudyRow> rows, store_->studies()->StudiesOfProgram(program_digest, studies_max_));
   Program program;
   program.read = now;
   program.is_whole = std::ssize(rows) < studies_max_;

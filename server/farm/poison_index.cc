@@ -1,6 +1,7 @@
 #include "server/farm/poison_index.h"
 
 #include "server/base/status_macros.h"
+#include "server/store/poison_store.h"
 
 namespace tunefarm {
 
@@ -22,7 +23,7 @@ absl::StatusOr<PoisonIndex::Crashes*> PoisonIndex::Load(const PoisonKey& key) {
   const MonotonicTime now = clock_->Now();
   const auto found = programs_.find(program);
   if (found != programs_.end() && now - found->second.read <= kKept) return &found->second.crashes;
-  const absl::StatusOr<std::vector<PoisonRow>> rows = store_->LoadPoison(key.program_digest, key.class_id);
+  const absl::StatusOr<std::vector<PoisonRow>> rows = store_->poison()->LoadPoison(key.program_digest, key.class_id);
   // What was known before is better than nothing.
   if (!rows.ok() && found != programs_.end()) return &found->second.crashes;
   RETURN_IF_ERROR(rows.status());
@@ -48,7 +49,7 @@ absl::Status PoisonIndex::Record(const PoisonKey& key, const std::string& config
   row.class_id = key.class_id;
   row.toolkit = key.toolkit;
   row.outcome = outcome;
-  RETURN_IF_ERROR(store_->RecordPoison(row));
+  RETURN_IF_ERROR(store_->poison()->RecordPoison(row));
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(Crashes * crashes, Load(key));
   (*crashes)[{key.toolkit, config}].insert(key.problem_key);

@@ -9,7 +9,7 @@
 #include "server/exec/evaluator_stats.h"
 #include "server/farm/compile_desk.h"
 #include "server/jobs/trial_tally.h"
-#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "server/upkeep/retention.h"
 
 namespace tunefarm {

@@ -18,8 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/store/farm_rows.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 
 namespace tunefarm {
 

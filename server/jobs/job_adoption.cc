@@ -44,7 +44,7 @@ absl::Status JobAdoption::Adopt(const std::function<void(int64_t job_id)>& adopt
   int left = node_->options().adopted_at_once;
   while (left > 0) {
     const int jobs_max = std::min(left, kJobsPerPage);
-    const auto jobs = store_->AdoptJobs(name_, jobs_max, {left_.begin(), left_.end()});
+    const auto jobs = store_->jobs()->AdoptJobs(name_, jobs_max, {left_.begin(), left_.end()});
     if (!jobs.ok()) {
       is_answer_lost_ = true;
       return jobs.status();
@@ -60,14 +60,14 @@ absl::Status JobAdoption::Adopt(const std::function<void(int64_t job_id)>& adopt
 absl::Status JobAdoption::FindAdopted(const std::function<void(int64_t)>& adopted) {
   std::string page_token;
   do {
-    ASSIGN_OR_RETURN(const Page<JobRow> page,
-                     store_->ListJobs({JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling},
-                                      {kJobsPerPage, page_token}));
+    ASSIGN_OR_RETURN(const Page<JobRow> page, store_->jobs()->ListJobs({JobState::kQueued, JobState::kRunning,
+                                                                        JobState::kPaused, JobState::kCancelling},
+                                                                       {kJobsPerPage, page_token}));
     std::vector<int64_t> unknown;
     for (const JobRow& row : page.rows) {
       if (epochs_.count(row.job_id) == 0) unknown.push_back(row.job_id);
     }
-    ASSIGN_OR_RETURN(const std::vector<JobStateRow> rows, store_->JobStates(unknown));
+    ASSIGN_OR_RETURN(const std::vector<JobStateRow> rows, store_->jobs()->JobStates(unknown));
     for (const JobStateRow& row : rows) {
       if (row.driver == name_ && !IsTerminal(row.state)) Note({row.job_id, row.driver_epoch}, adopted);
     }
@@ -82,7 +82,7 @@ absl::Status JobAdoption::LeaveToNewer(int64_t job_id, const std::string& unknow
   if (left_.insert(job_id).second) {
     LogWarn("jobs", "{} is left to newer daemons: {} is not known here", JobName(job_id), unknown);
   }
-  RETURN_IF_ERROR(store_->YieldJob(job_id, epochs_.at(job_id)));
+  RETURN_IF_ERROR(store_->jobs()->YieldJob(job_id, epochs_.at(job_id)));
   Forget(job_id);
   return absl::OkStatus();
 }

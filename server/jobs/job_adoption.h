@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "server/jobs/job_board.h"
 #include "server/nodes/node.h"
+#include "server/store/job_store.h"
 #include "server/store/store.h"
 
 namespace tunefarm {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "server/base/mutex.h"
-#include "server/store/farm_rows.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {

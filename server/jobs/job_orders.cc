@@ -3,14 +3,15 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
+#include "server/store/job_store.h"
 
 namespace tunefarm {
 
 absl::Status JobOrders::Change(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view verb,
                                const std::string& reason) {
-  const absl::Status changed = store_->SetJobState(job_id, from, to, reason, clock_->WallMs());
+  const absl::Status changed = store_->jobs()->SetJobState(job_id, from, to, reason, clock_->WallMs());
   if (changed.code() == absl::StatusCode::kFailedPrecondition) {
-    const auto row = store_->GetJob(job_id);
+    const auto row = store_->jobs()->GetJob(job_id);
     return WithReason(FailedPrecondition("{} cannot be {}: it is {}", JobName(job_id), verb,
                                          row.ok() ? NameOf(row->state) : std::string_view("not in that state")),
                       "JOB_STATE");
@@ -39,7 +40,7 @@ absl::Status JobOrders::PauseFor(int64_t job_id, const std::string& reason) {
 }
 
 absl::Status JobOrders::Resume(int64_t job_id) {
-  const auto row = store_->GetJob(job_id);
+  const auto row = store_->jobs()->GetJob(job_id);
   RETURN_IF_ERROR(row.status());
   const JobState to = row->started_at_ms > 0 ? JobState::kRunning : JobState::kQueued;
   return Change(job_id, {JobState::kPaused}, to, "resumed");

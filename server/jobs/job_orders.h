@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "server/base/clock.h"
 #include "server/jobs/job_board.h"
+#include "server/store/job_rows.h"
 #include "server/store/store.h"
 
 namespace tunefarm {

@@ -16,6 +16,10 @@
 #include "server/jobs/job_view.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
+#include "server/store/best_store.h"
+#include "server/store/device_store.h"
+#include "server/store/job_store.h"
+#include "server/store/trial_store.h"
 
 namespace tunefarm {
 
@@ -69,7 +73,7 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobB
 }
 
 absl::Status JobRun::LoadClasses() {
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, tools_.store->ListDeviceClasses());
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, tools_.store->devices()->ListDeviceClasses());
   for (const DeviceClassRow& stored : classes) {
     const bool is_wanted = std::any_of(row_.studies.begin(), row_.studies.end(),
                                        [&](const StudyRow& study) { return study.class_id == stored.class_id; });
@@ -96,7 +100,7 @@ absl::StatusOr<StudyContext> JobRun::ContextOf(const StudyRow& row) const {
   ASSIGN_OR_RETURN(context.plan, tools_.kernels->GetById(row_.kernel_id));
   tunefarm::v1::Problem problem;
   tunefarm::v1::Study summary;
-  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.space_summary)) {
+  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.detail)) {
     return DataLoss("{} cannot be read", StudyNameOf(id(), row.number));
   }
   ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
@@ -120,17 +124,17 @@ absl::StatusOr<std::unique_ptr<Study>> JobRun::LoadStudy(const StudyRow& row) co
   const bool has_begun = row.next_ordinal > 0;
   if (has_begun && row.state != StudyState::kEnded) {
     ChosenPriors priors;  // as they were chosen then
-    ASSIGN_OR_RETURN(priors.rows, tools_.store->LoadPriors(row.study_id));
+    ASSIGN_OR_RETURN(priors.rows, tools_.store->studies()->LoadPriors(row.study_id));
     RETURN_IF_ERROR(study->Begin(priors));
   }
   int64_t after_sequence = 0;
   while (true) {  // nothing, if it has not begun
     ASSIGN_OR_RETURN(const StudyHistory part,
-                     tools_.store->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
+                     tools_.store->studies()->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
     if (part.events.empty()) break;
     after_sequence = part.events.back().sequence;
     RETURN_IF_ERROR(study->Replay(part, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
-      ASSIGN_OR_RETURN(const TrialRow trial, tools_.store->GetTrial(id(), row.number, ordinal));
+      ASSIGN_OR_RETURN(const TrialRow trial, tools_.store->trials()->GetTrial(id(), row.number, ordinal));
       return TrialOfRow(trial);
     }));
   }
@@ -142,7 +146,7 @@ absl::StatusOr<std::unique_ptr<Study>> JobRun::LoadStudy(const StudyRow& row) co
 }
 
 absl::Status JobRun::ReloadStudy(int64_t study_id) {
-  ASSIGN_OR_RETURN(const JobRow row, tools_.store->GetJob(id()));
+  ASSIGN_OR_RETURN(const JobRow row, tools_.store->jobs()->GetJob(id()));
   const auto own = std::find_if(row.studies.begin(), row.studies.end(),
                                 [&](const StudyRow& study) { return study.study_id == study_id; });
   if (own == row.studies.end()) return DataLoss("study {} of {} is no longer stored", study_id, JobName(id()));
@@ -185,7 +189,7 @@ void JobRun::TakeUp(JobRow row, int64_t epoch) {
 
 void JobRun::SetState(JobState state, const std::string& reason) {
   row_.state = state;
-  row_.error = reason;
+  row_.state_reason = reason;
   if (IsTerminal(state)) row_.ended_at_ms = tools_.executor->clock()->WallMs();
   PublishJob();
 }
@@ -200,7 +204,7 @@ void JobRun::Begin() {
     row_.started_at_ms = tools_.executor->clock()->WallMs();
     has_news_ = true;
   }
-  if (row_.state == JobState::kQueued) SetState(JobState::kRunning, row_.error);
+  if (row_.state == JobState::kQueued) SetState(JobState::kRunning, row_.state_reason);
 }
 
 bool JobRun::IsSearching(const std::string& class_id) const {
@@ -278,7 +282,7 @@ absl::StatusOr<bool> JobRun::TakeDone(int64_t study_id, const ArrivingUnits& arr
   // Not again what is known: a busy study's results would be read twice.
   std::vector<int64_t> known = arriving.List();
   known.insert(known.end(), own.done_units().begin(), own.done_units().end());
-  ASSIGN_OR_RETURN(const StudyHistory done, tools_.store->LoadDone(study_id, kUnitsAtOnce, known));
+  ASSIGN_OR_RETURN(const StudyHistory done, tools_.store->studies()->LoadDone(study_id, kUnitsAtOnce, known));
   bool is_news = false;
   for (const UnitRow& unit : done.units) {
     if (own.IsDone(unit.unit_id) || arriving.Has(unit.unit_id)) continue;
@@ -303,7 +307,7 @@ absl::StatusOr<std::vector<Trial>> JobRun::TrialsOf(const StudyRow& study, const
   for (; ended != done.trials.end() && ended->ordinal < unit.first_ordinal + unit.trial_count; ++ended) {
     TrialRow row = *ended;
     if (unit.kind == UnitKind::kFinals) {  // judged by its samples
-      ASSIGN_OR_RETURN(row, tools_.store->GetTrial(id(), study.number, ended->ordinal));
+      ASSIGN_OR_RETURN(row, tools_.store->trials()->GetTrial(id(), study.number, ended->ordinal));
     }
     ASSIGN_OR_RETURN(trials.emplace_back(), TrialOfRow(row));
   }
@@ -319,7 +323,7 @@ bool JobRun::NeedsStep(int64_t study_id) const {
 
 int JobRun::DevicesFor(int64_t study_id) const {
   const StudyRow& row = studies_.at(study_id)->context().row;
-  return std::max(1, tools_.devices->CountReady(row.class_id, row.device_uuid));
+  return std::max(1, tools_.devices->CountReady(row.class_id, row.device_selector));
 }
 
 absl::Status JobRun::StepStudy(int64_t study_id, int open_trials_wanted, int devices) {
@@ -349,7 +353,7 @@ absl::Status JobRun::Commit(Study& study, StudyStep* step, const tunefarm::v1::B
   step->drive.now_ms = tools_.executor->clock()->WallMs();
   step->drive.driver_epoch = epoch_;
   RETURN_IF_ERROR(Failpoint("jobs.step.before"));
-  const auto result = tools_.store->Drive(step->drive);
+  const auto result = tools_.store->studies()->Drive(step->drive);
   PassFailpoint("jobs.step.after");
   RETURN_IF_ERROR(result.status());
   study.Committed(*step, *result);
@@ -366,8 +370,8 @@ void JobRun::Announce(const Study& study, const StudyStep& step) {
     PublishMessage(fmt::format("{}: {}", context.problem->key, message));
   }
   if (step.drive.state.has_value() || !step.drive.priors.empty()) PublishStudy(study);
-  if (step.drive.new_units.empty() && !step.drive.device_uuid.has_value()) return;
-  if (context.row.device_uuid.empty() && !step.drive.device_uuid.has_value() && study.finals_device().empty()) {
+  if (step.drive.new_units.empty() && !step.drive.device_selector.has_value()) return;
+  if (context.row.device_selector.empty() && !step.drive.device_selector.has_value() && study.finals_device().empty()) {
     tools_.link->WakeFor(context.row.class_id, step.drive.new_units.size());
   } else {
     tools_.link->Wake();
@@ -495,7 +499,7 @@ std::string JobRun::WaitingReason() const {
   std::string waiting;
   for (const auto& [study_id, study] : studies_) {
     if (study->state() == StudyState::kEnded) continue;
-    waiting = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_uuid);
+    waiting = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_selector);
     if (waiting.empty()) return {};
   }
   return waiting;

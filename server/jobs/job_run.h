@@ -25,6 +25,8 @@
 #include "server/jobs/job_board.h"
 #include "server/jobs/study.h"
 #include "server/nodes/node.h"
+#include "server/store/store.h"
+#include "server/store/study_store.h"
 
 namespace tunefarm {
 

@@ -14,6 +14,9 @@
 #include "server/jobs/scheduler.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
+#include "server/store/trial_store.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
@@ -63,7 +66,7 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const J
   query.outcomes = {tunefarm::v1::OUTCOME_OK};
   query.purpose = purpose;
   query.page.page_size = 1;
-  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->ListTrials(query));
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
   if (page.rows.empty()) return std::nullopt;
   ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(page.rows[0]));
   trial.set_name(TrialNameOf(row.job_id, number, trial.ordinal()));
@@ -83,7 +86,7 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   query.outcomes = {tunefarm::v1::OUTCOME_OK};
   query.purpose = tunefarm::v1::TRIAL_PURPOSE_FINALIST;
   query.page.page_size = 1000;
-  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->ListTrials(query));
+  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
   for (const TrialRow& trial : page.rows) {
     if (trial.config != config) continue;
     ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(trial));
@@ -110,7 +113,7 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
   if (baseline.has_value()) *study->mutable_baseline() = *baseline;
   if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value())
     return absl::OkStatus();
-  ASSIGN_OR_RETURN(const auto best, store->FindBest(plan.program_digest(), row.problem_key, row.class_id));
+  ASSIGN_OR_RETURN(const auto best, store->bests()->FindBest(plan.program_digest(), row.problem_key, row.class_id));
   if (best.has_value() && best->job_id == job.job_id) {
     ASSIGN_OR_RETURN(*study->mutable_best(), BestOfRow(*best));
     return absl::OkStatus();
@@ -140,7 +143,7 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
 absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels, const Scheduler& scheduler,
                                           int64_t job_id) {
   if (auto active = scheduler.Find(job_id)) return *std::move(active);
-  const absl::StatusOr<JobRow> row = store->GetJob(job_id);
+  const absl::StatusOr<JobRow> row = store->jobs()->GetJob(job_id);
   if (!row.ok()) return WithJobName(row.status(), JobName(job_id));
   return StoredJob(store, kernels, *row);
 }
@@ -152,17 +155,17 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name) {
 
 void SetReason(const JobRow& row, tunefarm::v1::Job* job) {
   if (row.state == JobState::kFailed) {
-    job->set_error(row.error);
+    job->set_error(row.state_reason);
   } else {
-    job->set_state_reason(row.error);
+    job->set_state_reason(row.state_reason);
   }
 }
 
 absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row) {
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, Described(row));
-  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->CountOutcomes(row.job_id));
+  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
   for (const OutcomeCountRow& count : counts) AddCount(count, true, job.mutable_progress());
-  if (!IsTerminal(row.state) && row.error.empty()) {
+  if (!IsTerminal(row.state) && row.state_reason.empty()) {
     if (const std::string unknown = FirstUnknown(row); !unknown.empty()) {
       job.set_state_reason(fmt::format("only newer daemons drive it: {} is not known here", unknown));
     }
@@ -173,10 +176,10 @@ absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& r
 absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row) {
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, StoredJobSummary(store, row));
   ASSIGN_OR_RETURN(const auto plan, kernels->GetById(row.kernel_id));
-  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->CountOutcomes(row.job_id));
+  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
   for (const StudyRow& study_row : row.studies) {
     tunefarm::v1::Study* study = job.add_studies();
-    if (!study->ParseFromString(study_row.space_summary)) {
+    if (!study->ParseFromString(study_row.detail)) {
       return DataLoss("{} cannot be read", StudyNameOf(row.job_id, study_row.number));
     }
     study->set_name(StudyNameOf(row.job_id, study_row.number));

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/records/kernel_registry.h"
+#include "server/store/job_rows.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/job.pb.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {

@@ -15,6 +15,9 @@
 #include "server/base/status_macros.h"
 #include "server/jobs/job_view.h"
 #include "server/nodes/local_copy.h"
+#include "server/store/device_store.h"
+#include "server/store/job_store.h"
+#include "server/store/setting_store.h"
 
 namespace tunefarm {
 namespace {
@@ -38,7 +41,8 @@ uint64_t DigestOf(const tunefarm::v1::Job& job) {
 
 absl::Status NodeFollower::Load() {
   RETURN_IF_ERROR(deps_.catalog->Load(deps_.store));
-  ASSIGN_OR_RETURN(std::string id, deps_.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));
+  ASSIGN_OR_RETURN(std::string id,
+                   deps_.store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, NewUuid(deps_.entropy)));
   deps_.watch->Open(id);
   MutexLock lock(&mutex_);
   catalog_id_ = std::move(id);
@@ -79,8 +83,9 @@ absl::Status NodeFollower::RecordDevices(const std::vector<tunefarm::v1::Device>
     deps_.catalog->AddClass(class_id, device_class);
     tunefarm::v1::DeviceClass properties = device.device_class();
     properties.set_id(class_id);
-    RETURN_IF_ERROR(deps_.store->PutDevice({device.uuid(), class_id, device.SerializeAsString(), deps_.clock->WallMs()},
-                                           {class_id, device_class.display_name, properties.SerializeAsString()}));
+    RETURN_IF_ERROR(
+        deps_.store->devices()->PutDevice({device.uuid(), class_id, device.SerializeAsString(), deps_.clock->WallMs()},
+                                          {class_id, device_class.display_name, properties.SerializeAsString()}));
   }
   return absl::OkStatus();
 }
@@ -104,14 +109,14 @@ absl::Status NodeFollower::FollowCatalog() {
   const int64_t replacements = deps_.node->replacements();
   if (replacements != replacements_) {
     // Its revisions are given once more, to other bests.
-    RETURN_IF_ERROR(deps_.store->PutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));
+    RETURN_IF_ERROR(deps_.store->settings()->PutSetting(SettingStore::kCatalogIdSetting, NewUuid(deps_.entropy)));
     replacements_ = replacements;
     return ReadAgain();
   }
   if (!is_loaded_) return Load();
   // Another daemon may have found out first.
   ASSIGN_OR_RETURN(const std::string id,
-                   deps_.store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(deps_.entropy)));
+                   deps_.store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, NewUuid(deps_.entropy)));
   bool is_another = false;
   {
     MutexLock lock(&mutex_);
@@ -135,7 +140,7 @@ absl::Status NodeFollower::ReadAgain() {
 
 // Classes of devices of other daemons' agents.
 absl::Status NodeFollower::FollowClasses() {
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> rows, deps_.store->ListDeviceClasses());
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> rows, deps_.store->devices()->ListDeviceClasses());
   const auto known = deps_.catalog->Classes();
   for (const DeviceClassRow& row : rows) {
     const bool is_known =
@@ -163,7 +168,7 @@ absl::Status NodeFollower::FollowWatched() {
     // Each its turn.
     if (job_id <= watched_after_ || asked == kWatchedAtOnce) continue;
     ++asked;
-    const auto row = deps_.store->GetJob(job_id);
+    const auto row = deps_.store->jobs()->GetJob(job_id);
     if (absl::IsNotFound(row.status())) {
       deps_.events->End(job_id);
       continue;

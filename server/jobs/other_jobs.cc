@@ -46,13 +46,13 @@ std::vector<int64_t> OtherJobs::Searching(const std::function<bool(int64_t job_i
 
 absl::Status OtherJobs::EndSearches(Store* store, ControlLink* link, const std::vector<int64_t>& job_ids) {
   for (const int64_t job_id : job_ids) {
-    const auto row = store->GetJob(job_id);
+    const auto row = store->jobs()->GetJob(job_id);
     if (absl::IsNotFound(row.status())) continue;
     RETURN_IF_ERROR(row.status());
     for (const StudyRow& study : row->studies) {
       tunefarm::v1::Study summary;
       const bool is_over = study.state != StudyState::kSearching ||
-                           (summary.ParseFromString(study.space_summary) && !summary.search_ended_because().empty());
+                           (summary.ParseFromString(study.detail) && !summary.search_ended_because().empty());
       if (is_over) link->StopStudySearch(job_id, study.study_id);
     }
   }

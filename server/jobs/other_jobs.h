@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "server/farm/control_link.h"
+#include "server/store/job_store.h"
 #include "server/store/store.h"
 
 namespace tunefarm {

@@ -11,6 +11,9 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/prior_results.h"
+#include "server/store/device_store.h"
+#include "server/store/poison_store.h"
+#include "server/store/trial_store.h"
 
 namespace tunefarm {
 namespace {
@@ -136,7 +139,7 @@ absl::Status Read(const PriorQuestion& question, const PriorCandidate& candidate
     query.spread_max = room * kSpreadPart / kParts;
     query.failed_max = room * kFailedPart / kParts;
     query.failed_outcomes = FailedOutcomes(same_class);
-    ASSIGN_OR_RETURN(const std::vector<ResultRow> rows, store->SampleResults(query));
+    ASSIGN_OR_RETURN(const std::vector<ResultRow> rows, store->trials()->SampleResults(query));
     for (const ResultRow& row : rows) collector->Add(row, same_class);
   }
   return absl::OkStatus();
@@ -145,13 +148,13 @@ absl::Status Read(const PriorQuestion& question, const PriorCandidate& candidate
 // Configs that crashed or hung on the class, of jobs that may be long deleted.
 absl::Status AddPoison(const PriorQuestion& question, Store* store, PriorCollector* collector) {
   ASSIGN_OR_RETURN(const std::vector<PoisonRow> rows,
-                   store->LoadPoison(question.plan->program_digest(), question.class_id));
+                   store->poison()->LoadPoison(question.plan->program_digest(), question.class_id));
   for (size_t i = 0; i < rows.size() && i < kPoisonMax; ++i) collector->AddFailed(rows[i].config);
   return absl::OkStatus();
 }
 
 absl::StatusOr<ClassesById> LoadClasses(Store* store) {
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> rows, store->ListDeviceClasses());
+  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> rows, store->devices()->ListDeviceClasses());
   ClassesById classes;
   for (const DeviceClassRow& row : rows) {
     tunefarm::v1::DeviceClass proto;
@@ -208,7 +211,7 @@ std::vector<PriorCandidate> RankPriors(const PriorQuestion& question, const std:
 
 absl::StatusOr<ChosenPriors> ChoosePriors(const PriorQuestion& question, Store* store) {
   ASSIGN_OR_RETURN(const std::vector<KnownStudyRow> known,
-                   store->StudiesOfProgram(question.plan->program_digest(), kStudiesMax));
+                   store->studies()->StudiesOfProgram(question.plan->program_digest(), kStudiesMax));
   ChosenPriors chosen;
   if (known.empty()) return chosen;
   ASSIGN_OR_RETURN(const ClassesById classes, LoadClasses(store));

@@ -19,6 +19,7 @@
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/store/store.h"
+#include "server/store/study_store.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {

@@ -13,7 +13,8 @@
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
 #include "server/search/strategy.h"
-#include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {

@@ -335,7 +335,7 @@ void Scheduler::EndJob(int64_t job_id, JobState to, const std::string& error) {
   if (to == JobState::kSucceeded) from = {JobState::kQueued, JobState::kRunning};
   if (to == JobState::kCancelled) from = {JobState::kCancelling};
   const absl::Status ended =
-      deps_.store->SetJobState(job_id, from, to, error, deps_.executor->clock()->WallMs(), *epoch);
+      deps_.store->jobs()->SetJobState(job_id, from, to, error, deps_.executor->clock()->WallMs(), *epoch);
   if (ended.ok()) {
     Ended(job_id, to, error);
     return;
@@ -375,7 +375,7 @@ void Scheduler::FinishCancel(int64_t job_id, Duration delay) {
   }
   if (!adoption_.EpochOf(job_id).has_value()) return;
   // The store knows of units with agents of all daemons.
-  const auto rows = deps_.store->JobStates({job_id});
+  const auto rows = deps_.store->jobs()->JobStates({job_id});
   if (!rows.ok()) {
     FinishCancel(job_id, kStepRetryDelay);
     return;

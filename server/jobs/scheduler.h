@@ -31,6 +31,7 @@
 #include "server/jobs/job_run.h"
 #include "server/jobs/other_jobs.h"
 #include "server/jobs/turn.h"
+#include "server/store/job_store.h"
 
 namespace tunefarm {
 

@@ -11,6 +11,7 @@
 #include "server/jobs/newer_job.h"
 #include "server/jobs/scheduler.h"
 #include "server/records/resource_names.h"
+#include "server/store/job_store.h"
 
 namespace tunefarm {
 namespace {
@@ -57,7 +58,7 @@ void Scheduler::Adopt(int64_t job_id) {
     Post([job_id](Scheduler* self) { self->Adopt(job_id); }, kStepRetryDelay);
   };
   // Without the turn: a large space takes its time, and what is asked about other jobs must not wait for it.
-  auto row = deps_.store->GetJob(job_id);
+  auto row = deps_.store->jobs()->GetJob(job_id);
   if (row.ok() ? IsTerminal(row->state) : absl::IsNotFound(row.status())) {
     const Work work(this);
     if (adoption_.EpochOf(job_id) == epoch) Remove(job_id);
@@ -83,7 +84,7 @@ void Scheduler::Adopt(int64_t job_id) {
     return;
   }
   // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
-  row = deps_.store->GetJob(job_id);
+  row = deps_.store->jobs()->GetJob(job_id);
   if (!row.ok() && !absl::IsNotFound(row.status())) return wait(row.status());
   if (!row.ok() || IsTerminal(row->state)) {
     Remove(job_id);
@@ -122,7 +123,7 @@ void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
   driven.run->CheckDeviceTime();
   StartTimer(driven);
   StepSoon(driven);
-  if (state != JobState::kPaused || driven.run->row().error.empty() || !suspended().empty()) return;
+  if (state != JobState::kPaused || driven.run->row().state_reason.empty() || !suspended().empty()) return;
   // An earlier process or Suspend paused it for lack of space, and there is enough of it. If it cannot be resumed it
   // stays paused, and says so.
   if (orders_.Resume(job_id).ok())
@@ -197,7 +198,7 @@ void Scheduler::TakeOrders() {
   if (orders.empty() || stopped_) return;
   std::vector<int64_t> job_ids;
   for (const auto& [job_id, number] : orders) job_ids.push_back(job_id);
-  const auto rows = deps_.store->JobStates(job_ids);
+  const auto rows = deps_.store->jobs()->JobStates(job_ids);
   if (!rows.ok()) {
     if (order_timer_ != 0) return;
     order_timer_ = Post(
@@ -239,7 +240,7 @@ void Scheduler::Unsuspend() {
   for (const auto& [job_id, driven] : jobs_) {
     const JobRow& row = driven.run->row();
     if (row.state == JobState::kRunning) deps_.link->Resume(job_id);
-    if (row.state != JobState::kPaused || row.error.empty()) continue;
+    if (row.state != JobState::kPaused || row.state_reason.empty()) continue;
     const absl::Status resumed = orders_.Resume(job_id);
     if (!resumed.ok()) LogWarn("jobs", "{} stays paused: {}", JobName(job_id), MessageOf(resumed));
   }
@@ -262,7 +263,7 @@ absl::Status Scheduler::Follow() {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   if (ids.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<JobStateRow> rows, deps_.store->JobStates(ids));
+  ASSIGN_OR_RETURN(const std::vector<JobStateRow> rows, deps_.store->jobs()->JobStates(ids));
   std::set<int64_t> gone(ids.begin(), ids.end());
   for (const JobStateRow& row : rows) {
     gone.erase(row.job_id);
@@ -291,12 +292,12 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
     return;
   }
   if (IsTerminal(row.state)) {  // stored by a call whose answer was lost
-    Ended(row.job_id, row.state, row.error);
+    Ended(row.job_id, row.state, row.state_reason);
     return;
   }
   JobRun& run = *driven->run;
   const JobState before = run.row().state;
-  if (row.state == before && row.error == run.row().error) {
+  if (row.state == before && row.state_reason == run.row().state_reason) {
     if (row.state == JobState::kCancelling && row.claimed_units == 0) FinishCancel(row.job_id);
     return;
   }
@@ -306,13 +307,13 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
     return;
   }
   LogInfo("jobs", "{} is {} from now on", JobName(row.job_id), NameOf(row.state));
-  run.SetState(row.state, row.error);
+  run.SetState(row.state, row.state_reason);
   if (row.state == JobState::kCancelling) {
     deps_.link->Cancel(row.job_id);
     FinishCancel(row.job_id);
   } else if (row.state == JobState::kPaused) {
     deps_.link->Hold(row.job_id);
-    if (!row.error.empty()) return;  // all pause, and nobody needs its room
+    if (!row.state_reason.empty()) return;  // all pause, and nobody needs its room
     admission_.Remove(row.job_id);
     AdmitNext();
   } else {
@@ -325,7 +326,7 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
 // It is held as an id only, or is being loaded, after which its state is read again.
 void Scheduler::FollowWaiting(const JobStateRow& row) {
   if (IsTerminal(row.state)) {
-    Ended(row.job_id, row.state, row.error);
+    Ended(row.job_id, row.state, row.state_reason);
     return;
   }
   if (!admission_.IsOut(row.job_id)) return;

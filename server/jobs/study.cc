@@ -68,7 +68,7 @@ Study::Study(StudyContext context)
       rule_(context_.spec.budget(), context_.floor_ns),
       default_config_(context_.plan->DefaultConfig(*context_.problem).ToText()) {
   if (context_.row.state == StudyState::kEnded) state_ = StudyState::kEnded;
-  if (summary_.ParseFromString(context_.row.space_summary)) search_ended_because_ = summary_.search_ended_because();
+  if (summary_.ParseFromString(context_.row.detail)) search_ended_because_ = summary_.search_ended_because();
 }
 
 std::unique_ptr<Study> Study::Create(StudyContext context) {
@@ -347,7 +347,7 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
   step.drive.study_id = context_.row.study_id;
   if (first_step_) {
     step.drive.priors = priors_;
-    if (!priors_.empty()) step.drive.space_summary = summary_.SerializeAsString();
+    if (!priors_.empty()) step.drive.detail = summary_.SerializeAsString();
     if (starting_left_out_ > 0) {
       step.messages.push_back(
           fmt::format("{}: {} of {} starting configs are left out, as they are not in the space: {}",
@@ -406,7 +406,7 @@ void Study::StopSearch(const std::string& because, StudyStep* step) {
   if (!search_ended_because_.empty()) return;
   search_ended_because_ = because;
   summary_.set_search_ended_because(because);
-  step->drive.space_summary = summary_.SerializeAsString();
+  step->drive.detail = summary_.SerializeAsString();
   step->empty = false;
 }
 
@@ -424,7 +424,7 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   if (const std::string lost = WhyAllWereLost(); !lost.empty()) search_ended_because_ += "; " + lost;
   summary_.set_search_ended_because(search_ended_because_);
   summary_.set_reused_from_earlier(taken_over_);
-  step->drive.space_summary = summary_.SerializeAsString();
+  step->drive.detail = summary_.SerializeAsString();
 }
 
 void Study::End(StudyStep* step) {

@@ -30,7 +30,7 @@
 #include "server/jobs/stopping_rule.h"
 #include "server/search/strategy.h"
 #include "server/space/space.h"
-#include "server/store/store.h"
+#include "server/store/study_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/best_config.pb.h"
 #include "tunefarm/v1/job.pb.h"

@@ -7,6 +7,7 @@
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/study.h"
+#include "server/store/job_rows.h"
 
 namespace tunefarm {
 
@@ -86,8 +87,8 @@ void Study::TieFinals(const std::string& device_uuid, StudyStep* step) {
   leaves_finals_device_ = false;
   if (device_uuid == summary_.finals_device_uuid()) return;
   summary_.set_finals_device_uuid(device_uuid);
-  step->drive.device_uuid = device_uuid.empty() ? summary_.device_selector() : device_uuid;
-  step->drive.space_summary = summary_.SerializeAsString();
+  step->drive.device_selector = device_uuid.empty() ? summary_.device_selector() : device_uuid;
+  step->drive.detail = summary_.SerializeAsString();
   step->empty = false;
 }
 
@@ -181,7 +182,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
 void Study::NoteNotPromoted(std::string because, StudyStep* step) {
   step->messages.push_back(fmt::format("the winner of the final is not promoted: {}", because));
   summary_.set_not_promoted_because(std::move(because));
-  step->drive.space_summary = summary_.SerializeAsString();
+  step->drive.detail = summary_.SerializeAsString();
 }
 
 }  // namespace tunefarm

@@ -204,9 +204,9 @@ absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefa
   row.problem = summary.problem().SerializeAsString();
   row.class_id = device.class_id;
   summary.set_device_selector(device.only);
-  row.device_uuid = device.only;
+  row.device_selector = device.only;
   row.toolkit = device.toolkit_version;
-  row.space_summary = summary.SerializeAsString();
+  row.detail = summary.SerializeAsString();
   return CheckedProblem{std::move(row), std::move(space)};
 }
 

@@ -13,7 +13,7 @@
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
 #include "server/space/space.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/kernel.pb.h"
 
@@ -32,7 +32,7 @@ struct Submission {
   tunefarm::v1::Job spec;  // as accepted: client fields, kernel, kernel_name, strategy, budget
   std::shared_ptr<const KernelPlan> plan;
   bool stores_kernel = false;     // the definition came with the request
-  std::vector<StudyRow> studies;  // space_summary is a serialized tunefarm.v1.Study
+  std::vector<StudyRow> studies;  // detail is a serialized tunefarm.v1.Study
 };
 
 // InvalidArgument (JOB_INVALID, BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID,

@@ -12,6 +12,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/best_store.h"
 
 namespace tunefarm {
 

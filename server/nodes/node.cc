@@ -13,6 +13,8 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/agent_store.h"
+#include "server/store/lease_store.h"
 
 namespace tunefarm {
 namespace {
@@ -44,9 +46,9 @@ NodeOptions PermanentNode(std::string id) {
 }
 
 absl::StatusOr<int64_t> ReleaseEarlierProcess(Store* store, Clock* clock) {
-  ASSIGN_OR_RETURN(const std::vector<LeaseRow> leases, store->ListLeases(kNodeLeasePrefix));
-  for (const LeaseRow& lease : leases) RETURN_IF_ERROR(store->ReleaseLease(lease.name, lease.holder));
-  return store->ReleaseOtherAgents({}, clock->WallMs());
+  ASSIGN_OR_RETURN(const std::vector<LeaseRow> leases, store->leases()->ListLeases(kNodeLeasePrefix));
+  for (const LeaseRow& lease : leases) RETURN_IF_ERROR(store->leases()->ReleaseLease(lease.name, lease.holder));
+  return store->agents()->ReleaseOtherAgents({}, clock->WallMs());
 }
 
 Node::Node(Store* store, Clock* clock, NodeOptions options)
@@ -60,7 +62,7 @@ absl::StatusOr<bool> Node::TakeLease(Duration lease, Mark* mark) {
   request.holder = mark->name;
   request.detail = fmt::format("{}{}{}", options_.detail, kMark, ++mark->tried);
   request.lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(lease).count();
-  ASSIGN_OR_RETURN(const LeaseRow row, store_->TakeLease(request));
+  ASSIGN_OR_RETURN(const LeaseRow row, store_->leases()->TakeLease(request));
   if (row.holder != request.holder) return Aborted("the lease {} is held by {}", row.name, row.holder);
   const int64_t before = MarkIn(row.detail_before);
   const bool is_there = mark->known <= before && before < mark->tried;
@@ -71,7 +73,7 @@ absl::StatusOr<bool> Node::TakeLease(Duration lease, Mark* mark) {
 absl::Status Node::CheckOldName(const std::string& name) {
   if (mark_.name.empty() || mark_.name == name) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool is_there, TakeLease(std::chrono::milliseconds(1), &mark_));
-  store_->ReleaseLease(kNodeLeasePrefix + mark_.name, mark_.name).IgnoreError();
+  store_->leases()->ReleaseLease(kNodeLeasePrefix + mark_.name, mark_.name).IgnoreError();
   mark_ = Mark();
   if (!is_there) NoteReplacement();
   return absl::OkStatus();
@@ -121,7 +123,7 @@ absl::Status Node::RenewOnce() {
     LogWarn("jobs", "node {} could not renew its lease in time: other nodes may adopt its jobs", late);
   }
   // It ends by itself a little later otherwise.
-  if (!lost.empty()) store_->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
+  if (!lost.empty()) store_->leases()->ReleaseLease(kNodeLeasePrefix + lost, lost).IgnoreError();
   RETURN_IF_ERROR(CheckOldName(name));
   mark_.name = name;
   ASSIGN_OR_RETURN(const bool is_there, TakeLease(options_.lease, &mark_));
@@ -154,7 +156,7 @@ void Node::Leave() {
     name = name_;
   }
   if (name.empty()) return;
-  const absl::Status released = store_->ReleaseLease(kNodeLeasePrefix + name, name);
+  const absl::Status released = store_->leases()->ReleaseLease(kNodeLeasePrefix + name, name);
   if (!released.ok())
     LogWarn("jobs", "the lease of {} could not be returned, and other nodes wait until it expires: {}", name,
             MessageOf(released));

@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::Compile(const 
 
 absl::Status KernelRegistry::UnknownKernel(std::string_view name) {
   std::vector<std::string> names;
-  if (const auto page = store_->ListKernels({1000, ""}); page.ok()) {
+  if (const auto page = store_->kernels()->ListKernels({1000, ""}); page.ok()) {
     for (const KernelRow& row : page->rows) names.push_back(row.display_name);
   }
   const auto closest = ClosestMatch(name, names);
@@ -77,7 +77,7 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::GetById(std::s
     MutexLock lock(&mutex_);
     if (auto plan = Cached(&by_id_, kernel_id)) return plan;
   }
-  const auto row = store_->GetKernel(kernel_id);
+  const auto row = store_->kernels()->GetKernel(kernel_id);
   if (row.status().code() == absl::StatusCode::kNotFound) return UnknownKernel(KernelName(kernel_id));
   RETURN_IF_ERROR(row.status());
   return Compile(*row);
@@ -92,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::Get(std::strin
     if (auto plan = Cached(&by_name_, name)) return plan;
     generation = generation_;
   }
-  const auto row = store_->FindKernel(name);
+  const auto row = store_->kernels()->FindKernel(name);
   if (row.status().code() == absl::StatusCode::kNotFound) return UnknownKernel(name);
   RETURN_IF_ERROR(row.status());
   ASSIGN_OR_RETURN(std::shared_ptr<const KernelPlan> plan, Compile(*row));
@@ -108,7 +108,7 @@ absl::Status KernelRegistry::FollowName(const std::string& name) {
     MutexLock lock(&mutex_);
     generation = generation_;
   }
-  const auto row = store_->FindKernel(name);
+  const auto row = store_->kernels()->FindKernel(name);
   if (absl::IsNotFound(row.status())) {
     MutexLock lock(&mutex_);
     if (const auto gone = by_name_.find(name); gone != by_name_.end()) by_name_.erase(gone);

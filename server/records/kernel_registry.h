@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/mutex.h"
 #include "server/definition/kernel_plan.h"
+#include "server/store/kernel_store.h"
 #include "server/store/store.h"
 
 namespace tunefarm {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {

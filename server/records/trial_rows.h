@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/trial.pb.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "server/base/status.h"
-#include "server/store/store.h"
+#include "server/store/job_rows.h"
 
 namespace tunefarm {
 

@@ -7,6 +7,9 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
+#include "server/store/job_store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/trial_store.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
@@ -29,7 +32,7 @@ bool IsKept(const JobRow& row) {
 }  // namespace
 
 absl::StatusOr<bool> Retention::FitsInto(int64_t used_bytes_wanted) {
-  ASSIGN_OR_RETURN(const StoreStatus status, store_->Status());
+  ASSIGN_OR_RETURN(const StoreStatus status, store_->maintenance()->Status());
   return status.used_bytes <= used_bytes_wanted;
 }
 
@@ -39,7 +42,7 @@ absl::Status Retention::PruneTrialData(int64_t ended_before_ms, int64_t used_byt
       ASSIGN_OR_RETURN(const bool fits, FitsInto(used_bytes_wanted));
       if (fits) break;
     }
-    ASSIGN_OR_RETURN(const int64_t pruned, store_->PruneTrialData(ended_before_ms, kRowsAtOnce));
+    ASSIGN_OR_RETURN(const int64_t pruned, store_->trials()->PruneTrialData(ended_before_ms, kRowsAtOnce));
     if (pruned == 0) break;
     stats_.trial_data_deleted += pruned;
   }
@@ -49,7 +52,7 @@ absl::Status Retention::PruneTrialData(int64_t ended_before_ms, int64_t used_byt
 absl::Status Retention::DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_wanted) {
   int64_t after = 0;
   while (!stopped_.load()) {
-    ASSIGN_OR_RETURN(const std::vector<JobRow> jobs, store_->EndedJobs(ended_before_ms, after, kJobsAtOnce));
+    ASSIGN_OR_RETURN(const std::vector<JobRow> jobs, store_->jobs()->EndedJobs(ended_before_ms, after, kJobsAtOnce));
     if (jobs.empty()) break;
     for (const JobRow& job : jobs) {
       after = job.job_id;
@@ -59,7 +62,7 @@ absl::Status Retention::DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_w
         ASSIGN_OR_RETURN(const bool fits, FitsInto(used_bytes_wanted));
         if (fits) return absl::OkStatus();
       }
-      const absl::Status deleted = store_->DeleteJob(job.job_id);
+      const absl::Status deleted = store_->jobs()->DeleteJob(job.job_id);
       if (absl::IsNotFound(deleted)) continue;  // a user was faster
       RETURN_IF_ERROR(deleted);
       ++stats_.jobs_deleted;
@@ -82,7 +85,7 @@ absl::Status Retention::RunOnce() {
       RETURN_IF_ERROR(DeleteJobs(kAll, wanted));
     }
   }
-  ASSIGN_OR_RETURN(const int64_t kernels, store_->DeleteUnusedKernels(now_ms - kKernelGraceMs));
+  ASSIGN_OR_RETURN(const int64_t kernels, store_->kernels()->DeleteUnusedKernels(now_ms - kKernelGraceMs));
   stats_.kernels_deleted += kernels;
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm {
 namespace {
@@ -30,7 +31,7 @@ absl::StatusOr<int64_t> DatabaseRoom(const UpkeepOptions& options, Store* store)
       static_cast<int64_t>(std::filesystem::file_size(options.data_directory + "/tunefarm.db", error));
   // A small file needs no closer look; only the database knows how much of a large one is free.
   if (!error && file_bytes < options.max_database_bytes / 2) return options.max_database_bytes - file_bytes;
-  ASSIGN_OR_RETURN(const StoreStatus status, store->Status());
+  ASSIGN_OR_RETURN(const StoreStatus status, store->maintenance()->Status());
   return options.max_database_bytes - status.used_bytes;
 }
 

@@ -25,7 +25,7 @@ _spec = importlib.util.spec_from_file_location(
 one_daemon = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(one_daemon)
 
-READY, CLAIMED, DONE, TOLD, POISONED = 1, 2, 3, 4, 5
+READY, CLAIMED, DONE, TOLD = 1, 2, 3, 4
 TERMINAL = (5, 6, 7)
 
 # What is read of each table: what the rules ask for, without the large parts of it. The two stores have these in common.
@@ -33,7 +33,7 @@ BEST = "program_digest problem_key class_id config median_ns job_id study_id ord
 COLUMNS = {
     "catalog_rev": "revision",
     "kernel": "kernel_id program_digest",
-    "job": "job_id kernel_id state error driver driver_epoch",
+    "job": "job_id kernel_id state state_reason driver driver_epoch",
     "study": "study_id job_id number problem_key class_id state next_ordinal",
     "study_event": "study_id sequence kind unit_id",
     "work_unit": "unit_id study_id kind state first_ordinal trial_count rounds token attempt agent_id agent_epoch",
@@ -53,7 +53,7 @@ LEASES = {
               "name, holder, epoch, extract(epoch FROM lease_until - clock_timestamp()) * 1000 AS left_ms",
               "name, holder, epoch, until_ms - {now_ms} AS left_ms"),
 }
-POSTGRES_NAMES = {"lease": "named_lease", "study": "study_now"}
+POSTGRES_NAMES = {"study": "study_now"}
 
 
 def _value(value):

@@ -24,11 +24,11 @@ RESIDENT_PER_JOB_MAX = 32 << 10
 # Of job 1 with its only study.
 COPY_JOBS = """
 WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < {jobs})
-INSERT INTO job (job_id, uid, kernel_id, state, priority, error, created_at_ms)
-SELECT n, uid || '-' || n, kernel_id, state, priority, error, created_at_ms FROM job, numbers WHERE job_id = 1;
+INSERT INTO job (job_id, uid, kernel_id, state, priority, state_reason, created_at_ms)
+SELECT n, uid || '-' || n, kernel_id, state, priority, state_reason, created_at_ms FROM job, numbers WHERE job_id = 1;
 INSERT INTO job_spec (job_id, spec) SELECT j.job_id, p.spec FROM job j, job_spec p WHERE j.job_id > 1 AND p.job_id = 1;
-INSERT INTO study (job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal)
-SELECT j.job_id, s.number, s.problem_key, s.problem, s.class_id, s.device_uuid, s.space_summary, s.state, s.next_ordinal
+INSERT INTO study (job_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal)
+SELECT j.job_id, s.number, s.problem_key, s.problem, s.class_id, s.device_selector, s.detail, s.state, s.next_ordinal
 FROM job j, study s WHERE j.job_id > 1 AND s.job_id = 1;
 """
 

@@ -149,23 +149,6 @@ class Sigkill(unittest.TestCase):
                     with self.subTest(name=name, number=number):
                         self.assertEqual(farm.json("db", "status")["schema_version"], migrations)
 
-    def test_during_the_backup_before_a_migration(self):
-        with FaultFarm() as farm:
-            farm.spawn(TUNEFARM_FAILPOINTS="store.migrate.after=crash@1")
-            farm.process.wait(HANG_SECONDS)
-            for name in BACKUP_POINTS:
-                farm.spawn(TUNEFARM_FAILPOINTS=f"{name}=crash")
-                farm.process.wait(HANG_SECONDS)
-                self.assertEqual(farm.process.returncode, -signal.SIGKILL)
-                with invariants.open_copy(farm.directory / "tunefarm.db") as database:
-                    self.assertEqual(database.execute("PRAGMA user_version").fetchone()[0], 1)
-            farm.start()
-            backups = list((farm.directory / "backups").iterdir())
-            self.assertEqual(len(backups), 2, backups)  # of the attempt that had named its copy, and of the last one
-            for backup in backups:
-                with invariants.open_copy(backup) as database:
-                    self.assertEqual(database.execute("PRAGMA user_version").fetchone()[0], 1)
-
     def test_at_random_moments(self):
         random = generator("moments")
         begin = time.monotonic()

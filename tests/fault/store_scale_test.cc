@@ -18,7 +18,13 @@
 
 #include "server/base/check.h"
 #include "server/base/clock.h"
+#include "server/store/agent_store.h"
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
 #include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -107,9 +113,9 @@ class StoreScale : public testing::Test {
     request.job.studies[0].problem_key = "N=1";
     request.job.studies[0].class_id = "class";
     request.now_ms = kNow;
-    const auto submitted = store_->SubmitJob(request);
+    const auto submitted = store_->jobs()->SubmitJob(request);
     TUNEFARM_CHECK_OK(submitted);
-    const int64_t study_id = store_->GetJob(submitted->job_id)->studies[0].study_id;
+    const int64_t study_id = store_->jobs()->GetJob(submitted->job_id)->studies[0].study_id;
     Propose(study_id, 0, trials);
     return study_id;
   }
@@ -125,7 +131,7 @@ class StoreScale : public testing::Test {
     step.new_units.push_back(unit);
     step.next_ordinal = first_ordinal + trials;
     step.now_ms = kNow;
-    TUNEFARM_CHECK_OK(store_->Drive(step));
+    TUNEFARM_CHECK_OK(store_->studies()->Drive(step));
   }
 
   void AddJobs(int from, int to) {
@@ -142,7 +148,7 @@ class StoreScale : public testing::Test {
   ClaimRequest Register() {
     ClaimRequest request;
     request.agent_id = "agent";
-    request.epoch = store_->RegisterAgent({"agent", "host", "", 0, kNow}).value();
+    request.epoch = store_->agents()->RegisterAgent({"agent", "host", "", 0, kNow}).value();
     request.device_uuid = "gpu-0";
     request.class_id = "class";
     request.now_ms = kNow;
@@ -188,7 +194,7 @@ class StoreScale : public testing::Test {
 
   // The token of a page in the middle of the listing.
   TrialQuery Middle(TrialQuery query, int pages) {
-    for (int i = 0; i < pages; ++i) query.page.page_token = store_->ListTrials(query)->next_page_token;
+    for (int i = 0; i < pages; ++i) query.page.page_token = store_->trials()->ListTrials(query)->next_page_token;
     return query;
   }
 
@@ -199,13 +205,14 @@ class StoreScale : public testing::Test {
     TrialQuery by_time = query;
     by_time.order_by_time = true;
     const TrialQuery deep = Middle(query, 8), deep_by_time = Middle(by_time, 8);
-    (*costs)["a page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ListTrials(query)); });
-    (*costs)["a later page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ListTrials(deep)); });
-    (*costs)["a page by time"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ListTrials(by_time)); });
-    (*costs)["a later page by time"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ListTrials(deep_by_time)); });
-    (*costs)["one trial"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->GetTrial(job_id, 1, 17)); });
-    (*costs)["a best"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->FindBest("program", "N=1", "class")); });
-    (*costs)["a job"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->GetJob(job_id)); });
+    (*costs)["a page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(query)); });
+    (*costs)["a later page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(deep)); });
+    (*costs)["a page by time"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(by_time)); });
+    (*costs)["a later page by time"] =
+        steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(deep_by_time)); });
+    (*costs)["one trial"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->GetTrial(job_id, 1, 17)); });
+    (*costs)["a best"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->bests()->FindBest("program", "N=1", "class")); });
+    (*costs)["a job"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->jobs()->GetJob(job_id)); });
   }
 
   // Logarithms may show; anything that walks what is stored may not.
@@ -227,11 +234,11 @@ TEST_F(StoreScale, AQueueOfManyJobsCostsAsMuchAsAQueueOfFew) {
   std::map<std::string, int64_t> few, many;
   const auto count = [&](std::map<std::string, int64_t>* costs) {
     std::vector<ClaimedUnit> claimed;
-    (*costs)["a claim"] = steps_.Of([&] { claimed = store_->ClaimUnits(claimer).value(); });
+    (*costs)["a claim"] = steps_.Of([&] { claimed = store_->units()->ClaimUnits(claimer).value(); });
     ASSERT_EQ(claimed.size(), 1U) << StepCounter::Explain();
     const ReportRequest report = ReportOf(claimer, claimed[0]);
-    (*costs)["a report"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ReportTrials(report)); });
-    (*costs)["a page of jobs"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ListJobs({}, {})); });
+    (*costs)["a report"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->units()->ReportTrials(report)); });
+    (*costs)["a page of jobs"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {})); });
     (*costs)["a submit"] = steps_.Of([&] { AddJob("one more of " + std::to_string(costs->size() + few.size()), 1); });
   };
   count(&few);
@@ -245,7 +252,7 @@ TEST_F(StoreScale, AQueueOfManyJobsCostsAsMuchAsAQueueOfFew) {
   std::vector<double> ms;
   for (int i = 0; i < 500; ++i) {
     const MonotonicTime start = Clock::Real()->Now();
-    const auto claimed = store_->ClaimUnits(claimer);
+    const auto claimed = store_->units()->ClaimUnits(claimer);
     ms.push_back(std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count());
     TUNEFARM_CHECK_OK(claimed);
     ASSERT_EQ(claimed->size(), 1U);
@@ -258,7 +265,7 @@ TEST_F(StoreScale, AQueueOfManyJobsCostsAsMuchAsAQueueOfFew) {
   PageRequest page{1000, ""};
   int arrived = 0;
   do {
-    const auto listed = store_->ListJobs({}, page);
+    const auto listed = store_->jobs()->ListJobs({}, page);
     ASSERT_TRUE(listed.ok()) << listed.status();
     for (const JobRow& job : listed->rows) EXPECT_TRUE(seen.insert(job.job_id).second) << job.job_id;
     page.page_token = listed->next_page_token;
@@ -286,12 +293,12 @@ TEST_F(StoreScale, ManyResultsCostAsMuchToReadAsFew) {
   // A report among many results costs what it costs among none.
   const ClaimRequest claimer = Register();
   Propose(study_id, ManyTrials(), 32);
-  ASSERT_EQ(store_->ClaimUnits(claimer)->size(), 1U);  // the job's first unit, whose trial is stored already
-  const auto claimed = store_->ClaimUnits(claimer);
+  ASSERT_EQ(store_->units()->ClaimUnits(claimer)->size(), 1U);  // the job's first unit, whose trial is stored already
+  const auto claimed = store_->units()->ClaimUnits(claimer);
   ASSERT_EQ(claimed->size(), 1U);
   EXPECT_TRUE((*claimed)[0].present_ordinals.empty());
   const ReportRequest report = ReportOf(claimer, (*claimed)[0]);
-  const int64_t cost = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->ReportTrials(report)); });
+  const int64_t cost = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->units()->ReportTrials(report)); });
   EXPECT_LE(cost, 32 * 200) << StepCounter::Explain();
 }
 
@@ -300,7 +307,7 @@ TEST_F(StoreScale, PagesByTimeAreStableWhileResultsArrive) {
   const int64_t study_id = AddJob("job", 1);
   AddResults(study_id, 0, kStored);
   const ClaimRequest claimer = Register();
-  ASSERT_EQ(store_->ClaimUnits(claimer)->size(), 1U);
+  ASSERT_EQ(store_->units()->ClaimUnits(claimer)->size(), 1U);
   TrialQuery query;
   query.job_id = 1;
   query.order_by_time = true;
@@ -308,7 +315,7 @@ TEST_F(StoreScale, PagesByTimeAreStableWhileResultsArrive) {
   std::set<int64_t> seen;
   int64_t next_ordinal = kStored;
   do {
-    const auto page = store_->ListTrials(query);
+    const auto page = store_->trials()->ListTrials(query);
     ASSERT_TRUE(page.ok()) << page.status();
     for (const TrialRow& row : page->rows) {
       EXPECT_TRUE(seen.insert(row.ordinal).second) << "ordinal " << row.ordinal << " twice";
@@ -316,13 +323,13 @@ TEST_F(StoreScale, PagesByTimeAreStableWhileResultsArrive) {
     query.page.page_token = page->next_page_token;
     // Faster than all, in the middle, and slower than all.
     Propose(study_id, next_ordinal, 3);
-    const auto claimed = store_->ClaimUnits(claimer);
+    const auto claimed = store_->units()->ClaimUnits(claimer);
     ASSERT_EQ(claimed->size(), 1U);
     ReportRequest report = ReportOf(claimer, (*claimed)[0]);
     report.trials[0].median_ns = 1;
     report.trials[1].median_ns = 50'000;
     report.trials[2].median_ns = 1e9;
-    TUNEFARM_CHECK_OK(store_->ReportTrials(report));
+    TUNEFARM_CHECK_OK(store_->units()->ReportTrials(report));
     next_ordinal += 3;
   } while (!query.page.page_token.empty());
   for (int64_t ordinal = 0; ordinal < kStored; ++ordinal) {

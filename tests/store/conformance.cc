@@ -8,6 +8,12 @@
 #include <set>
 
 #include "server/base/status.h"
+#include "server/store/agent_store.h"
+#include "server/store/device_store.h"
+#include "server/store/poison_store.h"
+#include "server/store/setting_store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
 #include "server/store/transitions.h"
 
 namespace tunefarm {
@@ -20,14 +26,14 @@ KernelRow MakeKernel(const std::string& id, const std::string& name) {
   return {id, "program-" + id, name, std::string("definition\0of ", 14) + id, kNow};
 }
 
-StudyRow MakeStudy(int number, const std::string& class_id, const std::string& device_uuid) {
+StudyRow MakeStudy(int number, const std::string& class_id, const std::string& device_selector) {
   StudyRow study;
   study.number = number;
   study.problem_key = "m=" + std::to_string(number);
   study.problem = "problem";
   study.class_id = class_id;
-  study.device_uuid = device_uuid;
-  study.space_summary = "summary";
+  study.device_selector = device_selector;
+  study.detail = "summary";
   return study;
 }
 
@@ -89,13 +95,13 @@ void StoreConformance::Reopen() {
 }
 
 int64_t StoreConformance::Submit(const SubmitRequest& request) {
-  const absl::StatusOr<SubmitResult> result = store_->SubmitJob(request);
+  const absl::StatusOr<SubmitResult> result = store_->jobs()->SubmitJob(request);
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? result->job_id : -1;
 }
 
 int64_t StoreConformance::StudyOf(int64_t job_id, int number) {
-  const absl::StatusOr<JobRow> job = store_->GetJob(job_id);
+  const absl::StatusOr<JobRow> job = store_->jobs()->GetJob(job_id);
   EXPECT_TRUE(job.ok()) << job.status();
   return job.ok() ? job->studies.at(static_cast<size_t>(number - 1)).study_id : -1;
 }
@@ -105,19 +111,19 @@ std::vector<int64_t> StoreConformance::Propose(int64_t study_id, const std::vect
   step.study_id = study_id;
   step.new_units = units;
   step.now_ms = kNow;
-  const absl::StatusOr<DriveResult> result = store_->Drive(step);
+  const absl::StatusOr<DriveResult> result = store_->studies()->Drive(step);
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? result->unit_ids : std::vector<int64_t>(units.size(), -1);
 }
 
 ClaimRequest StoreConformance::Register(const std::string& id, int units_max) {
-  const absl::StatusOr<int64_t> epoch = store_->RegisterAgent({id, "host", "", 0, kNow});
+  const absl::StatusOr<int64_t> epoch = store_->agents()->RegisterAgent({id, "host", "", 0, kNow});
   EXPECT_TRUE(epoch.ok()) << epoch.status();
   return {id, epoch.value_or(-1), "gpu-0", "class", units_max, kNow};
 }
 
 std::vector<ClaimedUnit> StoreConformance::Claim(const ClaimRequest& claimer) {
-  absl::StatusOr<std::vector<ClaimedUnit>> units = store_->ClaimUnits(claimer);
+  absl::StatusOr<std::vector<ClaimedUnit>> units = store_->units()->ClaimUnits(claimer);
   EXPECT_TRUE(units.ok()) << units.status();
   return units.ok() ? *std::move(units) : std::vector<ClaimedUnit>();
 }
@@ -135,7 +141,7 @@ ReportRequest StoreConformance::MakeReport(const ClaimRequest& claimer, const Cl
 }
 
 ReportVerdict StoreConformance::Report(const ReportRequest& request) {
-  const absl::StatusOr<ReportVerdict> verdict = store_->ReportTrials(request);
+  const absl::StatusOr<ReportVerdict> verdict = store_->units()->ReportTrials(request);
   EXPECT_TRUE(verdict.ok()) << verdict.status();
   return verdict.value_or(ReportVerdict::kStale);
 }
@@ -146,7 +152,7 @@ ClaimedUnit StoreConformance::Prepare(const ClaimRequest& claimer, const std::st
 }
 
 JobState StoreConformance::StateOf(int64_t job_id) {
-  const absl::StatusOr<JobRow> job = store_->GetJob(job_id);
+  const absl::StatusOr<JobRow> job = store_->jobs()->GetJob(job_id);
   EXPECT_TRUE(job.ok()) << job.status();
   return job.ok() ? job->state : JobState::kFailed;
 }
@@ -157,8 +163,8 @@ absl::Status StoreConformance::Set(int64_t job_id, JobState to, const std::vecto
     const absl::Status cancelling = Set(job_id, JobState::kCancelling);
     if (!cancelling.ok()) return cancelling;
   }
-  return store_->SetJobState(job_id, from.empty() ? std::vector<JobState>{StateOf(job_id)} : from, to, "because",
-                             kNow + 7);
+  return store_->jobs()->SetJobState(job_id, from.empty() ? std::vector<JobState>{StateOf(job_id)} : from, to,
+                                     "because", kNow + 7);
 }
 
 namespace {
@@ -168,7 +174,7 @@ TEST_P(StoreConformance, SubmitStoresJobStudiesAndKernelAcrossAReopen) {
   request.job.priority = -3;
   const int64_t job_id = Submit(request);
   Reopen();
-  const JobRow job = store_->GetJob(job_id).value();
+  const JobRow job = store_->jobs()->GetJob(job_id).value();
   EXPECT_EQ(job.uid, "uid-1");
   EXPECT_EQ(job.kernel_id, "kernel");
   EXPECT_EQ(job.spec, "spec");
@@ -182,25 +188,27 @@ TEST_P(StoreConformance, SubmitStoresJobStudiesAndKernelAcrossAReopen) {
   EXPECT_EQ(job.studies[1].problem_key, "m=2");
   EXPECT_EQ(job.studies[1].problem, "problem");
   EXPECT_EQ(job.studies[1].class_id, "other");
-  EXPECT_EQ(job.studies[1].device_uuid, "gpu-7");
-  EXPECT_EQ(job.studies[1].space_summary, "summary");
+  EXPECT_EQ(job.studies[1].device_selector, "gpu-7");
+  EXPECT_EQ(job.studies[1].detail, "summary");
   EXPECT_EQ(job.studies[1].state, StudyState::kSearching);
-  EXPECT_EQ(store_->GetKernel("kernel")->definition, MakeKernel("kernel").definition);
-  EXPECT_TRUE(absl::IsNotFound(store_->GetJob(job_id + 1).status()));
+  EXPECT_EQ(store_->kernels()->GetKernel("kernel")->definition, MakeKernel("kernel").definition);
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->GetJob(job_id + 1).status()));
 }
 
 TEST_P(StoreConformance, SubmitRefusesWhatCannotBeStoredWhole) {
   SubmitRequest request = MakeSubmit("uid");
   request.kernel.reset();
-  EXPECT_TRUE(absl::IsNotFound(store_->SubmitJob(request).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->SubmitJob(MakeSubmit("uid", {})).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->SubmitJob(MakeSubmit("uid", {MakeStudy(1), MakeStudy(1)})).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->SubmitJob(MakeSubmit("uid", {MakeStudy(1), MakeStudy(0)})).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->SubmitJob(request).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->jobs()->SubmitJob(MakeSubmit("uid", {})).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(store_->jobs()->SubmitJob(MakeSubmit("uid", {MakeStudy(1), MakeStudy(1)})).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(store_->jobs()->SubmitJob(MakeSubmit("uid", {MakeStudy(1), MakeStudy(0)})).status()));
   // Nothing of the refused ones is left, so the uid is free and the kernel is not there.
-  EXPECT_TRUE(absl::IsNotFound(store_->GetKernel("kernel").status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->GetKernel("kernel").status()));
   Submit(MakeSubmit("uid"));
-  EXPECT_TRUE(absl::IsAlreadyExists(store_->SubmitJob(MakeSubmit("uid")).status()));
-  EXPECT_THAT(store_->ListJobs({}, {}).value().rows, SizeIs(1));
+  EXPECT_TRUE(absl::IsAlreadyExists(store_->jobs()->SubmitJob(MakeSubmit("uid")).status()));
+  EXPECT_THAT(store_->jobs()->ListJobs({}, {}).value().rows, SizeIs(1));
 }
 
 TEST_P(StoreConformance, RepeatedSubmitAnswersTheFirstJob) {
@@ -209,15 +217,15 @@ TEST_P(StoreConformance, RepeatedSubmitAnswersTheFirstJob) {
   const int64_t job_id = Submit(request);
   Reopen();
   request.job.uid = "uid-2";
-  const SubmitResult again = store_->SubmitJob(request).value();
+  const SubmitResult again = store_->jobs()->SubmitJob(request).value();
   EXPECT_TRUE(again.was_duplicate);
   EXPECT_EQ(again.job_id, job_id);
-  EXPECT_THAT(store_->ActiveJobs().value(), SizeIs(1));
+  EXPECT_THAT(store_->jobs()->ActiveJobs().value(), SizeIs(1));
   request.body_digest = "another";
-  const absl::Status reused = store_->SubmitJob(request).status();
+  const absl::Status reused = store_->jobs()->SubmitJob(request).status();
   EXPECT_TRUE(absl::IsInvalidArgument(reused)) << reused;
   EXPECT_EQ(ReasonOf(reused), "REQUEST_ID_REUSED");
-  EXPECT_THAT(store_->ActiveJobs().value(), SizeIs(1));
+  EXPECT_THAT(store_->jobs()->ActiveJobs().value(), SizeIs(1));
 }
 
 TEST_P(StoreConformance, RequestIdsAreForgottenAfterSevenDays) {
@@ -226,42 +234,42 @@ TEST_P(StoreConformance, RequestIdsAreForgottenAfterSevenDays) {
   request.request_id = "request";
   const int64_t first = Submit(request);
   request.now_ms += 7 * kDayMs - 1;
-  EXPECT_TRUE(store_->SubmitJob(request).value().was_duplicate);
+  EXPECT_TRUE(store_->jobs()->SubmitJob(request).value().was_duplicate);
   request.now_ms += 1;
   request.job.uid = "uid-2";
-  const SubmitResult later = store_->SubmitJob(request).value();
+  const SubmitResult later = store_->jobs()->SubmitJob(request).value();
   EXPECT_FALSE(later.was_duplicate);
   EXPECT_NE(later.job_id, first);
 }
 
 TEST_P(StoreConformance, KernelsByIdByNameAndNewestFirst) {
-  EXPECT_TRUE(store_->PutKernel(MakeKernel("k1")).ok());
-  EXPECT_TRUE(store_->PutKernel(MakeKernel("k2")).ok());
-  EXPECT_TRUE(store_->PutKernel(MakeKernel("k3", "softmax")).ok());
-  EXPECT_TRUE(store_->PutKernel(MakeKernel("k1")).ok());  // Stored already: it does not become the newest.
-  EXPECT_EQ(store_->FindKernel("matmul")->kernel_id, "k2");
-  EXPECT_EQ(store_->GetKernel("k1")->program_digest, "program-k1");
-  EXPECT_TRUE(absl::IsNotFound(store_->FindKernel("other").status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetKernel("other").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->PutKernel(MakeKernel(""))));
+  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k1")).ok());
+  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k2")).ok());
+  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k3", "softmax")).ok());
+  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k1")).ok());  // Stored already: it does not become the newest.
+  EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
+  EXPECT_EQ(store_->kernels()->GetKernel("k1")->program_digest, "program-k1");
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("other").status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->GetKernel("other").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->kernels()->PutKernel(MakeKernel(""))));
 
-  const Page<KernelRow> first = store_->ListKernels({2, ""}).value();
+  const Page<KernelRow> first = store_->kernels()->ListKernels({2, ""}).value();
   ASSERT_THAT(first.rows, SizeIs(2));
   EXPECT_EQ(first.rows[0].kernel_id, "k3");
   EXPECT_EQ(first.rows[1].kernel_id, "k2");
-  EXPECT_TRUE(store_->PutKernel(MakeKernel("k4")).ok());
-  const Page<KernelRow> second = store_->ListKernels({2, first.next_page_token}).value();
+  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k4")).ok());
+  const Page<KernelRow> second = store_->kernels()->ListKernels({2, first.next_page_token}).value();
   ASSERT_THAT(second.rows, SizeIs(1));
   EXPECT_EQ(second.rows[0].kernel_id, "k1");
   EXPECT_EQ(second.next_page_token, "");
 }
 
 TEST_P(StoreConformance, DevicesAndTheirClasses) {
-  EXPECT_TRUE(store_->PutDevice({"gpu-1", "b", "p", kNow}, {"b", "B100", "props"}).ok());
-  EXPECT_TRUE(store_->PutDevice({"gpu-0", "a", "p", kNow}, {"a", "A100", "props"}).ok());
-  EXPECT_TRUE(store_->PutDevice({"gpu-0", "a", "p", kNow}, {"a", "A100 80 GB", "more"}).ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->PutDevice({"gpu-0", "a", "p", kNow}, {"b", "B100", "props"})));
-  const std::vector<DeviceClassRow> classes = store_->ListDeviceClasses().value();
+  EXPECT_TRUE(store_->devices()->PutDevice({"gpu-1", "b", "p", kNow}, {"b", "B100", "props"}).ok());
+  EXPECT_TRUE(store_->devices()->PutDevice({"gpu-0", "a", "p", kNow}, {"a", "A100", "props"}).ok());
+  EXPECT_TRUE(store_->devices()->PutDevice({"gpu-0", "a", "p", kNow}, {"a", "A100 80 GB", "more"}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->devices()->PutDevice({"gpu-0", "a", "p", kNow}, {"b", "B100", "props"})));
+  const std::vector<DeviceClassRow> classes = store_->devices()->ListDeviceClasses().value();
   ASSERT_THAT(classes, SizeIs(2));
   EXPECT_EQ(classes[0].class_id, "a");
   EXPECT_EQ(classes[0].display_name, "A100 80 GB");
@@ -292,15 +300,15 @@ TEST_P(StoreConformance, EveryStateTransitionOfAJob) {
         continue;
       }
       ASSERT_TRUE(status.ok()) << status;
-      const JobRow job = store_->GetJob(job_id).value();
+      const JobRow job = store_->jobs()->GetJob(job_id).value();
       EXPECT_EQ(job.state, to);
-      EXPECT_EQ(job.error, "because");
+      EXPECT_EQ(job.state_reason, "because");
       EXPECT_EQ(job.ended_at_ms, IsTerminal(to) ? kNow + 7 : 0);
       EXPECT_EQ(job.started_at_ms != 0, from == JobState::kRunning || to == JobState::kRunning);
       EXPECT_EQ(job.studies[0].state, IsTerminal(to) ? StudyState::kEnded : StudyState::kSearching);
     }
   }
-  EXPECT_TRUE(absl::IsNotFound(store_->SetJobState(100000, all, JobState::kFailed, "", kNow)));
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->SetJobState(100000, all, JobState::kFailed, "", kNow)));
 }
 
 TEST_P(StoreConformance, EveryStateTransitionOfAStudy) {
@@ -314,13 +322,13 @@ TEST_P(StoreConformance, EveryStateTransitionOfAStudy) {
       step.study_id = StudyOf(job_id);
       step.state = from;
       if (from != StudyState::kSearching) {
-        ASSERT_TRUE(store_->Drive(step).ok());
+        ASSERT_TRUE(store_->studies()->Drive(step).ok());
       }
       step.state = to;
-      const absl::Status moved = store_->Drive(step).status();
+      const absl::Status moved = store_->studies()->Drive(step).status();
       EXPECT_EQ(moved.ok(), MayBecome(from, to)) << moved;
       EXPECT_EQ(absl::IsFailedPrecondition(moved), !moved.ok()) << moved;
-      EXPECT_EQ(store_->GetJob(job_id)->studies[0].state, moved.ok() ? to : from);
+      EXPECT_EQ(store_->jobs()->GetJob(job_id)->studies[0].state, moved.ok() ? to : from);
     }
   }
 }
@@ -329,7 +337,7 @@ TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {
   std::vector<int64_t> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(Submit(MakeSubmit("uid-" + std::to_string(i))));
   ASSERT_TRUE(Set(ids[1], JobState::kFailed).ok());
-  Page<JobRow> page = store_->ListJobs({}, {2, ""}).value();
+  Page<JobRow> page = store_->jobs()->ListJobs({}, {2, ""}).value();
   std::vector<int64_t> seen;
   for (int guard = 0; guard < 10; ++guard) {
     for (const JobRow& job : page.rows) {
@@ -338,30 +346,30 @@ TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {
     }
     if (page.next_page_token.empty()) break;
     Submit(MakeSubmit("late-" + std::to_string(guard)));
-    page = store_->ListJobs({}, {2, page.next_page_token}).value();
+    page = store_->jobs()->ListJobs({}, {2, page.next_page_token}).value();
   }
   EXPECT_THAT(seen, ElementsAre(ids[4], ids[3], ids[2], ids[1], ids[0]));
-  const Page<JobRow> failed = store_->ListJobs({JobState::kFailed, JobState::kCancelled}, {}).value();
+  const Page<JobRow> failed = store_->jobs()->ListJobs({JobState::kFailed, JobState::kCancelled}, {}).value();
   ASSERT_THAT(failed.rows, SizeIs(1));
   EXPECT_EQ(failed.rows[0].job_id, ids[1]);
 }
 
 TEST_P(StoreConformance, ForeignPageTokensAreRefused) {
   for (int i = 0; i < 3; ++i) Submit(MakeSubmit("uid-" + std::to_string(i)));
-  const std::string token = store_->ListJobs({}, {1, ""}).value().next_page_token;
+  const std::string token = store_->jobs()->ListJobs({}, {1, ""}).value().next_page_token;
   ASSERT_NE(token, "");
   // The order in which states are named does not matter; which ones does.
   const std::string filtered =
-      store_->ListJobs({JobState::kQueued, JobState::kFailed}, {1, ""}).value().next_page_token;
-  EXPECT_TRUE(store_->ListJobs({JobState::kFailed, JobState::kQueued}, {1, filtered}).ok());
+      store_->jobs()->ListJobs({JobState::kQueued, JobState::kFailed}, {1, ""}).value().next_page_token;
+  EXPECT_TRUE(store_->jobs()->ListJobs({JobState::kFailed, JobState::kQueued}, {1, filtered}).ok());
   std::string altered = token;
   altered[altered.size() / 2] = altered[altered.size() / 2] == 'A' ? 'B' : 'A';
   for (const std::string& foreign : {std::string("x"), std::string("no token!"), altered, token + "A", filtered}) {
-    const absl::Status status = store_->ListJobs({}, {1, foreign}).status();
+    const absl::Status status = store_->jobs()->ListJobs({}, {1, foreign}).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << foreign << ": " << status;
     EXPECT_EQ(ReasonOf(status), "PAGE_TOKEN_INVALID");
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->ListKernels({1, token}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->kernels()->ListKernels({1, token}).status()));
 }
 
 TEST_P(StoreConformance, ActiveJobsAreThoseNotEnded) {
@@ -370,7 +378,7 @@ TEST_P(StoreConformance, ActiveJobsAreThoseNotEnded) {
   const int64_t third = Submit(MakeSubmit("uid-3"));
   ASSERT_TRUE(Set(second, JobState::kSucceeded).ok());
   ASSERT_TRUE(Set(third, JobState::kPaused).ok());
-  const std::vector<JobRow> active = store_->ActiveJobs().value();
+  const std::vector<JobRow> active = store_->jobs()->ActiveJobs().value();
   ASSERT_THAT(active, SizeIs(2));
   EXPECT_EQ(active[0].job_id, first);
   EXPECT_EQ(active[1].job_id, third);
@@ -378,66 +386,66 @@ TEST_P(StoreConformance, ActiveJobsAreThoseNotEnded) {
 }
 
 TEST_P(StoreConformance, PromotionsRaiseTheRevisionAndReplace) {
-  EXPECT_THAT(store_->LoadBests().value(), IsEmpty());
-  EXPECT_EQ(store_->CatalogRevision().value(), 1);
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 30))->revision, 2);
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=2", 20))->revision, 3);
+  EXPECT_THAT(store_->bests()->LoadBests().value(), IsEmpty());
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 1);
+  EXPECT_EQ(store_->bests()->PromoteBest(MakeBest("p", "m=1", 30))->revision, 2);
+  EXPECT_EQ(store_->bests()->PromoteBest(MakeBest("p", "m=2", 20))->revision, 3);
   Reopen();
-  EXPECT_EQ(store_->PromoteBest(MakeBest("p", "m=1", 10))->revision, 4);
-  EXPECT_EQ(store_->CatalogRevision().value(), 4);
-  const std::vector<BestRow> bests = store_->LoadBests().value();
+  EXPECT_EQ(store_->bests()->PromoteBest(MakeBest("p", "m=1", 10))->revision, 4);
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 4);
+  const std::vector<BestRow> bests = store_->bests()->LoadBests().value();
   ASSERT_THAT(bests, SizeIs(2));
-  const BestRow best = store_->FindBest("p", "m=1", "class").value().value();
+  const BestRow best = store_->bests()->FindBest("p", "m=1", "class").value().value();
   EXPECT_EQ(best.revision, 4);
   EXPECT_EQ(best.median_ns, 10);
   EXPECT_EQ(best.kernel_name, "matmul");
   EXPECT_EQ(best.config, "tile=1");
   EXPECT_EQ(best.detail, "detail");
   EXPECT_EQ(best.ordinal, 3);
-  EXPECT_FALSE(store_->FindBest("p", "m=1", "other").value().has_value());
+  EXPECT_FALSE(store_->bests()->FindBest("p", "m=1", "other").value().has_value());
 }
 
 TEST_P(StoreConformance, PoisonCountsCrashesPerKey) {
   PoisonRow row{"p", "tile=1", "m=1", "class", "13.0", 10, 1};
-  EXPECT_TRUE(store_->RecordPoison(row).ok());
+  EXPECT_TRUE(store_->poison()->RecordPoison(row).ok());
   row.outcome = 9;
-  EXPECT_TRUE(store_->RecordPoison(row).ok());
+  EXPECT_TRUE(store_->poison()->RecordPoison(row).ok());
   row.problem_key = "m=2";
-  EXPECT_TRUE(store_->RecordPoison(row).ok());
+  EXPECT_TRUE(store_->poison()->RecordPoison(row).ok());
   row.class_id = "other";
-  EXPECT_TRUE(store_->RecordPoison(row).ok());
-  const std::vector<PoisonRow> poison = store_->LoadPoison("p", "class").value();
+  EXPECT_TRUE(store_->poison()->RecordPoison(row).ok());
+  const std::vector<PoisonRow> poison = store_->poison()->LoadPoison("p", "class").value();
   ASSERT_THAT(poison, SizeIs(2));
   EXPECT_EQ(poison[0].problem_key, "m=1");
   EXPECT_EQ(poison[0].crashes, 2);
   EXPECT_EQ(poison[0].outcome, 9);
   EXPECT_EQ(poison[0].toolkit, "13.0");
   EXPECT_EQ(poison[1].crashes, 1);
-  EXPECT_THAT(store_->LoadPoison("q", "class").value(), IsEmpty());
+  EXPECT_THAT(store_->poison()->LoadPoison("q", "class").value(), IsEmpty());
 }
 
 TEST_P(StoreConformance, SettingsKeepTheirValueUntilItIsReplaced) {
-  EXPECT_EQ(store_->GetOrPutSetting("host", "one").value(), "one");
+  EXPECT_EQ(store_->settings()->GetOrPutSetting("host", "one").value(), "one");
   Reopen();
-  EXPECT_EQ(store_->GetOrPutSetting("host", "two").value(), "one");
-  ASSERT_TRUE(store_->PutSetting("host", "three").ok());
-  ASSERT_TRUE(store_->PutSetting("fresh", "first").ok());
-  EXPECT_EQ(store_->GetOrPutSetting("host", "two").value(), "three");
-  EXPECT_EQ(store_->GetOrPutSetting("fresh", "two").value(), "first");
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->PutSetting("store.x", "y")));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->GetOrPutSetting("store.x", "y").status()));
+  EXPECT_EQ(store_->settings()->GetOrPutSetting("host", "two").value(), "one");
+  ASSERT_TRUE(store_->settings()->PutSetting("host", "three").ok());
+  ASSERT_TRUE(store_->settings()->PutSetting("fresh", "first").ok());
+  EXPECT_EQ(store_->settings()->GetOrPutSetting("host", "two").value(), "three");
+  EXPECT_EQ(store_->settings()->GetOrPutSetting("fresh", "two").value(), "first");
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->settings()->PutSetting("store.x", "y")));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->settings()->GetOrPutSetting("store.x", "y").status()));
 }
 
 TEST_P(StoreConformance, BackupNeverReplacesAFile) {
   Submit(MakeSubmit("uid"));
   const std::string path = directory_.File("copy");
   if (!GetParam().makes_backups) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(store_->Backup(path)));
+    EXPECT_TRUE(absl::IsFailedPrecondition(store_->maintenance()->Backup(path)));
     return;
   }
-  EXPECT_TRUE(store_->Backup(path).ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(store_->Backup(path)));
-  EXPECT_FALSE(store_->Backup(directory_.File("missing/copy")).ok());
+  EXPECT_TRUE(store_->maintenance()->Backup(path).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(store_->maintenance()->Backup(path)));
+  EXPECT_FALSE(store_->maintenance()->Backup(directory_.File("missing/copy")).ok());
 }
 
 TEST_P(StoreConformance, DeletingAJobTakesItsTrialsAndLeavesBests) {
@@ -447,27 +455,27 @@ TEST_P(StoreConformance, DeletingAJobTakesItsTrialsAndLeavesBests) {
   trial.log = "log";
   trial.samples = "samples";
   EXPECT_EQ(Report(MakeReport(claimer, unit, {trial}, false)), ReportVerdict::kAccepted);
-  ASSERT_TRUE(store_->PromoteBest(MakeBest("p", "m=1", 30)).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->DeleteJob(unit.job_id)));
+  ASSERT_TRUE(store_->bests()->PromoteBest(MakeBest("p", "m=1", 30)).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->jobs()->DeleteJob(unit.job_id)));
   ASSERT_TRUE(Set(unit.job_id, JobState::kCancelled).ok());
-  EXPECT_EQ(store_->Status()->stored_trials, 1);
-  ASSERT_TRUE(store_->DeleteJob(unit.job_id).ok());
-  EXPECT_TRUE(absl::IsNotFound(store_->GetJob(unit.job_id).status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->DeleteJob(unit.job_id)));
-  EXPECT_TRUE(absl::IsNotFound(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).status()));
-  EXPECT_EQ(store_->Status()->stored_trials, 0);
-  EXPECT_THAT(store_->LoadBests().value(), SizeIs(1));
+  EXPECT_EQ(store_->maintenance()->Status()->stored_trials, 1);
+  ASSERT_TRUE(store_->jobs()->DeleteJob(unit.job_id).ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->GetJob(unit.job_id).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->DeleteJob(unit.job_id)));
+  EXPECT_TRUE(absl::IsNotFound(store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory).status()));
+  EXPECT_EQ(store_->maintenance()->Status()->stored_trials, 0);
+  EXPECT_THAT(store_->bests()->LoadBests().value(), SizeIs(1));
   // A late report finds nothing, and the number is not used again.
   EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(1)}, true)), ReportVerdict::kStale);
   EXPECT_GT(Submit(MakeSubmit("next")), unit.job_id);
 }
 
 TEST_P(StoreConformance, StatusCounts) {
-  EXPECT_EQ(store_->Status()->active_jobs, 0);
+  EXPECT_EQ(store_->maintenance()->Status()->active_jobs, 0);
   const int64_t job_id = Submit(MakeSubmit("uid-1"));
   Submit(MakeSubmit("uid-2"));
   ASSERT_TRUE(Set(job_id, JobState::kFailed).ok());
-  const StoreStatus status = store_->Status().value();
+  const StoreStatus status = store_->maintenance()->Status().value();
   EXPECT_GE(status.schema_version, 1);
   EXPECT_GT(status.database_bytes, 0);
   EXPECT_EQ(status.active_jobs, 1);

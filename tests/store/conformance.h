@@ -12,7 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
+#include "server/store/lease_store.h"
 #include "server/store/store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -32,7 +36,7 @@ inline void PrintTo(const StoreFactory& factory, std::ostream* out) { *out << fa
 inline constexpr int64_t kNow = 1767225600000;
 
 KernelRow MakeKernel(const std::string& id, const std::string& name = "matmul");
-StudyRow MakeStudy(int number, const std::string& class_id = "class", const std::string& device_uuid = "");
+StudyRow MakeStudy(int number, const std::string& class_id = "class", const std::string& device_selector = "");
 SubmitRequest MakeSubmit(const std::string& uid, std::vector<StudyRow> studies = {MakeStudy(1)});
 UnitRow MakeUnit(int64_t first_ordinal, int trial_count, const std::string& payload = "trials");
 TrialRow MakeTrial(int64_t ordinal, double median_ns = 1000, int outcome = 1);

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "server/base/status.h"
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
+#include "server/store/store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -52,7 +57,7 @@ std::vector<BestChangeRow> History(Store* store, const BestKey& key = kKey) {
   BestChangeQuery query;
   query.key = key;
   query.page.page_size = 1000;
-  const auto page = store->ListBestChanges(query);
+  const auto page = store->bests()->ListBestChanges(query);
   EXPECT_TRUE(page.ok()) << page.status();
   return page.ok() ? page->rows : std::vector<BestChangeRow>();
 }
@@ -70,27 +75,27 @@ std::vector<int64_t> Revisions(const std::vector<BestChangeRow>& history) {
 }
 
 TEST_P(StoreConformance, APinnedBestIsNotReplacedUntilItIsUnpinned) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
-  const auto pinned = store_->EditBest(Edit(Kind::kPinned));
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
+  const auto pinned = store_->bests()->EditBest(Edit(Kind::kPinned));
   ASSERT_TRUE(pinned.ok()) << pinned.status();
   EXPECT_EQ(pinned->revision, 3);
   EXPECT_EQ(pinned->best.revision, 3);
   EXPECT_TRUE(pinned->best.pinned);
   Reopen();
-  const auto refused = store_->PromoteBest(Best("tile=2", 2));
+  const auto refused = store_->bests()->PromoteBest(Best("tile=2", 2));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
   EXPECT_EQ(ReasonOf(refused.status()), "BEST_PINNED");
-  EXPECT_EQ(store_->CatalogRevision().value(), 3) << "nothing was changed";
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 3) << "nothing was changed";
   EXPECT_THAT(History(store_.get()), SizeIs(2));
-  EXPECT_EQ(store_->FindBest("p", "m=1", "class")->value().config, "tile=1");
+  EXPECT_EQ(store_->bests()->FindBest("p", "m=1", "class")->value().config, "tile=1");
   // Its own config may be measured anew.
-  const auto refreshed = store_->PromoteBest(Best("tile=1", 3));
+  const auto refreshed = store_->bests()->PromoteBest(Best("tile=1", 3));
   ASSERT_TRUE(refreshed.ok()) << refreshed.status();
   EXPECT_TRUE(refreshed->pinned);
   EXPECT_EQ(refreshed->study_id, 3);
-  ASSERT_TRUE(store_->EditBest(Edit(Kind::kUnpinned))->revision > 0);
-  EXPECT_FALSE(store_->FindBest("p", "m=1", "class")->value().pinned);
-  EXPECT_TRUE(store_->PromoteBest(Best("tile=2", 2)).ok());
+  ASSERT_TRUE(store_->bests()->EditBest(Edit(Kind::kUnpinned))->revision > 0);
+  EXPECT_FALSE(store_->bests()->FindBest("p", "m=1", "class")->value().pinned);
+  EXPECT_TRUE(store_->bests()->PromoteBest(Best("tile=2", 2)).ok());
   EXPECT_THAT(Kinds(History(store_.get())),
               ElementsAre(Kind::kPromoted, Kind::kUnpinned, Kind::kPromoted, Kind::kPinned, Kind::kPromoted));
 }
@@ -98,55 +103,55 @@ TEST_P(StoreConformance, APinnedBestIsNotReplacedUntilItIsUnpinned) {
 TEST_P(StoreConformance, APromotionNamesTheBestThatItWasComparedWith) {
   BestRow first = Best("tile=1", 1), second = Best("tile=2", 2);
   first.compared_with = second.compared_with = 0;
-  const auto filed = store_->PromoteBest(first);
+  const auto filed = store_->bests()->PromoteBest(first);
   ASSERT_TRUE(filed.ok()) << filed.status();
-  const auto late = store_->PromoteBest(second);
+  const auto late = store_->bests()->PromoteBest(second);
   EXPECT_TRUE(absl::IsFailedPrecondition(late.status())) << late.status();
   EXPECT_EQ(ReasonOf(late.status()), "BEST_CHANGED");
-  EXPECT_EQ(store_->FindBest("p", "m=1", "class")->value().config, "tile=1");
-  EXPECT_EQ(store_->CatalogRevision().value(), filed->revision) << "nothing was changed";
+  EXPECT_EQ(store_->bests()->FindBest("p", "m=1", "class")->value().config, "tile=1");
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), filed->revision) << "nothing was changed";
   second.compared_with = filed->revision;
-  EXPECT_TRUE(store_->PromoteBest(second).ok());
+  EXPECT_TRUE(store_->bests()->PromoteBest(second).ok());
 }
 
 TEST_P(StoreConformance, ANoteStaysWithItsConfig) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
-  ASSERT_TRUE(store_->EditBest(Note("slow on odd shapes")).ok());
-  EXPECT_EQ(store_->PromoteBest(Best("tile=1", 2))->note, "slow on odd shapes");
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
+  ASSERT_TRUE(store_->bests()->EditBest(Note("slow on odd shapes")).ok());
+  EXPECT_EQ(store_->bests()->PromoteBest(Best("tile=1", 2))->note, "slow on odd shapes");
   Reopen();
-  EXPECT_EQ(store_->FindBest("p", "m=1", "class")->value().note, "slow on odd shapes");
-  EXPECT_EQ(store_->LoadBests()->at(0).note, "slow on odd shapes");
-  EXPECT_EQ(store_->PromoteBest(Best("tile=2", 3))->note, "");
+  EXPECT_EQ(store_->bests()->FindBest("p", "m=1", "class")->value().note, "slow on odd shapes");
+  EXPECT_EQ(store_->bests()->LoadBests()->at(0).note, "slow on odd shapes");
+  EXPECT_EQ(store_->bests()->PromoteBest(Best("tile=2", 3))->note, "");
   // The history still has it.
   EXPECT_EQ(History(store_.get())[1].best.note, "slow on odd shapes");
 }
 
 TEST_P(StoreConformance, WhatIsSoAlreadyIsNoChange) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
   for (const BestEdit& edit : {Edit(Kind::kPinned), Note("a note")}) {
-    EXPECT_GT(store_->EditBest(edit)->revision, 0);
-    const auto again = store_->EditBest(edit);
+    EXPECT_GT(store_->bests()->EditBest(edit)->revision, 0);
+    const auto again = store_->bests()->EditBest(edit);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(again->revision, 0);
     EXPECT_EQ(again->best.config, "tile=1");
   }
-  EXPECT_EQ(store_->EditBest(PinFrom(2))->revision, 0) << "it is what is there";
-  EXPECT_GT(store_->EditBest(Edit(Kind::kUnpinned))->revision, 0);
-  EXPECT_EQ(store_->EditBest(Edit(Kind::kUnpinned))->revision, 0);
-  EXPECT_EQ(store_->CatalogRevision().value(), 5);
+  EXPECT_EQ(store_->bests()->EditBest(PinFrom(2))->revision, 0) << "it is what is there";
+  EXPECT_GT(store_->bests()->EditBest(Edit(Kind::kUnpinned))->revision, 0);
+  EXPECT_EQ(store_->bests()->EditBest(Edit(Kind::kUnpinned))->revision, 0);
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 5);
   EXPECT_THAT(Revisions(History(store_.get())), ElementsAre(5, 4, 3, 2));
 }
 
 TEST_P(StoreConformance, ARetiredBestIsGoneButForItsHistory) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
-  const auto retired = store_->EditBest(Edit(Kind::kRetired, "wrong on NaN"));
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
+  const auto retired = store_->bests()->EditBest(Edit(Kind::kRetired, "wrong on NaN"));
   ASSERT_TRUE(retired.ok()) << retired.status();
   EXPECT_EQ(retired->revision, 3);
   EXPECT_EQ(retired->best.revision, 2) << "the best as it was";
   Reopen();
-  EXPECT_FALSE(store_->FindBest("p", "m=1", "class")->has_value());
-  EXPECT_THAT(store_->LoadBests().value(), IsEmpty());
-  const auto removals = store_->LoadBestRemovals();
+  EXPECT_FALSE(store_->bests()->FindBest("p", "m=1", "class")->has_value());
+  EXPECT_THAT(store_->bests()->LoadBests().value(), IsEmpty());
+  const auto removals = store_->bests()->LoadBestRemovals();
   ASSERT_THAT(*removals, SizeIs(1));
   EXPECT_EQ(removals->at(0).key.problem_key, "m=1");
   EXPECT_EQ(removals->at(0).kernel_name, "matmul");
@@ -157,30 +162,30 @@ TEST_P(StoreConformance, ARetiredBestIsGoneButForItsHistory) {
   EXPECT_EQ(history[0].changed_at_ms, kNow + 1);
   EXPECT_EQ(history[0].best.config, "tile=1");
   for (const Kind kind : {Kind::kPinned, Kind::kUnpinned, Kind::kRetired, Kind::kAnnotated}) {
-    const absl::Status nothing = store_->EditBest(Edit(kind)).status();
+    const absl::Status nothing = store_->bests()->EditBest(Edit(kind)).status();
     EXPECT_TRUE(absl::IsNotFound(nothing)) << nothing;
     EXPECT_EQ(ReasonOf(nothing), "BEST_NOT_FOUND");
   }
-  EXPECT_EQ(store_->CatalogRevision().value(), 3);
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 3);
   // A later job files a new one.
-  EXPECT_EQ(store_->PromoteBest(Best("tile=2", 2))->revision, 4);
-  EXPECT_THAT(store_->LoadBestRemovals().value(), IsEmpty());
+  EXPECT_EQ(store_->bests()->PromoteBest(Best("tile=2", 2))->revision, 4);
+  EXPECT_THAT(store_->bests()->LoadBestRemovals().value(), IsEmpty());
 }
 
 TEST_P(StoreConformance, ABestOfTheHistoryIsPutBackAndPinned) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
-  ASSERT_TRUE(store_->EditBest(Note("old")).ok());
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=2", 2)).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
+  ASSERT_TRUE(store_->bests()->EditBest(Note("old")).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=2", 2)).ok());
   BestRow other = Best("tile=9", 9);
   other.problem_key = "m=2";
-  ASSERT_TRUE(store_->PromoteBest(other).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(other).ok());
   for (const int64_t revision : {1, 5, 99}) {  // none, another key's, none yet
-    const absl::Status missing = store_->EditBest(PinFrom(revision)).status();
+    const absl::Status missing = store_->bests()->EditBest(PinFrom(revision)).status();
     EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
     EXPECT_EQ(ReasonOf(missing), "REVISION_NOT_FOUND");
   }
-  EXPECT_EQ(store_->CatalogRevision().value(), 5);
-  const auto back = store_->EditBest(PinFrom(3));
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 5);
+  const auto back = store_->bests()->EditBest(PinFrom(3));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->best.config, "tile=1");
   EXPECT_EQ(back->best.detail, "detail of tile=1");
@@ -189,26 +194,26 @@ TEST_P(StoreConformance, ABestOfTheHistoryIsPutBackAndPinned) {
   EXPECT_TRUE(back->best.pinned);
   EXPECT_EQ(back->best.revision, 6);
   // Also what was taken out: that is a person's decision, as was the other.
-  ASSERT_TRUE(store_->EditBest(Edit(Kind::kRetired)).ok());
-  EXPECT_EQ(store_->EditBest(PinFrom(4))->best.config, "tile=2");
-  EXPECT_EQ(store_->EditBest(PinFrom(7))->best.config, "tile=1") << "what was retired there";
+  ASSERT_TRUE(store_->bests()->EditBest(Edit(Kind::kRetired)).ok());
+  EXPECT_EQ(store_->bests()->EditBest(PinFrom(4))->best.config, "tile=2");
+  EXPECT_EQ(store_->bests()->EditBest(PinFrom(7))->best.config, "tile=1") << "what was retired there";
   Reopen();
-  EXPECT_EQ(store_->FindBest("p", "m=1", "class")->value().config, "tile=1");
+  EXPECT_EQ(store_->bests()->FindBest("p", "m=1", "class")->value().config, "tile=1");
 }
 
 TEST_P(StoreConformance, ABestThatIsFiledUnderAnotherNameIsGoneFromItsOldOne) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=2", 2, "matmul_too")).ok());
-  auto removals = store_->LoadBestRemovals();
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=2", 2, "matmul_too")).ok());
+  auto removals = store_->bests()->LoadBestRemovals();
   ASSERT_THAT(*removals, SizeIs(1));
   EXPECT_EQ(removals->at(0).kernel_name, "matmul");
   EXPECT_EQ(removals->at(0).revision, 3);
-  ASSERT_TRUE(store_->EditBest(PinFrom(2)).ok());  // and back
-  removals = store_->LoadBestRemovals();
+  ASSERT_TRUE(store_->bests()->EditBest(PinFrom(2)).ok());  // and back
+  removals = store_->bests()->LoadBestRemovals();
   ASSERT_THAT(*removals, SizeIs(1));
   EXPECT_EQ(removals->at(0).kernel_name, "matmul_too");
-  ASSERT_TRUE(store_->EditBest(Edit(Kind::kRetired)).ok());
-  EXPECT_THAT(store_->LoadBestRemovals().value(), SizeIs(2));
+  ASSERT_TRUE(store_->bests()->EditBest(Edit(Kind::kRetired)).ok());
+  EXPECT_THAT(store_->bests()->LoadBestRemovals().value(), SizeIs(2));
 }
 
 TEST_P(StoreConformance, EditsKeepTheTrialThatADeletedJobLeft) {
@@ -220,93 +225,93 @@ TEST_P(StoreConformance, EditsKeepTheTrialThatADeletedJobLeft) {
   BestRow best = Best("tile=1", unit.unit.study_id);
   best.job_id = unit.job_id;
   best.ordinal = 1;
-  const int64_t first = store_->PromoteBest(best)->revision;
+  const int64_t first = store_->bests()->PromoteBest(best)->revision;
   ASSERT_TRUE(Set(unit.job_id, JobState::kCancelled).ok());
-  ASSERT_TRUE(store_->DeleteJob(unit.job_id).ok());
+  ASSERT_TRUE(store_->jobs()->DeleteJob(unit.job_id).ok());
   for (const BestEdit& edit : {Edit(Kind::kPinned), Note("a note"), Edit(Kind::kUnpinned), PinFrom(first)}) {
-    ASSERT_GT(store_->EditBest(edit)->revision, 0);
-    EXPECT_TRUE(store_->GetTrial(unit.job_id, 1, 1).ok());
+    ASSERT_GT(store_->bests()->EditBest(edit)->revision, 0);
+    EXPECT_TRUE(store_->trials()->GetTrial(unit.job_id, 1, 1).ok());
   }
   // It goes with the best; put back, the best has no trial any more.
-  ASSERT_TRUE(store_->EditBest(Edit(Kind::kRetired)).ok());
-  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 1, 1).status()));
-  ASSERT_TRUE(store_->EditBest(PinFrom(first)).ok());
-  EXPECT_EQ(store_->LoadBests()->at(0).config, "tile=1");
-  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 1, 1).status()));
+  ASSERT_TRUE(store_->bests()->EditBest(Edit(Kind::kRetired)).ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->GetTrial(unit.job_id, 1, 1).status()));
+  ASSERT_TRUE(store_->bests()->EditBest(PinFrom(first)).ok());
+  EXPECT_EQ(store_->bests()->LoadBests()->at(0).config, "tile=1");
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->GetTrial(unit.job_id, 1, 1).status()));
   EXPECT_THAT(History(store_.get()), SizeIs(7)) << "a job's end is no end of the history";
 }
 
 TEST_P(StoreConformance, TheHistoryOfAKeyIsBounded) {
   BestRow other = Best("tile=1", 1);
   other.problem_key = "m=2";
-  ASSERT_TRUE(store_->PromoteBest(other).ok());
-  for (int i = 0; i < Store::kBestChangesKept + 5; ++i) {
-    ASSERT_TRUE(store_->PromoteBest(Best("tile=" + std::to_string(i), i)).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(other).ok());
+  for (int i = 0; i < BestStore::kBestChangesKept + 5; ++i) {
+    ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=" + std::to_string(i), i)).ok());
   }
   const std::vector<BestChangeRow> history = History(store_.get());
-  ASSERT_THAT(history, SizeIs(Store::kBestChangesKept));
-  EXPECT_EQ(history.front().best.config, "tile=" + std::to_string(Store::kBestChangesKept + 4));
+  ASSERT_THAT(history, SizeIs(BestStore::kBestChangesKept));
+  EXPECT_EQ(history.front().best.config, "tile=" + std::to_string(BestStore::kBestChangesKept + 4));
   EXPECT_EQ(history.back().best.config, "tile=5");
   EXPECT_THAT(History(store_.get(), {"p", "m=2", "class"}), SizeIs(1));
-  EXPECT_EQ(ReasonOf(store_->EditBest(PinFrom(3)).status()), "REVISION_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(store_->bests()->EditBest(PinFrom(3)).status()), "REVISION_NOT_FOUND");
 }
 
 TEST_P(StoreConformance, PagesOfChangesNewestFirst) {
   for (int i = 0; i < 7; ++i) {
     BestRow best = Best("tile=1", i, i % 2 == 0 ? "even" : "odd");
     best.problem_key = "m=" + std::to_string(i);
-    ASSERT_TRUE(store_->PromoteBest(best).ok());
+    ASSERT_TRUE(store_->bests()->PromoteBest(best).ok());
   }
   BestChangeQuery query;
   query.page.page_size = 3;
   std::vector<int64_t> seen;
   do {
-    const auto page = store_->ListBestChanges(query);
+    const auto page = store_->bests()->ListBestChanges(query);
     ASSERT_TRUE(page.ok()) << page.status();
     for (const int64_t revision : Revisions(page->rows)) seen.push_back(revision);
     query.page.page_token = page->next_page_token;
     // What comes meanwhile neither repeats nor hides others.
     BestRow late = Best("tile=1", 50 + static_cast<int64_t>(seen.size()), "late");
     late.problem_key = "late";
-    ASSERT_TRUE(store_->PromoteBest(late).ok());
+    ASSERT_TRUE(store_->bests()->PromoteBest(late).ok());
   } while (!query.page.page_token.empty());
   EXPECT_THAT(seen, ElementsAre(8, 7, 6, 5, 4, 3, 2));
   query.kernel_name = "odd";
-  EXPECT_THAT(Revisions(store_->ListBestChanges(query)->rows), ElementsAre(7, 5, 3));
+  EXPECT_THAT(Revisions(store_->bests()->ListBestChanges(query)->rows), ElementsAre(7, 5, 3));
   query.key = BestKey{"p", "m=3", "class"};
-  EXPECT_THAT(Revisions(store_->ListBestChanges(query)->rows), ElementsAre(5));
+  EXPECT_THAT(Revisions(store_->bests()->ListBestChanges(query)->rows), ElementsAre(5));
   query.kernel_name = "even";
-  EXPECT_THAT(store_->ListBestChanges(query)->rows, IsEmpty());
+  EXPECT_THAT(store_->bests()->ListBestChanges(query)->rows, IsEmpty());
   // A token is one query's.
   query = {};
   query.page.page_size = 3;
-  const std::string token = store_->ListBestChanges(query)->next_page_token;
+  const std::string token = store_->bests()->ListBestChanges(query)->next_page_token;
   query.kernel_name = "odd";
   query.page.page_token = token;
-  EXPECT_EQ(ReasonOf(store_->ListBestChanges(query).status()), "PAGE_TOKEN_INVALID");
+  EXPECT_EQ(ReasonOf(store_->bests()->ListBestChanges(query).status()), "PAGE_TOKEN_INVALID");
 }
 
 TEST_P(StoreConformance, AChangeThatIsRefusedLeavesNothing) {
-  ASSERT_TRUE(store_->PromoteBest(Best("tile=1", 1)).ok());
+  ASSERT_TRUE(store_->bests()->PromoteBest(Best("tile=1", 1)).ok());
   const std::string large(4097, 'x');
   // Refused at its last step, the record.
   for (const BestEdit& edit : {Edit(Kind::kPinned, large), Edit(Kind::kRetired, large), Note(large)}) {
-    const absl::Status refused = store_->EditBest(edit).status();
+    const absl::Status refused = store_->bests()->EditBest(edit).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   }
   BestRow broken = Best("tile=2", 2);
   broken.median_ns = -1;
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->PromoteBest(broken).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->bests()->PromoteBest(broken).status()));
   Reopen();
-  EXPECT_EQ(store_->CatalogRevision().value(), 2);
+  EXPECT_EQ(store_->bests()->CatalogRevision().value(), 2);
   EXPECT_THAT(History(store_.get()), SizeIs(1));
-  EXPECT_THAT(store_->LoadBestRemovals().value(), IsEmpty());
-  const BestRow best = store_->FindBest("p", "m=1", "class").value().value();
+  EXPECT_THAT(store_->bests()->LoadBestRemovals().value(), IsEmpty());
+  const BestRow best = store_->bests()->FindBest("p", "m=1", "class").value().value();
   EXPECT_EQ(best.revision, 2);
   EXPECT_FALSE(best.pinned);
   EXPECT_EQ(best.note, "");
   // As long as it may be.
-  EXPECT_TRUE(store_->EditBest(Edit(Kind::kPinned, large.substr(1))).ok());
+  EXPECT_TRUE(store_->bests()->EditBest(Edit(Kind::kPinned, large.substr(1))).ok());
 }
 
 }  // namespace

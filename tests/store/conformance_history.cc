@@ -4,6 +4,10 @@
 #include <map>
 
 #include "server/base/status.h"
+#include "server/store/job_store.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -24,21 +28,21 @@ TEST_P(StoreConformance, AHistoryIsReadInParts) {
   tell.study_id = study_id;
   tell.told_unit_ids = {ids[0]};
   tell.now_ms = kNow;
-  ASSERT_TRUE(store_->Drive(tell).ok());
+  ASSERT_TRUE(store_->studies()->Drive(tell).ok());
 
   // Two proposals: of the told unit nothing but itself, of the open one what it has.
-  const StudyHistory begin = store_->LoadHistory(study_id, 0, 2).value();
+  const StudyHistory begin = store_->studies()->LoadHistory(study_id, 0, 2).value();
   ASSERT_THAT(begin.events, SizeIs(2));
   EXPECT_THAT(begin.units, SizeIs(2));
   ASSERT_THAT(begin.trials, SizeIs(1));
   EXPECT_EQ(begin.trials[0].ordinal, 2);
   // A proposal and the tell, which brings the trials of its unit.
-  const StudyHistory end = store_->LoadHistory(study_id, begin.events.back().sequence, 2).value();
+  const StudyHistory end = store_->studies()->LoadHistory(study_id, begin.events.back().sequence, 2).value();
   ASSERT_THAT(end.events, SizeIs(2));
   EXPECT_EQ(end.events[1].kind, StudyEvent::Kind::kTell);
   EXPECT_THAT(end.units, SizeIs(2));
   EXPECT_THAT(end.trials, SizeIs(2));
-  EXPECT_THAT(store_->LoadHistory(study_id, end.events.back().sequence, 2)->events, IsEmpty());
+  EXPECT_THAT(store_->studies()->LoadHistory(study_id, end.events.back().sequence, 2)->events, IsEmpty());
 }
 
 TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
@@ -56,9 +60,9 @@ TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
   step.state = StudyState::kFinals;
   step.next_ordinal = 100;
   step.now_ms = kNow;
-  const std::vector<int64_t> more = store_->Drive(step).value().unit_ids;
+  const std::vector<int64_t> more = store_->studies()->Drive(step).value().unit_ids;
   Reopen();
-  const StudyHistory history = store_->LoadHistory(study_id, 0, kWholeHistory).value();
+  const StudyHistory history = store_->studies()->LoadHistory(study_id, 0, kWholeHistory).value();
   std::vector<std::pair<StudyEvent::Kind, int64_t>> events;
   for (const StudyEvent& event : history.events) {
     EXPECT_EQ(event.sequence, static_cast<int64_t>(events.size()) + 1);
@@ -75,7 +79,7 @@ TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
   std::vector<int64_t> ordinals;
   for (const TrialRow& trial : history.trials) ordinals.push_back(trial.ordinal);
   EXPECT_THAT(ordinals, ElementsAre(0, 2, 3));
-  const StudyRow study = store_->ActiveJobs().value()[0].studies[0];
+  const StudyRow study = store_->jobs()->ActiveJobs().value()[0].studies[0];
   EXPECT_EQ(study.state, StudyState::kFinals);
   EXPECT_EQ(study.next_ordinal, 100);
 }
@@ -87,24 +91,24 @@ TEST_P(StoreConformance, ARefusedStepChangesNothing) {
   not_done.study_id = unit.unit.study_id;
   not_done.new_units = {MakeUnit(4, 1)};
   not_done.told_unit_ids = {unit.unit.unit_id};
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(not_done).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->studies()->Drive(not_done).status()));
   DriveStep used_ordinal;
   used_ordinal.study_id = unit.unit.study_id;
   used_ordinal.new_units = {MakeUnit(4, 1), MakeUnit(3, 1)};
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(used_ordinal).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->studies()->Drive(used_ordinal).status()));
   DriveStep wrong_size;
   wrong_size.study_id = unit.unit.study_id;
   for (const int count : {0, 65}) {
     wrong_size.new_units = {MakeUnit(4, 1), MakeUnit(5, count)};
-    EXPECT_TRUE(absl::IsInvalidArgument(store_->Drive(wrong_size).status())) << count;
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->studies()->Drive(wrong_size).status())) << count;
   }
   DriveStep unknown;
   unknown.study_id = unit.unit.study_id + 1;
-  EXPECT_TRUE(absl::IsNotFound(store_->Drive(unknown).status()));
-  const StudyHistory history = store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
+  EXPECT_TRUE(absl::IsNotFound(store_->studies()->Drive(unknown).status()));
+  const StudyHistory history = store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
   EXPECT_THAT(history.events, SizeIs(1));
   EXPECT_THAT(history.units, SizeIs(1));
-  EXPECT_EQ(store_->GetJob(unit.job_id)->studies[0].next_ordinal, 4);
+  EXPECT_EQ(store_->jobs()->GetJob(unit.job_id)->studies[0].next_ordinal, 4);
 }
 
 TEST_P(StoreConformance, AnEndedStudyHandsOutAndTakesNothing) {
@@ -113,9 +117,9 @@ TEST_P(StoreConformance, AnEndedStudyHandsOutAndTakesNothing) {
   DriveStep step;
   step.study_id = study_id;
   step.state = StudyState::kEnded;
-  ASSERT_TRUE(store_->Drive(step).ok());
+  ASSERT_TRUE(store_->studies()->Drive(step).ok());
   EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(step).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->studies()->Drive(step).status()));
 }
 
 TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
@@ -135,7 +139,7 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
     query.job_id = job_id;
     query.page.page_size = page_size;
     for (int guard = 0; guard < 20; ++guard) {
-      const Page<TrialRow> page = store_->ListTrials(query).value();
+      const Page<TrialRow> page = store_->trials()->ListTrials(query).value();
       for (const TrialRow& trial : page.rows) seen.emplace_back(trial.study_id == second_study ? 2 : 1, trial.ordinal);
       if (page.next_page_token.empty()) return seen;
       query.page.page_token = page.next_page_token;
@@ -160,10 +164,10 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   }
   TrialQuery unknown;
   unknown.job_id = job_id + 1;
-  EXPECT_TRUE(absl::IsNotFound(store_->ListTrials(unknown).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->ListTrials(unknown).status()));
 
   std::map<std::tuple<int64_t, int, int>, int64_t> counts;
-  const std::vector<OutcomeCountRow> rows = store_->CountOutcomes(job_id).value();
+  const std::vector<OutcomeCountRow> rows = store_->trials()->CountOutcomes(job_id).value();
   for (const OutcomeCountRow& row : rows) {
     counts[{row.study_id, row.purpose, row.outcome}] = row.count;
   }
@@ -171,7 +175,7 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   EXPECT_EQ((counts[{second_study, 1, 1}]), 2);
   EXPECT_EQ((counts[{second_study, 1, 4}]), 1);
   EXPECT_EQ((counts[{second_study, 3, 1}]), 1);
-  EXPECT_TRUE(absl::IsNotFound(store_->CountOutcomes(job_id + 1).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->CountOutcomes(job_id + 1).status()));
 }
 
 TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {
@@ -185,18 +189,18 @@ TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {
   query.job_id = unit.job_id;
   query.order_by_time = true;
   query.page.page_size = 2;
-  const Page<TrialRow> first = store_->ListTrials(query).value();
+  const Page<TrialRow> first = store_->trials()->ListTrials(query).value();
   ASSERT_THAT(first.rows, SizeIs(2));
   EXPECT_TRUE(first.rows[0].log.empty());
   // One that is faster than all seen, and one slower than all.
   EXPECT_EQ(Report(MakeReport(claimer, unit, {MakeTrial(0, 1), MakeTrial(1, 900)}, false)), ReportVerdict::kAccepted);
   query.page.page_token = first.next_page_token;
-  const Page<TrialRow> second = store_->ListTrials(query).value();
+  const Page<TrialRow> second = store_->trials()->ListTrials(query).value();
   std::vector<int64_t> rest;
   for (const TrialRow& trial : second.rows) rest.push_back(trial.ordinal);
   EXPECT_THAT(rest, ElementsAre(6, 1));
   query.order_by_time = false;
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->ListTrials(query).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->ListTrials(query).status()));
 }
 
 }  // namespace

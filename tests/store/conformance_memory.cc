@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/store/job_store.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -31,11 +35,11 @@ TEST_P(StoreConformance, StudiesOfAProgramAreFoundUnderWhateverKernelId) {
   foreign.job.kernel_id = "foreign";
   const int64_t first = Submit(older), second = Submit(newer), third = Submit(foreign);
   // Only those that have handed out trials.
-  EXPECT_THAT(store_->StudiesOfProgram("program-kernel", 10).value(), IsEmpty());
+  EXPECT_THAT(store_->studies()->StudiesOfProgram("program-kernel", 10).value(), IsEmpty());
   for (const int64_t study : {StudyOf(first, 1), StudyOf(first, 2), StudyOf(second), StudyOf(third)}) {
     Propose(study, {MakeUnit(0, 4)});
   }
-  const std::vector<KnownStudyRow> known = store_->StudiesOfProgram("program-kernel", 10).value();
+  const std::vector<KnownStudyRow> known = store_->studies()->StudiesOfProgram("program-kernel", 10).value();
   ASSERT_THAT(known, SizeIs(3));  // the newest first
   EXPECT_EQ(known[0].study_id, StudyOf(second));
   EXPECT_EQ(known[0].job_id, second);
@@ -46,8 +50,8 @@ TEST_P(StoreConformance, StudiesOfAProgramAreFoundUnderWhateverKernelId) {
   EXPECT_EQ(known[2].problem, "problem");
   EXPECT_EQ(known[2].toolkit, "12.9");
   EXPECT_EQ(known[2].next_ordinal, 4);
-  EXPECT_THAT(store_->StudiesOfProgram("program-kernel", 2).value(), SizeIs(2));
-  EXPECT_EQ(store_->GetJob(first)->studies[0].toolkit, "12.9");
+  EXPECT_THAT(store_->studies()->StudiesOfProgram("program-kernel", 2).value(), SizeIs(2));
+  EXPECT_EQ(store_->jobs()->GetJob(first)->studies[0].toolkit, "12.9");
 }
 
 TEST_P(StoreConformance, ResultsAreSampledFastestSpreadAndFailed) {
@@ -66,29 +70,29 @@ TEST_P(StoreConformance, ResultsAreSampledFastestSpreadAndFailed) {
   ResultQuery query;
   query.study_id = unit.unit.study_id;
   query.fastest_max = 3;
-  EXPECT_THAT(Ordinals(store_->SampleResults(query).value()), ElementsAre(57, 58, 59));
+  EXPECT_THAT(Ordinals(store_->trials()->SampleResults(query).value()), ElementsAre(57, 58, 59));
   query = {};
   query.study_id = unit.unit.study_id;
   query.failed_max = 5;
   query.failed_outcomes = {kCrash, kCompileError};
   // Some of each kind, the newest: crashes at 4, 12, 20, ... 52, compile errors at 0, 8, ... 56.
-  EXPECT_THAT(Ordinals(store_->SampleResults(query).value()), ElementsAre(40, 44, 48, 52, 56));
+  EXPECT_THAT(Ordinals(store_->trials()->SampleResults(query).value()), ElementsAre(40, 44, 48, 52, 56));
   query.failed_max = 1000;
-  EXPECT_THAT(store_->SampleResults(query).value(), SizeIs(15));
+  EXPECT_THAT(store_->trials()->SampleResults(query).value(), SizeIs(15));
   query = {};
   query.study_id = unit.unit.study_id;
   query.spread_max = 4;  // of 64 ordinals
-  EXPECT_THAT(Ordinals(store_->SampleResults(query).value()), ElementsAre(0, 16, 32, 48));
+  EXPECT_THAT(Ordinals(store_->trials()->SampleResults(query).value()), ElementsAre(0, 16, 32, 48));
   query.spread_max = 1000;
   query.fastest_max = 1000;
-  const std::vector<ResultRow> all = store_->SampleResults(query).value();
+  const std::vector<ResultRow> all = store_->trials()->SampleResults(query).value();
   ASSERT_THAT(all, SizeIs(60));  // each once, and not the finalist
   EXPECT_EQ(all[1].config, "tile=1");
   EXPECT_EQ(all[1].median_ns, 999);
   EXPECT_EQ(all[4].outcome, kCrash);
   EXPECT_EQ(all[4].median_ns, 0);
   query.study_id = 4711;
-  EXPECT_THAT(store_->SampleResults(query).value(), IsEmpty());
+  EXPECT_THAT(store_->trials()->SampleResults(query).value(), IsEmpty());
 }
 
 DriveStep FirstStep(int64_t study_id) {
@@ -103,43 +107,43 @@ DriveStep FirstStep(int64_t study_id) {
 TEST_P(StoreConformance, PriorsStayUntilTheStudyEnds) {
   const int64_t source = Submit(MakeSubmit("source"));
   const int64_t job_id = Submit(MakeSubmit("job", {MakeStudy(1), MakeStudy(2)}));
-  for (const int number : {1, 2}) ASSERT_TRUE(store_->Drive(FirstStep(StudyOf(job_id, number))).ok());
+  for (const int number : {1, 2}) ASSERT_TRUE(store_->studies()->Drive(FirstStep(StudyOf(job_id, number))).ok());
   ASSERT_TRUE(Set(source, JobState::kFailed).ok());
-  ASSERT_TRUE(store_->DeleteJob(source).ok());
+  ASSERT_TRUE(store_->jobs()->DeleteJob(source).ok());
   Reopen();
-  const std::vector<PriorRow> priors = store_->LoadPriors(StudyOf(job_id)).value();
+  const std::vector<PriorRow> priors = store_->studies()->LoadPriors(StudyOf(job_id)).value();
   ASSERT_THAT(priors, SizeIs(2));
   EXPECT_EQ(priors[0].payload, std::string("near\0est", 8));
   EXPECT_EQ(priors[1].rank, 1);
   // What a study begins with cannot change.
   DriveStep again = FirstStep(StudyOf(job_id));
   again.new_units = {MakeUnit(4, 4)};
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->Drive(again).status()));
-  EXPECT_THAT(store_->LoadPriors(StudyOf(job_id)).value(), SizeIs(2));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->studies()->Drive(again).status()));
+  EXPECT_THAT(store_->studies()->LoadPriors(StudyOf(job_id)).value(), SizeIs(2));
   DriveStep end;
   end.study_id = StudyOf(job_id, 1);
   end.state = StudyState::kEnded;
-  ASSERT_TRUE(store_->Drive(end).ok());
-  EXPECT_THAT(store_->LoadPriors(StudyOf(job_id, 1)).value(), IsEmpty());
-  EXPECT_THAT(store_->LoadPriors(StudyOf(job_id, 2)).value(), SizeIs(2));
+  ASSERT_TRUE(store_->studies()->Drive(end).ok());
+  EXPECT_THAT(store_->studies()->LoadPriors(StudyOf(job_id, 1)).value(), IsEmpty());
+  EXPECT_THAT(store_->studies()->LoadPriors(StudyOf(job_id, 2)).value(), SizeIs(2));
   const int64_t second = StudyOf(job_id, 2);
   ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
-  EXPECT_THAT(store_->LoadPriors(second).value(), IsEmpty());
+  EXPECT_THAT(store_->studies()->LoadPriors(second).value(), IsEmpty());
 }
 
 TEST_P(StoreConformance, PriorsAndTheFirstStepAreOneTransaction) {
   const int64_t job_id = Submit(MakeSubmit("job"));
   DriveStep step = FirstStep(StudyOf(job_id));
   step.told_unit_ids = {4711};
-  EXPECT_FALSE(store_->Drive(step).ok());
-  EXPECT_THAT(store_->LoadPriors(StudyOf(job_id)).value(), IsEmpty());
+  EXPECT_FALSE(store_->studies()->Drive(step).ok());
+  EXPECT_THAT(store_->studies()->LoadPriors(StudyOf(job_id)).value(), IsEmpty());
   step = FirstStep(StudyOf(job_id));
   step.priors.resize(17);
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Drive(step).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->studies()->Drive(step).status()));
   step = FirstStep(StudyOf(job_id));
   step.priors[0].payload.assign((size_t{4} << 20) + 1, 'x');
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->Drive(step).status()));
-  EXPECT_TRUE(store_->Drive(FirstStep(StudyOf(job_id))).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->studies()->Drive(step).status()));
+  EXPECT_TRUE(store_->studies()->Drive(FirstStep(StudyOf(job_id))).ok());
 }
 
 TEST_P(StoreConformance, MeasurementsAreFoundByTheirKeyAsLongAsTheyAreStored) {
@@ -154,7 +158,7 @@ TEST_P(StoreConformance, MeasurementsAreFoundByTheirKeyAsLongAsTheyAreStored) {
     return unit;
   };
   const ClaimedUnit older = measure("older"), newer = measure("newer");
-  auto found = store_->FindMeasured({b, c, a}).value();
+  auto found = store_->trials()->FindMeasured({b, c, a}).value();
   ASSERT_THAT(found, SizeIs(3));
   EXPECT_FALSE(found[1].has_value());
   ASSERT_TRUE(found[0].has_value() && found[2].has_value());
@@ -164,13 +168,13 @@ TEST_P(StoreConformance, MeasurementsAreFoundByTheirKeyAsLongAsTheyAreStored) {
   EXPECT_EQ(found[2]->job_id, newer.job_id);
   EXPECT_EQ(found[2]->study_number, 1);
   ASSERT_TRUE(Set(newer.job_id, JobState::kCancelled).ok());
-  ASSERT_TRUE(store_->DeleteJob(newer.job_id).ok());
-  EXPECT_EQ(store_->FindMeasured({a}).value()[0]->job_id, older.job_id);
+  ASSERT_TRUE(store_->jobs()->DeleteJob(newer.job_id).ok());
+  EXPECT_EQ(store_->trials()->FindMeasured({a}).value()[0]->job_id, older.job_id);
   ASSERT_TRUE(Set(older.job_id, JobState::kCancelled).ok());
-  ASSERT_TRUE(store_->DeleteJob(older.job_id).ok());
-  EXPECT_FALSE(store_->FindMeasured({a}).value()[0].has_value());
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->FindMeasured({"short"}).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->FindMeasured(std::vector<std::string>(65, a)).status()));
+  ASSERT_TRUE(store_->jobs()->DeleteJob(older.job_id).ok());
+  EXPECT_FALSE(store_->trials()->FindMeasured({a}).value()[0].has_value());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->FindMeasured({"short"}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->FindMeasured(std::vector<std::string>(65, a)).status()));
 }
 
 }  // namespace

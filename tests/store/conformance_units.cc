@@ -9,6 +9,13 @@
 #include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
+#include "server/store/agent_store.h"
+#include "server/store/job_store.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -41,7 +48,7 @@ TEST_P(StoreConformance, ClaimHandsOutWhatTheUnitNeeds) {
   EXPECT_EQ(claimed.problem, "problem");
   EXPECT_EQ(claimed.job_spec, "spec");
   EXPECT_THAT(claimed.present_ordinals, IsEmpty());
-  const JobRow job = store_->GetJob(job_id).value();
+  const JobRow job = store_->jobs()->GetJob(job_id).value();
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.started_at_ms, kNow);
 }
@@ -161,12 +168,13 @@ TEST_P(StoreConformance, ClaimNeedsTheCurrentEpoch) {
   const ClaimRequest old = Register("agent");
   const ClaimRequest current = Register("agent");
   EXPECT_GT(current.epoch, old.epoch);
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits(old).status()));
-  EXPECT_TRUE(store_->ClaimUnits(current).ok());
-  ASSERT_TRUE(store_->ReleaseAgent("agent", kNow).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits(current).status()));
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits({"stranger", 1, "gpu-0", "class", 1, kNow}).status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->ReleaseAgent("stranger", kNow)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->units()->ClaimUnits(old).status()));
+  EXPECT_TRUE(store_->units()->ClaimUnits(current).ok());
+  ASSERT_TRUE(store_->agents()->ReleaseAgent("agent", kNow).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->units()->ClaimUnits(current).status()));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(store_->units()->ClaimUnits({"stranger", 1, "gpu-0", "class", 1, kNow}).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->agents()->ReleaseAgent("stranger", kNow)));
 }
 
 TEST_P(StoreConformance, WhatWasGivenOutInALostHourIsRefused) {
@@ -194,7 +202,7 @@ TEST_P(StoreConformance, WhatWasGivenOutInALostHourIsRefused) {
   EXPECT_EQ(Report(MakeReport(claimer, again, {MakeTrial(1)}, true)), ReportVerdict::kAccepted);
   EXPECT_EQ(Report(MakeReport(claimer, held, {MakeTrial(0)}, true)), ReportVerdict::kAccepted) << "claimed before";
   EXPECT_NE(Register("late").epoch, lost_agent.epoch);
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->ClaimUnits(lost_agent).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store_->units()->ClaimUnits(lost_agent).status()));
   EXPECT_NE(Register("agent").epoch, lost_epoch);
 }
 
@@ -217,9 +225,9 @@ TEST_P(StoreConformance, ReportsAreFenced) {
   report = good;
   report.unit_id += 1;
   EXPECT_EQ(Report(report), ReportVerdict::kStale);
-  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, IsEmpty());
+  EXPECT_THAT(store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, IsEmpty());
   EXPECT_EQ(Report(good), ReportVerdict::kAccepted);
-  EXPECT_EQ(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->units[0].state, UnitState::kDone);
+  EXPECT_EQ(store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->units[0].state, UnitState::kDone);
   // The unit is DONE: nobody holds it any more.
   EXPECT_EQ(Report(good), ReportVerdict::kStale);
 }
@@ -228,7 +236,7 @@ TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgai
   const ClaimRequest first = Register("first");
   const ClaimedUnit unit = Prepare(first);
   EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(1)}, false)), ReportVerdict::kAccepted);
-  ASSERT_TRUE(store_->ReleaseAgent("first", kNow).ok());
+  ASSERT_TRUE(store_->agents()->ReleaseAgent("first", kNow).ok());
   EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, false)), ReportVerdict::kStale);
   const ClaimRequest second = Register("second");
   const ClaimedUnit again = ClaimOne(second);
@@ -239,7 +247,7 @@ TEST_P(StoreConformance, AReleasedAgentsReportsAreStaleAndItsUnitsAreClaimedAgai
   EXPECT_EQ(Report(MakeReport(first, unit, {MakeTrial(2)}, true)), ReportVerdict::kStale);
   EXPECT_EQ(Report(MakeReport(second, again, {MakeTrial(0), MakeTrial(2), MakeTrial(3)}, true)),
             ReportVerdict::kAccepted);
-  EXPECT_THAT(store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, SizeIs(4));
+  EXPECT_THAT(store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory)->trials, SizeIs(4));
 }
 
 TEST_P(StoreConformance, AReturnedUnitKeepsItsResultsAndIsClaimedByAnother) {
@@ -275,7 +283,7 @@ TEST_P(StoreConformance, ReturnedUnitsQueueBehindTheOthers) {
   const int64_t study_id = StudyOf(Submit(MakeSubmit("uid")));
   const std::vector<int64_t> ids = Propose(study_id, {MakeUnit(0, 1), MakeUnit(1, 1)});
   ASSERT_EQ(ClaimOne(first).unit.unit_id, ids[0]);
-  ASSERT_TRUE(store_->ReleaseAgent("first", kNow).ok());
+  ASSERT_TRUE(store_->agents()->ReleaseAgent("first", kNow).ok());
   std::vector<int64_t> order;
   for (const ClaimedUnit& unit : Claim(Register("second", 2))) order.push_back(unit.unit.unit_id);
   EXPECT_THAT(order, ElementsAre(ids[1], ids[0]));
@@ -289,8 +297,8 @@ TEST_P(StoreConformance, ReleaseOtherAgentsSparesThoseNamed) {
   const ClaimedUnit of_kept = ClaimOne(kept);
   const std::vector<ClaimedUnit> of_lost = Claim(lost);
   ASSERT_THAT(of_lost, SizeIs(2));
-  EXPECT_EQ(store_->ReleaseOtherAgents({"kept", "unknown"}, kNow).value(), 2);
-  EXPECT_EQ(store_->ReleaseOtherAgents({"kept"}, kNow).value(), 0);
+  EXPECT_EQ(store_->agents()->ReleaseOtherAgents({"kept", "unknown"}, kNow).value(), 2);
+  EXPECT_EQ(store_->agents()->ReleaseOtherAgents({"kept"}, kNow).value(), 0);
   EXPECT_EQ(Report(MakeReport(kept, of_kept, {MakeTrial(0)}, true)), ReportVerdict::kAccepted);
   EXPECT_EQ(Report(MakeReport(lost, of_lost[0], {MakeTrial(1)}, true)), ReportVerdict::kStale);
 }
@@ -305,7 +313,7 @@ TEST_P(StoreConformance, AnOrdinalKeepsItsFirstResult) {
   TrialRow second = MakeTrial(1, 900, 12);
   second.log = "other";
   EXPECT_EQ(Report(MakeReport(claimer, unit, {second, MakeTrial(2, 0, 4)}, false)), ReportVerdict::kAccepted);
-  const TrialRow stored = store_->GetTrial(unit.job_id, 1, 1).value();
+  const TrialRow stored = store_->trials()->GetTrial(unit.job_id, 1, 1).value();
   EXPECT_EQ(stored.study_id, unit.unit.study_id);
   EXPECT_EQ(stored.median_ns, 500);
   EXPECT_EQ(stored.outcome, 1);
@@ -316,10 +324,10 @@ TEST_P(StoreConformance, AnOrdinalKeepsItsFirstResult) {
   EXPECT_EQ(stored.ended_at_ms, kNow + 1);
   EXPECT_EQ(stored.log, first.log);
   EXPECT_EQ(stored.samples, "samples");
-  EXPECT_EQ(store_->GetTrial(unit.job_id, 1, 2)->median_ns, 0);
-  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 1, 3).status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id, 2, 1).status()));
-  EXPECT_TRUE(absl::IsNotFound(store_->GetTrial(unit.job_id + 1, 1, 1).status()));
+  EXPECT_EQ(store_->trials()->GetTrial(unit.job_id, 1, 2)->median_ns, 0);
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->GetTrial(unit.job_id, 1, 3).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->GetTrial(unit.job_id, 2, 1).status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->trials()->GetTrial(unit.job_id + 1, 1, 1).status()));
 }
 
 TEST_P(StoreConformance, ARefusedReportStoresNothing) {
@@ -333,10 +341,11 @@ TEST_P(StoreConformance, ARefusedReportStoresNothing) {
   TrialRow bad_attempt = MakeTrial(1);
   bad_attempt.attempt = 0;
   for (const TrialRow& bad : {MakeTrial(4), MakeTrial(-1), long_log, other_study, bad_time, bad_attempt}) {
-    const absl::Status status = store_->ReportTrials(MakeReport(claimer, unit, {MakeTrial(0), bad}, true)).status();
+    const absl::Status status =
+        store_->units()->ReportTrials(MakeReport(claimer, unit, {MakeTrial(0), bad}, true)).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   }
-  const StudyHistory history = store_->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
+  const StudyHistory history = store_->studies()->LoadHistory(unit.unit.study_id, 0, kWholeHistory).value();
   EXPECT_THAT(history.trials, IsEmpty());
   EXPECT_EQ(history.units[0].state, UnitState::kClaimed);
 }
@@ -348,9 +357,9 @@ TEST_P(StoreConformance, UnitsOfAnEndedJobFinishButNeverReturn) {
   const std::vector<ClaimedUnit> units = Claim(claimer);
   ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
   EXPECT_EQ(Report(MakeReport(claimer, units[0], {MakeTrial(0)}, true)), ReportVerdict::kAccepted);
-  ASSERT_TRUE(store_->ReleaseAgent("agent", kNow).ok());
+  ASSERT_TRUE(store_->agents()->ReleaseAgent("agent", kNow).ok());
   EXPECT_THAT(Claim(Register("agent", 10)), IsEmpty());
-  const StudyHistory history = store_->LoadHistory(units[0].unit.study_id, 0, kWholeHistory).value();
+  const StudyHistory history = store_->studies()->LoadHistory(units[0].unit.study_id, 0, kWholeHistory).value();
   ASSERT_THAT(history.units, SizeIs(1));
   EXPECT_EQ(history.units[0].state, UnitState::kDone);
 }
@@ -363,7 +372,7 @@ TEST_P(StoreConformance, EveryStateTransitionOfAUnit) {
     ReportRequest request = MakeReport(holder, unit, {}, is_done);
     if (is_done) request.trials = {MakeTrial(0)};
     request.unit_returned = !is_done;
-    const absl::StatusOr<ReportVerdict> verdict = store_->ReportTrials(request);
+    const absl::StatusOr<ReportVerdict> verdict = store_->units()->ReportTrials(request);
     if (!verdict.ok()) return verdict.status();
     return *verdict == ReportVerdict::kAccepted ? absl::OkStatus() : FailedPrecondition("stale");
   };
@@ -380,9 +389,9 @@ TEST_P(StoreConformance, EveryStateTransitionOfAUnit) {
          step.study_id = unit.unit.study_id;
          step.told_unit_ids = {unit.unit.unit_id};
          step.now_ms = kNow;
-         return store_->Drive(step).status();
+         return store_->studies()->Drive(step).status();
        }},
-      {"the holder ends", [&](const ClaimedUnit&) { return store_->ReleaseAgent(holder.agent_id, kNow); }},
+      {"the holder ends", [&](const ClaimedUnit&) { return store_->agents()->ReleaseAgent(holder.agent_id, kNow); }},
   };
   const std::map<std::pair<UnitState, std::string>, UnitState> allowed = {
       {{UnitState::kReady, "claim"}, UnitState::kClaimed},
@@ -409,7 +418,7 @@ TEST_P(StoreConformance, EveryStateTransitionOfAUnit) {
       if (from == UnitState::kTold) {
         ASSERT_TRUE(events.at("tell")(unit).ok());
       }
-      const auto state = [&] { return store_->LoadHistory(study_id, 0, kWholeHistory)->units.at(0).state; };
+      const auto state = [&] { return store_->studies()->LoadHistory(study_id, 0, kWholeHistory)->units.at(0).state; };
       ASSERT_EQ(state(), from);
       const absl::Status status = event(unit);
       const auto to = allowed.find({from, name});
@@ -449,7 +458,7 @@ TEST_P(StoreConformance, ManyThreadsClaimEachUnitOnce) {
   }
   EXPECT_THAT(claims, SizeIs(kUnits));
   for (const auto& [unit_id, count] : claims) EXPECT_EQ(count, 1) << unit_id;
-  EXPECT_THAT(store_->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
+  EXPECT_THAT(store_->studies()->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
 }
 
 TEST_P(StoreConformance, AFailingWriteLeavesItsNeighboursAlone) {
@@ -462,13 +471,13 @@ TEST_P(StoreConformance, AFailingWriteLeavesItsNeighboursAlone) {
           const std::string uid = std::to_string(i) + "-" + std::to_string(n);
           // Odd threads fail half-way through each submit, in the same group commits as the others.
           const SubmitRequest request = i % 2 == 0 ? MakeSubmit(uid) : MakeSubmit(uid, {MakeStudy(1), MakeStudy(0)});
-          EXPECT_EQ(store_->SubmitJob(request).ok(), i % 2 == 0);
+          EXPECT_EQ(store_->jobs()->SubmitJob(request).ok(), i % 2 == 0);
         }
       });
     }
   }
-  EXPECT_EQ(store_->Status()->active_jobs, 2 * kEach);
-  EXPECT_THAT(store_->ListJobs({}, {1000, ""})->rows, SizeIs(2 * kEach));
+  EXPECT_EQ(store_->maintenance()->Status()->active_jobs, 2 * kEach);
+  EXPECT_THAT(store_->jobs()->ListJobs({}, {1000, ""})->rows, SizeIs(2 * kEach));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/base/check.h"
+#include "server/store/job_store.h"
 #include "server/store/store.h"
 
 int main(int argc, char** argv) {
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
     request.job.studies.resize(2);
     for (int number = 1; number <= 2; ++number) request.job.studies[static_cast<size_t>(number - 1)].number = number;
     request.now_ms = 1;
-    TUNEFARM_CHECK_OK((*store)->SubmitJob(request));
+    TUNEFARM_CHECK_OK((*store)->jobs()->SubmitJob(request));
     const std::string line = request.job.uid + "\n";
     TUNEFARM_CHECK(write(STDOUT_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
   }

@@ -6,8 +6,21 @@
 
 #include "server/base/check.h"
 #include "server/base/status.h"
+#include "server/store/agent_store.h"
+#include "server/store/best_store.h"
+#include "server/store/device_store.h"
+#include "server/store/job_store.h"
+#include "server/store/lease_store.h"
+#include "server/store/miss_store.h"
+#include "server/store/poison_store.h"
 #include "server/store/postgres/copy_sqlite.h"
+#include "server/store/setting_store.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
 #include "server/store/token_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
 
@@ -43,42 +56,44 @@ class PostgresCopy : public testing::Test {
     SubmitRequest submit = MakeSubmit("first", {MakeStudy(1), MakeStudy(2, "other", "gpu-7")});
     submit.request_id = "request";
     submit.job.priority = -2;
-    const int64_t job_id = store->SubmitJob(submit)->job_id;
-    const std::vector<StudyRow> studies = store->GetJob(job_id)->studies;
+    const int64_t job_id = store->jobs()->SubmitJob(submit)->job_id;
+    const std::vector<StudyRow> studies = store->jobs()->GetJob(job_id)->studies;
     DriveStep step;
     step.study_id = studies[0].study_id;
     step.now_ms = kNow;
     step.device_busy_ms = 1.5;
     step.priors = {{3, std::string("prior\0s", 7)}};
     step.new_units = {MakeUnit(0, 4, std::string("pay\0load", 8)), MakeUnit(4, 4), MakeUnit(8, 4)};
-    TUNEFARM_CHECK_OK(store->Drive(step).status());
-    TUNEFARM_CHECK_OK(store->PutDevice({"gpu-0", "class", "props", kNow}, {"class", "NVIDIA H200", "props"}));
-    const ClaimRequest claimer{
-        "agent", store->RegisterAgent({"agent", "host", "detail", 0, kNow}).value(), "gpu-0", "class", 2, kNow};
-    const std::vector<ClaimedUnit> units = store->ClaimUnits(claimer).value();
+    TUNEFARM_CHECK_OK(store->studies()->Drive(step).status());
+    TUNEFARM_CHECK_OK(
+        store->devices()->PutDevice({"gpu-0", "class", "props", kNow}, {"class", "NVIDIA H200", "props"}));
+    const ClaimRequest claimer{"agent", store->agents()->RegisterAgent({"agent", "host", "detail", 0, kNow}).value(),
+                               "gpu-0", "class",
+                               2,       kNow};
+    const std::vector<ClaimedUnit> units = store->units()->ClaimUnits(claimer).value();
     ReportRequest report{"agent", claimer.epoch, units[0].unit.unit_id, units[0].unit.token, {}, true, kNow};
     report.trials = {MakeTrial(0, 50.25), MakeTrial(1, 0, 4), MakeTrial(2, 70), MakeTrial(3, 1e300)};
     report.trials[0].log = std::string("log\0\xff", 5);
     report.trials[0].samples = "samples";
     report.trials[2].measured_key = std::string(16, '\0');
-    TUNEFARM_CHECK_OK(store->ReportTrials(report).status());
+    TUNEFARM_CHECK_OK(store->units()->ReportTrials(report).status());
     step = {};
     step.study_id = studies[0].study_id;
     step.now_ms = kNow;
     step.told_unit_ids = {units[0].unit.unit_id};
-    TUNEFARM_CHECK_OK(store->Drive(step).status());
+    TUNEFARM_CHECK_OK(store->studies()->Drive(step).status());
     BestRow best = MakeBest("program-kernel", "m=1", 50.25);
-    TUNEFARM_CHECK_OK(store->PromoteBest(best).status());
+    TUNEFARM_CHECK_OK(store->bests()->PromoteBest(best).status());
     best.kernel_name = "renamed";
-    TUNEFARM_CHECK_OK(store->PromoteBest(best).status());
+    TUNEFARM_CHECK_OK(store->bests()->PromoteBest(best).status());
     BestEdit edit;
     edit.kind = BestChangeKind::kAnnotated;
     edit.key = {"program-kernel", "m=1", "class"};
     edit.note = "ein Vermerk: größer";
     edit.now_ms = kNow;
-    TUNEFARM_CHECK_OK(store->EditBest(edit).status());
+    TUNEFARM_CHECK_OK(store->bests()->EditBest(edit).status());
     KeepATrialOfADeletedJob(store, claimer);
-    TUNEFARM_CHECK_OK(store->RecordPoison({"program-kernel", "tile=9", "m=1", "class", "13.0", 10, 1}));
+    TUNEFARM_CHECK_OK(store->poison()->RecordPoison({"program-kernel", "tile=9", "m=1", "class", "13.0", 10, 1}));
     MissRow miss;
     miss.kernel_name = "matmul";
     miss.problem_key = std::string(4000, 'm');
@@ -86,34 +101,35 @@ class PostgresCopy : public testing::Test {
     miss.asked = 3;
     miss.distance = 0.5;
     TUNEFARM_CHECK_OK(store->tokens()->PutToken({"ci", std::string(64, 'a'), "submit", kNow, kNow + 1000}));
-    TUNEFARM_CHECK_OK(store->WriteMisses({{}, {miss}}));
-    TUNEFARM_CHECK_OK(store->GetOrPutSetting("host", "uuid").status());
-    TUNEFARM_CHECK_OK(store->GetOrPutSetting(Store::kCatalogIdSetting, "old").status());
-    TUNEFARM_CHECK_OK(store->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
-    TUNEFARM_CHECK_OK(store->SetDeviceOrder({"device", "loud", 0, kNow}));
+    TUNEFARM_CHECK_OK(store->misses()->WriteMisses({{}, {miss}}));
+    TUNEFARM_CHECK_OK(store->settings()->GetOrPutSetting("host", "uuid").status());
+    TUNEFARM_CHECK_OK(store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "old").status());
+    TUNEFARM_CHECK_OK(store->leases()->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
+    TUNEFARM_CHECK_OK(store->devices()->SetDeviceOrder({"device", "loud", 0, kNow}));
   }
 
   void KeepATrialOfADeletedJob(Store* store, const ClaimRequest& claimer) {
     SubmitRequest submit = MakeSubmit("deleted");
     submit.job.priority = 9;
-    const int64_t job_id = store->SubmitJob(submit)->job_id;
+    const int64_t job_id = store->jobs()->SubmitJob(submit)->job_id;
     DriveStep step;
-    step.study_id = store->GetJob(job_id)->studies[0].study_id;
+    step.study_id = store->jobs()->GetJob(job_id)->studies[0].study_id;
     step.new_units = {MakeUnit(0, 1)};
-    TUNEFARM_CHECK_OK(store->Drive(step).status());
+    TUNEFARM_CHECK_OK(store->studies()->Drive(step).status());
     ClaimRequest one = claimer;
     one.units_max = 1;
-    const ClaimedUnit unit = store->ClaimUnits(one).value().at(0);
+    const ClaimedUnit unit = store->units()->ClaimUnits(one).value().at(0);
     TUNEFARM_CHECK_OK(
-        store->ReportTrials({"agent", claimer.epoch, unit.unit.unit_id, unit.unit.token, {MakeTrial(0)}, true, kNow})
+        store->units()
+            ->ReportTrials({"agent", claimer.epoch, unit.unit.unit_id, unit.unit.token, {MakeTrial(0)}, true, kNow})
             .status());
     BestRow best = MakeBest("program-kernel", "m=7", 10);
     best.job_id = job_id;
     best.study_id = step.study_id;
     best.ordinal = 0;
-    TUNEFARM_CHECK_OK(store->PromoteBest(best).status());
-    TUNEFARM_CHECK_OK(store->SetJobState(job_id, {JobState::kRunning}, JobState::kFailed, "", kNow));
-    TUNEFARM_CHECK_OK(store->DeleteJob(job_id));
+    TUNEFARM_CHECK_OK(store->bests()->PromoteBest(best).status());
+    TUNEFARM_CHECK_OK(store->jobs()->SetJobState(job_id, {JobState::kRunning}, JobState::kFailed, "", kNow));
+    TUNEFARM_CHECK_OK(store->jobs()->DeleteJob(job_id));
   }
 
   // All that a store answers, as text.
@@ -124,50 +140,53 @@ class PostgresCopy : public testing::Test {
       ((line << parts << "|"), ...);
       lines.push_back(line.str());
     };
-    for (const JobRow& job : Value(store->ListJobs({}, {1000, ""})).rows) {
-      add("job", job.job_id, job.uid, job.kernel_id, job.spec, static_cast<int>(job.state), job.priority, job.error,
-          job.created_at_ms, job.started_at_ms, job.ended_at_ms);
+    for (const JobRow& job : Value(store->jobs()->ListJobs({}, {1000, ""})).rows) {
+      add("job", job.job_id, job.uid, job.kernel_id, job.spec, static_cast<int>(job.state), job.priority,
+          job.state_reason, job.created_at_ms, job.started_at_ms, job.ended_at_ms);
       for (const StudyRow& s : job.studies) {
-        add("study", s.study_id, s.number, s.problem_key, s.problem, s.class_id, s.device_uuid, s.space_summary,
+        add("study", s.study_id, s.number, s.problem_key, s.problem, s.class_id, s.device_selector, s.detail,
             static_cast<int>(s.state), s.next_ordinal, s.device_busy_ms, s.toolkit);
-        const StudyHistory history = store->LoadHistory(s.study_id, 0, kWholeHistory).value();
+        const StudyHistory history = store->studies()->LoadHistory(s.study_id, 0, kWholeHistory).value();
         for (const StudyEvent& e : history.events) add("event", e.sequence, static_cast<int>(e.kind), e.unit_id);
         for (const UnitRow& u : history.units) {
           add("unit", u.unit_id, static_cast<int>(u.state), u.first_ordinal, u.trial_count, u.payload, u.token,
               u.attempt);
         }
-        for (const PriorRow& prior : Value(store->LoadPriors(s.study_id))) add("prior", prior.rank, prior.payload);
+        for (const PriorRow& prior : Value(store->studies()->LoadPriors(s.study_id)))
+          add("prior", prior.rank, prior.payload);
         for (const TrialRow& t : history.trials) {
-          const TrialRow whole = store->GetTrial(job.job_id, s.number, t.ordinal).value();
+          const TrialRow whole = store->trials()->GetTrial(job.job_id, s.number, t.ordinal).value();
           add("trial", whole.ordinal, whole.attempt, whole.outcome, whole.purpose, whole.config, whole.median_ns,
               whole.device_uuid, whole.detail, whole.log, whole.samples, whole.ended_at_ms);
         }
       }
     }
-    for (const KernelRow& k : Value(store->ListKernels({1000, ""})).rows) {
+    for (const KernelRow& k : Value(store->kernels()->ListKernels({1000, ""})).rows) {
       add("kernel", k.kernel_id, k.program_digest, k.display_name, k.definition, k.created_at_ms);
     }
-    for (const BestRow& b : Value(store->LoadBests())) {
+    for (const BestRow& b : Value(store->bests()->LoadBests())) {
       add("best", b.kernel_name, b.problem_key, b.config, b.detail, b.median_ns, b.study_id, b.revision, b.pinned,
           b.note);
     }
-    for (const BestChangeRow& c : Value(store->ListBestChanges({})).rows) {
+    for (const BestChangeRow& c : Value(store->bests()->ListBestChanges({})).rows) {
       add("change", c.revision, static_cast<int>(c.kind), c.best.config, c.best.revision, c.best.note, c.reason);
     }
-    for (const BestRemovalRow& r : Value(store->LoadBestRemovals()))
+    for (const BestRemovalRow& r : Value(store->bests()->LoadBestRemovals()))
       add("removal", r.kernel_name, r.key.problem_key, r.revision);
-    for (const MissRow& m : Value(store->LoadMisses())) add("miss", m.kernel_name, m.problem_key, m.asked, m.distance);
-    for (const PoisonRow& p : Value(store->LoadPoison("program-kernel", "class")))
+    for (const MissRow& m : Value(store->misses()->LoadMisses()))
+      add("miss", m.kernel_name, m.problem_key, m.asked, m.distance);
+    for (const PoisonRow& p : Value(store->poison()->LoadPoison("program-kernel", "class")))
       add("poison", p.config, p.outcome, p.crashes);
-    for (const AgentRow& a : Value(store->ListAgents()))
+    for (const AgentRow& a : Value(store->agents()->ListAgents()))
       add("agent", a.agent_id, a.host, a.detail, a.epoch, a.draining);
-    for (const LeaseRow& l : Value(store->ListLeases(""))) add("lease", l.name, l.holder, l.detail, l.epoch);
-    for (const DeviceOrderRow& o : Value(store->ListDeviceOrders()))
+    for (const LeaseRow& l : Value(store->leases()->ListLeases(""))) add("lease", l.name, l.holder, l.detail, l.epoch);
+    for (const DeviceOrderRow& o : Value(store->devices()->ListDeviceOrders()))
       add("order", o.device_uuid, o.held_out, o.accepted_sentinels_ms, o.set_at_ms, o.revision);
-    for (const DeviceClassRow& c : Value(store->ListDeviceClasses()))
+    for (const DeviceClassRow& c : Value(store->devices()->ListDeviceClasses()))
       add("class", c.class_id, c.display_name, c.properties);
-    add("measured", store->FindMeasured({std::string(16, '\0')}).value()[0]->trial.ordinal);
-    add("kept", store->GetTrial(2, 1, 0)->config, store->CatalogRevision().value(), store->Status()->stored_trials);
+    add("measured", store->trials()->FindMeasured({std::string(16, '\0')}).value()[0]->trial.ordinal);
+    add("kept", store->trials()->GetTrial(2, 1, 0)->config, store->bests()->CatalogRevision().value(),
+        store->maintenance()->Status()->stored_trials);
     return lines;
   }
 
@@ -193,24 +212,24 @@ TEST_F(PostgresCopy, BothStoresAnswerTheSameAndTheNewOneGoesOn) {
   // Numbers go on where they were: also behind those of what is deleted.
   SubmitRequest submit = MakeSubmit("next");
   submit.request_id = "another";
-  EXPECT_EQ(store->SubmitJob(submit)->job_id, 3);
+  EXPECT_EQ(store->jobs()->SubmitJob(submit)->job_id, 3);
   submit.request_id = "request";
-  EXPECT_EQ(store->SubmitJob(submit)->job_id, 1) << "an old request is known";
-  EXPECT_EQ(store->GetOrPutSetting("host/here", "new").value(), "uuid");
-  EXPECT_EQ(store->GetOrPutSetting(Store::kCatalogIdSetting, "new").value(), "new");
+  EXPECT_EQ(store->jobs()->SubmitJob(submit)->job_id, 1) << "an old request is known";
+  EXPECT_EQ(store->settings()->GetOrPutSetting("host/here", "new").value(), "uuid");
+  EXPECT_EQ(store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "new").value(), "new");
   // What an agent held is returned, and claimed behind the rest.
-  const auto agent = store->FindAgent("agent").value();
+  const auto agent = store->agents()->FindAgent("agent").value();
   ASSERT_TRUE(agent.has_value());
-  const std::vector<ClaimedUnit> held = store->ClaimsOf("agent", agent->epoch).value();
+  const std::vector<ClaimedUnit> held = store->units()->ClaimsOf("agent", agent->epoch).value();
   ASSERT_THAT(held, SizeIs(1));
-  EXPECT_EQ(store->ReleaseOtherAgents({}, kNow).value(), 1);
-  const ClaimRequest claimer{"next", store->RegisterAgent({"next", "host", "", 0, kNow}).value(), "gpu-0", "class", 9,
-                             kNow};
-  const std::vector<ClaimedUnit> units = store->ClaimUnits(claimer).value();
+  EXPECT_EQ(store->agents()->ReleaseOtherAgents({}, kNow).value(), 1);
+  const ClaimRequest claimer{
+      "next", store->agents()->RegisterAgent({"next", "host", "", 0, kNow}).value(), "gpu-0", "class", 9, kNow};
+  const std::vector<ClaimedUnit> units = store->units()->ClaimUnits(claimer).value();
   ASSERT_THAT(units, SizeIs(2));
   EXPECT_EQ(units[1].unit.unit_id, held[0].unit.unit_id);
-  const int64_t revision = store->CatalogRevision().value();
-  EXPECT_EQ(store->PromoteBest(MakeBest("p", "m=8", 1))->revision, revision + 1);
+  const int64_t revision = store->bests()->CatalogRevision().value();
+  EXPECT_EQ(store->bests()->PromoteBest(MakeBest("p", "m=8", 1))->revision, revision + 1);
   const absl::Status again = Copy().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
   EXPECT_THAT(std::string(again.message()), HasSubstr("is not empty"));
@@ -222,7 +241,7 @@ TEST_F(PostgresCopy, AnErrorLeavesTheTargetEmpty) {
   (void)OpenPostgres();
   server_->Sql(database_, "ALTER TABLE miss ADD CONSTRAINT never CHECK (asked < 0)");
   EXPECT_FALSE(Copy().ok());
-  EXPECT_THAT(OpenPostgres()->ListJobs({}, {})->rows, IsEmpty());
+  EXPECT_THAT(OpenPostgres()->jobs()->ListJobs({}, {})->rows, IsEmpty());
   server_->Sql(database_, "ALTER TABLE miss DROP CONSTRAINT never");
   EXPECT_TRUE(Copy().ok());
 }

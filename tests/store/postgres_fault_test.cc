@@ -10,8 +10,16 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
+#include "server/store/agent_store.h"
+#include "server/store/job_store.h"
 #include "server/store/postgres/open.h"
 #include "server/store/postgres/pool.h"
+#include "server/store/setting_store.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
 #include "tests/store/cutting_proxy.h"
@@ -66,16 +74,16 @@ class PostgresFault : public testing::Test {
 
   // A study with units to claim, and an agent.
   int64_t SubmitUnits(Store* store, int units, const std::string& uid = "job") {
-    const int64_t job_id = store->SubmitJob(MakeSubmit(uid))->job_id;
+    const int64_t job_id = store->jobs()->SubmitJob(MakeSubmit(uid))->job_id;
     DriveStep step;
-    step.study_id = store->GetJob(job_id)->studies[0].study_id;
+    step.study_id = store->jobs()->GetJob(job_id)->studies[0].study_id;
     step.now_ms = kNow;
     for (int i = 0; i < units; ++i) step.new_units.push_back(MakeUnit(i, 1));
-    TUNEFARM_CHECK_OK(store->Drive(step).status());
+    TUNEFARM_CHECK_OK(store->studies()->Drive(step).status());
     return step.study_id;
   }
   ClaimRequest Register(Store* store, const std::string& id = "agent") {
-    return {id, store->RegisterAgent({id, "host", "", 0, kNow}).value(), "gpu-0", "class", 1, kNow};
+    return {id, store->agents()->RegisterAgent({id, "host", "", 0, kNow}).value(), "gpu-0", "class", 1, kNow};
   }
   static ReportRequest ReportOf(const ClaimRequest& claimer, const ClaimedUnit& unit) {
     return {claimer.agent_id,
@@ -93,16 +101,16 @@ class PostgresFault : public testing::Test {
 
 TEST_F(PostgresFault, AServerThatIsAwayIsUnavailableAndComesBack) {
   const auto store = Open();
-  ASSERT_TRUE(store->PutKernel(MakeKernel("before")).ok());
+  ASSERT_TRUE(store->kernels()->PutKernel(MakeKernel("before")).ok());
   server_->Stop();
-  const absl::Status away = store->PutKernel(MakeKernel("away"));
+  const absl::Status away = store->kernels()->PutKernel(MakeKernel("away"));
   EXPECT_TRUE(absl::IsUnavailable(away)) << away;
-  EXPECT_TRUE(absl::IsUnavailable(store->GetKernel("before").status()));
-  EXPECT_TRUE(absl::IsUnavailable(store->CheckWritable()));
+  EXPECT_TRUE(absl::IsUnavailable(store->kernels()->GetKernel("before").status()));
+  EXPECT_TRUE(absl::IsUnavailable(store->maintenance()->CheckWritable()));
   server_->Start();
-  EXPECT_TRUE(absl::IsNotFound(store->GetKernel("away").status()));
-  EXPECT_TRUE(store->PutKernel(MakeKernel("away")).ok());
-  EXPECT_TRUE(store->GetKernel("before").ok());
+  EXPECT_TRUE(absl::IsNotFound(store->kernels()->GetKernel("away").status()));
+  EXPECT_TRUE(store->kernels()->PutKernel(MakeKernel("away")).ok());
+  EXPECT_TRUE(store->kernels()->GetKernel("before").ok());
 }
 
 TEST_F(PostgresFault, KilledSessionsAreReplacedWithoutAWord) {
@@ -111,26 +119,26 @@ TEST_F(PostgresFault, KilledSessionsAreReplacedWithoutAWord) {
   SubmitUnits(store.get(), 10);
   for (int i = 0; i < 5; ++i) {
     ASSERT_NE(Sql(kKillAll), "0");
-    const auto units = store->ClaimUnits(claimer);
+    const auto units = store->units()->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ASSERT_THAT(*units, SizeIs(1));
     EXPECT_EQ(units->at(0).unit.attempt, 1);
     ASSERT_NE(Sql(kKillAll), "0");
-    const auto verdict = store->ReportTrials(ReportOf(claimer, units->at(0)));
+    const auto verdict = store->units()->ReportTrials(ReportOf(claimer, units->at(0)));
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     EXPECT_EQ(*verdict, ReportVerdict::kAccepted);
     ASSERT_NE(Sql(kKillAll), "0");
-    EXPECT_TRUE(store->GetKernel("kernel").ok());
+    EXPECT_TRUE(store->kernels()->GetKernel("kernel").ok());
   }
-  EXPECT_EQ(store->Status()->stored_trials, 5);
+  EXPECT_EQ(store->maintenance()->Status()->stored_trials, 5);
 }
 
 TEST_F(PostgresFault, ACallDuringWhichTheDatabaseWasReplacedFailsAndIsNotRepeated) {
   const auto store = Open();
-  ASSERT_TRUE(store->PutSetting("state", "of the copy").ok());
+  ASSERT_TRUE(store->settings()->PutSetting("state", "of the copy").ok());
   ASSERT_NE(Sql(kKillAll), "0");
   const std::string copy = server_->NewDatabase(database_);
-  ASSERT_TRUE(store->PutSetting("state", "lost").ok());
+  ASSERT_TRUE(store->settings()->PutSetting("state", "lost").ok());
   EXPECT_EQ(store->Replacements(), 0) << "another session is no other database";
   const std::string lost = server_->NewDatabase();
   server_->DropDatabase(lost);
@@ -138,17 +146,17 @@ TEST_F(PostgresFault, ACallDuringWhichTheDatabaseWasReplacedFailsAndIsNotRepeate
   sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + database_ + "'");
   sql("ALTER DATABASE " + database_ + " RENAME TO " + lost);
   sql("ALTER DATABASE " + copy + " RENAME TO " + database_);
-  const absl::Status status = store->PutSetting("state", "what somebody made of what is lost");
+  const absl::Status status = store->settings()->PutSetting("state", "what somebody made of what is lost");
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_EQ(store->Replacements(), 1);
-  EXPECT_EQ(store->GetOrPutSetting("state", "none").value(), "of the copy");
-  EXPECT_TRUE(store->PutSetting("state", "new").ok());
+  EXPECT_EQ(store->settings()->GetOrPutSetting("state", "none").value(), "of the copy");
+  EXPECT_TRUE(store->settings()->PutSetting("state", "new").ok());
   ASSERT_NE(Sql(kKillAll), "0");
-  EXPECT_EQ(store->GetOrPutSetting("state", "none").value(), "new");
+  EXPECT_EQ(store->settings()->GetOrPutSetting("state", "none").value(), "new");
   // In place: its tables are others.
-  Sql("ALTER TABLE named_lease RENAME TO lease_before; CREATE TABLE named_lease (LIKE lease_before INCLUDING ALL)");
+  Sql("ALTER TABLE lease RENAME TO lease_before; CREATE TABLE lease (LIKE lease_before INCLUDING ALL)");
   ASSERT_NE(Sql(kKillAll), "0");
-  EXPECT_TRUE(absl::IsUnavailable(store->PutSetting("state", "newer")));
+  EXPECT_TRUE(absl::IsUnavailable(store->settings()->PutSetting("state", "newer")));
   EXPECT_EQ(store->Replacements(), 2);
   server_->DropDatabase(lost);
 }
@@ -159,7 +167,7 @@ TEST_F(PostgresFault, AReportOnAUnitOfADatabaseThatWasReplacedIsRefused) {
   SubmitUnits(store.get(), 2);
   std::vector<ReportRequest> reports;
   for (int i = 0; i < 2; ++i) {
-    const auto units = store->ClaimUnits(claimer);
+    const auto units = store->units()->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ASSERT_THAT(*units, SizeIs(1));
     reports.push_back(ReportOf(claimer, units->at(0)));
@@ -167,18 +175,18 @@ TEST_F(PostgresFault, AReportOnAUnitOfADatabaseThatWasReplacedIsRefused) {
   reports[1].unit_done = false;
   reports[1].unit_returned = true;
   // As one that was restored in place: the units and their tokens are the same.
-  Sql("ALTER TABLE named_lease RENAME TO lease_before; CREATE TABLE named_lease (LIKE lease_before INCLUDING ALL)");
+  Sql("ALTER TABLE lease RENAME TO lease_before; CREATE TABLE lease (LIKE lease_before INCLUDING ALL)");
   ASSERT_NE(Sql(kKillAll), "0");
-  EXPECT_TRUE(absl::IsUnavailable(store->CheckWritable()));
+  EXPECT_TRUE(absl::IsUnavailable(store->maintenance()->CheckWritable()));
   ASSERT_EQ(store->Replacements(), 1);
   for (ReportRequest& report : reports) {
-    EXPECT_TRUE(absl::IsUnavailable(store->ReportTrials(report).status()));
+    EXPECT_TRUE(absl::IsUnavailable(store->units()->ReportTrials(report).status()));
     report.replacements = 1;
-    const auto verdict = store->ReportTrials(report);
+    const auto verdict = store->units()->ReportTrials(report);
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     EXPECT_EQ(*verdict, ReportVerdict::kAccepted);
   }
-  EXPECT_EQ(store->Status()->stored_trials, 2);
+  EXPECT_EQ(store->maintenance()->Status()->stored_trials, 2);
 }
 
 TEST_F(PostgresFault, ASessionKilledInATransactionUndoesItAndItIsRepeated) {
@@ -254,30 +262,30 @@ TEST_F(PostgresFault, ALostAnswerToAClaimOrAReportIsFoundOut) {
   const ClaimRequest claimer = Register(store.get());
   const int64_t study_id = SubmitUnits(store.get(), 20);
   // Prepares what is cut below.
-  ClaimedUnit unit = store->ClaimUnits(claimer).value().at(0);
-  ASSERT_EQ(store->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
-  unit = store->ClaimUnits(claimer).value().at(0);
-  ASSERT_EQ(store->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
+  ClaimedUnit unit = store->units()->ClaimUnits(claimer).value().at(0);
+  ASSERT_EQ(store->units()->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
+  unit = store->units()->ClaimUnits(claimer).value().at(0);
+  ASSERT_EQ(store->units()->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
   for (const CuttingProxy::Cut cut : {CuttingProxy::Cut::kBefore, CuttingProxy::Cut::kAfter}) {
     proxy.Arm(cut, "agent");
-    const auto units = store->ClaimUnits(claimer);
+    const auto units = store->units()->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ASSERT_THAT(*units, SizeIs(1));
     EXPECT_EQ(units->at(0).unit.attempt, 1);
-    EXPECT_THAT(store->ClaimsOf(claimer.agent_id, claimer.epoch).value(), SizeIs(1)) << "no unit is lost";
+    EXPECT_THAT(store->units()->ClaimsOf(claimer.agent_id, claimer.epoch).value(), SizeIs(1)) << "no unit is lost";
     // The new session prepares first.
-    ASSERT_EQ(store->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
-    unit = store->ClaimUnits(claimer).value().at(0);
+    ASSERT_EQ(store->units()->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
+    unit = store->units()->ClaimUnits(claimer).value().at(0);
     proxy.Arm(cut, "agent");
-    const auto verdict = store->ReportTrials(ReportOf(claimer, unit));
+    const auto verdict = store->units()->ReportTrials(ReportOf(claimer, unit));
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     EXPECT_EQ(*verdict, ReportVerdict::kAccepted);
-    unit = store->ClaimUnits(claimer).value().at(0);
-    ASSERT_EQ(store->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
+    unit = store->units()->ClaimUnits(claimer).value().at(0);
+    ASSERT_EQ(store->units()->ReportTrials(ReportOf(claimer, unit)).value(), ReportVerdict::kAccepted);
   }
   EXPECT_EQ(proxy.cuts(), 4);
-  EXPECT_THAT(store->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(8));
-  EXPECT_THAT(store->ClaimsOf(claimer.agent_id, claimer.epoch).value(), IsEmpty());
+  EXPECT_THAT(store->studies()->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(8));
+  EXPECT_THAT(store->units()->ClaimsOf(claimer.agent_id, claimer.epoch).value(), IsEmpty());
 }
 
 TEST_F(PostgresFault, AcknowledgedWorkSurvivesACrashOfTheServer) {
@@ -295,7 +303,7 @@ TEST_F(PostgresFault, AcknowledgedWorkSurvivesACrashOfTheServer) {
       for (int i = 0; !is_over.load(); ++i) {
         const std::string uid = std::to_string(round) + "-" + std::to_string(i);
         // One whose answer is lost is found out about when the server is back, or is refused when that takes too long.
-        if (store->SubmitJob(MakeSubmit(uid)).ok()) acknowledged.insert(uid);
+        if (store->jobs()->SubmitJob(MakeSubmit(uid)).ok()) acknowledged.insert(uid);
         if (i == 20 * round) has_some.Notify();
       }
     });
@@ -305,7 +313,7 @@ TEST_F(PostgresFault, AcknowledgedWorkSurvivesACrashOfTheServer) {
     is_over.store(true);
     writer.Join();
     std::set<std::string> stored;
-    const auto jobs = store->ActiveJobs();
+    const auto jobs = store->jobs()->ActiveJobs();
     ASSERT_TRUE(jobs.ok()) << jobs.status();
     for (const JobRow& job : *jobs) stored.insert(job.uid);
     for (const std::string& uid : acknowledged) EXPECT_EQ(stored.count(uid), 1U) << uid << " is lost";
@@ -326,10 +334,10 @@ TEST_F(PostgresFault, ManyThreadsOfTwoDaemonsClaimEachUnitOnce) {
       const ClaimRequest claimer = Register(store, "agent-" + std::to_string(i));
       threads.emplace_back("claimer", [&, store, claimer] {
         while (true) {
-          const auto units = store->ClaimUnits(claimer);
+          const auto units = store->units()->ClaimUnits(claimer);
           TUNEFARM_CHECK_OK(units.status());
           if (units->empty()) return;
-          EXPECT_EQ(store->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
+          EXPECT_EQ(store->units()->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
           MutexLock lock(&mutex);
           claimed.insert(units->at(0).unit.unit_id);
         }
@@ -338,7 +346,7 @@ TEST_F(PostgresFault, ManyThreadsOfTwoDaemonsClaimEachUnitOnce) {
   }
   EXPECT_THAT(claimed, SizeIs(kUnits));
   EXPECT_THAT(std::set<int64_t>(claimed.begin(), claimed.end()), SizeIs(kUnits));
-  EXPECT_THAT(first->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
+  EXPECT_THAT(first->studies()->LoadHistory(study_id, 0, kWholeHistory)->trials, SizeIs(kUnits));
 }
 
 TEST_F(PostgresFault, NothingWalksOverWhatWasClaimedBefore) {
@@ -351,10 +359,10 @@ TEST_F(PostgresFault, NothingWalksOverWhatWasClaimedBefore) {
   const ClaimRequest claimer = Register(store.get());
   SubmitUnits(store.get(), kUnits);
   for (int i = 0; i < kUnits; ++i) {
-    const auto units = store->ClaimUnits(claimer);
+    const auto units = store->units()->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ASSERT_THAT(*units, SizeIs(1)) << i;
-    ASSERT_EQ(store->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
+    ASSERT_EQ(store->units()->ReportTrials(ReportOf(claimer, units->at(0))).value(), ReportVerdict::kAccepted);
   }
   PQclear(PQexec(holder, "COMMIT"));
   PQfinish(holder);
@@ -378,16 +386,16 @@ TEST_F(PostgresFault, AKeyThatNobodyMeasuredIsNotSearchedAmongAllResults) {
   const ClaimRequest claimer = Register(store.get());
   SubmitUnits(store.get(), kUnits);
   for (int i = 0; i < kUnits; ++i) {
-    const auto units = store->ClaimUnits(claimer);
+    const auto units = store->units()->ClaimUnits(claimer);
     ASSERT_TRUE(units.ok()) << units.status();
     ReportRequest report = ReportOf(claimer, units->at(0));
     report.trials[0].measured_key = "key-" + std::to_string(100'000'000'000 + i);
-    ASSERT_EQ(store->ReportTrials(report).value(), ReportVerdict::kAccepted);
+    ASSERT_EQ(store->units()->ReportTrials(report).value(), ReportVerdict::kAccepted);
   }
   Sql("ANALYZE");
   const std::string known = "key-" + std::to_string(100'000'000'000 + kUnits / 2);
   for (int i = 0; i < 20; ++i) {
-    const auto found = store->FindMeasured({"nobody measured.", known});
+    const auto found = store->trials()->FindMeasured({"nobody measured.", known});
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(found->at(0).has_value());
     EXPECT_TRUE(found->at(1).has_value());

@@ -7,8 +7,11 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
+#include "server/store/job_store.h"
 #include "server/store/postgres/libpq.h"
 #include "server/store/postgres/open.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "tests/fakes/log_capture.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
@@ -17,7 +20,6 @@ namespace tunefarm {
 namespace {
 
 using postgres::CheckServer;
-using postgres::Migration;
 using postgres::ServerFacts;
 using testing::HasSubstr;
 using testing::Not;
@@ -70,12 +72,12 @@ TEST_F(PostgresOpen, SchemaEqualsTheGoldenDump) {
 }
 
 TEST_F(PostgresOpen, AnOldSchemaIsMigratedWithItsRows) {
-  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   {
     const auto store = Open(WithOneMore());
     ASSERT_TRUE(store.ok()) << store.status();
-    EXPECT_EQ((*store)->Status()->schema_version, static_cast<int>(WithOneMore().size()));
-    EXPECT_EQ((*store)->Status()->active_jobs, 1);
+    EXPECT_EQ((*store)->maintenance()->Status()->schema_version, static_cast<int>(WithOneMore().size()));
+    EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
     // Again: nothing is left to do.
     EXPECT_TRUE(Open(WithOneMore()).ok());
   }
@@ -97,6 +99,30 @@ TEST_F(PostgresOpen, AMigrationWithAnotherTextIsRefused) {
   const absl::Status changed = Open(WithOneMore("CREATE TABLE more (b integer)")).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(changed)) << changed;
   EXPECT_THAT(std::string(changed.message()), HasSubstr("0099_more.sql was applied with another text"));
+}
+
+TEST_F(PostgresOpen, SeveralMigrationsAreAppliedInTheirOrder) {
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
+  std::vector<Migration> all = WithOneMore("ALTER TABLE miss ADD COLUMN note text NOT NULL DEFAULT ''");
+  all.push_back({3, "0100_counted.sql", "CREATE TABLE counted AS SELECT count(*) AS jobs FROM job"});
+  all.push_back({4, "0101_sum.sql", "ALTER TABLE counted RENAME TO job_count"});
+  const auto store = Open(all);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->maintenance()->Status()->schema_version, 4);
+  EXPECT_EQ(Sql("SELECT jobs FROM job_count"), "1");
+  EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
+}
+
+TEST_F(PostgresOpen, ASchemaFromBeforeTheFirstReleaseIsRefusedAndSaysHowToKeepItsBests) {
+  ASSERT_TRUE(Open().ok());
+  Sql("UPDATE schema_migration SET sha256 = repeat('0', 64)");
+  for (int number = 2; number <= 7; ++number) {
+    const absl::Status old = Open().status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(old)) << old;
+    EXPECT_THAT(std::string(old.message()), HasSubstr("tunefarm export bests FILE"));
+    Sql("INSERT INTO schema_migration (number, name, sha256) VALUES (" + std::to_string(number) +
+        ", '0099_more.sql', repeat('0', 64))");
+  }
 }
 
 TEST_F(PostgresOpen, AnotherProgramsTablesAreLeftAlone) {

@@ -10,9 +10,12 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
+#include "server/store/kernel_store.h"
 #include "server/store/postgres/open.h"
 #include "server/store/postgres/pool.h"
 #include "server/store/postgres/presence.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
 #include "tests/store/cutting_proxy.h"
@@ -72,25 +75,26 @@ TEST_F(PostgresSilence, AServerThatStandsStillIsAwayUntilItGoesOn) {
   auto opened = OpenPostgresStore(Impatient(server_->Url(database_)));
   ASSERT_TRUE(opened.ok()) << opened.status();
   const std::unique_ptr<Store> store = *std::move(opened);
-  ASSERT_TRUE(store->PutKernel(MakeKernel("before")).ok());
+  ASSERT_TRUE(store->kernels()->PutKernel(MakeKernel("before")).ok());
   for (int round = 0; round < 2; ++round) {
     SCOPED_TRACE(round);
     const std::string late = "late-" + std::to_string(round);
     server_->Freeze();
     // The first finds it out.
-    const absl::Status first = store->PutKernel(MakeKernel(late));
+    const absl::Status first = store->kernels()->PutKernel(MakeKernel(late));
     EXPECT_TRUE(absl::IsUnavailable(first)) << first;
     EXPECT_THAT(std::string(first.message()), HasSubstr("does not answer"));
     // And nobody after it waits.
     for (int i = 0; i < 20; ++i) {
-      const absl::Status next = i % 2 == 0 ? store->GetKernel("before").status() : store->PutKernel(MakeKernel(late));
+      const absl::Status next =
+          i % 2 == 0 ? store->kernels()->GetKernel("before").status() : store->kernels()->PutKernel(MakeKernel(late));
       EXPECT_TRUE(absl::IsUnavailable(next)) << next;
       EXPECT_THAT(std::string(next.message()), HasSubstr(kNotMade));
     }
     server_->Thaw();
-    Await([&] { return store->GetKernel("before").ok(); });
-    EXPECT_TRUE(store->PutKernel(MakeKernel(late)).ok());
-    EXPECT_TRUE(store->GetKernel(late).ok());
+    Await([&] { return store->kernels()->GetKernel("before").ok(); });
+    EXPECT_TRUE(store->kernels()->PutKernel(MakeKernel(late)).ok());
+    EXPECT_TRUE(store->kernels()->GetKernel(late).ok());
   }
 }
 
@@ -106,7 +110,7 @@ TEST_F(PostgresSilence, CallsThatAreUnderWayAllEnd) {
     for (int i = 0; i < 24; ++i) {
       callers.emplace_back("caller", [&, i] {
         for (int k = 0;; ++k) {
-          if (store->PutKernel(MakeKernel(std::to_string(i) + "-" + std::to_string(k))).ok()) {
+          if (store->kernels()->PutKernel(MakeKernel(std::to_string(i) + "-" + std::to_string(k))).ok()) {
             ++done;
           } else if (is_frozen.load()) {
             ++refused;
@@ -122,7 +126,7 @@ TEST_F(PostgresSilence, CallsThatAreUnderWayAllEnd) {
   }
   EXPECT_EQ(refused.load(), 24);
   server_->Thaw();
-  Await([&] { return store->CheckWritable().ok(); });
+  Await([&] { return store->maintenance()->CheckWritable().ok(); });
 }
 
 TEST_F(PostgresSilence, ACommitIntoSilenceIsUnknownAndNotRepeated) {

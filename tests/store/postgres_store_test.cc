@@ -3,6 +3,10 @@
 
 #include <map>
 
+#include "server/store/job_store.h"
+#include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
 
@@ -49,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenCopyOf(const std::string& directory) 
 void Advance(std::chrono::milliseconds by) {
   const std::string interval = "interval '" + std::to_string(by.count()) + " milliseconds'";
   PostgresServer::Shared()->Sql(TheDatabases()->current(), "UPDATE agent SET lease_until = lease_until - " + interval +
-                                                               "; UPDATE named_lease SET lease_until = lease_until - " +
+                                                               "; UPDATE lease SET lease_until = lease_until - " +
                                                                interval);
 }
 
@@ -80,7 +84,7 @@ TEST_P(PostgresRows, OfADeletedJobNoneStay) {
   step.now_ms = kNow;
   step.priors = {{3, "prior"}};
   step.new_units = {MakeUnit(0, 2), MakeUnit(2, 4)};
-  ASSERT_EQ(store_->Drive(step).status(), absl::OkStatus());
+  ASSERT_EQ(store_->studies()->Drive(step).status(), absl::OkStatus());
   const ClaimRequest claimer = Register("agent");
   const ClaimedUnit unit = ClaimOne(claimer);
   TrialRow trial = MakeTrial(0);
@@ -89,7 +93,7 @@ TEST_P(PostgresRows, OfADeletedJobNoneStay) {
   ASSERT_EQ(Report(MakeReport(claimer, unit, {trial, MakeTrial(1)}, true)), ReportVerdict::kAccepted);
   EXPECT_EQ(Tables(), "study,study_event,study_prior,study_step,trial_log,trial_result,trial_samples,work_unit");
   ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
-  ASSERT_TRUE(store_->DeleteJob(job_id).ok());
+  ASSERT_TRUE(store_->jobs()->DeleteJob(job_id).ok());
   EXPECT_EQ(Tables(), "");
 }
 

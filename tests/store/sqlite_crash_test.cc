@@ -1,4 +1,4 @@
-// A process killed in the midst of writing: what it had acknowledged is there after a reopen.
+// A process killed in the midst of writing or of a migration: what it had acknowledged is there after a reopen.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,15 +7,21 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "server/base/check.h"
+#include "server/base/failpoint.h"
 #include "server/base/random.h"
 #include "server/base/unique_fd.h"
+#include "server/store/job_store.h"
+#include "server/store/sqlite/open.h"
 #include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "tests/fakes/temporary_directory.h"
+#include "tests/store/conformance.h"
 
 extern char** environ;
 
@@ -81,7 +87,7 @@ TEST(SqliteCrash, AcknowledgedWritesSurviveAKill) {
     if (testing::Test::HasFatalFailure()) return;
     const auto store = OpenSqliteStore(options);
     ASSERT_TRUE(store.ok()) << store.status();
-    const std::vector<JobRow> jobs = (*store)->ActiveJobs().value();
+    const std::vector<JobRow> jobs = (*store)->jobs()->ActiveJobs().value();
     std::set<std::string> stored;
     for (const JobRow& job : jobs) {
       EXPECT_TRUE(stored.insert(job.uid).second) << job.uid << " twice";
@@ -92,6 +98,61 @@ TEST(SqliteCrash, AcknowledgedWritesSurviveAKill) {
     EXPECT_LE(stored.size(), acknowledged.size() + static_cast<size_t>(round) + 1);
   }
   EXPECT_GE(acknowledged.size(), static_cast<size_t>(kRounds));
+}
+
+TEST(SqliteCrash, ADeathInAMigrationOrInTheBackupBeforeItLeavesOneSchemaOrTheOther) {
+  std::vector<Migration> migrations = sqlite::EmbeddedMigrations();
+  const int first = static_cast<int>(migrations.size());
+  migrations.push_back({first + 1, "0099_more.sql", "CREATE TABLE more (a INTEGER) STRICT"});
+  migrations.push_back({first + 2, "0100_most.sql", "CREATE TABLE most (a INTEGER) STRICT; DROP TABLE more"});
+  struct Death {
+    const char* failpoint;
+    int version;  // of the database afterwards
+    int backups;  // that the death left
+  };
+  const TemporaryDirectory directory;
+  for (const Death& death : {Death{"store.backup.copied=crash", first, 0},
+                             {"store.backup.linked=crash", first, 1},
+                             {"store.migrate.before=crash@1", first, 1},
+                             {"store.migrate.after=crash@1", first + 1, 1},
+                             {"store.migrate.before=crash@2", first + 1, 1},
+                             {"store.migrate.after=crash@2", first + 2, 1}}) {
+    SCOPED_TRACE(death.failpoint);
+    SqliteOptions options;
+    options.path = directory.File(std::string(death.failpoint) + ".db");
+    options.backup_directory = directory.File(std::string(death.failpoint) + ".backups");
+    ASSERT_TRUE(OpenSqliteStore(options).value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
+    EXPECT_EXIT(
+        {
+          TUNEFARM_CHECK_OK(ArmFailpoints(death.failpoint));
+          (void)sqlite::OpenStore(options, migrations);
+          _exit(0);
+        },
+        testing::KilledBySignal(SIGKILL), "");
+    {
+      const auto database = sqlite::Database::Open(options.path, sqlite::Database::Mode::kReadOnly);
+      ASSERT_TRUE(database.ok()) << database.status();
+      EXPECT_EQ(sqlite::IdentifySchema(database->get()).value(), death.version);
+    }
+    const auto named_backups = [&options] {
+      int count = 0;
+      for (const auto& entry : std::filesystem::directory_iterator(options.backup_directory)) {
+        count += entry.path().filename().string().front() != '.' ? 1 : 0;
+      }
+      return count;
+    };
+    EXPECT_EQ(named_backups(), death.backups);
+    const auto store = sqlite::OpenStore(options, migrations);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->maintenance()->Status()->schema_version, first + 2);
+    EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
+    EXPECT_EQ(named_backups(), death.backups + (death.version < first + 2 ? 1 : 0));
+    for (const auto& entry : std::filesystem::directory_iterator(options.backup_directory)) {
+      const auto backup = sqlite::Database::Open(entry.path().string(), sqlite::Database::Mode::kReadOnly);
+      ASSERT_TRUE(backup.ok()) << backup.status();
+      EXPECT_TRUE((*backup)->QuickCheck().ok()) << entry.path();
+    }
+  }
 }
 
 }  // namespace

@@ -12,7 +12,14 @@
 #include "server/base/check.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
+#include "server/store/setting_store.h"
 #include "server/store/sqlite/open.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/permitted.h"
 #include "tests/store/conformance.h"
@@ -20,7 +27,6 @@
 namespace tunefarm {
 namespace {
 
-using sqlite::Migration;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -78,118 +84,92 @@ TEST_F(SqliteOpen, SchemaEqualsTheGoldenDump) {
       << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
 }
 
-TEST_F(SqliteOpen, RecordedResultsOfAnOlderSchemaAreDropped) {
-  const std::vector<Migration> all = sqlite::EmbeddedMigrations();
-  ASSERT_TRUE(Open(std::vector<Migration>(all.begin(), all.begin() + 11)).ok());
-  Sql(options_.path, R"sql(
-    INSERT INTO recording (display_name, content_digest, kernel_name, problem, device_name, file_name, result_count,
-        valid_count, stored_bytes, imported_at_ms, is_complete) VALUES ('a', 'd', '', '', '', '', 1, 1, 1, 1, 1);
-    INSERT INTO recording_detail (recording_id, detail, parameters) VALUES (1, x'00', x'00');
-    INSERT INTO recording_part (recording_id, first_result, result_count, results) VALUES (1, 0, 1, x'00');
-  )sql");
-  ASSERT_TRUE(Open().ok());
-  const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
-  ASSERT_TRUE(database.ok()) << database.status();
-  EXPECT_EQ((*database)->QueryInt("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'recording%'").value(), 0);
-}
-
 TEST_F(SqliteOpen, ANewDatabaseNeedsNoBackup) {
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_EQ((*store)->Status()->schema_version, static_cast<int>(sqlite::EmbeddedMigrations().size()));
+  EXPECT_EQ((*store)->maintenance()->Status()->schema_version, static_cast<int>(sqlite::EmbeddedMigrations().size()));
   EXPECT_THAT(Backups(), SizeIs(0));
 }
 
 TEST_F(SqliteOpen, AnOldDatabaseIsBackedUpAndMigratedWithItsRows) {
-  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   {
     const auto store = Open(WithOneMore());
     ASSERT_TRUE(store.ok()) << store.status();
-    EXPECT_EQ((*store)->Status()->schema_version, static_cast<int>(WithOneMore().size()));
-    EXPECT_EQ((*store)->Status()->active_jobs, 1);
+    EXPECT_EQ((*store)->maintenance()->Status()->schema_version, static_cast<int>(WithOneMore().size()));
+    EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
   }
   ASSERT_THAT(Backups(), SizeIs(1));
   // The backup is the old database, whole.
   options_.path = Backups()[0];
   const auto backup = Open();
   ASSERT_TRUE(backup.ok()) << backup.status();
-  EXPECT_EQ((*backup)->Status()->active_jobs, 1);
+  EXPECT_EQ((*backup)->maintenance()->Status()->active_jobs, 1);
 }
 
-// With rows as that schema's program wrote them: this one's statements need columns that came later.
-constexpr char kRowsOfOldSchemas[] = R"sql(
-  INSERT INTO kernel (kernel_id, program_digest, display_name, definition, created_at_ms)
-    VALUES ('kernel', 'program', 'matmul', x'00', 1);
-  INSERT INTO job (uid, kernel_id, state, priority, created_at_ms) VALUES ('uid', 'kernel', 1, 0, 1);
-  INSERT INTO job_spec (job_id, spec) VALUES (1, x'00');
-  INSERT INTO study (job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal)
-    VALUES (1, 1, 'm=1', x'00', 'class', '', x'00', 1, 4);
-  INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms,
-    detail) VALUES (1, 0, 1, 1, 1, 'tile=0', 1000.0, 'gpu-0', 1, x'00');
-  INSERT INTO best_config (program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns,
-    job_id, study_id, ordinal, revision, promoted_at_ms)
-    VALUES ('program', 'm=1', 'class', 'matmul', 'kernel', 'tile=0', x'01', 10.0, 1, 1, 0, 1, 1700000000000);
-  UPDATE catalog_rev SET revision = 1;
-)sql";
-
-// The best of a schema before that of the history begins it with its promotion, and can be changed.
-void CheckMigratedBest(Store* store) {
-  const BestRow best = store->LoadBests()->at(0);
-  EXPECT_FALSE(best.pinned);
-  EXPECT_EQ(best.note, "");
-  EXPECT_EQ(best.revision, 1);
-  EXPECT_EQ(store->CatalogRevision().value(), 2);
-  EXPECT_THAT(store->LoadBestRemovals().value(), SizeIs(0));
-  const auto history = store->ListBestChanges({});
-  ASSERT_TRUE(history.ok()) << history.status();
-  ASSERT_THAT(history->rows, SizeIs(1));
-  const BestChangeRow& promotion = history->rows[0];
-  EXPECT_EQ(promotion.kind, BestChangeKind::kPromoted);
-  EXPECT_EQ(promotion.revision, 1);
-  EXPECT_EQ(promotion.changed_at_ms, 1700000000000);
-  EXPECT_EQ(promotion.best.detail, best.detail);
-  EXPECT_EQ(promotion.best.config, "tile=0");
-  BestEdit edit;
-  edit.kind = BestChangeKind::kRetired;
-  edit.key = {"program", "m=1", "class"};
-  ASSERT_EQ(store->EditBest(edit)->revision, 3);
-  edit.kind = BestChangeKind::kPinned;
-  edit.from_revision = 1;
-  EXPECT_EQ(store->EditBest(edit)->best.config, "tile=0");
+// A column more, then a table rebuilt around it, as SQLite changes a CHECK.
+std::vector<Migration> WithThreeMore() {
+  std::vector<Migration> migrations = sqlite::EmbeddedMigrations();
+  const auto add = [&migrations](std::string_view name, std::string_view text) {
+    migrations.push_back({static_cast<int>(migrations.size()) + 1, name, text});
+  };
+  add("0002_note.sql", "ALTER TABLE miss ADD COLUMN note TEXT NOT NULL DEFAULT ''");
+  add("0003_rebuilt.sql",
+      "CREATE TABLE setting_new (name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200), value TEXT NOT NULL) "
+      "STRICT, WITHOUT ROWID; INSERT INTO setting_new SELECT name, value FROM setting; DROP TABLE setting; ALTER TABLE "
+      "setting_new RENAME TO setting");
+  add("0004_counted.sql",
+      "CREATE TABLE counted (jobs INTEGER NOT NULL) STRICT; INSERT INTO counted SELECT count(*) FROM job");
+  return migrations;
 }
 
-constexpr size_t kHistorySchema = 6;
-
-TEST_F(SqliteOpen, EverySchemaIsMigratedWithItsStudiesTrialsAndBests) {
-  const std::vector<Migration> all = sqlite::EmbeddedMigrations();
+TEST_F(SqliteOpen, EverySchemaIsMigratedToTheLastWithItsRows) {
+  const std::vector<Migration> all = WithThreeMore();
   for (size_t known = 1; known < all.size(); ++known) {
     SCOPED_TRACE(known);
     options_.path = directory_.File("schema" + std::to_string(known) + ".db");
-    ASSERT_TRUE(Open(std::vector<Migration>(all.begin(), all.begin() + static_cast<ptrdiff_t>(known))).ok());
-    Sql(options_.path, kRowsOfOldSchemas);
-    const auto store = Open();
+    {
+      const auto store = Open(std::vector<Migration>(all.begin(), all.begin() + static_cast<ptrdiff_t>(known)));
+      ASSERT_TRUE(store.ok()) << store.status();
+      ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("uid")).ok());
+      ASSERT_TRUE((*store)->settings()->PutSetting("host", "here").ok());
+    }
+    const auto store = Open(all);
     ASSERT_TRUE(store.ok()) << store.status();
-    const auto job = (*store)->GetJob(1);
+    EXPECT_EQ((*store)->maintenance()->Status()->schema_version, static_cast<int>(all.size()));
+    EXPECT_EQ((*store)->settings()->GetOrPutSetting("host", "there").value(), "here");
+    const auto job = (*store)->jobs()->GetJob(1);
     ASSERT_TRUE(job.ok()) << job.status();
-    ASSERT_THAT(job->studies, SizeIs(1));
-    EXPECT_EQ(job->studies[0].device_busy_ms, 0);
-    EXPECT_EQ(job->studies[0].toolkit, "");
-    ASSERT_THAT((*store)->LoadBests().value(), SizeIs(1));
-    if (known < kHistorySchema) CheckMigratedBest(store->get());  // in a later one the rows above come without theirs
-    // Its results can be learned from, and are no measurements that others take over: nobody knows the toolkit.
-    EXPECT_THAT((*store)->StudiesOfProgram("program", 10).value(), SizeIs(1));
-    ResultQuery query;
-    query.study_id = 1;
-    query.fastest_max = 10;
-    EXPECT_THAT((*store)->SampleResults(query).value(), SizeIs(1));
-    EXPECT_THAT((*store)->LoadPriors(1).value(), SizeIs(0));
-    ASSERT_TRUE((*store)->SetJobState(1, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
-    EXPECT_TRUE((*store)->DeleteJob(1).ok());
+    EXPECT_THAT(job->studies, SizeIs(MakeSubmit("uid").job.studies.size()));
+    const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
+    EXPECT_EQ((*database)->QueryInt("SELECT jobs FROM counted").value(), 1);
+  }
+  EXPECT_THAT(Backups(), SizeIs(all.size() - 1));
+}
+
+TEST_F(SqliteOpen, ASchemaFromBeforeTheFirstReleaseIsRefusedUntouchedAndSaysHowToKeepItsBests) {
+  for (const int schema : {1, 12}) {
+    SCOPED_TRACE(schema);
+    options_.path = directory_.File("old" + std::to_string(schema) + ".db");
+    std::vector<Migration> old;
+    while (static_cast<int>(old.size()) < schema) {
+      old.push_back({static_cast<int>(old.size()) + 1, old.empty() ? "0001_initial.sql" : "0099_more.sql",
+                     old.empty()
+                         ? "CREATE TABLE schema_migration (number INTEGER, name TEXT, sha256 TEXT, applied_at_ms "
+                           "INTEGER); CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT)"
+                         : ""});
+    }
+    ASSERT_TRUE(Open(old).ok());
+    const std::string before = Bytes();
+    const absl::Status status = Open().status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("tunefarm export bests FILE"));
+    EXPECT_EQ(Bytes(), before);
   }
 }
 
 TEST_F(SqliteOpen, AMigrationThatFailsLeavesTheDatabaseAsItWas) {
-  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   std::vector<Migration> migrations = WithOneMore();
   migrations.push_back(
       {static_cast<int>(migrations.size()) + 1, "0100_bad.sql", "CREATE TABLE half (a); CREATE TABLE kernel (a)"});
@@ -304,7 +284,7 @@ SubmitRequest MakeLarge(int i) {
 int Fill(Store* store, const std::string& path) {
   constexpr int kJobsMax = 1000;
   for (int i = 0; i < kJobsMax; ++i) {
-    const absl::Status status = store->SubmitJob(MakeLarge(i)).status();
+    const absl::Status status = store->jobs()->SubmitJob(MakeLarge(i)).status();
     if (status.ok()) continue;
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(status.ToString(), HasSubstr(path));
@@ -323,17 +303,17 @@ TEST_F(SqliteOpen, AFullDatabaseRefusesAndLosesNothing) {
     ASSERT_TRUE(store.ok()) << store.status();
     stored = Fill(store->get(), options_.path);
     EXPECT_GE(stored, 3);
-    EXPECT_EQ((*store)->Status()->active_jobs, stored);
+    EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, stored);
     // Room again: the same connection writes on.
-    const int64_t first = (*store)->ActiveJobs().value()[0].job_id;
-    ASSERT_TRUE((*store)->SetJobState(first, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
-    ASSERT_TRUE((*store)->DeleteJob(first).ok());
-    EXPECT_TRUE((*store)->SubmitJob(MakeLarge(stored)).ok());
+    const int64_t first = (*store)->jobs()->ActiveJobs().value()[0].job_id;
+    ASSERT_TRUE((*store)->jobs()->SetJobState(first, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
+    ASSERT_TRUE((*store)->jobs()->DeleteJob(first).ok());
+    EXPECT_TRUE((*store)->jobs()->SubmitJob(MakeLarge(stored)).ok());
   }
   options_.database_bytes_max = 0;
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_EQ((*store)->Status()->active_jobs, stored);
+  EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, stored);
 }
 
 TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
@@ -347,13 +327,13 @@ TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
     const auto store = Open();
     ASSERT_TRUE(store.ok()) << store.status();
     stored = Fill(store->get(), options_.path);
-    EXPECT_EQ((*store)->Status()->active_jobs, stored);
+    EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, stored);
     ASSERT_EQ(unlink(ballast.c_str()), 0);
-    EXPECT_TRUE((*store)->SubmitJob(MakeLarge(stored)).ok());
+    EXPECT_TRUE((*store)->jobs()->SubmitJob(MakeLarge(stored)).ok());
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  const std::vector<JobRow> jobs = (*store)->ActiveJobs().value();
+  const std::vector<JobRow> jobs = (*store)->jobs()->ActiveJobs().value();
   ASSERT_THAT(jobs, SizeIs(stored + 1));
   for (const JobRow& job : jobs) EXPECT_EQ(job.spec, MakeLarge(0).job.spec) << job.uid;
 }
@@ -362,7 +342,7 @@ TEST_F(SqliteOpen, DamageIsFoundAfterAnUncleanStop) {
   {
     const auto store = Open();
     ASSERT_TRUE(store.ok());
-    for (int i = 0; i < 20; ++i) ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("uid-" + std::to_string(i))).ok());
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("uid-" + std::to_string(i))).ok());
   }
   // As if it had died while open.
   Sql(options_.path, "UPDATE setting SET value = '1' WHERE name = 'store.open'; PRAGMA wal_checkpoint(TRUNCATE)");
@@ -383,7 +363,7 @@ TEST_F(SqliteOpen, DamageIsFoundAfterAnUncleanStop) {
 }
 
 TEST_F(SqliteOpen, ACleanEndLeavesNoLogAndNoMarker) {
-  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   EXPECT_NE(access((options_.path + "-wal").c_str(), F_OK), 0);
   const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
   ASSERT_TRUE(database.ok());
@@ -397,24 +377,25 @@ TEST_F(SqliteOpen, ABackupIsADatabase) {
   ASSERT_TRUE(WriteFileAtomically(options_.backup_directory + "/.old.db.partial-journal", "x").ok());
   {
     const auto store = Open();
-    ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("uid")).ok());
-    EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "original").value(), "original");
-    EXPECT_EQ((*store)->GetOrPutSetting("host", "here").value(), "here");
-    ASSERT_TRUE((*store)->Backup(copy).ok());
-    EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "another").value(), "original");
-    ASSERT_TRUE((*store)->SubmitJob(MakeSubmit("later")).ok());
+    ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("uid")).ok());
+    EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "original").value(), "original");
+    EXPECT_EQ((*store)->settings()->GetOrPutSetting("host", "here").value(), "here");
+    ASSERT_TRUE((*store)->maintenance()->Backup(copy).ok());
+    EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "another").value(), "original");
+    ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("later")).ok());
   }
   EXPECT_THAT(Backups(), testing::ElementsAre(copy));
   options_.path = copy;
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_EQ((*store)->Status()->active_jobs, 1);
-  EXPECT_EQ((*store)->GetOrPutSetting("host", "there").value(), "here");
-  EXPECT_EQ((*store)->GetOrPutSetting(Store::kCatalogIdSetting, "copy").value(), "copy") << "it is another catalog";
+  EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
+  EXPECT_EQ((*store)->settings()->GetOrPutSetting("host", "there").value(), "here");
+  EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "copy").value(), "copy")
+      << "it is another catalog";
 }
 
 TEST_F(SqliteOpen, InvariantsStandInTheTables) {
-  ASSERT_TRUE(Open().value()->SubmitJob(MakeSubmit("uid")).ok());
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   sqlite3* handle = nullptr;
   ASSERT_EQ(sqlite3_open(options_.path.c_str(), &handle), SQLITE_OK);
   for (const char* sql : {
@@ -425,9 +406,11 @@ TEST_F(SqliteOpen, InvariantsStandInTheTables) {
            "UPDATE study SET next_ordinal = -1",
            "UPDATE catalog_rev SET revision = -1",
            "INSERT INTO catalog_rev VALUES (2, 0)",
-           "INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, state, first_ordinal, "
+           "INSERT INTO work_unit (study_id, class_id, device_selector, priority, claim_seq, kind, state, "
+           "first_ordinal, "
            "trial_count, rounds, payload) VALUES (1, 'c', '', 0, 1, 1, 2, 0, 1, 0, x'')",  // claimed by nobody
-           "INSERT INTO work_unit (study_id, class_id, device_uuid, priority, claim_seq, kind, state, first_ordinal, "
+           "INSERT INTO work_unit (study_id, class_id, device_selector, priority, claim_seq, kind, state, "
+           "first_ordinal, "
            "trial_count, rounds, payload) VALUES (1, 'c', '', 0, 1, 1, 1, 0, 65, 0, x'')",
        }) {
     EXPECT_EQ(sqlite3_exec(handle, sql, nullptr, nullptr, nullptr), SQLITE_CONSTRAINT) << sql;

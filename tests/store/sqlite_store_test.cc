@@ -1,6 +1,7 @@
 // The conformance suite on SQLite.
 #include <filesystem>
 
+#include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/store/conformance.h"
 

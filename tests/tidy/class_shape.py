@@ -1,5 +1,5 @@
-"""The shape of the classes of server: how many private methods each declares, and in how many .cc files its members are
-defined.
+"""The shape of the classes of server: how many private methods each declares, in how many .cc files its members are
+defined, and how many methods each facet of the store has.
 
 A textual reading of code in the project's format (.clang-format), which suffices for these counts: definitions of
 members begin in the first column, access specifiers and members stand on lines of their own.
@@ -9,6 +9,9 @@ import re
 
 PRIVATE_METHODS_MAX = 25
 CLASS_SOURCES_MAX = 2
+# Virtual methods of an interface in server/store itself: each facet, and Store, which names the facets.
+FACET_METHODS_MAX = 15
+FACET_HEADER = re.compile(r"server/store/\w+\.h")
 
 # (folder, class) -> why it may be larger. At most three.
 EXCEPTIONS = {
@@ -122,6 +125,9 @@ def check(texts, exceptions=None):
                 used.add(key)
             elif count > PRIVATE_METHODS_MAX:
                 problems.append(f"{path}:{line}: class {name} has {count} private methods; look for the missing concept (at most {PRIVATE_METHODS_MAX})")
+            count = sum(method.startswith("virtual ") for method in methods["public"])
+            if FACET_HEADER.fullmatch(path) and count > FACET_METHODS_MAX:
+                problems.append(f"{path}:{line}: facet {name} of the store has {count} methods; cut it by subject (at most {FACET_METHODS_MAX})")
     sources = {path: text for path, text in texts.items() if path.endswith(".cc")}
     for key, files in sorted(member_files(sources).items()):
         if len(files) > CLASS_SOURCES_MAX and key in exceptions:

@@ -56,6 +56,16 @@ class ClassShape(unittest.TestCase):
         self.assertEqual(class_shape.check({"server/jobs/big.h": header}, {("server/jobs", "Big"): "a reason"}), [])
         self.assertEqual(class_shape.check({"server/jobs/big.h": header.replace("  void M0();\n", "")}, {}), [])
 
+    def test_a_facet_of_the_store_with_sixteen_methods(self):
+        methods = "".join(f"  virtual absl::StatusOr<std::vector<Row>> M{i}(int64_t id) = 0;\n" for i in range(16))
+        header = "class JobStore {\n public:\n  virtual ~JobStore() = default;\n  static constexpr int kMax = 1;\n" + methods + "};\n"
+        found = class_shape.check({"server/store/job_store.h": header}, {})
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("server/store/job_store.h:1: facet JobStore of the store has 16 methods", found[0])
+        fifteen = header.replace("  virtual absl::StatusOr<std::vector<Row>> M0(int64_t id) = 0;\n", "")
+        self.assertEqual(class_shape.check({"server/store/job_store.h": fifteen}, {}), [])
+        self.assertEqual(class_shape.check({"server/search/strategy.h": header}, {}), [], "only facets of the store")
+
     def test_members_in_three_files(self):
         part = "namespace tunefarm {\nabsl::StatusOr<std::vector<int>> Wide::Part%d(int x) const {\n  return Other::Call(x);\n}\n}\n"
         texts = {f"server/jobs/part{i}.cc": part % i for i in range(3)}

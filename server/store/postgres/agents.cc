@@ -4,7 +4,11 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/store/agent_store.h"
+#include "server/store/checks.h"
+#include "server/store/fence_step.h"
 #include "server/store/lost_units.h"
+#include "server/store/postgres/facets.h"
 #include "server/store/postgres/operations.h"
 #include "server/store/postgres/rows.h"
 
@@ -56,94 +60,119 @@ absl::StatusOr<int64_t> Release(Session& session, std::string_view agent_id, int
   return ReturnUnits(session, agent_id, was_lost);
 }
 
+class PostgresAgents final : public Facet<AgentStore> {
+ public:
+  using Facet::Facet;
+
+  absl::StatusOr<int64_t> RegisterAgent(const AgentRegistration& agent) override {
+    const int64_t step = FenceStep(entropy_);
+    absl::StatusOr<int64_t> result = pool_->Call(&Pool::Write, [&](Session& session) -> absl::StatusOr<int64_t> {
+      ASSIGN_OR_RETURN(
+          const int64_t epoch,
+          session.QueryInt(
+              "INSERT INTO agent AS a (agent_id, host, epoch, registered_at_ms, detail, lease_until) VALUES ($1, $2, "
+              "$6, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' END) ON CONFLICT "
+              "(agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + $6, registered_at_ms = "
+              "excluded.registered_at_ms, released_at_ms = NULL, draining = false, detail = excluded.detail, "
+              "lease_until = excluded.lease_until RETURNING epoch",
+              agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms, step));
+      RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id, false).status());
+      return epoch;
+    });
+    board_->Invalidate();
+    return result;
+  }
+
+  absl::StatusOr<AgentRow> RenewAgent(std::string_view agent_id, int64_t epoch, int64_t lease_ms,
+                                      const std::optional<std::string>& detail) override {
+    return pool_->Call(&Pool::Write, [&](Session& session) -> absl::StatusOr<AgentRow> {
+      if (lease_ms < 1) return InvalidArgument("a lease of {} ms cannot be; it must be at least 1", lease_ms);
+      ASSIGN_OR_RETURN(const Rows rows,
+                       session.Query("UPDATE agent SET lease_until = clock_timestamp() + $3 * interval '1 "
+                                     "millisecond', detail = CASE WHEN $4 THEN $5 ELSE detail END WHERE agent_id = $1 "
+                                     "AND epoch = $2 AND released_at_ms IS NULL RETURNING " TUNEFARM_PG_AGENT_COLUMNS,
+                                     agent_id, epoch, lease_ms, detail.has_value(),
+                                     Blob{detail.has_value() ? std::string_view(*detail) : std::string_view()}));
+      if (rows.empty()) return EpochEnded(agent_id, epoch);
+      return ReadAgent(rows[0]);
+    });
+  }
+
+  absl::StatusOr<std::optional<AgentRow>> FindAgent(std::string_view agent_id) override {
+    return pool_->Call(&Pool::Read, [&](Session& session) { return postgres::FindAgent(session, agent_id); });
+  }
+
+  absl::StatusOr<std::vector<AgentRow>> ListAgents() override {
+    return pool_->Call(&Pool::Read, [](Session& session) -> absl::StatusOr<std::vector<AgentRow>> {
+      ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_AGENT_COLUMNS
+                                                      " FROM agent WHERE released_at_ms IS NULL ORDER BY agent_id"));
+      return ReadAll(rows, ReadAgent);
+    });
+  }
+
+  absl::Status SetAgentDraining(std::string_view agent_id, bool draining) override {
+    absl::Status result = pool_->Write([&](Session& session) -> absl::Status {
+      ASSIGN_OR_RETURN(const int64_t changes,
+                       session.Run("UPDATE agent SET draining = $1 WHERE agent_id = $2 AND released_at_ms IS NULL",
+                                   draining, agent_id));
+      if (changes == 1) return absl::OkStatus();
+      return NotFound("agent {} is not registered", agent_id);
+    });
+    board_->Invalidate();
+    return result;
+  }
+
+  absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost) override {
+    absl::Status result = pool_->Write([&](Session& session) -> absl::Status {
+      ASSIGN_OR_RETURN(const Rows known, session.Query("SELECT 1 FROM agent WHERE agent_id = $1", agent_id));
+      if (known.empty()) return NotFound("agent {} has never registered", agent_id);
+      return Release(session, agent_id, now_ms, was_lost).status();
+    });
+    board_->Invalidate();
+    return result;
+  }
+
+  absl::StatusOr<int64_t> ReleaseOtherAgents(const std::vector<std::string>& keep, int64_t now_ms) override {
+    absl::StatusOr<int64_t> result = pool_->Call(&Pool::Write, [&](Session& session) -> absl::StatusOr<int64_t> {
+      ASSIGN_OR_RETURN(const Rows live, session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND "
+                                                      "lease_until IS NULL ORDER BY agent_id FOR UPDATE"));
+      int64_t returned = 0;
+      for (int i = 0; i < live.size(); ++i) {
+        const std::string agent_id = live[i].Bytes(0);
+        if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
+        ASSIGN_OR_RETURN(const int64_t count, Release(session, agent_id, now_ms, false));
+        returned += count;
+      }
+      return returned;
+    });
+    board_->Invalidate();
+    return result;
+  }
+
+  absl::StatusOr<std::vector<std::string>> ReapAgents(int64_t now_ms) override {
+    absl::StatusOr<std::vector<std::string>> result =
+        pool_->Call(&Pool::Write, [&](Session& session) -> absl::StatusOr<std::vector<std::string>> {
+          // One that is renewing its lease just now is left for the next time.
+          ASSIGN_OR_RETURN(const Rows expired,
+                           session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND lease_until <= "
+                                         "clock_timestamp() ORDER BY agent_id FOR UPDATE SKIP LOCKED"));
+          std::vector<std::string> agents;
+          for (int i = 0; i < expired.size(); ++i) {
+            agents.push_back(expired[i].Bytes(0));
+            RETURN_IF_ERROR(Release(session, agents.back(), now_ms, true).status());
+          }
+          // A process has a fresh id, so what ended long ago is never asked for again.
+          RETURN_IF_ERROR(
+              session.Run("DELETE FROM agent WHERE released_at_ms < $1", now_ms - kEndedAgentsKeptMs).status());
+          return agents;
+        });
+    board_->Invalidate();
+    return result;
+  }
+};
+
 }  // namespace
 
-absl::Status EpochEnded(std::string_view agent_id, int64_t epoch) {
-  return WithReason(FailedPrecondition("epoch {} of agent {} has ended; register again", epoch, agent_id),
-                    "AGENT_EPOCH");
-}
-
-absl::StatusOr<int64_t> RegisterAgent(Session& session, const AgentRegistration& agent, int64_t step) {
-  ASSIGN_OR_RETURN(
-      const int64_t epoch,
-      session.QueryInt("INSERT INTO agent AS a (agent_id, host, epoch, registered_at_ms, detail, lease_until) VALUES "
-                       "($1, $2, $6, $3, $4, CASE WHEN $5 > 0 THEN clock_timestamp() + $5 * interval '1 millisecond' "
-                       "END) ON CONFLICT (agent_id) DO UPDATE SET host = excluded.host, epoch = a.epoch + $6, "
-                       "registered_at_ms = excluded.registered_at_ms, released_at_ms = NULL, draining = false, "
-                       "detail = excluded.detail, lease_until = excluded.lease_until RETURNING epoch",
-                       agent.agent_id, agent.host, agent.now_ms, Blob{agent.detail}, agent.lease_ms, step));
-  RETURN_IF_ERROR(ReturnUnits(session, agent.agent_id, false).status());
-  return epoch;
-}
-
-absl::StatusOr<AgentRow> RenewAgent(Session& session, std::string_view agent_id, int64_t epoch, int64_t lease_ms,
-                                    const std::optional<std::string>& detail) {
-  if (lease_ms < 1) return InvalidArgument("a lease of {} ms cannot be; it must be at least 1", lease_ms);
-  ASSIGN_OR_RETURN(
-      const Rows rows,
-      session.Query("UPDATE agent SET lease_until = clock_timestamp() + $3 * interval '1 millisecond', detail = CASE "
-                    "WHEN $4 THEN $5 ELSE detail END WHERE agent_id = $1 AND epoch = $2 AND released_at_ms IS NULL "
-                    "RETURNING " TUNEFARM_PG_AGENT_COLUMNS,
-                    agent_id, epoch, lease_ms, detail.has_value(),
-                    Blob{detail.has_value() ? std::string_view(*detail) : std::string_view()}));
-  if (rows.empty()) return EpochEnded(agent_id, epoch);
-  return ReadAgent(rows[0]);
-}
-
-absl::StatusOr<std::optional<AgentRow>> FindAgent(Session& session, std::string_view agent_id) {
-  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_AGENT_COLUMNS
-                                                  " FROM agent WHERE agent_id = $1 AND released_at_ms IS NULL",
-                                                  agent_id));
-  if (rows.empty()) return std::optional<AgentRow>();
-  return std::optional<AgentRow>(ReadAgent(rows[0]));
-}
-
-absl::StatusOr<std::vector<AgentRow>> ListAgents(Session& session) {
-  ASSIGN_OR_RETURN(const Rows rows, session.Query("SELECT " TUNEFARM_PG_AGENT_COLUMNS
-                                                  " FROM agent WHERE released_at_ms IS NULL ORDER BY agent_id"));
-  return ReadAll(rows, ReadAgent);
-}
-
-absl::Status SetAgentDraining(Session& session, std::string_view agent_id, bool draining) {
-  ASSIGN_OR_RETURN(
-      const int64_t changes,
-      session.Run("UPDATE agent SET draining = $1 WHERE agent_id = $2 AND released_at_ms IS NULL", draining, agent_id));
-  if (changes == 1) return absl::OkStatus();
-  return NotFound("agent {} is not registered", agent_id);
-}
-
-absl::Status ReleaseAgent(Session& session, std::string_view agent_id, int64_t now_ms, bool was_lost) {
-  ASSIGN_OR_RETURN(const Rows known, session.Query("SELECT 1 FROM agent WHERE agent_id = $1", agent_id));
-  if (known.empty()) return NotFound("agent {} has never registered", agent_id);
-  return Release(session, agent_id, now_ms, was_lost).status();
-}
-
-absl::StatusOr<int64_t> ReleaseOtherAgents(Session& session, const std::vector<std::string>& keep, int64_t now_ms) {
-  ASSIGN_OR_RETURN(const Rows live, session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND "
-                                                  "lease_until IS NULL ORDER BY agent_id FOR UPDATE"));
-  int64_t returned = 0;
-  for (int i = 0; i < live.size(); ++i) {
-    const std::string agent_id = live[i].Bytes(0);
-    if (std::find(keep.begin(), keep.end(), agent_id) != keep.end()) continue;
-    ASSIGN_OR_RETURN(const int64_t count, Release(session, agent_id, now_ms, false));
-    returned += count;
-  }
-  return returned;
-}
-
-absl::StatusOr<std::vector<std::string>> ReapAgents(Session& session, int64_t now_ms) {
-  // One that is renewing its lease just now is left for the next time.
-  ASSIGN_OR_RETURN(const Rows expired,
-                   session.Query("SELECT agent_id FROM agent WHERE released_at_ms IS NULL AND lease_until <= "
-                                 "clock_timestamp() ORDER BY agent_id FOR UPDATE SKIP LOCKED"));
-  std::vector<std::string> agents;
-  for (int i = 0; i < expired.size(); ++i) {
-    agents.push_back(expired[i].Bytes(0));
-    RETURN_IF_ERROR(Release(session, agents.back(), now_ms, true).status());
-  }
-  // A process has a fresh id, so what ended long ago is never asked for again.
-  RETURN_IF_ERROR(session.Run("DELETE FROM agent WHERE released_at_ms < $1", now_ms - kEndedAgentsKeptMs).status());
-  return agents;
-}
+std::unique_ptr<AgentStore> NewAgentStore(const Shared& shared) { return std::make_unique<PostgresAgents>(shared); }
 
 }  // namespace tunefarm::postgres

@@ -29,7 +29,7 @@ ClaimBoard::Queue& ClaimBoard::QueueOf(std::string_view class_id) {
 const ClaimBoard::Ready* ClaimBoard::FindIn(const Queue& queue, Place from, Place to,
                                             const std::set<std::string_view>& names) {
   for (auto it = queue.ready.lower_bound(from); it != queue.ready.end() && it->first <= to; ++it) {
-    if (names.count(it->second.study.device_uuid) > 0) return &it->second;
+    if (names.count(it->second.study.device_selector) > 0) return &it->second;
   }
   return nullptr;
 }

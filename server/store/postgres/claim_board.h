@@ -20,7 +20,7 @@ namespace tunefarm::postgres {
 struct ReadyStudy {
   int64_t study_id = 0, job_id = 0;
   int priority = 0;
-  std::string device_uuid;  // as StudyRow's
+  std::string device_selector;  // as StudyRow's
   bool job_is_queued = false;
 };
 

@@ -42,20 +42,21 @@ const std::vector<Table>& Tables() {
       {"agent", "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until",
        "SELECT agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until_ms FROM agent "
        "ORDER BY 1"},
-      {"named_lease", "name, holder, detail, epoch, lease_until",
+      {"lease", "name, holder, detail, epoch, lease_until",
        "SELECT name, holder, detail, epoch, until_ms FROM lease ORDER BY 1"},
       {"device_order", "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision",
        "SELECT device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision FROM device_order ORDER BY 1"},
       {"job",
-       "job_id, uid, kernel_id, state, priority, error, driver, driver_epoch, created_at_ms, started_at_ms, "
+       "job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, started_at_ms, "
        "ended_at_ms",
-       "SELECT job_id, uid, kernel_id, state, priority, error, driver, driver_epoch, created_at_ms, started_at_ms, "
+       "SELECT job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, "
+       "started_at_ms, "
        "ended_at_ms FROM job ORDER BY 1"},
       {"job_spec", "job_id, spec", "SELECT job_id, spec FROM job_spec ORDER BY 1"},
       {"study",
-       "study_id, job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, next_ordinal, "
+       "study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, "
        "last_event, device_busy_ms, toolkit",
-       "SELECT study_id, job_id, number, problem_key, problem, class_id, device_uuid, space_summary, state, "
+       "SELECT study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, "
        "next_ordinal, (SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = study.study_id), "
        "device_busy_ms, toolkit FROM study ORDER BY 1"},
       {"study_event", "study_id, sequence, kind, unit_id, at_ms",
@@ -82,8 +83,8 @@ const std::vector<Table>& Tables() {
        "SELECT program_digest, class_id, config, problem_key, toolkit, outcome, crashes FROM config_poison",
        {0, 1, 2, 3, 4}},
       {"best_config",
-       TUNEFARM_PG_BEST_COLUMNS,
-       "SELECT " TUNEFARM_PG_BEST_COLUMNS " FROM best_config ORDER BY revision",
+       TUNEFARM_BEST_COLUMNS,
+       "SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config ORDER BY revision",
        {0, 1, 2}},
       {"best_trial",
        "job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
@@ -93,8 +94,8 @@ const std::vector<Table>& Tables() {
        "ended_at_ms, detail, log, samples, program_digest, problem_key, class_id FROM best_trial",
        {14, 15, 16}},
       {"best_change",
-       TUNEFARM_PG_BEST_CHANGE_COLUMNS,
-       "SELECT " TUNEFARM_PG_BEST_CHANGE_COLUMNS " FROM best_change ORDER BY revision",
+       TUNEFARM_BEST_CHANGE_COLUMNS,
+       "SELECT " TUNEFARM_BEST_CHANGE_COLUMNS " FROM best_change ORDER BY revision",
        {0, 1, 2}},
       {"best_removal",
        "program_digest, problem_key, class_id, kernel_name, revision",

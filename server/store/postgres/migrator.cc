@@ -19,17 +19,6 @@ namespace {
 constexpr int64_t kMigrationLock = 0x746e666d6d696772;  // any number that nobody else takes: "tnfmmigr"
 constexpr int64_t kOldestServer = 140'000;
 
-// Of "0012_name.sql".
-int NumberOf(std::string_view name) {
-  TUNEFARM_CHECK(name.size() > 5 && name[4] == '_');
-  int number = 0;
-  for (const char digit : name.substr(0, 4)) {
-    TUNEFARM_CHECK(digit >= '0' && digit <= '9');
-    number = number * 10 + (digit - '0');
-  }
-  return number;
-}
-
 // 0: an empty database.
 absl::StatusOr<int> ReadVersion(Session* session) {
   ASSIGN_OR_RETURN(const int64_t is_ours,
@@ -47,6 +36,7 @@ absl::StatusOr<int> ReadVersion(Session* session) {
                             session->server());
 }
 
+// That the database's migrations are those of this program, as far as it knows them.
 absl::Status CheckApplied(Session* session, const std::vector<Migration>& migrations, int version) {
   ASSIGN_OR_RETURN(const Rows applied,
                    session->Query("SELECT number, name, sha256 FROM schema_migration ORDER BY number"));
@@ -56,13 +46,8 @@ absl::Status CheckApplied(Session* session, const std::vector<Migration>& migrat
       return DataLoss("{}: the list of applied migrations is damaged at number {}; restore a backup", session->server(),
                       row.Int(0));
     }
-    const Migration& known = migrations[static_cast<size_t>(i)];
-    if (row.Bytes(1) != known.name || row.Bytes(2) != Sha256(known.text).Hex()) {
-      return FailedPrecondition(
-          "{}: migration {} was applied with another text than this program has for {}; use the program that wrote the "
-          "database, or restore a backup",
-          session->server(), row.Bytes(1), known.name);
-    }
+    if (static_cast<size_t>(i) >= migrations.size()) return absl::OkStatus();  // a newer schema
+    RETURN_IF_ERROR(CheckMigration(session->server(), migrations[static_cast<size_t>(i)], row.Bytes(1), row.Bytes(2)));
   }
   if (applied.size() != version) {
     return DataLoss("{}: the list of applied migrations lacks some of {}; restore a backup", session->server(),
@@ -94,12 +79,12 @@ absl::Status Apply(Session* session, const Migration& migration) {
 absl::Status MigrateLocked(Session* session, const std::vector<Migration>& migrations) {
   ASSIGN_OR_RETURN(const int version, ReadVersion(session));
   const int latest = static_cast<int>(migrations.size());
+  if (version > 0) RETURN_IF_ERROR(CheckApplied(session, migrations, version));
   if (version > latest) {
     return FailedPrecondition(
         "{} has schema {}, but this program knows schemas up to {}: a newer tunefarm wrote it; upgrade this program",
         session->server(), version, latest);
   }
-  if (version > 0) RETURN_IF_ERROR(CheckApplied(session, migrations, version));
   for (int number = version + 1; number <= latest; ++number) {
     const Migration& migration = migrations[static_cast<size_t>(number - 1)];
     RETURN_IF_ERROR(Annotate(Apply(session, migration), "migration {}", migration.name));
@@ -120,14 +105,7 @@ bool IsPostgres(std::string_view version) {
 
 }  // namespace
 
-std::vector<Migration> EmbeddedMigrations() {
-  std::vector<Migration> migrations;
-  for (size_t i = 0; i < kPostgresMigrationsCount; ++i) {
-    const EmbeddedFile& file = kPostgresMigrations[i];
-    migrations.push_back({NumberOf(file.name), file.name, file.bytes});
-  }
-  return migrations;
-}
+std::vector<Migration> EmbeddedMigrations() { return MigrationsOf(kPostgresMigrations, kPostgresMigrationsCount); }
 
 absl::Status Migrate(Session* session, const std::vector<Migration>& migrations) {
   for (size_t i = 0; i < migrations.size(); ++i) TUNEFARM_CHECK(migrations[i].number == static_cast<int>(i) + 1);

@@ -6,15 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/migration.h"
 #include "server/store/postgres/session.h"
 
 namespace tunefarm::postgres {
-
-struct Migration {
-  int number = 0;         // 1, 2, … without gaps
-  std::string_view name;  // the file's name
-  std::string_view text;  // SQL; static
-};
 
 // Those of migrations/postgres, in order.
 std::vector<Migration> EmbeddedMigrations();

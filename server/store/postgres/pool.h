@@ -17,7 +17,7 @@
 #include "server/base/random.h"
 #include "server/store/postgres/presence.h"
 #include "server/store/postgres/session.h"
-#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm::postgres {
 

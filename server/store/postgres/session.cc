@@ -238,9 +238,9 @@ void Session::FindDatabase() {
   // that takes over begins a timeline (PostgreSQL's documentation, "Continuous Archiving", Timelines).
   const absl::StatusOr<Rows> rows = Query(
       "SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()), (SELECT oid FROM pg_database WHERE "
-      "datname = current_database()), to_regclass('named_lease')::oid, "
+      "datname = current_database()), to_regclass('lease')::oid, "
       "substr(pg_walfile_name(pg_current_wal_insert_lsn()), "
-      "1, 8)) WHERE to_regclass('named_lease') IS NOT NULL AND NOT pg_is_in_recovery()");
+      "1, 8)) WHERE to_regclass('lease') IS NOT NULL AND NOT pg_is_in_recovery()");
   if (!rows.ok()) {
     LogDebug("store", "{} does not tell which database it has: {}", server_, MessageOf(rows.status()));
   } else if (!rows->empty()) {

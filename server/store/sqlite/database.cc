@@ -13,7 +13,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
-#include "server/store/store.h"
+#include "server/store/setting_store.h"
 
 namespace tunefarm::sqlite {
 namespace {
@@ -177,7 +177,7 @@ absl::Status Database::CopyInto(const std::string& path) {
   // One file that can be moved, and opened from read-only media.
   RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = DELETE"));
   // Who watches the catalog would take the revisions of a restored copy for those that it knows.
-  RETURN_IF_ERROR(copy->Prepare("DELETE FROM setting WHERE name = ?").Bind(Store::kCatalogIdSetting).Run());
+  RETURN_IF_ERROR(copy->Prepare("DELETE FROM setting WHERE name = ?").Bind(SettingStore::kCatalogIdSetting).Run());
   return copy->QuickCheck();
 }
 

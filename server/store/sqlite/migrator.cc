@@ -20,17 +20,7 @@ extern const size_t kStoreMigrationsCount;
 namespace sqlite {
 namespace {
 
-// Of "0012_name.sql".
-int NumberOf(std::string_view name) {
-  TUNEFARM_CHECK(name.size() > 5 && name[4] == '_');
-  int number = 0;
-  for (const char digit : name.substr(0, 4)) {
-    TUNEFARM_CHECK(digit >= '0' && digit <= '9');
-    number = number * 10 + (digit - '0');
-  }
-  return number;
-}
-
+// That the database's migrations are those of this program, as far as it knows them.
 absl::Status CheckApplied(Database* database, const std::vector<Migration>& migrations, int version) {
   Statement applied = database->Prepare("SELECT number, name, sha256 FROM schema_migration ORDER BY number");
   int count = 0;
@@ -42,15 +32,11 @@ absl::Status CheckApplied(Database* database, const std::vector<Migration>& migr
       return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup",
                       database->path(), number);
     }
-    const Migration& known = migrations[static_cast<size_t>(number - 1)];
-    if (applied.Bytes(1) != known.name || applied.Bytes(2) != Sha256(known.text).Hex()) {
-      return FailedPrecondition(
-          "{}: migration {} was applied with another text than this program has for {}; use the program that wrote the "
-          "database, or restore a backup",
-          database->path(), applied.Bytes(1), known.name);
-    }
+    if (number > static_cast<int64_t>(migrations.size())) return absl::OkStatus();  // a newer schema
+    RETURN_IF_ERROR(CheckMigration(database->path(), migrations[static_cast<size_t>(number - 1)], applied.Bytes(1),
+                                   applied.Bytes(2)));
   }
-  if (count != version) {
+  if (count != version && version <= static_cast<int>(migrations.size())) {
     return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup",
                     database->path(), version, count);
   }
@@ -87,14 +73,7 @@ absl::Status BackUpBeforeMigrating(Database* database, const std::string& direct
 
 }  // namespace
 
-std::vector<Migration> EmbeddedMigrations() {
-  std::vector<Migration> migrations;
-  for (size_t i = 0; i < kStoreMigrationsCount; ++i) {
-    const EmbeddedFile& file = kStoreMigrations[i];
-    migrations.push_back({NumberOf(file.name), file.name, file.bytes});
-  }
-  return migrations;
-}
+std::vector<Migration> EmbeddedMigrations() { return MigrationsOf(kStoreMigrations, kStoreMigrationsCount); }
 
 absl::StatusOr<int> IdentifySchema(Database* database) {
   const absl::StatusOr<int64_t> application_id = database->QueryInt("PRAGMA application_id");
@@ -117,14 +96,13 @@ absl::Status Migrate(Database* database, const std::vector<Migration>& migration
   for (size_t i = 0; i < migrations.size(); ++i) TUNEFARM_CHECK(migrations[i].number == static_cast<int>(i) + 1);
   ASSIGN_OR_RETURN(const int version, IdentifySchema(database));
   const int latest = static_cast<int>(migrations.size());
+  if (version > 0) RETURN_IF_ERROR(CheckApplied(database, migrations, version));
   if (version > latest) {
     return FailedPrecondition(
         "{} has schema {}, but this program knows schemas up to {}: a newer tunefarm wrote it; upgrade this program, "
-        "or restore "
-        "a backup of the older schema",
+        "or restore a backup of the older schema",
         database->path(), version, latest);
   }
-  if (version > 0) RETURN_IF_ERROR(CheckApplied(database, migrations, version));
   if (version == latest) return absl::OkStatus();
   if (version > 0) RETURN_IF_ERROR(BackUpBeforeMigrating(database, backup_directory, version, clock));
   for (int number = version + 1; number <= latest; ++number) {

@@ -2,24 +2,18 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/store/migration.h"
 #include "server/store/sqlite/database.h"
 
 namespace tunefarm::sqlite {
 
 // "TnFm": tells our files from other people's databases.
 inline constexpr int64_t kApplicationId = 0x546e466d;
-
-struct Migration {
-  int number = 0;         // 1, 2, … without gaps
-  std::string_view name;  // the file's name
-  std::string_view text;  // SQL; static
-};
 
 // Those of migrations/sqlite, in order.
 std::vector<Migration> EmbeddedMigrations();

@@ -1,17 +1,13 @@
 // Problems that were looked up and had no exact best, as the daemon counts them.
 
-#include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/store/sqlite/operations.h"
+#include "server/store/checks.h"
+#include "server/store/miss_store.h"
+#include "server/store/sqlite/facets.h"
+#include "server/store/sqlite/rows.h"
 
 namespace tunefarm::sqlite {
 namespace {
-
-constexpr size_t kRowsAtOnceMax = 1000;
-
-#define TUNEFARM_MISS_COLUMNS                                                                    \
-  "kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, " \
-  "last_distance, first_asked_at_ms, last_asked_at_ms"
 
 absl::Status Delete(Database& database, const MissRow& row) {
   return database.Prepare("DELETE FROM miss WHERE kernel_name = ? AND problem_key = ? AND class_id = ?")
@@ -48,46 +44,37 @@ absl::Status NoteLastAnswer(Database& database, const MissRow& row) {
       .Run();
 }
 
+class SqliteMisses final : public Facet<MissStore> {
+ public:
+  using Facet::Facet;
+
+  absl::Status WriteMisses(const MissChanges& changes) override {
+    return writer_->Run([&](Database& database) -> absl::Status {
+      RETURN_IF_ERROR(CheckMisses(changes));
+      for (const MissRow& row : changes.gone) RETURN_IF_ERROR(Delete(database, row));
+      for (const MissRow& row : changes.present) {
+        if (!changes.adds) {
+          RETURN_IF_ERROR(Put(database, row));
+          continue;
+        }
+        RETURN_IF_ERROR(Add(database, row));
+        RETURN_IF_ERROR(NoteLastAnswer(database, row));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<MissRow>> LoadMisses() override {
+    return readers_->Read([](Database& database) -> absl::StatusOr<std::vector<MissRow>> {
+      Statement rows =
+          database.Prepare("SELECT " TUNEFARM_MISS_COLUMNS " FROM miss ORDER BY kernel_name, problem_key, class_id");
+      return ReadAll(rows, ReadMiss<Statement>);
+    });
+  }
+};
+
 }  // namespace
 
-absl::Status WriteMisses(Database& database, const MissChanges& changes) {
-  if (changes.gone.size() + changes.present.size() > kRowsAtOnceMax) {
-    return InvalidArgument("{} misses are too many for one write; at most {} are written at once",
-                           changes.gone.size() + changes.present.size(), kRowsAtOnceMax);
-  }
-  for (const MissRow& row : changes.gone) RETURN_IF_ERROR(Delete(database, row));
-  for (const MissRow& row : changes.present) {
-    if (!changes.adds) {
-      RETURN_IF_ERROR(Put(database, row));
-      continue;
-    }
-    RETURN_IF_ERROR(Add(database, row));
-    RETURN_IF_ERROR(NoteLastAnswer(database, row));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<MissRow>> LoadMisses(Database& database) {
-  std::vector<MissRow> misses;
-  Statement rows =
-      database.Prepare("SELECT " TUNEFARM_MISS_COLUMNS " FROM miss ORDER BY kernel_name, problem_key, class_id");
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
-    if (!has_row) return misses;
-    MissRow row;
-    row.kernel_name = rows.Bytes(0);
-    row.problem_key = rows.Bytes(1);
-    row.class_id = rows.Bytes(2);
-    row.class_name = rows.Bytes(3);
-    row.program_digest = rows.Bytes(4);
-    row.problem = rows.Bytes(5);
-    row.asked = rows.Int(6);
-    row.match = static_cast<int>(rows.Int(7));
-    row.distance = rows.Real(8);
-    row.first_asked_at_ms = rows.Int(9);
-    row.last_asked_at_ms = rows.Int(10);
-    misses.push_back(std::move(row));
-  }
-}
+std::unique_ptr<MissStore> NewMissStore(const Shared& shared) { return std::make_unique<SqliteMisses>(shared); }
 
 }  // namespace tunefarm::sqlite

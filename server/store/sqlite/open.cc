@@ -16,8 +16,22 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
-#include "server/store/sqlite/sqlite_store.h"
+#include "server/store/agent_store.h"
+#include "server/store/best_store.h"
+#include "server/store/device_store.h"
+#include "server/store/job_store.h"
+#include "server/store/kernel_store.h"
+#include "server/store/lease_store.h"
+#include "server/store/miss_store.h"
+#include "server/store/poison_store.h"
+#include "server/store/setting_store.h"
+#include "server/store/sqlite/facets.h"
 #include "server/store/sqlite/transaction.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
+#include "server/store/token_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 
 namespace tunefarm {
 namespace sqlite {
@@ -68,6 +82,19 @@ void RemovePartialCopies(const std::string& directory) {
   }
 }
 
+// The marker that is set while the store is open: still set at the next start means that the process died.
+absl::Status SetOpenMarker(Database& database, bool is_open) {
+  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)")
+      .Bind(is_open ? "1" : "0")
+      .Run();
+}
+
+absl::StatusOr<bool> ReadOpenMarker(Database& database) {
+  ASSIGN_OR_RETURN(const int64_t count,
+                   database.QueryInt("SELECT count(*) FROM setting WHERE name = 'store.open' AND value = '1'"));
+  return count != 0;
+}
+
 // Marks the file as open, which proves too that it can be written.
 absl::Status Mark(Database* database) {
   Transaction transaction(database);
@@ -84,19 +111,60 @@ absl::Status UseLog(Database* database) {
       database->path(), mode);
 }
 
+// Store on one SQLite file. Thread-safe.
+class SqliteStore final : public Store {
+ public:
+  // `clock` and `entropy` outlive the store.
+  SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock, EntropySource* entropy)
+      : lease_clock_(clock), entropy_(entropy), writer_(std::move(writer)), readers_(std::move(readers)) {}
+  // Notes the clean end in the file. Nobody may be in a method any more.
+  ~SqliteStore() override {
+    readers_.reset();
+    const absl::Status status = writer_->Run([](Database& database) { return SetOpenMarker(database, false); });
+    if (status.ok()) return;
+    LogWarn("store", "cannot note the clean end, so the next start checks the whole file: {}", status);
+  }
+
+  KernelStore* kernels() override { return kernels_.get(); }
+  DeviceStore* devices() override { return devices_.get(); }
+  JobStore* jobs() override { return jobs_.get(); }
+  StudyStore* studies() override { return studies_.get(); }
+  UnitStore* units() override { return units_.get(); }
+  TrialStore* trials() override { return trials_.get(); }
+  AgentStore* agents() override { return agents_.get(); }
+  LeaseStore* leases() override { return leases_.get(); }
+  BestStore* bests() override { return bests_.get(); }
+  MissStore* misses() override { return misses_.get(); }
+  PoisonStore* poison() override { return poison_.get(); }
+  SettingStore* settings() override { return settings_.get(); }
+  TokenStore* tokens() override { return tokens_.get(); }
+  StoreMaintenance* maintenance() override { return maintenance_.get(); }
+  int64_t Replacements() const override { return 0; }  // its file is open as long as it lives
+
+ private:
+  const LeaseClock lease_clock_;
+  EntropySource* const entropy_;
+  // The writer closes last: the last connection to close must be the one that checkpoints.
+  const std::unique_ptr<Writer> writer_;
+  std::unique_ptr<ReaderPool> readers_;
+  const Shared shared_{writer_.get(), readers_.get(), &lease_clock_, entropy_};
+  const std::unique_ptr<KernelStore> kernels_ = NewKernelStore(shared_);
+  const std::unique_ptr<DeviceStore> devices_ = NewDeviceStore(shared_);
+  const std::unique_ptr<JobStore> jobs_ = NewJobStore(shared_);
+  const std::unique_ptr<StudyStore> studies_ = NewStudyStore(shared_);
+  const std::unique_ptr<UnitStore> units_ = NewUnitStore(shared_);
+  const std::unique_ptr<TrialStore> trials_ = NewTrialStore(shared_);
+  const std::unique_ptr<AgentStore> agents_ = NewAgentStore(shared_);
+  const std::unique_ptr<LeaseStore> leases_ = NewLeaseStore(shared_);
+  const std::unique_ptr<BestStore> bests_ = NewBestStore(shared_);
+  const std::unique_ptr<MissStore> misses_ = NewMissStore(shared_);
+  const std::unique_ptr<PoisonStore> poison_ = NewPoisonStore(shared_);
+  const std::unique_ptr<SettingStore> settings_ = NewSettingStore(shared_);
+  const std::unique_ptr<TokenStore> tokens_ = NewTokenStore(shared_);
+  const std::unique_ptr<StoreMaintenance> maintenance_ = NewStoreMaintenance(shared_);
+};
+
 }  // namespace
-
-absl::Status SetOpenMarker(Database& database, bool is_open) {
-  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)")
-      .Bind(is_open ? "1" : "0")
-      .Run();
-}
-
-absl::StatusOr<bool> ReadOpenMarker(Database& database) {
-  ASSIGN_OR_RETURN(const int64_t count,
-                   database.QueryInt("SELECT count(*) FROM setting WHERE name = 'store.open' AND value = '1'"));
-  return count != 0;
-}
 
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
                                                  const std::vector<Migration>& migrations) {

@@ -12,7 +12,7 @@
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
 #include "server/store/sqlite/database.h"
-#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm::sqlite {
 

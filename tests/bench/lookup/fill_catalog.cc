@@ -8,6 +8,7 @@
 
 #include "server/base/check.h"
 #include "server/definition/kernel_plan.h"
+#include "server/store/best_store.h"
 #include "server/store/store.h"
 #include "tests/bench/lookup/shapes.h"
 #include "tunefarm/v1/best_config.pb.h"
@@ -21,7 +22,7 @@ void Fill(const std::string& path, int entries) {
   auto opened = OpenSqliteStore(options);
   TUNEFARM_CHECK_OK(opened);
   Store* const store = opened->get();
-  const auto bests = store->LoadBests();
+  const auto bests = store->bests()->LoadBests();
   TUNEFARM_CHECK_OK(bests);
   TUNEFARM_CHECK(!bests->empty());
   BestRow row = bests->front();
@@ -36,7 +37,7 @@ void Fill(const std::string& path, int entries) {
     row.problem_key = fmt::format("K={},M={},N={}", shape.k, shape.m, shape.n);
     best.mutable_problem()->set_key(row.problem_key);
     row.detail = best.SerializeAsString();
-    TUNEFARM_CHECK_OK(store->PromoteBest(row));
+    TUNEFARM_CHECK_OK(store->bests()->PromoteBest(row));
   }
   fmt::print("{} bests like {}\n", entries, given);
 }

@@ -15,6 +15,12 @@
 #include "server/jobs/prior_choice.h"
 #include "server/jobs/prior_results.h"
 #include "server/search/simulation.h"
+#include "server/store/agent_store.h"
+#include "server/store/device_store.h"
+#include "server/store/job_store.h"
+#include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/unit_store.h"
 #include "tests/bench/search/recording_file.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -62,8 +68,8 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanOf(const Recording& record
 // Stores the trials as a job's on the class.
 absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem, const std::string& class_id,
                          const DeviceClass& device_class, const std::vector<RecordedTrial>& trials, Store* store) {
-  RETURN_IF_ERROR(
-      store->PutDevice({"device", class_id, "", 1}, {class_id, class_id, device_class.ToProto().SerializeAsString()}));
+  RETURN_IF_ERROR(store->devices()->PutDevice({"device", class_id, "", 1},
+                                              {class_id, class_id, device_class.ToProto().SerializeAsString()}));
   SubmitRequest submit;
   submit.kernel = KernelRow{plan.kernel_id(), plan.program_digest(), plan.display_name(), "", 1};
   submit.job.uid = "job";
@@ -75,9 +81,9 @@ absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem,
   study.class_id = class_id;
   submit.job.studies = {study};
   submit.now_ms = 1;
-  ASSIGN_OR_RETURN(const SubmitResult submitted, store->SubmitJob(submit));
-  ASSIGN_OR_RETURN(const JobRow job, store->GetJob(submitted.job_id));
-  ASSIGN_OR_RETURN(const int64_t epoch, store->RegisterAgent({"agent", "here", "", 0, 1}));
+  ASSIGN_OR_RETURN(const SubmitResult submitted, store->jobs()->SubmitJob(submit));
+  ASSIGN_OR_RETURN(const JobRow job, store->jobs()->GetJob(submitted.job_id));
+  ASSIGN_OR_RETURN(const int64_t epoch, store->agents()->RegisterAgent({"agent", "here", "", 0, 1}));
   constexpr size_t kUnit = 64;
   for (size_t first = 0; first < trials.size(); first += kUnit) {
     UnitRow unit;
@@ -86,8 +92,8 @@ absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem,
     DriveStep step;
     step.study_id = job.studies[0].study_id;
     step.new_units = {unit};
-    RETURN_IF_ERROR(store->Drive(step).status());
-    ASSIGN_OR_RETURN(const auto claimed, store->ClaimUnits({"agent", epoch, "device", class_id, 1, 1}));
+    RETURN_IF_ERROR(store->studies()->Drive(step).status());
+    ASSIGN_OR_RETURN(const auto claimed, store->units()->ClaimUnits({"agent", epoch, "device", class_id, 1, 1}));
     if (claimed.empty()) return Internal("the unit of trial {} cannot be claimed", first);
     ReportRequest report{"agent", epoch, claimed[0].unit.unit_id, claimed[0].unit.token, {}, true, 1, false};
     for (int i = 0; i < unit.trial_count; ++i) {
@@ -100,7 +106,7 @@ absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem,
       row.median_ns = ok ? trial.result.objective_ns : 0;
       report.trials.push_back(std::move(row));
     }
-    RETURN_IF_ERROR(store->ReportTrials(report).status());
+    RETURN_IF_ERROR(store->units()->ReportTrials(report).status());
   }
   return absl::OkStatus();
 }

@@ -17,8 +17,12 @@
 #include "server/base/check.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
+#include "server/store/agent_store.h"
+#include "server/store/job_store.h"
 #include "server/store/postgres_store.h"
 #include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -53,9 +57,9 @@ class Bench {
     request.job.studies[0].class_id = request.job.uid;
     class_id_ = request.job.uid;
     request.now_ms = 1;
-    const auto job = store_->SubmitJob(request);
+    const auto job = store_->jobs()->SubmitJob(request);
     TUNEFARM_CHECK_OK(job);
-    study_id_ = store_->GetJob(job->job_id)->studies[0].study_id;
+    study_id_ = store_->jobs()->GetJob(job->job_id)->studies[0].study_id;
   }
 
   void Run() {
@@ -152,7 +156,7 @@ class Bench {
         MutexLock lock(&mutex_);
         done_.insert(done_.end(), step.told_unit_ids.begin(), step.told_unit_ids.end());
       } else {
-        TUNEFARM_CHECK_OK(store_->Drive(step).status());
+        TUNEFARM_CHECK_OK(store_->studies()->Drive(step).status());
         continue;
       }
       never.WaitFor(std::chrono::milliseconds(5));
@@ -161,7 +165,7 @@ class Bench {
 
   void Work(int number, std::vector<double>* claims, std::vector<double>* reports) {
     const std::string agent_id = class_id_ + "-agent-" + std::to_string(number);
-    const auto epoch = store_->RegisterAgent({agent_id, "host", "", 0, 1});
+    const auto epoch = store_->agents()->RegisterAgent({agent_id, "host", "", 0, 1});
     TUNEFARM_CHECK_OK(epoch.status());
     const ClaimRequest claimer{agent_id, *epoch, "gpu", class_id_, 1, 1};
     const Notification never;
@@ -173,7 +177,7 @@ class Bench {
       if (due > Clock::Real()->Now()) never.WaitFor(due - Clock::Real()->Now());
       due += each;
       MonotonicTime began = Clock::Real()->Now();
-      const auto units = store_->ClaimUnits(claimer);
+      const auto units = store_->units()->ClaimUnits(claimer);
       TUNEFARM_CHECK_OK(units.status());
       if (units->empty()) continue;
       claims->push_back(MsSince(began));
@@ -192,7 +196,7 @@ class Bench {
         report.trials.push_back(std::move(trial));
       }
       began = Clock::Real()->Now();
-      const auto verdict = store_->ReportTrials(report);
+      const auto verdict = store_->units()->ReportTrials(report);
       TUNEFARM_CHECK_OK(verdict.status());
       TUNEFARM_CHECK(*verdict == ReportVerdict::kAccepted);
       reports->push_back(MsSince(began));

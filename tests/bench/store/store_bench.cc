@@ -7,7 +7,11 @@
 
 #include "server/base/check.h"
 #include "server/base/mutex.h"
+#include "server/store/agent_store.h"
+#include "server/store/job_store.h"
 #include "server/store/store.h"
+#include "server/store/study_store.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -33,16 +37,16 @@ class Farm {
     request.job.studies[0].number = 1;
     request.job.studies[0].class_id = "class";
     request.now_ms = 1;
-    const auto job = store_->SubmitJob(request);
+    const auto job = store_->jobs()->SubmitJob(request);
     TUNEFARM_CHECK_OK(job);
-    study_id_ = store_->GetJob(job->job_id)->studies[0].study_id;
+    study_id_ = store_->jobs()->GetJob(job->job_id)->studies[0].study_id;
   }
 
   Store* store() { return store_.get(); }
 
   ClaimedUnit Claim(const ClaimRequest& claimer) {
     while (true) {
-      auto units = store_->ClaimUnits(claimer);
+      auto units = store_->units()->ClaimUnits(claimer);
       TUNEFARM_CHECK_OK(units);
       if (!units->empty()) return (*units)[0];
       Propose();
@@ -61,7 +65,7 @@ class Farm {
       unit.payload.assign(1024, 'p');
       step.new_units.push_back(std::move(unit));
     }
-    TUNEFARM_CHECK_OK(store_->Drive(step));
+    TUNEFARM_CHECK_OK(store_->studies()->Drive(step));
   }
 
   TemporaryDirectory directory_;
@@ -79,7 +83,7 @@ void StopFarm(const benchmark::State&) { farm.reset(); }
 void BM_ReportTrials(benchmark::State& state) {
   const auto trials = static_cast<int>(state.range(0));
   const std::string agent_id = "agent-" + std::to_string(state.thread_index());
-  const auto epoch = farm->store()->RegisterAgent({agent_id, "host", "", 0, 1});
+  const auto epoch = farm->store()->agents()->RegisterAgent({agent_id, "host", "", 0, 1});
   TUNEFARM_CHECK_OK(epoch);
   const ClaimRequest claimer{agent_id, *epoch, "gpu", "class", 1, 1};
   ClaimedUnit unit;
@@ -104,7 +108,7 @@ void BM_ReportTrials(benchmark::State& state) {
       report.trials.push_back(std::move(trial));
     }
     state.ResumeTiming();
-    const auto verdict = farm->store()->ReportTrials(report);
+    const auto verdict = farm->store()->units()->ReportTrials(report);
     TUNEFARM_CHECK_OK(verdict);
     TUNEFARM_CHECK(*verdict == ReportVerdict::kAccepted);
   }

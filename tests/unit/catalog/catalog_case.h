@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/base/check.h"
 #include "server/catalog/catalog.h"
+#include "server/store/best_store.h"
 
 namespace tunefarm {
 

@@ -14,6 +14,10 @@
 #include "server/base/status.h"
 #include "server/base/thread.h"
 #include "server/catalog/best_changes.h"
+#include "server/store/best_store.h"
+#include "server/store/setting_store.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/manual_executor.h"
@@ -46,7 +50,7 @@ struct Service {
     store = *std::move(opened);
     TUNEFARM_CHECK_OK(catalog.Load(store.get()));
     watch = std::make_shared<CatalogWatch>(&executor, &catalog, kWatchersMax);
-    const auto id = store->GetOrPutSetting(Store::kCatalogIdSetting, NewUuid(EntropySource::Real()));
+    const auto id = store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, NewUuid(EntropySource::Real()));
     TUNEFARM_CHECK_OK(id);
     watch->Open(*id);
     changes = std::make_unique<BestChanges>(store.get(), &catalog, &misses, watch.get(), clock);
@@ -261,7 +265,7 @@ TEST_F(CatalogWatchTest, AnotherCatalogBeginsAnew) {
 
 TEST_F(CatalogWatchTest, ARestoredBackupIsAnotherCatalog) {
   service_->Promote("N=1", "a");
-  ASSERT_TRUE(service_->store->Backup(directory_.File("copy.db")).ok());
+  ASSERT_TRUE(service_->store->maintenance()->Backup(directory_.File("copy.db")).ok());
   service_->Promote("N=2", "lost");
   Client client;
   ASSERT_TRUE(client.Connect(service_.get()).ok());

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/random.h"
+#include "server/store/best_store.h"
 #include "tests/unit/catalog/catalog_case.h"
 
 namespace tunefarm {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/store/job_rows.h"
+
 namespace tunefarm {
 namespace {
 

@@ -5,6 +5,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/store/job_rows.h"
+#include "server/store/store_maintenance.h"
 
 namespace tunefarm {
 namespace {

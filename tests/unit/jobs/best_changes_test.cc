@@ -10,6 +10,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/store/best_store.h"
+#include "server/store/store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {

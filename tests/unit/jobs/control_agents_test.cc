@@ -16,8 +16,9 @@
 #include "server/base/status.h"
 #include "server/farm/agent_wakes.h"
 #include "server/records/resource_names.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/unit_store.h"
 #include "tests/fakes/faulty_store.h"
-#include "tests/fakes/forwarding_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -178,7 +179,7 @@ TEST_F(ControlAgentsTest, WhatWasClaimedWithoutAnAnswerIsHandedOutAlsoInThisProc
     return FaultyStore::Fault::kAfter;
   });
   EXPECT_TRUE(absl::IsUnavailable(control_->link().Synchronize(Request("one", "CPU-1", 1)).status()));
-  const auto held = store_->ClaimsOf("one", epochs_["one"]);
+  const auto held = store_->units()->ClaimsOf("one", epochs_["one"]);
   ASSERT_EQ(held->size(), 1);
   EXPECT_NE(Ask("one", "CPU-1").assignments(0).unit_id(), held->at(0).unit.unit_id);
   clock_.Advance(seconds(11));
@@ -257,7 +258,7 @@ TEST_F(ControlAgentsTest, ADeviceHasAnotherAgentBehindADaemonsBack) {
 }
 
 TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
-  ForwardingStore front(store_.get());
+  FaultyStore front(store_.get());
   control_ = std::make_unique<Control>(&front, &clock_, &entropy_);
   ASSERT_TRUE(Register("one", "CPU-1").ok());
   Submit();
@@ -267,7 +268,7 @@ TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
   options.path = directory_.File("copy.db");
   options.backup_directory = directory_.File("backups");
   options.clock = &clock_;
-  ASSERT_TRUE(store_->Backup(options.path).ok());
+  ASSERT_TRUE(store_->maintenance()->Backup(options.path).ok());
   // The hour that will be lost.
   EXPECT_EQ(Report("one", early.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
   const auto late = Ask("one", "CPU-1");
@@ -297,14 +298,14 @@ TEST_F(ControlAgentsTest, ADatabaseThatIsPutBackIsTakenOverWithItsClaims) {
 }
 
 // A store whose database is replaced by a copy that was made earlier, and which keeps Store's word about it.
-class ReplacedStore : public ForwardingStore {
+class ReplacedStore : public FaultyStore {
  public:
-  ReplacedStore(Store* store, std::string copy, Clock* clock) : ForwardingStore(store), before_(store) {
+  ReplacedStore(Store* store, std::string copy, Clock* clock) : FaultyStore(store), before_(store) {
     options_.path = std::move(copy);
     options_.backup_directory = options_.path + ".backups";
     options_.clock = clock;
   }
-  void Copy() { TUNEFARM_CHECK_OK(before_->Backup(options_.path)); }
+  void Copy() { TUNEFARM_CHECK_OK(before_->maintenance()->Backup(options_.path)); }
   // `is_noticed`: by a new session at once; else somebody has to find it out.
   void Replace(bool is_noticed = true) {
     auto copy = OpenSqliteStore(options_);
@@ -313,17 +314,29 @@ class ReplacedStore : public ForwardingStore {
     PutBehind(copy_.get());
     replacements_ += is_noticed;
   }
+  UnitStore* units() override { return &units_; }
   int64_t Replacements() const override { return replacements_; }
-  absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
-    if (request.replacements != replacements_) return absl::UnavailableError("replaced");
-    return ForwardingStore::ReportTrials(request);
-  }
 
  private:
+  class Units : public FaultyUnits {
+   public:
+    Units(const FaultyStoreState* state, const int64_t* replacements)
+        : FaultyUnits(state, &Store::units), replacements_(replacements) {}
+
+    absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
+      if (request.replacements != *replacements_) return absl::UnavailableError("replaced");
+      return FaultyUnits::ReportTrials(request);
+    }
+
+   private:
+    const int64_t* const replacements_;
+  };
+
   Store* const before_;
   SqliteOptions options_;
   std::unique_ptr<Store> copy_;
   int64_t replacements_ = 0;
+  Units units_{&state_, &replacements_};
 };
 
 class ReplacedDatabaseTest : public ControlAgentsTest {
@@ -470,12 +483,12 @@ TEST_F(ControlAgentsTest, AgentsGetAWholeLeaseAfterControlWasAway) {
 
 TEST_F(ControlAgentsTest, LeasesAreWrittenSeldom) {
   ASSERT_TRUE(Register("one", "CPU-1").ok());
-  const auto before = store_->Commits().operations;
+  const auto before = store_->maintenance()->Commits().operations;
   for (int i = 0; i < 90; ++i) {
     clock_.Advance(std::chrono::milliseconds(100));
     Ask("one", "CPU-1", 0);
   }
-  EXPECT_LE(store_->Commits().operations - before, 2);
+  EXPECT_LE(store_->maintenance()->Commits().operations - before, 2);
 }
 
 TEST_F(ControlAgentsTest, AProcessTakesThePlaceOfItsPredecessor) {

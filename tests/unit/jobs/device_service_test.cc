@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "server/store/best_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -136,13 +137,13 @@ TEST_F(DeviceServiceTest, AJobWithoutPromotionLeavesNoBest) {
   ASSERT_TRUE(farm.Finish(job));
   EXPECT_EQ(farm.Job(job).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(farm.Job(job).studies(0).has_incumbent());
-  EXPECT_TRUE(farm.store().LoadBests()->empty());
+  EXPECT_TRUE(farm.store().bests()->LoadBests()->empty());
   // Nor does the best there is take part.
   ASSERT_TRUE(farm.Finish(farm.SubmitJob({1024})));
-  const auto bests = farm.store().LoadBests();
+  const auto bests = farm.store().bests()->LoadBests();
   ASSERT_EQ(bests->size(), 1u);
   ASSERT_TRUE(farm.Finish(farm.SubmitJob({1024}, TestKernel(), measures_only)));
-  EXPECT_EQ(farm.store().LoadBests()->at(0).revision, bests->at(0).revision);
+  EXPECT_EQ(farm.store().bests()->LoadBests()->at(0).revision, bests->at(0).revision);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "server/base/status.h"
 #include "server/base/thread.h"
 #include "server/sanitizers.h"
+#include "server/store/job_rows.h"
+#include "server/store/store_maintenance.h"
 #include "server/upkeep/retention.h"
 #include "server/upkeep/space_floor.h"
 #include "tests/fakes/permitted.h"
@@ -256,7 +258,7 @@ TEST_F(LimitsTest, JobsThatWaitForTheDriverCanBePausedResumedAndCancelledAndAllC
   std::vector<std::string> names;
   for (int i = 0; i < 80; ++i) names.push_back(farm.SubmitJob({1024 + i}, TestKernel(), two_trials));
   farm.RunControl();
-  EXPECT_EQ(farm.store().Status()->active_jobs, 80);
+  EXPECT_EQ(farm.store().maintenance()->Status()->active_jobs, 80);
   // Of those that wait, one is cancelled, one paused for good, one paused and resumed.
   ASSERT_TRUE(farm.service().Cancel(names[70]).ok());
   EXPECT_EQ(farm.Job(names[70]).state(), tunefarm::v1::JOB_STATE_CANCELLED);
@@ -403,7 +405,7 @@ TEST_F(LimitsTest, NearItsBoundTheDatabaseLosesLogsThenJobsAndNeverLabelledOnes)
     names.push_back(farm.SubmitJob({1024}, kernel, job));
     ASSERT_TRUE(farm.Finish(names.back()));
   }
-  const int64_t used = farm.store().Status()->used_bytes;
+  const int64_t used = farm.store().maintenance()->Status()->used_bytes;
   ManualExecutor executor(&farm.clock);
   RetentionPolicy policy;
   policy.database_bytes_max = used * 2;
@@ -420,7 +422,7 @@ TEST_F(LimitsTest, NearItsBoundTheDatabaseLosesLogsThenJobsAndNeverLabelledOnes)
   farm.clock.Advance(std::chrono::hours(24 * 8));
   ASSERT_TRUE(tight->RunOnce().ok());
   EXPECT_GT(tight->stats().kernels_deleted, 0);
-  EXPECT_LT(farm.store().Status()->used_bytes, used);
+  EXPECT_LT(farm.store().maintenance()->Status()->used_bytes, used);
   EXPECT_TRUE(farm.service().GetJob(names[0]).ok());
 }
 
@@ -446,7 +448,7 @@ TEST_F(LimitsTest, CountsForTheMetrics) {
   EXPECT_EQ(counts.lookups, 1);
   EXPECT_EQ(counts.answers[tunefarm::v1::MATCH_EXACT], 1);
   EXPECT_EQ(farm.service().misses().stored(), 0);
-  const QueueCounts queue = farm.store().CountQueue().value();
+  const QueueCounts queue = farm.store().maintenance()->CountQueue().value();
   EXPECT_EQ(queue.jobs[static_cast<size_t>(JobState::kSucceeded)], 1);
   EXPECT_EQ(queue.ready_units, 0);
 }

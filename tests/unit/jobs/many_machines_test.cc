@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/store/store.h"
 #include "tests/fakes/cuda_definition.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/jobs/farm.h"

@@ -11,6 +11,8 @@
 
 #include "gtest/gtest.h"
 #include "server/records/resource_names.h"
+#include "server/store/job_store.h"
+#include "server/store/study_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -155,7 +157,7 @@ TEST_F(Memory, ARestartSeesThePriorsThatTheStudyBeganWith) {
     }
     EXPECT_TRUE(farm.Finish(job));
     EXPECT_THAT(farm.Job(job).studies(0).priors(), SizeIs(1));
-    EXPECT_THAT(farm.store().LoadPriors(2).value(), IsEmpty()) << "nobody needs them any more";
+    EXPECT_THAT(farm.store().studies()->LoadPriors(2).value(), IsEmpty()) << "nobody needs them any more";
     return Proposals(farm, job);
   };
   TemporaryDirectory calm, kept, deleted;
@@ -175,7 +177,7 @@ TEST_F(Memory, LaterProblemsOfAJobLearnFromThoseBefore) {
   const std::string job = farm_.SubmitJob({512, 1024, 4096}, FourParameterKernel(), Search(100));
   // The second one has nothing proposed while the first has enough to do.
   ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(job).progress().done() >= 10; }));
-  EXPECT_EQ(farm_.store().GetJob(1)->studies[1].next_ordinal, 0);
+  EXPECT_EQ(farm_.store().jobs()->GetJob(1)->studies[1].next_ordinal, 0);
   ASSERT_TRUE(farm_.Finish(job));
   const tunefarm::v1::Job ended = farm_.Job(job);
   ASSERT_THAT(ended.studies(), SizeIs(3));

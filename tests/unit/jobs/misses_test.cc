@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/store/miss_store.h"
 #include "server/upkeep/miss_writer.h"
 #include "tests/fakes/log_capture.h"
 #include "tests/unit/jobs/farm.h"
@@ -139,7 +140,7 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   EXPECT_THAT(Listed(), ElementsAre("N=4096 x1"));
   // The store hears of it with the next write.
   ASSERT_TRUE(farm_.service().misses().Write().ok());
-  EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1));
+  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1));
   // A job that promotes nothing takes nothing away.
   tunefarm::v1::Job job;
   job.set_no_promotion(true);
@@ -188,20 +189,20 @@ TEST_F(MissesTest, WhatWasPromotedBeforeTheCrashIsNoMissAfterIt) {
   Restart();  // the promotion is on disk, that it takes the miss away is not
   EXPECT_THAT(Listed(), ElementsAre("N=128 x1"));
   ASSERT_TRUE(farm_.service().misses().Write().ok());
-  EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1));
+  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1));
 }
 
 TEST_F(MissesTest, AStoreThatFailsHoldsUpNoLookUpAndLosesNothing) {
   ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
   Ask(64);
-  farm_.hooked_store->instead_of_misses = [] { return Unavailable("the disk is full"); };
+  farm_.hooked_store->instead_of("WriteMisses") = [] { return Unavailable("the disk is full"); };
   EXPECT_TRUE(absl::IsUnavailable(farm_.service().misses().Write()));
   EXPECT_EQ(Ask(64), tunefarm::v1::MATCH_DEFAULT);
   EXPECT_EQ(Ask(128), tunefarm::v1::MATCH_DEFAULT);
   EXPECT_TRUE(absl::IsUnavailable(farm_.service().misses().Write()));
   EXPECT_THAT(Listed(), ElementsAre("N=64 x2", "N=128 x1"));
   EXPECT_EQ(farm_.service().misses().unwritten(), 2);
-  farm_.hooked_store->instead_of_misses = nullptr;
+  farm_.hooked_store->instead_of("WriteMisses") = nullptr;
   ASSERT_TRUE(farm_.service().misses().Write().ok());
   Restart();
   EXPECT_THAT(Listed(), ElementsAre("N=64 x2", "N=128 x1"));
@@ -214,14 +215,14 @@ TEST_F(MissesTest, ManyAreWrittenInParts) {
   AskBatch(sizes);
   // The second part fails: those of the first are not written again.
   int writes = 0;
-  farm_.hooked_store->instead_of_misses = [&writes] {
+  farm_.hooked_store->instead_of("WriteMisses") = [&writes] {
     return ++writes == 2 ? Unavailable("the disk is full") : absl::OkStatus();
   };
   EXPECT_FALSE(farm_.service().misses().Write().ok());
   EXPECT_EQ(farm_.service().misses().unwritten(), 700);
   ASSERT_TRUE(farm_.service().misses().Write().ok());
   EXPECT_EQ(writes, 4);
-  EXPECT_THAT(farm_.store().LoadMisses().value(), SizeIs(1200));
+  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1200));
 }
 
 TEST_F(MissesTest, PagesAreInOrderAndNoneIsOnTwo) {
@@ -270,12 +271,12 @@ TEST_F(MissesTest, AreListedAndForgottenByKernelAndClass) {
   EXPECT_EQ(farm_.service().catalog_api().DeleteMisses(forget)->deleted(), 1);
   Restart();  // when it was answered it was durable
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
-  farm_.hooked_store->instead_of_misses = [] { return Unavailable("the disk is full"); };
+  farm_.hooked_store->instead_of("WriteMisses") = [] { return Unavailable("the disk is full"); };
   EXPECT_TRUE(absl::IsUnavailable(farm_.service().catalog_api().DeleteMisses({}).status()));
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
-  farm_.hooked_store->instead_of_misses = nullptr;
+  farm_.hooked_store->instead_of("WriteMisses") = nullptr;
   EXPECT_EQ(farm_.service().catalog_api().DeleteMisses({})->deleted(), 1);
-  EXPECT_THAT(farm_.store().LoadMisses().value(), IsEmpty());
+  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), IsEmpty());
 }
 
 TEST(MissWriter, WritesEveryTenSecondsAndSaysOnceThatItCannot) {

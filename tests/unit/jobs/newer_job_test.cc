@@ -2,6 +2,7 @@
 #include "server/jobs/newer_job.h"
 
 #include "gtest/gtest.h"
+#include "server/store/job_rows.h"
 
 namespace tunefarm {
 namespace {

@@ -10,6 +10,7 @@
 #include "server/base/status.h"
 #include "server/catalog/best_changes.h"
 #include "server/catalog/catalog_watch.h"
+#include "server/store/best_store.h"
 #include "tests/unit/jobs/node_world.h"
 
 namespace tunefarm {

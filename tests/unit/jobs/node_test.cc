@@ -5,6 +5,9 @@
 #include <string>
 
 #include "server/base/status.h"
+#include "server/store/lease_store.h"
+#include "server/store/store.h"
+#include "server/store/store_maintenance.h"
 #include "tests/unit/jobs/node_world.h"
 
 namespace tunefarm {
@@ -12,19 +15,32 @@ namespace {
 
 using NodeTest = NodeWorld;
 
-class ReplacedStore final : public ForwardingStore {
+class ReplacedStore final : public FaultyStore {
  public:
-  using ForwardingStore::ForwardingStore;
+  using FaultyStore::FaultyStore;
+  LeaseStore* leases() override { return &leases_; }
   int64_t Replacements() const override { return replacements_; }
-  absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override {
-    if (!is_found_by_call_) return ForwardingStore::TakeLease(request);
-    is_found_by_call_ = false;
-    ++replacements_;
-    return Unavailable("the database was replaced during the call");
-  }
 
   int64_t replacements_ = 0;
   bool is_found_by_call_ = false;
+
+ private:
+  class Leases : public FaultyLeases {
+   public:
+    Leases(const FaultyStoreState* state, ReplacedStore* store) : FaultyLeases(state, &Store::leases), store_(store) {}
+
+    absl::StatusOr<LeaseRow> TakeLease(const LeaseRequest& request) override {
+      if (!store_->is_found_by_call_) return FaultyLeases::TakeLease(request);
+      store_->is_found_by_call_ = false;
+      ++store_->replacements_;
+      return Unavailable("the database was replaced during the call");
+    }
+
+   private:
+    ReplacedStore* const store_;
+  };
+
+  Leases leases_{&state_, this};
 };
 
 TEST_F(NodeTest, LivesUnderItsNameWhileItsLeaseRunsAndUnderAnotherAfterwards) {
@@ -32,28 +48,28 @@ TEST_F(NodeTest, LivesUnderItsNameWhileItsLeaseRunsAndUnderAnotherAfterwards) {
   EXPECT_EQ(node.Name(), "") << "before it has the lease";
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.Name(), "a");
-  EXPECT_THAT(store_->ListLeases("node/")->at(0).detail, testing::StartsWith("here"));
+  EXPECT_THAT(store_->leases()->ListLeases("node/")->at(0).detail, testing::StartsWith("here"));
   clock_.Advance(kNodeLease / 3);
   ASSERT_TRUE(node.Renew().ok());
   clock_.Advance(kNodeLease * 5 / 6);
   EXPECT_EQ(node.Name(), "") << "others may take over in a moment";
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.Name(), "a.2");
-  ASSERT_EQ(store_->ListLeases("node/")->size(), 1) << "the old one was given back";
+  ASSERT_EQ(store_->leases()->ListLeases("node/")->size(), 1) << "the old one was given back";
   node.Leave();
   EXPECT_EQ(node.Name(), "");
-  EXPECT_TRUE(store_->ListLeases("node/")->empty());
+  EXPECT_TRUE(store_->leases()->ListLeases("node/")->empty());
   EXPECT_FALSE(node.Renew().ok());
 }
 
 TEST_F(NodeTest, IsAnotherOneInADatabaseThatHasForgottenItsLastRenewal) {
   // The row of a lease as an hour ago: or none.
   const auto put_back = [&](const std::string& name, const std::string& detail) {
-    ASSERT_TRUE(store_->TakeLease({"node/" + name, name, detail, 60'000}).ok());
+    ASSERT_TRUE(store_->leases()->TakeLease({"node/" + name, name, detail, 60'000}).ok());
   };
   tunefarm::Node node(store_.get(), &clock_, {"a", "here", kNodeLease});
   ASSERT_TRUE(node.Renew().ok());
-  const std::string early = store_->ListLeases("node/")->at(0).detail;
+  const std::string early = store_->leases()->ListLeases("node/")->at(0).detail;
   ASSERT_TRUE(node.Renew().ok());
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.replacements(), 0);
@@ -86,7 +102,7 @@ TEST_F(NodeTest, DrivesNothingOnceTheStoreWasReplacedUntilItIsAnotherOne) {
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.Name(), "a.2");
   EXPECT_EQ(node.replacements(), 1);
-  ASSERT_EQ(store_->ListLeases("node/")->size(), 1) << "the old one was given back";
+  ASSERT_EQ(store_->leases()->ListLeases("node/")->size(), 1) << "the old one was given back";
   store.is_found_by_call_ = true;
   ASSERT_TRUE(node.Renew().ok());
   EXPECT_EQ(node.Name(), "a.3");
@@ -265,9 +281,9 @@ TEST_F(NodeTest, OrdersThroughAnotherReachTheDriverAndItsAgents) {
     RunFor(std::chrono::seconds(3));
     EXPECT_EQ(StateOf(name, 0), tunefarm::v1::JOB_STATE_PAUSED);
     EXPECT_EQ(StateOf(name, 1), tunefarm::v1::JOB_STATE_PAUSED);
-    const int64_t stored = store_->Status()->stored_trials;
+    const int64_t stored = store_->maintenance()->Status()->stored_trials;
     RunFor(std::chrono::seconds(3));
-    EXPECT_EQ(store_->Status()->stored_trials, stored) << "it stands still";
+    EXPECT_EQ(store_->maintenance()->Status()->stored_trials, stored) << "it stands still";
     ASSERT_TRUE(service(asked).Resume(name).ok());
     RunFor(std::chrono::milliseconds(500));
     ASSERT_TRUE(service(asked).Cancel(name).ok());

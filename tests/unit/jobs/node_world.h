@@ -12,6 +12,8 @@
 #include "gtest/gtest.h"
 #include "server/base/status.h"
 #include "server/nodes/node.h"
+#include "server/store/job_store.h"
+#include "server/store/store.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"
 
@@ -20,24 +22,34 @@ namespace tunefarm {
 inline constexpr Duration kNodeLease = std::chrono::seconds(6);
 
 // What a program that is older than the others sees of their jobs: a field that it does not know.
-class OlderProgram final : public ForwardingStore {
+class OlderProgram final : public FaultyStore {
  public:
-  using ForwardingStore::ForwardingStore;
+  using FaultyStore::FaultyStore;
 
-  absl::StatusOr<JobRow> GetJob(int64_t job_id) override {
-    absl::StatusOr<JobRow> row = ForwardingStore::GetJob(job_id);
-    if (row.ok()) row->spec += kField1000;
-    return row;
-  }
-  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override {
-    absl::StatusOr<std::vector<JobRow>> rows = ForwardingStore::ActiveJobs();
-    if (!rows.ok()) return rows;
-    for (JobRow& row : *rows) row.spec += kField1000;
-    return rows;
-  }
+  JobStore* jobs() override { return &jobs_; }
 
  private:
-  static constexpr char kField1000[] = "\xc0\x3e\x01";  // varint 1
+  class Jobs : public FaultyJobs {
+   public:
+    using FaultyJobs::FaultyJobs;
+
+    absl::StatusOr<JobRow> GetJob(int64_t job_id) override {
+      absl::StatusOr<JobRow> row = FaultyJobs::GetJob(job_id);
+      if (row.ok()) row->spec += kField1000;
+      return row;
+    }
+    absl::StatusOr<std::vector<JobRow>> ActiveJobs() override {
+      absl::StatusOr<std::vector<JobRow>> rows = FaultyJobs::ActiveJobs();
+      if (!rows.ok()) return rows;
+      for (JobRow& row : *rows) row.spec += kField1000;
+      return rows;
+    }
+
+   private:
+    static constexpr char kField1000[] = "\xc0\x3e\x01";  // varint 1
+  };
+
+  Jobs jobs_{&state_, &Store::jobs};
 };
 
 class NodeWorld : public testing::Test, public AgentWorld {
@@ -148,7 +160,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     const auto job = service(index).GetJob(name);
     return job.ok() ? job->state() : tunefarm::v1::JOB_STATE_UNSPECIFIED;
   }
-  std::string DriverOf(int64_t job_id) { return store_->JobStates({job_id})->at(0).driver; }
+  std::string DriverOf(int64_t job_id) { return store_->jobs()->JobStates({job_id})->at(0).driver; }
   bool Ended(const std::string& name, int index) {
     return StateOf(name, index) == tunefarm::v1::JOB_STATE_SUCCEEDED ||
            StateOf(name, index) == tunefarm::v1::JOB_STATE_CANCELLED;

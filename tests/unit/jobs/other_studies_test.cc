@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/store/kernel_store.h"
+#include "server/store/study_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -15,7 +17,7 @@ namespace {
 class OtherStudiesTest : public testing::Test {
  protected:
   OtherStudiesTest() {
-    farm_.hooked_store->instead_of_programs = [this] {
+    farm_.hooked_store->instead_of("StudiesOfProgram") = [this] {
       ++reads_;
       return fault_;
     };
@@ -23,12 +25,12 @@ class OtherStudiesTest : public testing::Test {
   // Of a job that has ended, with one study each problem; the oldest first.
   std::vector<KnownStudyRow> Tune(const std::vector<int64_t>& sizes) {
     EXPECT_TRUE(farm_.Finish(farm_.SubmitJob(sizes)));
-    auto studies = *farm_.hooked_store->StudiesOfProgram(Digest(), 1000);
+    auto studies = *farm_.hooked_store->studies()->StudiesOfProgram(Digest(), 1000);
     reads_ = 0;
     std::reverse(studies.begin(), studies.end());
     return studies;
   }
-  std::string Digest() { return farm_.hooked_store->FindKernel("scale")->program_digest; }
+  std::string Digest() { return farm_.hooked_store->kernels()->FindKernel("scale")->program_digest; }
   bool Exist(const KnownStudyRow& study) {
     const auto exist = others_.Exist(study.study_id, Digest(), study.problem_key, study.class_id);
     EXPECT_TRUE(exist.ok()) << exist.status();

@@ -11,6 +11,8 @@
 #include "server/jobs/prior_results.h"
 #include "server/measure/policy.h"
 #include "server/records/measured_key.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
 
 namespace tunefarm {
 namespace {

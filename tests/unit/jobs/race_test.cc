@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/store/unit_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -122,7 +123,7 @@ TEST_F(RaceTest, QueuedUnitsOfASearchWhoseTimeIsUpDoNotKeepTheDeviceWaiting) {
 TEST_F(RaceTest, AnAcceptedJobSurvivesADatabaseThatIsAwayForAMoment) {
   Farm farm(directory_.path());
   int errors = 0;
-  farm.hooked_store->instead_of_history = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
+  farm.hooked_store->instead_of("LoadHistory") = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
   const std::string name = farm.SubmitJob({1024});
   ASSERT_TRUE(farm.Finish(name));
   EXPECT_GT(errors, 3);
@@ -139,7 +140,7 @@ TEST_F(RaceTest, ACancelledJobIsNoFailureWhenItsNextStudyCannotBegin) {
   const std::string name = farm.SubmitJob({1024, 2048}, TestKernel(), job);
   ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(name).progress().done() >= 1; }));
   int begun = 0;
-  farm.hooked_store->instead_of_programs = [&]() -> absl::Status {
+  farm.hooked_store->instead_of("StudiesOfProgram") = [&]() -> absl::Status {
     if (++begun > 1) return absl::OkStatus();
     // Its trials of the first study are in hand.
     EXPECT_TRUE(farm.service().Cancel(name).ok());
@@ -156,7 +157,7 @@ TEST_F(RaceTest, ACancelWhileAJobIsTakenUpEndsIt) {
   Farm farm(directory_.path());
   const std::string name = farm.SubmitJob({1024});
   bool met = false;
-  farm.hooked_store->instead_of_history = [&] {
+  farm.hooked_store->instead_of("LoadHistory") = [&] {
     if (std::exchange(met, true)) return absl::OkStatus();
     EXPECT_TRUE(farm.service().Cancel(name).ok());
     return absl::OkStatus();

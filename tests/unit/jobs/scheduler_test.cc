@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/base/thread.h"
+#include "server/store/job_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -68,7 +69,7 @@ TEST_F(SchedulerTest, AnOrderIsStoredAndShownDuringAStepAndInEffectAfterIt) {
   const auto paused = farm_.service().Pause(name_);
   ASSERT_TRUE(paused.ok()) << paused.status();
   EXPECT_EQ(paused->state(), tunefarm::v1::JOB_STATE_PAUSED);
-  EXPECT_EQ(farm_.store().GetJob(1)->state, JobState::kPaused);
+  EXPECT_EQ(farm_.store().jobs()->GetJob(1)->state, JobState::kPaused);
   Release();
   farm_.RunFor(std::chrono::seconds(5));
   const size_t runs = farm_.evaluator().runs().size();

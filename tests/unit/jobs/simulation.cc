@@ -8,6 +8,7 @@
 #include "server/base/check.h"
 #include "server/base/hash.h"
 #include "server/base/status.h"
+#include "server/store/agent_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -24,10 +25,20 @@ constexpr int64_t kStepsMax = 3'000'000;
 class FencedStore : public FaultyStore {
  public:
   using FaultyStore::FaultyStore;
-  absl::StatusOr<DriveResult> Drive(const DriveStep& step) override {
-    EXPECT_GT(step.driver_epoch, 0) << "of study " << step.study_id;
-    return FaultyStore::Drive(step);
-  }
+  StudyStore* studies() override { return &studies_; }
+
+ private:
+  class Studies : public FaultyStudies {
+   public:
+    using FaultyStudies::FaultyStudies;
+
+    absl::StatusOr<DriveResult> Drive(const DriveStep& step) override {
+      EXPECT_GT(step.driver_epoch, 0) << "of study " << step.study_id;
+      return FaultyStudies::Drive(step);
+    }
+  };
+
+  Studies studies_{&state_, &Store::studies};
 };
 
 bool IsCallOfAgents(std::string_view call) {
@@ -297,7 +308,7 @@ void Simulation::ReleaseLost() {
       ++it;
       continue;
     }
-    store_->ReleaseAgent(it->first, clock_.WallMs(), true).IgnoreError();
+    store_->agents()->ReleaseAgent(it->first, clock_.WallMs(), true).IgnoreError();
     it = lost_agents_.erase(it);
   }
 }

@@ -19,6 +19,7 @@
 
 #include "server/agent/agent_link.h"
 #include "server/store/store.h"
+#include "server/store/study_store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/faulty_store.h"

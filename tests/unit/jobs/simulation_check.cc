@@ -8,6 +8,13 @@
 #include "server/base/status.h"
 #include "server/farm/control_link.h"
 #include "server/jobs/study.h"
+#include "server/store/agent_store.h"
+#include "server/store/best_store.h"
+#include "server/store/job_store.h"
+#include "server/store/store_maintenance.h"
+#include "server/store/study_store.h"
+#include "server/store/trial_store.h"
+#include "server/store/unit_store.h"
 #include "tests/unit/jobs/farm.h"
 #include "tests/unit/jobs/simulation.h"
 
@@ -19,33 +26,33 @@ using tunefarm::v1::Trial;
 void Simulation::Check() {
   std::string page;
   do {
-    const auto jobs = store_->ListJobs({}, {100, page});
+    const auto jobs = store_->jobs()->ListJobs({}, {100, page});
     ASSERT_TRUE(jobs.ok()) << jobs.status();
     for (const JobRow& row : jobs->rows) CheckJob(row);
     page = jobs->next_page_token;
   } while (!page.empty());
-  const auto queue = store_->CountQueue();
+  const auto queue = store_->maintenance()->CountQueue();
   ASSERT_TRUE(queue.ok());
   EXPECT_EQ(queue->ready_units, 0) << "units of ended jobs are left";
   for (Node& node : nodes_) {
     ASSERT_NE(node.service, nullptr);
     ReadCatalog(&node);
-    const auto bests = store_->LoadBests();
+    const auto bests = store_->bests()->LoadBests();
     ASSERT_TRUE(bests.ok());
     for (const BestRow& row : *bests) {
       EXPECT_EQ(node.told[row.program_digest + row.problem_key + row.class_id], row.revision)
           << "a watcher was not told of a change";
     }
-    EXPECT_EQ(node.service->catalog().revision(), *store_->CatalogRevision()) << "a node's catalog is behind";
+    EXPECT_EQ(node.service->catalog().revision(), *store_->bests()->CatalogRevision()) << "a node's catalog is behind";
   }
 }
 
 std::string Simulation::WhatIsLeft(int64_t job_id) {
   std::string left;
-  const auto row = store_->GetJob(job_id);
+  const auto row = store_->jobs()->GetJob(job_id);
   if (!row.ok()) return std::string(row.status().message());
   for (const StudyRow& study : row->studies) {
-    const auto history = store_->LoadHistory(study.study_id, 0, 100'000);
+    const auto history = store_->studies()->LoadHistory(study.study_id, 0, 100'000);
     if (!history.ok()) continue;
     for (const UnitRow& unit : history->units) {
       if (unit.state == UnitState::kTold) continue;
@@ -53,9 +60,9 @@ std::string Simulation::WhatIsLeft(int64_t job_id) {
                           static_cast<int>(unit.state), unit.token, unit.attempt);
     }
   }
-  const auto agents = store_->ListAgents();
+  const auto agents = store_->agents()->ListAgents();
   for (const AgentRow& agent : *agents) {
-    const auto held = store_->ClaimsOf(agent.agent_id, agent.epoch);
+    const auto held = store_->units()->ClaimsOf(agent.agent_id, agent.epoch);
     for (const ClaimedUnit& claimed : *held) {
       if (claimed.job_id == job_id)
         left += fmt::format("unit {} is agent {}'s; ", claimed.unit.unit_id, agent.agent_id);
@@ -76,7 +83,7 @@ void Simulation::CheckJob(const JobRow& row) {
   if (row.state == JobState::kCancelled) {
     EXPECT_EQ(cancelled_.count(name), 1) << "nobody asked for that";
   } else {
-    EXPECT_EQ(row.state, JobState::kSucceeded) << row.error;
+    EXPECT_EQ(row.state, JobState::kSucceeded) << row.state_reason;
   }
   for (const Watched& watched : watched_) {
     if (watched.name != name) continue;
@@ -89,7 +96,7 @@ void Simulation::CheckJob(const JobRow& row) {
 
 void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
   SCOPED_TRACE(fmt::format("study {}", study.number));
-  const auto history = store_->LoadHistory(study.study_id, 0, 100'000);
+  const auto history = store_->studies()->LoadHistory(study.study_id, 0, 100'000);
   ASSERT_TRUE(history.ok()) << history.status();
   std::map<int64_t, const UnitRow*> units;
   for (const UnitRow& unit : history->units) units[unit.unit_id] = &unit;
@@ -115,10 +122,10 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
   query.job_id = row.job_id;
   query.study_number = study.number;
   query.page.page_size = 1000;
-  const auto trials = store_->ListTrials(query);
+  const auto trials = store_->trials()->ListTrials(query);
   ASSERT_TRUE(trials.ok());
   tunefarm::v1::Study summary;
-  ASSERT_TRUE(summary.ParseFromString(study.space_summary));
+  ASSERT_TRUE(summary.ParseFromString(study.detail));
   const bool is_whole = summary.search_ended_because().find("without a better one") == std::string::npos;
   if (is_whole) {
     EXPECT_EQ(static_cast<int64_t>(trials->rows.size()), next_ordinal) << "an ordinal has no outcome";
@@ -213,7 +220,7 @@ void Simulation::CheckProposals(const JobRow& row, const StudyRow& study, const 
 // The best is the fastest of all that were judged in a final, whichever job found it.
 void Simulation::CheckBest(const JobRow& row, const StudyRow& study) {
   const auto plan = KernelPlan::Compile(TestKernel());
-  const auto best = store_->FindBest((*plan)->program_digest(), study.problem_key, study.class_id);
+  const auto best = store_->bests()->FindBest((*plan)->program_digest(), study.problem_key, study.class_id);
   ASSERT_TRUE(best.ok());
   TrialQuery query;
   query.job_id = row.job_id;
@@ -222,13 +229,13 @@ void Simulation::CheckBest(const JobRow& row, const StudyRow& study) {
   query.outcomes = {tunefarm::v1::OUTCOME_OK};
   query.order_by_time = true;
   query.page.page_size = 1;
-  const auto fastest = store_->ListTrials(query);
+  const auto fastest = store_->trials()->ListTrials(query);
   ASSERT_TRUE(fastest.ok());
   if (fastest->rows.empty()) return;
   ASSERT_TRUE(best->has_value()) << "a final had a winner, and nothing was promoted";
   EXPECT_LE((*best)->median_ns, fastest->rows[0].median_ns * 1.011)
       << "a finalist of job " << row.job_id << " is faster than the best";
-  const auto trial = store_->GetTrial(
+  const auto trial = store_->trials()->GetTrial(
       (*best)->job_id, 1 + static_cast<int>((*best)->study_id - study.study_id) + study.number - 1, (*best)->ordinal);
   if ((*best)->job_id == row.job_id) {
     ASSERT_TRUE(trial.ok()) << trial.status();

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/store/job_rows.h"
+
 namespace tunefarm {
 namespace {
 

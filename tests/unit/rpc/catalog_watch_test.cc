@@ -2,6 +2,8 @@
 #include <map>
 
 #include "server/sanitizers.h"
+#include "server/store/best_store.h"
+#include "server/store/store.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {
@@ -33,7 +35,7 @@ void Fill(Store* store) {
     row.class_id = "class";
     row.config = "P=1";
     row.detail = best.SerializeAsString();
-    TUNEFARM_CHECK_OK(store->PromoteBest(row));
+    TUNEFARM_CHECK_OK(store->bests()->PromoteBest(row));
   }
 }
 

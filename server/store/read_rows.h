@@ -1,0 +1,206 @@
+// Column lists and the rows they read into, the same on all stores and in one place so that they cannot drift apart.
+// Each Read… expects its columns from column 0 of `row`: the current row of a SQLite statement, or a row of
+// PostgreSQL's.
+#pragma once
+
+#include "server/store/best_store.h"
+#include "server/store/device_store.h"
+#include "server/store/job_rows.h"
+#include "server/store/kernel_store.h"
+#include "server/store/miss_store.h"
+#include "server/store/poison_store.h"
+#include "server/store/token_store.h"
+
+namespace tunefarm {
+
+#define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms"
+template <typename Row>
+KernelRow ReadKernel(const Row& row) {
+  KernelRow kernel;
+  kernel.kernel_id = row.Bytes(0);
+  kernel.program_digest = row.Bytes(1);
+  kernel.display_name = row.Bytes(2);
+  kernel.definition = row.Bytes(3);
+  kernel.created_at_ms = row.Int(4);
+  return kernel;
+}
+
+#define TUNEFARM_JOB_COLUMNS                                                                               \
+  "job_id, uid, kernel_id, (SELECT p.spec FROM job_spec p WHERE p.job_id = job.job_id), state, priority, " \
+  "state_reason, "                                                                                         \
+  "created_at_ms, started_at_ms, ended_at_ms"
+template <typename Row>
+JobRow ReadJob(const Row& row) {
+  JobRow job;
+  job.job_id = row.Int(0);
+  job.uid = row.Bytes(1);
+  job.kernel_id = row.Bytes(2);
+  job.spec = row.Bytes(3);
+  job.state = static_cast<JobState>(row.Int(4));
+  job.priority = static_cast<int>(row.Int(5));
+  job.state_reason = row.Bytes(6);
+  job.created_at_ms = row.Int(7);
+  job.started_at_ms = row.Int(8);
+  job.ended_at_ms = row.Int(9);
+  return job;
+}
+
+#define TUNEFARM_STUDY_COLUMNS                                                                       \
+  "study_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, " \
+  "device_busy_ms, toolkit"
+template <typename Row>
+StudyRow ReadStudy(const Row& row) {
+  StudyRow study;
+  study.study_id = row.Int(0);
+  study.number = static_cast<int>(row.Int(1));
+  study.problem_key = row.Bytes(2);
+  study.problem = row.Bytes(3);
+  study.class_id = row.Bytes(4);
+  study.device_selector = row.Bytes(5);
+  study.detail = row.Bytes(6);
+  study.state = static_cast<StudyState>(row.Int(7));
+  study.next_ordinal = row.Int(8);
+  study.device_busy_ms = row.Real(9);
+  study.toolkit = row.Bytes(10);
+  return study;
+}
+
+#define TUNEFARM_UNIT_COLUMNS                                                                                         \
+  "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt, " \
+  "u.losses, u.suspects_end, u.handed_end"
+inline constexpr int kUnitColumns = 13;
+template <typename Row>
+UnitRow ReadUnit(const Row& row) {
+  UnitRow unit;
+  unit.unit_id = row.Int(0);
+  unit.study_id = row.Int(1);
+  unit.kind = static_cast<UnitKind>(row.Int(2));
+  unit.state = static_cast<UnitState>(row.Int(3));
+  unit.first_ordinal = row.Int(4);
+  unit.trial_count = static_cast<int>(row.Int(5));
+  unit.rounds = static_cast<int>(row.Int(6));
+  unit.payload = row.Bytes(7);
+  unit.token = row.Int(8);
+  unit.attempt = static_cast<int>(row.Int(9));
+  unit.losses = static_cast<int>(row.Int(10));
+  unit.suspects_end = row.Int(11);
+  unit.handed_end = row.Int(12);
+  return unit;
+}
+
+// Without log and samples.
+#define TUNEFARM_TRIAL_COLUMNS                                                                                    \
+  "t.study_id, t.ordinal, t.attempt, t.outcome, t.purpose, t.config, t.median_ns, t.device_uuid, t.ended_at_ms, " \
+  "t.detail"
+inline constexpr int kTrialColumns = 10;
+template <typename Row>
+TrialRow ReadTrial(const Row& row) {
+  TrialRow trial;
+  trial.study_id = row.Int(0);
+  trial.ordinal = row.Int(1);
+  trial.attempt = static_cast<int>(row.Int(2));
+  trial.outcome = static_cast<int>(row.Int(3));
+  trial.purpose = static_cast<int>(row.Int(4));
+  trial.config = row.Bytes(5);
+  trial.median_ns = row.Real(6);
+  trial.device_uuid = row.Bytes(7);
+  trial.ended_at_ms = row.Int(8);
+  trial.detail = row.Bytes(9);
+  return trial;
+}
+
+#define TUNEFARM_BEST_COLUMNS                                                                                    \
+  "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
+  "ordinal, revision, promoted_at_ms, pinned, note"
+inline constexpr int kBestColumns = 15;
+template <typename Row>
+BestRow ReadBest(const Row& row) {
+  BestRow best;
+  best.program_digest = row.Bytes(0);
+  best.problem_key = row.Bytes(1);
+  best.class_id = row.Bytes(2);
+  best.kernel_name = row.Bytes(3);
+  best.kernel_id = row.Bytes(4);
+  best.config = row.Bytes(5);
+  best.detail = row.Bytes(6);
+  best.median_ns = row.Real(7);
+  best.job_id = row.Int(8);
+  best.study_id = row.Int(9);
+  best.ordinal = row.Int(10);
+  best.revision = row.Int(11);
+  best.promoted_at_ms = row.Int(12);
+  best.pinned = row.Int(13) != 0;
+  best.note = row.Bytes(14);
+  return best;
+}
+
+// The best's columns first.
+#define TUNEFARM_BEST_CHANGE_COLUMNS                                                                             \
+  "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
+  "ordinal, best_revision, promoted_at_ms, pinned, note, revision, kind, reason, changed_at_ms"
+template <typename Row>
+BestChangeRow ReadBestChange(const Row& row) {
+  BestChangeRow change;
+  change.best = ReadBest(row);
+  change.revision = row.Int(kBestColumns);
+  change.kind = static_cast<BestChangeKind>(row.Int(kBestColumns + 1));
+  change.reason = row.Bytes(kBestColumns + 2);
+  change.changed_at_ms = row.Int(kBestColumns + 3);
+  return change;
+}
+
+#define TUNEFARM_MISS_COLUMNS                                                                    \
+  "kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, " \
+  "last_distance, first_asked_at_ms, last_asked_at_ms"
+template <typename Row>
+MissRow ReadMiss(const Row& row) {
+  MissRow miss;
+  miss.kernel_name = row.Bytes(0);
+  miss.problem_key = row.Bytes(1);
+  miss.class_id = row.Bytes(2);
+  miss.class_name = row.Bytes(3);
+  miss.program_digest = row.Bytes(4);
+  miss.problem = row.Bytes(5);
+  miss.asked = row.Int(6);
+  miss.match = static_cast<int>(row.Int(7));
+  miss.distance = row.Real(8);
+  miss.first_asked_at_ms = row.Int(9);
+  miss.last_asked_at_ms = row.Int(10);
+  return miss;
+}
+
+#define TUNEFARM_POISON_COLUMNS "program_digest, class_id, config, problem_key, toolkit, outcome, crashes"
+template <typename Row>
+PoisonRow ReadPoison(const Row& row) {
+  PoisonRow poison;
+  poison.program_digest = row.Bytes(0);
+  poison.class_id = row.Bytes(1);
+  poison.config = row.Bytes(2);
+  poison.problem_key = row.Bytes(3);
+  poison.toolkit = row.Bytes(4);
+  poison.outcome = static_cast<int>(row.Int(5));
+  poison.crashes = static_cast<int>(row.Int(6));
+  return poison;
+}
+
+#define TUNEFARM_DEVICE_ORDER_COLUMNS "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision"
+template <typename Row>
+DeviceOrderRow ReadDeviceOrder(const Row& row) {
+  return {row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(4)};
+}
+
+#define TUNEFARM_TOKEN_COLUMNS "name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms"
+template <typename Row>
+TokenRow ReadToken(const Row& row) {
+  TokenRow token;
+  token.name = row.Bytes(0);
+  token.digest = row.Bytes(1);
+  token.roles = row.Bytes(2);
+  token.created_at_ms = row.Int(3);
+  token.expires_at_ms = row.Int(4);
+  token.last_used_at_ms = row.Int(5);
+  token.revoked_at_ms = row.Int(6);
+  return token;
+}
+
+}  // namespace tunefarm
