@@ -1,6 +1,7 @@
 -- The schema of the first release. Rules for this folder: ../README.md.
 -- Times are UTC milliseconds since 1970; NULL means "not yet". Columns called properties, spec, definition, problem,
--- payload, detail and samples are opaque to the store.
+-- payload, detail and samples are opaque to the store. key_sha stands for a key whose parts may be long: the SHA-256 of
+-- the parts, each with its length before it.
 
 CREATE TABLE schema_migration (
   number INTEGER PRIMARY KEY CHECK (number >= 1),
@@ -225,15 +226,16 @@ CREATE TABLE trial_samples (
 ) STRICT;
 
 CREATE TABLE config_poison (
+  key_sha BLOB PRIMARY KEY CHECK (length(key_sha) = 32),  -- program, class, config, problem, toolkit
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
   config TEXT NOT NULL CHECK (length(config) <= 65536),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   toolkit TEXT NOT NULL CHECK (length(toolkit) <= 256),
   outcome INTEGER NOT NULL,  -- of the latest crash
-  crashes INTEGER NOT NULL CHECK (crashes >= 1),
-  PRIMARY KEY (program_digest, class_id, config, problem_key, toolkit)
+  crashes INTEGER NOT NULL CHECK (crashes >= 1)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX config_poison_by_program ON config_poison (program_digest, class_id);
 
 -- One row; it grows by one with each change of a best. An empty catalog has a revision too: to watchers, 0 means
 -- "everything".
@@ -243,8 +245,10 @@ CREATE TABLE catalog_rev (
 ) STRICT;
 INSERT INTO catalog_rev (only_row, revision) VALUES (1, 1);
 
--- Outlives the job it came from: job_id, study_id and ordinal may name what is deleted.
+-- Outlives the job it came from: job_id, study_id and ordinal may name what is deleted. key_sha here and in the next
+-- three tables: program, problem, class.
 CREATE TABLE best_config (
+  key_sha BLOB NOT NULL PRIMARY KEY CHECK (length(key_sha) = 32),
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
@@ -259,8 +263,7 @@ CREATE TABLE best_config (
   revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
   promoted_at_ms INTEGER NOT NULL,
   pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
-  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
-  PRIMARY KEY (program_digest, problem_key, class_id)
+  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096)
 ) STRICT;
 -- Asked for every deleted job and every pruned trial.
 CREATE INDEX best_config_by_trial ON best_config (study_id, ordinal);
@@ -268,9 +271,7 @@ CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
 
 -- Copied when the job that won is deleted; gone when another config takes the best's place.
 CREATE TABLE best_trial (
-  program_digest TEXT NOT NULL,
-  problem_key TEXT NOT NULL,
-  class_id TEXT NOT NULL,
+  key_sha BLOB NOT NULL PRIMARY KEY REFERENCES best_config (key_sha) ON DELETE CASCADE,
   job_id INTEGER NOT NULL,
   study_id INTEGER NOT NULL,
   study_number INTEGER NOT NULL CHECK (study_number BETWEEN 1 AND 4096),
@@ -284,17 +285,15 @@ CREATE TABLE best_trial (
   ended_at_ms INTEGER NOT NULL,
   detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
   log BLOB CHECK (length(log) BETWEEN 1 AND 65536),
-  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304),
-  PRIMARY KEY (program_digest, problem_key, class_id),
-  UNIQUE (job_id, study_number, ordinal),
-  FOREIGN KEY (program_digest, problem_key, class_id)
-    REFERENCES best_config (program_digest, problem_key, class_id) ON DELETE CASCADE
+  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304)
 ) STRICT;
+CREATE INDEX best_trial_by_trial ON best_trial (job_id, study_number, ordinal);
 
 -- One row a change of the catalog, never updated; the newest of each key are kept. With the best as it was after the
 -- change, or before it where it was taken out: whole, so that it can be restored.
 CREATE TABLE best_change (
   revision INTEGER PRIMARY KEY CHECK (revision >= 1),
+  key_sha BLOB NOT NULL CHECK (length(key_sha) = 32),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
   reason TEXT NOT NULL CHECK (length(CAST(reason AS BLOB)) <= 4096),
   changed_at_ms INTEGER NOT NULL,
@@ -314,22 +313,24 @@ CREATE TABLE best_change (
   pinned INTEGER NOT NULL CHECK (pinned IN (0, 1)),
   note TEXT NOT NULL CHECK (length(CAST(note AS BLOB)) <= 4096)
 ) STRICT;
-CREATE INDEX best_change_by_key ON best_change (program_digest, problem_key, class_id);
+CREATE INDEX best_change_by_key ON best_change (key_sha);
 CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
 
 -- Names under which a key had a best and has none now: it was retired, or another name of the program has it. One
 -- row each; deleted when a best is filed there again.
 CREATE TABLE best_removal (
+  key_sha BLOB NOT NULL CHECK (length(key_sha) = 32),
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
   kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
   revision INTEGER NOT NULL CHECK (revision >= 1),
-  PRIMARY KEY (program_digest, problem_key, class_id, kernel_name)
+  PRIMARY KEY (key_sha, kernel_name)
 ) STRICT, WITHOUT ROWID;
 
 -- Problems that were looked up and had no exact best. The daemon counts them in memory and writes the counts at intervals.
 CREATE TABLE miss (
+  key_sha BLOB PRIMARY KEY CHECK (length(key_sha) = 32),  -- kernel name, problem, class
   kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
@@ -340,8 +341,7 @@ CREATE TABLE miss (
   last_match INTEGER NOT NULL CHECK (last_match >= 0),
   last_distance REAL NOT NULL CHECK (last_distance >= 0),
   first_asked_at_ms INTEGER NOT NULL,
-  last_asked_at_ms INTEGER NOT NULL,
-  PRIMARY KEY (kernel_name, problem_key, class_id)
+  last_asked_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Answers a repeated submit; kept for 7 days.

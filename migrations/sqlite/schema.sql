@@ -20,6 +20,7 @@ CREATE TABLE agent (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE best_change (
   revision INTEGER PRIMARY KEY CHECK (revision >= 1),
+  key_sha BLOB NOT NULL CHECK (length(key_sha) = 32),
   kind INTEGER NOT NULL CHECK (kind BETWEEN 1 AND 5),
   reason TEXT NOT NULL CHECK (length(CAST(reason AS BLOB)) <= 4096),
   changed_at_ms INTEGER NOT NULL,
@@ -40,6 +41,7 @@ CREATE TABLE best_change (
   note TEXT NOT NULL CHECK (length(CAST(note AS BLOB)) <= 4096)
 ) STRICT;
 CREATE TABLE best_config (
+  key_sha BLOB NOT NULL PRIMARY KEY CHECK (length(key_sha) = 32),
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
@@ -54,21 +56,19 @@ CREATE TABLE best_config (
   revision INTEGER NOT NULL UNIQUE CHECK (revision >= 1),
   promoted_at_ms INTEGER NOT NULL,
   pinned INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
-  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096),
-  PRIMARY KEY (program_digest, problem_key, class_id)
+  note TEXT NOT NULL DEFAULT '' CHECK (length(CAST(note AS BLOB)) <= 4096)
 ) STRICT;
 CREATE TABLE best_removal (
+  key_sha BLOB NOT NULL CHECK (length(key_sha) = 32),
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
   kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
   revision INTEGER NOT NULL CHECK (revision >= 1),
-  PRIMARY KEY (program_digest, problem_key, class_id, kernel_name)
+  PRIMARY KEY (key_sha, kernel_name)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE best_trial (
-  program_digest TEXT NOT NULL,
-  problem_key TEXT NOT NULL,
-  class_id TEXT NOT NULL,
+  key_sha BLOB NOT NULL PRIMARY KEY REFERENCES best_config (key_sha) ON DELETE CASCADE,
   job_id INTEGER NOT NULL,
   study_id INTEGER NOT NULL,
   study_number INTEGER NOT NULL CHECK (study_number BETWEEN 1 AND 4096),
@@ -82,11 +82,7 @@ CREATE TABLE best_trial (
   ended_at_ms INTEGER NOT NULL,
   detail BLOB NOT NULL CHECK (length(detail) <= 4194304),
   log BLOB CHECK (length(log) BETWEEN 1 AND 65536),
-  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304),
-  PRIMARY KEY (program_digest, problem_key, class_id),
-  UNIQUE (job_id, study_number, ordinal),
-  FOREIGN KEY (program_digest, problem_key, class_id)
-    REFERENCES best_config (program_digest, problem_key, class_id) ON DELETE CASCADE
+  samples BLOB CHECK (length(samples) BETWEEN 1 AND 4194304)
 ) STRICT;
 CREATE TABLE catalog_rev (
   only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
@@ -102,14 +98,14 @@ CREATE TABLE claim_turn (
   CONSTRAINT claim_turn_is_a_range CHECK (first_study_id <= last_study_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE config_poison (
+  key_sha BLOB PRIMARY KEY CHECK (length(key_sha) = 32),  -- program, class, config, problem, toolkit
   program_digest TEXT NOT NULL CHECK (length(program_digest) <= 128),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
   config TEXT NOT NULL CHECK (length(config) <= 65536),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   toolkit TEXT NOT NULL CHECK (length(toolkit) <= 256),
   outcome INTEGER NOT NULL,  -- of the latest crash
-  crashes INTEGER NOT NULL CHECK (crashes >= 1),
-  PRIMARY KEY (program_digest, class_id, config, problem_key, toolkit)
+  crashes INTEGER NOT NULL CHECK (crashes >= 1)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE device (
   uuid TEXT PRIMARY KEY CHECK (length(uuid) BETWEEN 1 AND 256),
@@ -165,6 +161,7 @@ CREATE TABLE lease (
   until_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE miss (
+  key_sha BLOB PRIMARY KEY CHECK (length(key_sha) = 32),  -- kernel name, problem, class
   kernel_name TEXT NOT NULL CHECK (length(kernel_name) <= 256),
   problem_key TEXT NOT NULL CHECK (length(problem_key) <= 4096),
   class_id TEXT NOT NULL CHECK (length(class_id) <= 256),
@@ -175,8 +172,7 @@ CREATE TABLE miss (
   last_match INTEGER NOT NULL CHECK (last_match >= 0),
   last_distance REAL NOT NULL CHECK (last_distance >= 0),
   first_asked_at_ms INTEGER NOT NULL,
-  last_asked_at_ms INTEGER NOT NULL,
-  PRIMARY KEY (kernel_name, problem_key, class_id)
+  last_asked_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE request_dedup (
   request_id TEXT PRIMARY KEY CHECK (length(request_id) BETWEEN 1 AND 256),
@@ -288,9 +284,11 @@ CREATE TABLE work_unit (
 ) STRICT;
 CREATE INDEX agent_live ON agent (agent_id) WHERE released_at_ms IS NULL;
 CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
-CREATE INDEX best_change_by_key ON best_change (program_digest, problem_key, class_id);
+CREATE INDEX best_change_by_key ON best_change (key_sha);
 CREATE INDEX best_config_by_kernel ON best_config (kernel_id);
 CREATE INDEX best_config_by_trial ON best_config (study_id, ordinal);
+CREATE INDEX best_trial_by_trial ON best_trial (job_id, study_number, ordinal);
+CREATE INDEX config_poison_by_program ON config_poison (program_digest, class_id);
 CREATE INDEX device_by_class ON device (class_id);
 CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);

@@ -1,21 +1,22 @@
 // Column lists and the rows they read into, the same on all stores and in one place so that they cannot drift apart.
-// Each Read… expects its columns from column 0 of `row`: the current row of a SQLite statement, or a row of
-// PostgreSQL's.
+// Each Read… expects its columns from column 0 of `row`.
 #pragma once
 
+#include "server/store/agent_store.h"
 #include "server/store/best_store.h"
 #include "server/store/device_store.h"
 #include "server/store/job_rows.h"
 #include "server/store/kernel_store.h"
+#include "server/store/lease_store.h"
 #include "server/store/miss_store.h"
 #include "server/store/poison_store.h"
+#include "server/store/shared/sql.h"
 #include "server/store/token_store.h"
 
 namespace tunefarm {
 
 #define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms"
-template <typename Row>
-KernelRow ReadKernel(const Row& row) {
+inline KernelRow ReadKernel(const SqlRow& row) {
   KernelRow kernel;
   kernel.kernel_id = row.Bytes(0);
   kernel.program_digest = row.Bytes(1);
@@ -29,8 +30,7 @@ KernelRow ReadKernel(const Row& row) {
   "job_id, uid, kernel_id, (SELECT p.spec FROM job_spec p WHERE p.job_id = job.job_id), state, priority, " \
   "state_reason, "                                                                                         \
   "created_at_ms, started_at_ms, ended_at_ms"
-template <typename Row>
-JobRow ReadJob(const Row& row) {
+inline JobRow ReadJob(const SqlRow& row) {
   JobRow job;
   job.job_id = row.Int(0);
   job.uid = row.Bytes(1);
@@ -48,8 +48,7 @@ JobRow ReadJob(const Row& row) {
 #define TUNEFARM_STUDY_COLUMNS                                                                       \
   "study_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, " \
   "device_busy_ms, toolkit"
-template <typename Row>
-StudyRow ReadStudy(const Row& row) {
+inline StudyRow ReadStudy(const SqlRow& row) {
   StudyRow study;
   study.study_id = row.Int(0);
   study.number = static_cast<int>(row.Int(1));
@@ -69,8 +68,7 @@ StudyRow ReadStudy(const Row& row) {
   "u.unit_id, u.study_id, u.kind, u.state, u.first_ordinal, u.trial_count, u.rounds, u.payload, u.token, u.attempt, " \
   "u.losses, u.suspects_end, u.handed_end"
 inline constexpr int kUnitColumns = 13;
-template <typename Row>
-UnitRow ReadUnit(const Row& row) {
+inline UnitRow ReadUnit(const SqlRow& row) {
   UnitRow unit;
   unit.unit_id = row.Int(0);
   unit.study_id = row.Int(1);
@@ -93,8 +91,7 @@ UnitRow ReadUnit(const Row& row) {
   "t.study_id, t.ordinal, t.attempt, t.outcome, t.purpose, t.config, t.median_ns, t.device_uuid, t.ended_at_ms, " \
   "t.detail"
 inline constexpr int kTrialColumns = 10;
-template <typename Row>
-TrialRow ReadTrial(const Row& row) {
+inline TrialRow ReadTrial(const SqlRow& row) {
   TrialRow trial;
   trial.study_id = row.Int(0);
   trial.ordinal = row.Int(1);
@@ -113,8 +110,7 @@ TrialRow ReadTrial(const Row& row) {
   "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
   "ordinal, revision, promoted_at_ms, pinned, note"
 inline constexpr int kBestColumns = 15;
-template <typename Row>
-BestRow ReadBest(const Row& row) {
+inline BestRow ReadBest(const SqlRow& row) {
   BestRow best;
   best.program_digest = row.Bytes(0);
   best.problem_key = row.Bytes(1);
@@ -138,8 +134,7 @@ BestRow ReadBest(const Row& row) {
 #define TUNEFARM_BEST_CHANGE_COLUMNS                                                                             \
   "program_digest, problem_key, class_id, kernel_name, kernel_id, config, detail, median_ns, job_id, study_id, " \
   "ordinal, best_revision, promoted_at_ms, pinned, note, revision, kind, reason, changed_at_ms"
-template <typename Row>
-BestChangeRow ReadBestChange(const Row& row) {
+inline BestChangeRow ReadBestChange(const SqlRow& row) {
   BestChangeRow change;
   change.best = ReadBest(row);
   change.revision = row.Int(kBestColumns);
@@ -152,8 +147,7 @@ BestChangeRow ReadBestChange(const Row& row) {
 #define TUNEFARM_MISS_COLUMNS                                                                    \
   "kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, " \
   "last_distance, first_asked_at_ms, last_asked_at_ms"
-template <typename Row>
-MissRow ReadMiss(const Row& row) {
+inline MissRow ReadMiss(const SqlRow& row) {
   MissRow miss;
   miss.kernel_name = row.Bytes(0);
   miss.problem_key = row.Bytes(1);
@@ -170,8 +164,7 @@ MissRow ReadMiss(const Row& row) {
 }
 
 #define TUNEFARM_POISON_COLUMNS "program_digest, class_id, config, problem_key, toolkit, outcome, crashes"
-template <typename Row>
-PoisonRow ReadPoison(const Row& row) {
+inline PoisonRow ReadPoison(const SqlRow& row) {
   PoisonRow poison;
   poison.program_digest = row.Bytes(0);
   poison.class_id = row.Bytes(1);
@@ -184,14 +177,12 @@ PoisonRow ReadPoison(const Row& row) {
 }
 
 #define TUNEFARM_DEVICE_ORDER_COLUMNS "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision"
-template <typename Row>
-DeviceOrderRow ReadDeviceOrder(const Row& row) {
+inline DeviceOrderRow ReadDeviceOrder(const SqlRow& row) {
   return {row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(4)};
 }
 
 #define TUNEFARM_TOKEN_COLUMNS "name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms"
-template <typename Row>
-TokenRow ReadToken(const Row& row) {
+inline TokenRow ReadToken(const SqlRow& row) {
   TokenRow token;
   token.name = row.Bytes(0);
   token.digest = row.Bytes(1);
@@ -201,6 +192,26 @@ TokenRow ReadToken(const Row& row) {
   token.last_used_at_ms = row.Int(5);
   token.revoked_at_ms = row.Int(6);
   return token;
+}
+
+// The last column of this and of the next one: the milliseconds left of the lease, which each database counts its own
+// way.
+#define TUNEFARM_AGENT_COLUMNS "agent_id, host, detail, epoch, draining, registered_at_ms, "
+inline AgentRow ReadAgent(const SqlRow& row) {
+  AgentRow agent;
+  agent.agent_id = row.Bytes(0);
+  agent.host = row.Bytes(1);
+  agent.detail = row.Bytes(2);
+  agent.epoch = row.Int(3);
+  agent.draining = row.Int(4) != 0;
+  agent.registered_at_ms = row.Int(5);
+  if (!row.IsNull(6)) agent.lease_left_ms = row.Int(6);
+  return agent;
+}
+
+#define TUNEFARM_LEASE_COLUMNS "name, holder, detail, epoch, "
+inline LeaseRow ReadLease(const SqlRow& row) {
+  return {row.Bytes(0), row.Bytes(1), row.Bytes(2), row.Int(3), row.Int(4)};
 }
 
 }  // namespace tunefarm

@@ -23,10 +23,16 @@ struct TrialPlace {
   double sort_ns = -1;  // infinity: the trial has no time
 };
 
-// Up to `limit` trials of a study behind the place, in the order of the listing, each with its sort_ns. `outcomes` are
-// sorted; none: all.
-using ReadTrials = std::function<absl::StatusOr<std::vector<std::pair<TrialRow, double>>>(
-    int64_t study_id, const std::vector<int>& outcomes, const TrialPlace& after, int64_t limit)>;
+// Up to `limit` trials of a study behind the place.
+struct TrialPiece {
+  int64_t study_id = 0;
+  std::vector<int64_t> outcomes;  // sorted; none: all
+  TrialPlace after;
+  int64_t limit = 0;
+};
+// In the order of the listing, each with its sort_ns.
+using PlacedTrials = std::vector<std::pair<TrialRow, double>>;
+using ReadTrials = std::function<absl::StatusOr<PlacedTrials>(const TrialPiece& piece)>;
 
 // TrialStore::ListTrials, of the studies that it asks for, by number.
 absl::StatusOr<Page<TrialRow>> ListTrialPage(const TrialQuery& query, const std::vector<ListedStudy>& studies,

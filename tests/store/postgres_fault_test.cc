@@ -63,7 +63,7 @@ class PostgresFault : public testing::Test {
     options.url = url;
     return std::make_unique<Pool>(postgres::ToSessionOptions(options), 4, Clock::Real(), EntropySource::Real());
   }
-  static absl::Status Insert(Session& session) { return session.Run("INSERT INTO number VALUES (1)").status(); }
+  static absl::Status Insert(Session& session) { return session.Run("INSERT INTO number VALUES (1)"); }
   std::string Numbers() { return Sql("SELECT count(*) FROM number"); }
 
   // Of indexes by a LIKE pattern, as the sessions that have ended have told.
@@ -220,7 +220,7 @@ TEST_F(PostgresFault, ConflictsAreRepeatedAndRefusalsAreNot) {
   EXPECT_TRUE(absl::IsInvalidArgument(pool->Write([&](Session& session) -> absl::Status {
     ++tries;
     RETURN_IF_ERROR(Insert(session));
-    return session.Run("INSERT INTO number VALUES (1 / ($1::bigint - 1))", 1).status();
+    return session.Run("INSERT INTO number VALUES (1 / ($1::bigint - 1))", 1);
   })));
   EXPECT_EQ(tries, 1);
   // Without end, and yet an end.

@@ -64,7 +64,7 @@ class PostgresSilence : public testing::Test {
     server_->Sql(database_, "CREATE TABLE number (n bigint)");
     return std::make_unique<Pool>(postgres::ToSessionOptions(options), 4, Clock::Real(), EntropySource::Real());
   }
-  static absl::Status Insert(Session& session) { return session.Run("INSERT INTO number VALUES (1)").status(); }
+  static absl::Status Insert(Session& session) { return session.Run("INSERT INTO number VALUES (1)"); }
   std::string Numbers() { return server_->Sql(database_, "SELECT count(*) FROM number"); }
 
   PostgresServer* const server_;

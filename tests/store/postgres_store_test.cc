@@ -4,11 +4,14 @@
 #include <map>
 
 #include "server/store/job_store.h"
+#include "server/store/postgres/libpq.h"
+#include "server/store/postgres/session.h"
 #include "server/store/store.h"
 #include "server/store/study_store.h"
 #include "server/store/unit_store.h"
 #include "tests/fakes/postgres_server.h"
 #include "tests/store/conformance.h"
+#include "tests/store/conformance_sql.h"
 
 namespace tunefarm {
 namespace {
@@ -47,6 +50,14 @@ absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory) {
 absl::StatusOr<std::unique_ptr<Store>> OpenCopyOf(const std::string& directory) {
   PostgresServer* const server = PostgresServer::Shared();
   return OpenPostgresStore({server->Url(server->NewDatabase(TheDatabases()->Of(directory)))});
+}
+
+absl::StatusOr<std::unique_ptr<Sql>> ConnectIn(const std::string& directory) {
+  const absl::Status loaded = postgres::LoadLibpq();
+  if (!loaded.ok()) return loaded;
+  postgres::SessionOptions options;
+  options.url = PostgresServer::Shared()->Url(TheDatabases()->Of(directory));
+  return postgres::Session::Open(options);
 }
 
 // Its clock is the server's: what runs out is moved instead.
@@ -100,6 +111,7 @@ TEST_P(PostgresRows, OfADeletedJobNoneStay) {
 INSTANTIATE_TEST_SUITE_P(Postgres, PostgresRows, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, FarmConformance, testing::Values(Factory()));
+INSTANTIATE_TEST_SUITE_P(Postgres, SqlConformance, testing::Values(SqlFactory{"postgres", ConnectIn}));
 
 }  // namespace
 }  // namespace tunefarm

@@ -367,7 +367,8 @@ TEST_F(SqliteOpen, ACleanEndLeavesNoLogAndNoMarker) {
   EXPECT_NE(access((options_.path + "-wal").c_str(), F_OK), 0);
   const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
   ASSERT_TRUE(database.ok());
-  EXPECT_EQ((*database)->QueryText("SELECT value FROM setting WHERE name = 'store.open'").value(), "0");
+  EXPECT_THAT((*database)->ReadOne(Sql::ReadBytes, "SELECT value FROM setting WHERE name = 'store.open'").value(),
+              testing::Optional(std::string("0")));
 }
 
 TEST_F(SqliteOpen, ABackupIsADatabase) {

@@ -1,15 +1,15 @@
 #include "server/store/postgres/copy_sqlite.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <map>
 
-#include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/postgres/open.h"
-#include "server/store/postgres/rows.h"
+#include "server/store/read_rows.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrator.h"
 #include "server/store/sqlite/transaction.h"
@@ -24,96 +24,54 @@ constexpr int64_t kEpochOfPostgresMs = 946'684'800'000;  // 2000-01-01, in UTC m
 // A table of the target and where its rows come from. Columns go by their order.
 struct Table {
   const char* name;
-  const char* columns;        // of the target, without key_sha
-  const char* source;         // a SELECT with the same columns, in order of the ids
-  std::vector<int> key = {};  // columns whose values make key_sha; empty: there is none
+  const char* columns;
+  const char* rows = "";                 // which of the source's, in which order
+  const char* source_columns = nullptr;  // where they are others than the target's
 };
 
-const std::vector<Table>& Tables() {
-  static const auto& tables = *new std::vector<Table>{
-      {"setting", "name, value",
-       "SELECT name, value FROM setting WHERE name NOT LIKE 'store.%' AND name <> 'catalog.id' ORDER BY name"},
-      {"kernel", "kernel_seq, kernel_id, program_digest, display_name, definition, created_at_ms",
-       "SELECT kernel_seq, kernel_id, program_digest, display_name, definition, created_at_ms FROM kernel ORDER BY 1"},
-      {"device_class", "class_id, display_name, properties",
-       "SELECT class_id, display_name, properties FROM device_class ORDER BY 1"},
-      {"device", "uuid, class_id, properties, seen_at_ms",
-       "SELECT uuid, class_id, properties, seen_at_ms FROM device ORDER BY 1"},
-      {"agent", "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until",
-       "SELECT agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until_ms FROM agent "
-       "ORDER BY 1"},
-      {"lease", "name, holder, detail, epoch, lease_until",
-       "SELECT name, holder, detail, epoch, until_ms FROM lease ORDER BY 1"},
-      {"device_order", "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision",
-       "SELECT device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision FROM device_order ORDER BY 1"},
-      {"job",
-       "job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, started_at_ms, "
-       "ended_at_ms",
-       "SELECT job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, "
-       "started_at_ms, "
-       "ended_at_ms FROM job ORDER BY 1"},
-      {"job_spec", "job_id, spec", "SELECT job_id, spec FROM job_spec ORDER BY 1"},
-      {"study",
-       "study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, "
-       "last_event, device_busy_ms, toolkit",
-       "SELECT study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, "
-       "next_ordinal, (SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = study.study_id), "
-       "device_busy_ms, toolkit FROM study ORDER BY 1"},
-      {"study_event", "study_id, sequence, kind, unit_id, at_ms",
-       "SELECT study_id, sequence, kind, unit_id, at_ms FROM study_event ORDER BY 1, 2"},
-      {"study_prior", "study_id, position, source_rank, payload",
-       "SELECT study_id, position, source_rank, payload FROM study_prior ORDER BY 1, 2"},
-      {"work_unit",
-       "unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, agent_id, "
-       "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end",
-       "SELECT unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, "
-       "agent_id, "
-       "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end FROM work_unit ORDER BY 1"},
-      {"trial_result",
-       "study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, measured_key, "
-       "detail",
-       "SELECT study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, "
-       "measured_key, "
-       "detail FROM trial_result ORDER BY 1, 2"},
-      {"trial_log", "study_id, ordinal, log", "SELECT study_id, ordinal, log FROM trial_log ORDER BY 1, 2"},
-      {"trial_samples", "study_id, ordinal, samples",
-       "SELECT study_id, ordinal, samples FROM trial_samples ORDER BY 1, 2"},
-      {"config_poison",
-       "program_digest, class_id, config, problem_key, toolkit, outcome, crashes",
-       "SELECT program_digest, class_id, config, problem_key, toolkit, outcome, crashes FROM config_poison",
-       {0, 1, 2, 3, 4}},
-      {"best_config",
-       TUNEFARM_BEST_COLUMNS,
-       "SELECT " TUNEFARM_BEST_COLUMNS " FROM best_config ORDER BY revision",
-       {0, 1, 2}},
-      {"best_trial",
-       "job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
-       "ended_at_ms, "
-       "detail, log, samples",
-       "SELECT job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
-       "ended_at_ms, detail, log, samples, program_digest, problem_key, class_id FROM best_trial",
-       {14, 15, 16}},
-      {"best_change",
-       TUNEFARM_BEST_CHANGE_COLUMNS,
-       "SELECT " TUNEFARM_BEST_CHANGE_COLUMNS " FROM best_change ORDER BY revision",
-       {0, 1, 2}},
-      {"best_removal",
-       "program_digest, problem_key, class_id, kernel_name, revision",
-       "SELECT program_digest, problem_key, class_id, kernel_name, revision FROM best_removal",
-       {0, 1, 2}},
-      {"miss",
-       "kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, last_distance, "
-       "first_asked_at_ms, last_asked_at_ms",
-       "SELECT kernel_name, problem_key, class_id, class_name, program_digest, problem, asked, last_match, "
-       "last_distance, first_asked_at_ms, last_asked_at_ms FROM miss",
-       {0, 1, 2}},
-      {"access_token", "name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms",
-       "SELECT name, digest, roles, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms FROM access_token"},
-      {"request_dedup", "request_id, body_digest, job_id, created_at_ms",
-       "SELECT request_id, body_digest, job_id, created_at_ms FROM request_dedup"},
-  };
-  return tables;
-}
+constexpr Table kTables[] = {
+    {"setting", "name, value", "WHERE name NOT LIKE 'store.%' AND name <> 'catalog.id'"},
+    {"kernel", "kernel_seq, " TUNEFARM_KERNEL_COLUMNS, "ORDER BY 1"},
+    {"device_class", "class_id, display_name, properties"},
+    {"device", "uuid, class_id, properties, seen_at_ms"},
+    {"agent", "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until", "",
+     "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until_ms"},
+    {"lease", "name, holder, detail, epoch, lease_until", "", "name, holder, detail, epoch, until_ms"},
+    {"device_order", TUNEFARM_DEVICE_ORDER_COLUMNS},
+    {"job",
+     "job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, started_at_ms, "
+     "ended_at_ms",
+     "ORDER BY 1"},
+    {"job_spec", "job_id, spec", "ORDER BY 1"},
+    {"study",
+     "study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, "
+     "device_busy_ms, toolkit, last_event",
+     "ORDER BY 1",
+     "study_id, job_id, number, problem_key, problem, class_id, device_selector, detail, state, next_ordinal, "
+     "device_busy_ms, toolkit, (SELECT ifnull(max(e.sequence), 0) FROM study_event e WHERE e.study_id = "
+     "study.study_id)"},
+    {"study_event", "study_id, sequence, kind, unit_id, at_ms", "ORDER BY 1, 2"},
+    {"study_prior", "study_id, position, source_rank, payload", "ORDER BY 1, 2"},
+    {"work_unit",
+     "unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, agent_id, "
+     "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end",
+     "ORDER BY 1"},
+    {"trial_result",
+     "study_id, ordinal, ended_at_ms, median_ns, attempt, outcome, purpose, config, device_uuid, measured_key, detail",
+     "ORDER BY 1, 2"},
+    {"trial_log", "study_id, ordinal, log", "ORDER BY 1, 2"},
+    {"trial_samples", "study_id, ordinal, samples", "ORDER BY 1, 2"},
+    {"config_poison", "key_sha, " TUNEFARM_POISON_COLUMNS},
+    {"best_config", "key_sha, " TUNEFARM_BEST_COLUMNS, "ORDER BY revision"},
+    {"best_trial",
+     "key_sha, job_id, study_id, study_number, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+     "ended_at_ms, detail, log, samples"},
+    {"best_change", "key_sha, " TUNEFARM_BEST_CHANGE_COLUMNS, "ORDER BY revision"},
+    {"best_removal", "key_sha, program_digest, problem_key, class_id, kernel_name, revision"},
+    {"miss", "key_sha, " TUNEFARM_MISS_COLUMNS},
+    {"access_token", TUNEFARM_TOKEN_COLUMNS},
+    {"request_dedup", "request_id, body_digest, job_id, created_at_ms"},
+};
 
 // Numbers that are never given twice: the table and column, and the table that SQLite counts them for.
 struct Sequence {
@@ -181,13 +139,14 @@ std::vector<std::string> Split(const std::string& columns) {
 
 absl::StatusOr<std::vector<std::string>> TypesOf(Session* session, const std::string& table,
                                                  const std::vector<std::string>& columns) {
+  const auto read = [](const SqlRow& row) { return std::pair(row.Bytes(0), row.Bytes(1)); };
   ASSIGN_OR_RETURN(
-      const Rows rows,
-      session->Query("SELECT a.attname::text, t.typname::text FROM pg_attribute a JOIN pg_type t ON t.oid = "
-                     "a.atttypid WHERE a.attrelid = to_regclass($1) AND a.attnum > 0",
-                     table));
-  std::map<std::string, std::string> by_name;
-  for (int i = 0; i < rows.size(); ++i) by_name[rows[i].Bytes(0)] = rows[i].Bytes(1);
+      const auto rows,
+      session->ReadAll(read,
+                       "SELECT a.attname::text, t.typname::text FROM pg_attribute a JOIN pg_type t ON t.oid = "
+                       "a.atttypid WHERE a.attrelid = to_regclass($1) AND a.attnum > 0",
+                       table));
+  std::map<std::string, std::string> by_name(rows.begin(), rows.end());
   std::vector<std::string> types;
   for (const std::string& column : columns) {
     if (by_name.count(column) == 0) return Internal("table {} has no column {}", table, column);
@@ -199,27 +158,22 @@ absl::StatusOr<std::vector<std::string>> TypesOf(Session* session, const std::st
 absl::StatusOr<int64_t> CopyTable(sqlite::Database* source, Session* session, const Table& table) {
   const std::vector<std::string> columns = Split(table.columns);
   ASSIGN_OR_RETURN(const std::vector<std::string> types, TypesOf(session, table.name, columns));
-  std::string names = table.columns;
-  if (!table.key.empty()) names += ", key_sha";
   RETURN_IF_ERROR(
-      session->BeginCopy("COPY " + std::string(table.name) + " (" + names + ") FROM STDIN (FORMAT binary)"));
+      session->BeginCopy(fmt::format("COPY {} ({}) FROM STDIN (FORMAT binary)", table.name, table.columns)));
   std::string chunk("PGCOPY\n\xff\r\n\0", 11);
   Append(&chunk, uint32_t{0});
   Append(&chunk, uint32_t{0});
   int64_t count = 0;
-  sqlite::Statement rows = source->Prepare(table.source);
+  sqlite::Statement rows = source->Prepare(
+      fmt::format("SELECT {} FROM {} {}", table.source_columns != nullptr ? table.source_columns : table.columns,
+                  table.name, table.rows));
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, rows.Step());
     if (!has_row) break;
     ++count;
-    Append(&chunk, static_cast<uint16_t>(columns.size() + (table.key.empty() ? 0 : 1)));
+    Append(&chunk, static_cast<uint16_t>(columns.size()));
     for (size_t i = 0; i < columns.size(); ++i) {
       RETURN_IF_ERROR(AppendValue(&chunk, rows, static_cast<int>(i), types[i]));
-    }
-    if (!table.key.empty()) {
-      std::vector<std::string> parts;
-      for (const int column : table.key) parts.push_back(rows.Bytes(column));
-      AppendField(&chunk, KeyOf(parts).view());
     }
     if (chunk.size() < kChunkBytes) continue;
     RETURN_IF_ERROR(session->PutCopy(chunk));
@@ -233,22 +187,19 @@ absl::StatusOr<int64_t> CopyTable(sqlite::Database* source, Session* session, co
 
 absl::Status CopySequences(sqlite::Database* source, Session* session) {
   for (const Sequence& sequence : kSequences) {
-    sqlite::Statement last = source->Prepare("SELECT seq FROM sqlite_sequence WHERE name = ?");
-    ASSIGN_OR_RETURN(const bool found, last.Bind(sequence.table).Step());
-    const int64_t value = found ? last.Int(0) : 0;
-    RETURN_IF_ERROR(session
-                        ->Query("SELECT setval(pg_get_serial_sequence($1, $2), greatest($3, 1), $3 > 0)",
-                                sequence.table, sequence.column, value)
-                        .status());
+    ASSIGN_OR_RETURN(const std::optional<int64_t> last,
+                     source->ReadOne(Sql::ReadInt, "SELECT seq FROM sqlite_sequence WHERE name = $1", sequence.table));
+    RETURN_IF_ERROR(session->Run("SELECT setval(pg_get_serial_sequence($1, $2), greatest($3, 1), $3 > 0)",
+                                 sequence.table, sequence.column, last.value_or(0)));
   }
   ASSIGN_OR_RETURN(const int64_t claim_seq, source->QueryInt("SELECT value FROM sequence WHERE name = 'claim_seq'"));
-  RETURN_IF_ERROR(session->Query("SELECT setval('claim_seq', greatest($1, 1), $1 > 0)", claim_seq).status());
+  RETURN_IF_ERROR(session->Run("SELECT setval('claim_seq', greatest($1, 1), $1 > 0)", claim_seq));
   ASSIGN_OR_RETURN(const int64_t revision, source->QueryInt("SELECT revision FROM catalog_rev"));
-  return session->Run("UPDATE catalog_rev SET revision = $1", revision).status();
+  return session->Run("UPDATE catalog_rev SET revision = $1", revision);
 }
 
 absl::Status CheckEmpty(Session* session) {
-  for (const Table& table : Tables()) {
+  for (const Table& table : kTables) {
     ASSIGN_OR_RETURN(
         const int64_t rows,
         session->QueryInt("SELECT count(*) FROM " + std::string(table.name) +
@@ -267,7 +218,7 @@ absl::StatusOr<std::vector<CopiedTable>> CopyAll(sqlite::Database* source, Sessi
   RETURN_IF_ERROR(session->Script("LOCK TABLE setting, job, kernel, agent IN ACCESS EXCLUSIVE MODE"));
   RETURN_IF_ERROR(CheckEmpty(session));
   std::vector<CopiedTable> copied;
-  for (const Table& table : Tables()) {
+  for (const Table& table : kTables) {
     const absl::StatusOr<int64_t> result = CopyTable(source, session, table);
     if (!result.ok()) return Annotate(result.status(), "copying the table {}", table.name);
     const int64_t rows = *result;
@@ -281,7 +232,7 @@ absl::StatusOr<std::vector<CopiedTable>> CopyAll(sqlite::Database* source, Sessi
     copied.push_back({table.name, rows});
   }
   for (const auto& [from, to] : renamed) {
-    RETURN_IF_ERROR(session->Run("UPDATE setting SET name = $2 WHERE name = $1", from, to).status());
+    RETURN_IF_ERROR(session->Run("UPDATE setting SET name = $2 WHERE name = $1", from, to));
   }
   RETURN_IF_ERROR(CopySequences(source, session));
   return copied;

@@ -6,23 +6,8 @@
 #include "server/store/postgres/claim_board.h"
 #include "server/store/postgres/pool.h"
 #include "server/store/postgres/study_facts.h"
-
-namespace tunefarm {
-class AgentStore;
-class BestStore;
-class DeviceStore;
-class JobStore;
-class KernelStore;
-class LeaseStore;
-class MissStore;
-class PoisonStore;
-class SettingStore;
-class StoreMaintenance;
-class StudyStore;
-class TokenStore;
-class TrialStore;
-class UnitStore;
-}  // namespace tunefarm
+#include "server/store/shared/sql.h"
+#include "server/store/store.h"
 
 namespace tunefarm::postgres {
 
@@ -32,13 +17,16 @@ struct Shared {
   ClaimBoard* board = nullptr;
   StudyFactsCache* facts = nullptr;
   EntropySource* entropy = nullptr;  // of epochs and tokens
+  SqlBackend* backend = nullptr;     // over the pool
 };
 
 template <typename Interface>
 class Facet : public Interface {
  public:
-  explicit Facet(const Shared& shared)
-      : pool_(shared.pool), board_(shared.board), facts_(shared.facts), entropy_(shared.entropy) {}
+  // `base`: what the interface is constructed from, where it has parts of its own.
+  template <typename... Base>
+  explicit Facet(const Shared& shared, const Base&... base)
+      : Interface(base...), pool_(shared.pool), board_(shared.board), facts_(shared.facts), entropy_(shared.entropy) {}
 
  protected:
   Pool* const pool_;
@@ -48,19 +36,12 @@ class Facet : public Interface {
 };
 
 // Each is in a file of its own.
-std::unique_ptr<KernelStore> NewKernelStore(const Shared& shared);
-std::unique_ptr<DeviceStore> NewDeviceStore(const Shared& shared);
 std::unique_ptr<JobStore> NewJobStore(const Shared& shared);
 std::unique_ptr<StudyStore> NewStudyStore(const Shared& shared);
 std::unique_ptr<UnitStore> NewUnitStore(const Shared& shared);
 std::unique_ptr<TrialStore> NewTrialStore(const Shared& shared);
 std::unique_ptr<AgentStore> NewAgentStore(const Shared& shared);
 std::unique_ptr<LeaseStore> NewLeaseStore(const Shared& shared);
-std::unique_ptr<BestStore> NewBestStore(const Shared& shared);
-std::unique_ptr<MissStore> NewMissStore(const Shared& shared);
-std::unique_ptr<PoisonStore> NewPoisonStore(const Shared& shared);
-std::unique_ptr<SettingStore> NewSettingStore(const Shared& shared);
-std::unique_ptr<TokenStore> NewTokenStore(const Shared& shared);
 std::unique_ptr<StoreMaintenance> NewStoreMaintenance(const Shared& shared);
 
 }  // namespace tunefarm::postgres

@@ -3,6 +3,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/postgres/facets.h"
+#include "server/store/shared/facets.h"
 #include "server/store/store_maintenance.h"
 
 namespace tunefarm::postgres {
@@ -41,17 +42,7 @@ class PostgresMaintenance final : public Facet<StoreMaintenance> {
   }
 
   absl::StatusOr<QueueCounts> CountQueue() override {
-    return pool_->Call(&Pool::Read, [](Session& session) -> absl::StatusOr<QueueCounts> {
-      QueueCounts counts;
-      ASSIGN_OR_RETURN(const Rows jobs, session.Query("SELECT state, count(*) FROM job GROUP BY state"));
-      for (int i = 0; i < jobs.size(); ++i) {
-        const auto state = static_cast<size_t>(jobs[i].Int(0));
-        if (state < counts.jobs.size()) counts.jobs[state] = jobs[i].Int(1);
-      }
-      ASSIGN_OR_RETURN(counts.ready_units, session.QueryInt("SELECT count(*) FROM work_unit WHERE state = 1"));
-      ASSIGN_OR_RETURN(counts.claimed_units, session.QueryInt("SELECT count(*) FROM work_unit WHERE state = 2"));
-      return counts;
-    });
+    return pool_->Call(&Pool::Read, [](Session& session) { return tunefarm::CountQueue(session); });
   }
 
   CommitStats Commits() const override { return pool_->stats(); }
@@ -59,7 +50,7 @@ class PostgresMaintenance final : public Facet<StoreMaintenance> {
   absl::Status CheckWritable() override {
     return pool_->Write([](Session& session) -> absl::Status {
       ASSIGN_OR_RETURN(const int64_t changes,
-                       session.Run("UPDATE setting SET value = value WHERE name = 'store.writable'"));
+                       session.Change("UPDATE setting SET value = value WHERE name = 'store.writable'"));
       return changes == 1 ? absl::OkStatus() : DataLoss("{}: the setting store.writable is missing", session.server());
     });
   }

@@ -60,10 +60,8 @@ absl::Status ApplyInTransaction(Session* session, const Migration& migration) {
   // A table that somebody else holds: the start fails rather than keep everybody waiting behind it.
   RETURN_IF_ERROR(session->Script("SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = 0"));
   RETURN_IF_ERROR(session->Script(std::string(migration.text)));
-  RETURN_IF_ERROR(session
-                      ->Run("INSERT INTO schema_migration (number, name, sha256) VALUES ($1, $2, $3)", migration.number,
-                            migration.name, Sha256(migration.text).Hex())
-                      .status());
+  RETURN_IF_ERROR(session->Run("INSERT INTO schema_migration (number, name, sha256) VALUES ($1, $2, $3)",
+                               migration.number, migration.name, Sha256(migration.text).Hex()));
   RETURN_IF_ERROR(Failpoint("store.migrate.before"));
   return session->Commit();
 }
@@ -112,9 +110,9 @@ absl::Status Migrate(Session* session, const std::vector<Migration>& migrations)
   // Whoever else starts now waits here, for as long as migrations may take.
   session->set_call_max(Session::kLongCallMax);
   RETURN_IF_ERROR(session->Script("SET lock_timeout = '10min'; SET statement_timeout = '10min'"));
-  RETURN_IF_ERROR(session->Run("SELECT pg_advisory_lock($1)", kMigrationLock).status());
+  RETURN_IF_ERROR(session->Run("SELECT pg_advisory_lock($1)", kMigrationLock));
   const absl::Status status = MigrateLocked(session, migrations);
-  if (!session->is_broken()) RETURN_IF_ERROR(session->Run("SELECT pg_advisory_unlock($1)", kMigrationLock).status());
+  if (!session->is_broken()) RETURN_IF_ERROR(session->Run("SELECT pg_advisory_unlock($1)", kMigrationLock));
   return status;
 }
 

@@ -6,19 +6,13 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/agent_store.h"
-#include "server/store/best_store.h"
-#include "server/store/device_store.h"
 #include "server/store/job_store.h"
-#include "server/store/kernel_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
-#include "server/store/poison_store.h"
 #include "server/store/postgres/facets.h"
 #include "server/store/postgres/libpq.h"
-#include "server/store/setting_store.h"
+#include "server/store/shared/facet_store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
-#include "server/store/token_store.h"
 #include "server/store/trial_store.h"
 #include "server/store/unit_store.h"
 
@@ -26,49 +20,46 @@ namespace tunefarm {
 namespace postgres {
 namespace {
 
+class Backend final : public SqlBackend {
+ public:
+  explicit Backend(Pool* pool) : pool_(pool) {}
+
+ private:
+  absl::Status Run(Access access, const Operation& operation) override {
+    if (access == Access::kWrite) return pool_->Write(operation);
+    return access == Access::kRead ? pool_->Read(operation) : pool_->ReadSnapshot(operation);
+  }
+
+  Pool* const pool_;
+};
+
 // Store on a PostgreSQL database that other processes may use too. Thread-safe.
-class PostgresStore final : public Store {
+class PostgresStore final : public FacetStore {
  public:
   // Clock and entropy outlive the store.
   PostgresStore(SessionOptions session, int connections_max, Clock* clock, EntropySource* entropy)
-      : entropy_(entropy), pool_(std::move(session), connections_max, clock, entropy), board_(clock) {}
+      : pool_(std::move(session), connections_max, clock, entropy), board_(clock), backend_(&pool_) {
+    // With another catalog than before, ids of studies may mean others than they did.
+    MakeSharedFacets(&backend_, [this](std::string_view id) {
+      if (facts_.Begin(id)) board_.Invalidate();
+    });
+    const Shared shared{&pool_, &board_, &facts_, entropy, &backend_};
+    jobs_ = NewJobStore(shared);
+    studies_ = NewStudyStore(shared);
+    units_ = NewUnitStore(shared);
+    trials_ = NewTrialStore(shared);
+    agents_ = NewAgentStore(shared);
+    leases_ = NewLeaseStore(shared);
+    maintenance_ = NewStoreMaintenance(shared);
+  }
 
-  KernelStore* kernels() override { return kernels_.get(); }
-  DeviceStore* devices() override { return devices_.get(); }
-  JobStore* jobs() override { return jobs_.get(); }
-  StudyStore* studies() override { return studies_.get(); }
-  UnitStore* units() override { return units_.get(); }
-  TrialStore* trials() override { return trials_.get(); }
-  AgentStore* agents() override { return agents_.get(); }
-  LeaseStore* leases() override { return leases_.get(); }
-  BestStore* bests() override { return bests_.get(); }
-  MissStore* misses() override { return misses_.get(); }
-  PoisonStore* poison() override { return poison_.get(); }
-  SettingStore* settings() override { return settings_.get(); }
-  TokenStore* tokens() override { return tokens_.get(); }
-  StoreMaintenance* maintenance() override { return maintenance_.get(); }
   int64_t Replacements() const override { return pool_.replacements(); }
 
  private:
-  EntropySource* const entropy_;
   Pool pool_;
   ClaimBoard board_;
   StudyFactsCache facts_;
-  const Shared shared_{&pool_, &board_, &facts_, entropy_};
-  const std::unique_ptr<KernelStore> kernels_ = NewKernelStore(shared_);
-  const std::unique_ptr<DeviceStore> devices_ = NewDeviceStore(shared_);
-  const std::unique_ptr<JobStore> jobs_ = NewJobStore(shared_);
-  const std::unique_ptr<StudyStore> studies_ = NewStudyStore(shared_);
-  const std::unique_ptr<UnitStore> units_ = NewUnitStore(shared_);
-  const std::unique_ptr<TrialStore> trials_ = NewTrialStore(shared_);
-  const std::unique_ptr<AgentStore> agents_ = NewAgentStore(shared_);
-  const std::unique_ptr<LeaseStore> leases_ = NewLeaseStore(shared_);
-  const std::unique_ptr<BestStore> bests_ = NewBestStore(shared_);
-  const std::unique_ptr<MissStore> misses_ = NewMissStore(shared_);
-  const std::unique_ptr<PoisonStore> poison_ = NewPoisonStore(shared_);
-  const std::unique_ptr<SettingStore> settings_ = NewSettingStore(shared_);
-  const std::unique_ptr<TokenStore> tokens_ = NewTokenStore(shared_);
-  const std::unique_ptr<StoreMaintenance> maintenance_ = NewStoreMaintenance(shared_);
+  Backend backend_;
 };
 
 }  // namespace

@@ -10,17 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/store/agent_store.h"
-#include "server/store/kernel_store.h"
 #include "server/store/postgres/session.h"
+#include "server/store/read_rows.h"
 
 namespace tunefarm::postgres {
 
-// Nothing happens where there is one of the id.
-absl::Status InsertKernel(Session& session, const KernelRow& kernel);
-
+#define TUNEFARM_PG_AGENT_COLUMNS \
+  TUNEFARM_AGENT_COLUMNS "(extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint"
 absl::StatusOr<std::optional<AgentRow>> FindAgent(Session& session, std::string_view agent_id);
-// A condition on a table t of trials: no best config stands on the trial.
-#define TUNEFARM_PG_NOT_A_BEST \
-  "NOT EXISTS (SELECT 1 FROM best_config b WHERE b.study_id = t.study_id AND b.ordinal = t.ordinal) "
-
 }  // namespace tunefarm::postgres

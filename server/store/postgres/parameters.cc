@@ -63,12 +63,13 @@ std::vector<const char*> Parameters::Values() const {
   return pointers;
 }
 
-void Parameters::Reserve(size_t count) {
-  types_.reserve(count);
-  values_.reserve(count);
-  lengths_.reserve(count);
-  formats_.reserve(count);
-  owned_.reserve(count);
+Parameters::Parameters(std::initializer_list<SqlValue> values) {
+  types_.reserve(values.size());
+  values_.reserve(values.size());
+  lengths_.reserve(values.size());
+  formats_.reserve(values.size());
+  owned_.reserve(values.size());
+  for (const SqlValue& value : values) std::visit([this](const auto& added) { Add(added); }, value);
 }
 
 void Parameters::AddOwned(unsigned type, std::string bytes) {
@@ -110,27 +111,27 @@ void Parameters::Add(ZeroAsNull value) {
   AddView(kInt8, "", true);
 }
 
-void Parameters::Add(const std::vector<int64_t>& values) {
-  std::string out = BeginArray(kInt8, values.size(), false, values.size() * sizeof(int64_t));
-  for (const int64_t value : values) {
+void Parameters::Add(const std::vector<int64_t>* values) {
+  std::string out = BeginArray(kInt8, values->size(), false, values->size() * sizeof(int64_t));
+  for (const int64_t value : *values) {
     Append(&out, uint32_t{sizeof(value)});
     Append(&out, static_cast<uint64_t>(value));
   }
   AddOwned(kInt8Array, std::move(out));
 }
 
-void Parameters::Add(const std::vector<double>& values) {
-  std::string out = BeginArray(kFloat8, values.size(), false, values.size() * sizeof(double));
-  for (const double value : values) {
+void Parameters::Add(const std::vector<double>* values) {
+  std::string out = BeginArray(kFloat8, values->size(), false, values->size() * sizeof(double));
+  for (const double value : *values) {
     Append(&out, uint32_t{sizeof(value)});
     Append(&out, BitsOf(value));
   }
   AddOwned(kFloat8Array, std::move(out));
 }
 
-void Parameters::Add(const Texts& values) { AddOwned(kTextArray, EncodeViews(kText, values.values, false)); }
-void Parameters::Add(const Blobs& values) {
-  AddOwned(kByteaArray, EncodeViews(kBytea, values.values, values.empty_is_null));
+void Parameters::Add(const Texts* values) { AddOwned(kTextArray, EncodeViews(kText, values->values, false)); }
+void Parameters::Add(const Blobs* values) {
+  AddOwned(kByteaArray, EncodeViews(kBytea, values->values, values->empty_is_null));
 }
 
 }  // namespace tunefarm::postgres

@@ -3,41 +3,18 @@
 // What goes into a statement: the parameters $1, $2, … in PostgreSQL's binary format. A plain value type.
 
 #include <cstdint>
-#include <optional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tunefarm::postgres {
+#include "server/store/shared/sql.h"
 
-// Bytes for a bytea column; a plain std::string_view goes as text.
-struct Blob {
-  std::string_view bytes;
-};
-// The same, and NULL when empty.
-struct BlobOrNull {
-  std::string_view bytes;
-};
-// NULL for 0: "not yet" for times.
-struct ZeroAsNull {
-  int64_t value;
-};
-// Arrays, for statements about many rows at once (unnest). Views must outlive the statement.
-struct Texts {
-  std::vector<std::string_view> values;
-};
-struct Blobs {
-  std::vector<std::string_view> values;
-  bool empty_is_null = false;
-};
+namespace tunefarm::postgres {
 
 class Parameters {
  public:
-  template <typename... Values>
-  explicit Parameters(const Values&... values) {
-    Reserve(sizeof...(values));
-    (Add(values), ...);
-  }
+  explicit Parameters(std::initializer_list<SqlValue> values);
 
   int count() const { return static_cast<int>(types_.size()); }
   const unsigned* types() const { return types_.data(); }
@@ -47,21 +24,17 @@ class Parameters {
   const int* formats() const { return formats_.data(); }
 
  private:
-  void Reserve(size_t count);
   void Add(int64_t value);
-  void Add(int value) { Add(static_cast<int64_t>(value)); }
   void Add(bool value);
   void Add(double value);
   void Add(std::string_view text);
-  void Add(const std::string& text) { Add(std::string_view(text)); }
-  void Add(const char* text) { Add(std::string_view(text)); }
   void Add(Blob blob);
   void Add(BlobOrNull blob);
   void Add(ZeroAsNull value);
-  void Add(const std::vector<int64_t>& values);
-  void Add(const std::vector<double>& values);
-  void Add(const Texts& values);
-  void Add(const Blobs& values);
+  void Add(const std::vector<int64_t>* values);
+  void Add(const std::vector<double>* values);
+  void Add(const Texts* values);
+  void Add(const Blobs* values);
 
   // What is encoded here: an index into owned_. What the caller keeps: a pointer.
   struct Value {

@@ -222,12 +222,10 @@ absl::Status Session::SetUp(const SessionOptions& options) {
                   "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_mergejoin = off; "
                   "SET jit = off; SET plan_cache_mode = force_generic_plan; SELECT set_config('synchronous_commit', "
                   "'on', false) WHERE "
-                  "current_setting('synchronous_commit') = "
-                  "'off'",
+                  "current_setting('synchronous_commit') = 'off'",
                   options.statement_timeout_ms, options.lock_timeout_ms, options.idle_in_transaction_ms)));
-  ASSIGN_OR_RETURN(backend_.started_at,
-                   QueryInt("SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM pg_stat_activity WHERE "
-                            "pid = pg_backend_pid()"));
+  ASSIGN_OR_RETURN(backend_.started_at, QueryInt("SELECT (extract(epoch FROM backend_start) * 1000000)::bigint FROM "
+                                                 "pg_stat_activity WHERE pid = pg_backend_pid()"));
   backend_.pid = PQbackendPID(connection_);
   FindDatabase();
   return absl::OkStatus();
@@ -395,6 +393,11 @@ void Session::Rollback() {
   if (status.ok()) last_failure_ = before;
 }
 
-absl::Status Session::NoRow(std::string_view sql) const { return Internal("{}: no row for: {}", server_, sql); }
+absl::StatusOr<int64_t> Session::Visit(std::string_view sql, std::initializer_list<SqlValue> values,
+                                       const Visitor& visit) {
+  ASSIGN_OR_RETURN(const Rows rows, Execute(sql, Parameters(values)));
+  for (int i = 0; visit != nullptr && i < rows.size(); ++i) visit(rows[i]);
+  return rows.changes();
+}
 
 }  // namespace tunefarm::postgres

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,20 +12,21 @@
 #include "absl/status/statusor.h"
 #include "server/store/postgres/parameters.h"
 #include "server/store/postgres/wire.h"
+#include "server/store/shared/sql.h"
 
 struct pg_conn;
 struct pg_result;
 
 namespace tunefarm::postgres {
 
-// A row of Rows, which must outlive it. Columns from 0; NULL reads as 0 and as the empty string.
-class Row {
+// A row of Rows, which must outlive it.
+class Row final : public SqlRow {
  public:
   Row(const pg_result* result, int row) : result_(result), row_(row) {}
-  bool IsNull(int column) const;
-  int64_t Int(int column) const;  // of any integer type, and of boolean
-  double Real(int column) const;
-  std::string Bytes(int column) const;
+  bool IsNull(int column) const override;
+  int64_t Int(int column) const override;
+  double Real(int column) const override;
+  std::string Bytes(int column) const override;
   // Of a bigint array.
   std::vector<int64_t> Ints(int column) const;
 
@@ -84,33 +86,19 @@ bool IsAnswering(const SessionOptions& options);
 
 // One connection, with prepared statements. Blocks, but never for longer than the statement timeout and 5 s. Belongs to
 // one thread at a time.
-class Session {
+class Session final : public Sql {
  public:
   // Unavailable if the server cannot be reached or takes no more connections; FailedPrecondition if it does not let us
   // in or has no such database.
   static absl::StatusOr<std::unique_ptr<Session>> Open(const SessionOptions& options);
-  ~Session();
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Prepares (once) and runs one statement. Text and blobs are read during the call only.
+  // Runs one statement of any kind; its answer with types that SqlRow has not.
   template <typename... Values>
   absl::StatusOr<Rows> Query(std::string_view sql, const Values&... values) {
-    return Execute(sql, Parameters(values...));
-  }
-  // The same for a statement whose rows do not matter: how many it has changed.
-  template <typename... Values>
-  absl::StatusOr<int64_t> Run(std::string_view sql, const Values&... values) {
-    absl::StatusOr<Rows> rows = Execute(sql, Parameters(values...));
-    if (!rows.ok()) return rows.status();
-    return rows->changes();
-  }
-  // The first column of the only row.
-  template <typename... Values>
-  absl::StatusOr<int64_t> QueryInt(std::string_view sql, const Values&... values) {
-    absl::StatusOr<Rows> rows = Execute(sql, Parameters(values...));
-    if (!rows.ok()) return rows.status();
-    return rows->empty() ? absl::StatusOr<int64_t>(NoRow(sql)) : (*rows)[0].Int(0);
+    return Execute(sql, Parameters({SqlValueOf(values)...}));
   }
   absl::StatusOr<Rows> Execute(std::string_view sql, const Parameters& parameters);
   // Any number of statements without parameters, not prepared.
@@ -144,6 +132,8 @@ class Session {
   // took over from the one that had it and may not have had all. Empty: the server does not tell.
   const std::string& database() const { return database_; }
   const std::string& server() const { return server_; }
+  const std::string& name() const override { return server_; }
+  bool has_other_writers() const override { return true; }
 
  private:
   Session(pg_conn* connection, std::string server, const Patience& patience);
@@ -164,7 +154,8 @@ class Session {
   // What follows from a wait; OK if it has come to its end.
   absl::Status CheckWait(Waited waited);
   absl::Status StatusOf(const char* state, std::string_view message, std::string_view constraint);
-  absl::Status NoRow(std::string_view sql) const;
+  absl::StatusOr<int64_t> Visit(std::string_view sql, std::initializer_list<SqlValue> values,
+                                const Visitor& visit) override;
 
   pg_conn* const connection_;
   const std::string server_;

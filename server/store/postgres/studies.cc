@@ -1,3 +1,5 @@
+#include "server/store/shared/studies.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -6,9 +8,7 @@
 #include "server/base/status_macros.h"
 #include "server/store/checks.h"
 #include "server/store/postgres/facets.h"
-#include "server/store/postgres/operations.h"
-#include "server/store/postgres/rows.h"
-#include "server/store/study_store.h"
+#include "server/store/read_rows.h"
 #include "server/store/transitions.h"
 
 namespace tunefarm::postgres {
@@ -41,9 +41,10 @@ absl::StatusOr<DrivenStudy> LoadDriven(Session& session, const DriveStep& step) 
   RETURN_IF_ERROR(CheckDriver(job[0].Int(0), step.driver_epoch, job[0].Int(2)));
   RETURN_IF_ERROR(CheckStep(step.study_id, static_cast<StudyState>(study[0].Int(2)), step.state));
   // With the lock in hand: a statement sees what was there when it began.
-  ASSIGN_OR_RETURN(const Rows now, session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now "
-                                                 "WHERE study_id = $1",
-                                                 step.study_id));
+  ASSIGN_OR_RETURN(
+      const Rows now,
+      session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now WHERE study_id = $1",
+                    step.study_id));
   return DrivenStudy{study[0].Bytes(0), study[0].Bytes(1), now[0].Int(0),
                      now[0].Int(1),     now[0].Real(2),    now[0].Int(3),
                      job[0].Int(0),     job[0].Int(1),     static_cast<JobState>(job[0].Int(3))};
@@ -53,12 +54,10 @@ absl::Status AppendEvents(Session& session, const DriveStep& step, StudyEvent::K
                           const std::vector<int64_t>& unit_ids, DrivenStudy* study) {
   const int64_t before = study->last_event;
   study->last_event += static_cast<int64_t>(unit_ids.size());
-  return session
-      .Run(
-          "INSERT INTO study_event (study_id, sequence, kind, unit_id, at_ms) SELECT $1, $2 + e.place, $3, e.unit_id, "
-          "$4 FROM unnest($5) WITH ORDINALITY AS e(unit_id, place)",
-          step.study_id, before, static_cast<int>(kind), step.now_ms, unit_ids)
-      .status();
+  return session.Run(
+      "INSERT INTO study_event (study_id, sequence, kind, unit_id, at_ms) SELECT $1, $2 + e.place, $3, e.unit_id, "
+      "$4 FROM unnest($5) WITH ORDINALITY AS e(unit_id, place)",
+      step.study_id, before, static_cast<int>(kind), step.now_ms, unit_ids);
 }
 
 absl::Status Tell(Session& session, const DriveStep& step, DrivenStudy* study) {
@@ -118,39 +117,11 @@ absl::StatusOr<std::vector<int64_t>> Propose(Session& session, const DriveStep& 
 
 // The row before goes by its key: what is dead and not removed yet is not walked over.
 absl::Status StoreStep(Session& session, const DriveStep& step, const DrivenStudy& study) {
-  return session
-      .Run(
-          "WITH before AS (DELETE FROM study_step WHERE study_id = $1 AND step = $2) INSERT INTO study_step (study_id, "
-          "step, next_ordinal, last_event, device_busy_ms) VALUES ($1, $2 + 1, $3, $4, $5)",
-          step.study_id, study.step, std::max(step.next_ordinal, study.next_ordinal), study.last_event,
-          std::max(step.device_busy_ms, study.device_busy_ms))
-      .status();
-}
-
-absl::Status StorePriors(Session& session, int64_t study_id, const std::vector<PriorRow>& priors) {
-  RETURN_IF_ERROR(CheckPriors(study_id, priors));
-  for (size_t i = 0; i < priors.size(); ++i) {
-    RETURN_IF_ERROR(
-        session
-            .Run("INSERT INTO study_prior (study_id, position, source_rank, payload) VALUES ($1, $2, $3, $4)", study_id,
-                 static_cast<int64_t>(i), priors[i].rank, Blob{priors[i].payload})
-            .status());
-  }
-  return absl::OkStatus();
-}
-
-// Of units of one study, by ordinal.
-absl::Status LoadTrials(Session& session, int64_t study_id, const std::vector<int64_t>& unit_ids,
-                        StudyHistory* history) {
-  if (unit_ids.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Rows rows,
-                   session.Query("SELECT " TUNEFARM_TRIAL_COLUMNS
-                                 " FROM work_unit u JOIN trial_result t ON t.study_id = $1 AND t.ordinal >= "
-                                 "u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count WHERE u.unit_id = "
-                                 "ANY($2) ORDER BY t.ordinal",
-                                 study_id, unit_ids));
-  history->trials = ReadAll(rows, ReadTrial<Row>);
-  return absl::OkStatus();
+  return session.Run(
+      "WITH before AS (DELETE FROM study_step WHERE study_id = $1 AND step = $2) INSERT INTO study_step (study_id, "
+      "step, next_ordinal, last_event, device_busy_ms) VALUES ($1, $2 + 1, $3, $4, $5)",
+      step.study_id, study.step, std::max(step.next_ordinal, study.next_ordinal), study.last_event,
+      std::max(step.device_busy_ms, study.device_busy_ms));
 }
 
 struct Driven {
@@ -171,8 +142,7 @@ absl::StatusOr<Driven> TakeStep(Session& session, const DriveStep& step) {
   if (step.device_selector.has_value()) {
     study.device_selector = *step.device_selector;
     RETURN_IF_ERROR(
-        session.Run("UPDATE study SET device_selector = $1 WHERE study_id = $2", study.device_selector, step.study_id)
-            .status());
+        session.Run("UPDATE study SET device_selector = $1 WHERE study_id = $2", study.device_selector, step.study_id));
   }
   Driven driven;
   RETURN_IF_ERROR(Tell(session, step, &study));
@@ -180,16 +150,14 @@ absl::StatusOr<Driven> TakeStep(Session& session, const DriveStep& step) {
   RETURN_IF_ERROR(StoreStep(session, step, study));
   if (step.state.has_value()) {
     RETURN_IF_ERROR(
-        session.Run("UPDATE study SET state = $1 WHERE study_id = $2", static_cast<int>(*step.state), step.study_id)
-            .status());
+        session.Run("UPDATE study SET state = $1 WHERE study_id = $2", static_cast<int>(*step.state), step.study_id));
   }
   if (step.detail.has_value()) {
-    RETURN_IF_ERROR(
-        session.Run("UPDATE study SET detail = $1 WHERE study_id = $2", Blob{*step.detail}, step.study_id).status());
+    RETURN_IF_ERROR(session.Run("UPDATE study SET detail = $1 WHERE study_id = $2", Blob{*step.detail}, step.study_id));
   }
   if (step.state == StudyState::kEnded) {
-    RETURN_IF_ERROR(session.Run("DELETE FROM work_unit WHERE state = 1 AND study_id = $1", step.study_id).status());
-    RETURN_IF_ERROR(session.Run("DELETE FROM study_prior WHERE study_id = $1", step.study_id).status());
+    RETURN_IF_ERROR(session.Run("DELETE FROM work_unit WHERE state = 1 AND study_id = $1", step.study_id));
+    RETURN_IF_ERROR(session.Run("DELETE FROM study_prior WHERE study_id = $1", step.study_id));
     driven.first_seq = 0;
   }
   if (study.job_state != JobState::kQueued && study.job_state != JobState::kRunning) driven.first_seq = 0;
@@ -199,9 +167,9 @@ absl::StatusOr<Driven> TakeStep(Session& session, const DriveStep& step) {
   return driven;
 }
 
-class PostgresStudies final : public Facet<StudyStore> {
+class PostgresStudies final : public Facet<SharedStudies> {
  public:
-  using Facet::Facet;
+  explicit PostgresStudies(const Shared& shared) : Facet(shared, shared.backend) {}
 
   absl::StatusOr<DriveResult> Drive(const DriveStep& step) override {
     RETURN_IF_ERROR(CheckStepSize(step));
@@ -211,80 +179,45 @@ class PostgresStudies final : public Facet<StudyStore> {
     return std::move(driven.result);
   }
 
-  absl::StatusOr<StudyHistory> LoadHistory(int64_t study_id, int64_t after_sequence, int events_max) override {
-    return pool_->Call(&Pool::ReadSnapshot, [&](Session& session) -> absl::StatusOr<StudyHistory> {
-      ASSIGN_OR_RETURN(const Rows known, session.Query("SELECT 1 FROM study WHERE study_id = $1", study_id));
-      if (known.empty()) return NotFound("study {} does not exist", study_id);
-      ASSIGN_OR_RETURN(const Rows events, session.Query("SELECT sequence, kind, unit_id FROM study_event WHERE "
-                                                        "study_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
-                                                        study_id, after_sequence, std::max(events_max, 1)));
-      StudyHistory history;
-      std::set<int64_t> named, told;
-      for (int i = 0; i < events.size(); ++i) {
-        const Row row = events[i];
-        history.events.push_back({row.Int(0), static_cast<StudyEvent::Kind>(row.Int(1)), row.Int(2)});
-        named.insert(row.Int(2));
-        if (history.events.back().kind == StudyEvent::Kind::kTell) told.insert(row.Int(2));
-      }
-      if (named.empty()) return history;
-      ASSIGN_OR_RETURN(const Rows units, session.Query("SELECT " TUNEFARM_UNIT_COLUMNS
-                                                       " FROM work_unit u WHERE u.unit_id = ANY($1) ORDER BY u.unit_id",
-                                                       std::vector<int64_t>(named.begin(), named.end())));
-      history.units = ReadAll(units, ReadUnit<Row>);
-      std::vector<int64_t> wanted;
-      for (const UnitRow& unit : history.units) {
-        if (told.count(unit.unit_id) != 0 || unit.state != UnitState::kTold) wanted.push_back(unit.unit_id);
-      }
-      RETURN_IF_ERROR(LoadTrials(session, study_id, wanted, &history));
-      return history;
-    });
-  }
-
-  absl::StatusOr<StudyHistory> LoadDone(int64_t study_id, int units_max,
-                                        const std::vector<int64_t>& known_unit_ids) override {
-    return pool_->Call(&Pool::ReadSnapshot, [&](Session& session) -> absl::StatusOr<StudyHistory> {
-      ASSIGN_OR_RETURN(const Rows units, session.Query("SELECT " TUNEFARM_UNIT_COLUMNS
-                                                       " FROM work_unit u WHERE u.study_id = $1 AND u.state = 3 AND "
-                                                       "u.unit_id <> ALL($3) ORDER BY u.unit_id LIMIT $2",
-                                                       study_id, std::max(units_max, 1), known_unit_ids));
-      StudyHistory history;
-      history.units = ReadAll(units, ReadUnit<Row>);
-      std::vector<int64_t> ids;
-      for (const UnitRow& unit : history.units) ids.push_back(unit.unit_id);
-      RETURN_IF_ERROR(LoadTrials(session, study_id, ids, &history));
-      return history;
-    });
-  }
-
-  absl::StatusOr<std::vector<PriorRow>> LoadPriors(int64_t study_id) override {
-    return pool_->Call(&Pool::Read, [&](Session& session) -> absl::StatusOr<std::vector<PriorRow>> {
-      ASSIGN_OR_RETURN(
-          const Rows rows,
-          session.Query("SELECT source_rank, payload FROM study_prior WHERE study_id = $1 ORDER BY position",
-                        study_id));
-      std::vector<PriorRow> priors;
-      for (int i = 0; i < rows.size(); ++i) priors.push_back({static_cast<int>(rows[i].Int(0)), rows[i].Bytes(1)});
-      return priors;
-    });
-  }
-
   absl::StatusOr<std::vector<KnownStudyRow>> StudiesOfProgram(std::string_view program_digest, int limit) override {
-    return pool_->Call(&Pool::Read, [&](Session& session) -> absl::StatusOr<std::vector<KnownStudyRow>> {
-      ASSIGN_OR_RETURN(
-          const Rows rows,
-          session.Query(
-              "SELECT s.study_id, s.job_id, s.problem_key, s.problem, s.class_id, s.toolkit, s.next_ordinal FROM "
-              "(SELECT o.study_id FROM kernel k JOIN job j ON j.kernel_id = k.kernel_id JOIN study_now o ON o.job_id = "
-              "j.job_id WHERE k.program_digest = $1 AND o.next_ordinal > 0 ORDER BY o.study_id DESC LIMIT $2) n JOIN "
-              "study_now s ON s.study_id = n.study_id ORDER BY s.study_id DESC",
-              program_digest, std::max(limit, 0)));
-      std::vector<KnownStudyRow> studies;
-      for (int i = 0; i < rows.size(); ++i) {
-        const Row row = rows[i];
-        studies.push_back({row.Int(0), row.Int(1), row.Bytes(2), row.Bytes(3), row.Bytes(4), row.Bytes(5), row.Int(6)});
-      }
-      return studies;
+    return pool_->Call(&Pool::Read, [&](Session& session) {
+      return session.ReadAll(
+          ReadKnownStudy,
+          "SELECT s.study_id, s.job_id, s.problem_key, s.problem, s.class_id, s.toolkit, s.next_ordinal FROM "
+          "(SELECT o.study_id FROM kernel k JOIN job j ON j.kernel_id = k.kernel_id JOIN study_now o ON o.job_id = "
+          "j.job_id WHERE k.program_digest = $1 AND o.next_ordinal > 0 ORDER BY o.study_id DESC LIMIT $2) n JOIN "
+          "study_now s ON s.study_id = n.study_id ORDER BY s.study_id DESC",
+          program_digest, std::max(limit, 0));
     });
+  }
+
+ private:
+  absl::StatusOr<std::vector<UnitRow>> ReadUnits(Sql& sql, const std::vector<int64_t>& unit_ids) override {
+    return sql.ReadAll(ReadUnit,
+                       "SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE u.unit_id = ANY($1) ORDER BY u.unit_id",
+                       unit_ids);
+  }
+
+  absl::StatusOr<std::vector<UnitRow>> ReadDone(Sql& sql, int64_t study_id, int units_max,
+                                                const std::vector<int64_t>& known_unit_ids) override {
+    return sql.ReadAll(
+        ReadUnit,
+        "SELECT " TUNEFARM_UNIT_COLUMNS
+        " FROM work_unit u WHERE u.study_id = $1 AND u.state = 3 AND u.unit_id <> ALL($3) ORDER BY u.unit_id LIMIT $2",
+        study_id, units_max, known_unit_ids);
+  }
+
+  absl::StatusOr<std::vector<TrialRow>> ReadTrials(Sql& sql, int64_t study_id,
+                                                   const std::vector<const UnitRow*>& units) override {
+    if (units.empty()) return std::vector<TrialRow>();
+    std::vector<int64_t> unit_ids;
+    for (const UnitRow* const unit : units) unit_ids.push_back(unit->unit_id);
+    return sql.ReadAll(
+        ReadTrial,
+        "SELECT " TUNEFARM_TRIAL_COLUMNS
+        " FROM work_unit u JOIN trial_result t ON t.study_id = $1 AND t.ordinal >= "
+        "u.first_ordinal AND t.ordinal < u.first_ordinal + u.trial_count WHERE u.unit_id = ANY($2) ORDER BY t.ordinal",
+        study_id, unit_ids);
   }
 };
 

@@ -16,7 +16,6 @@
 #include "server/store/lost_units.h"
 #include "server/store/postgres/facets.h"
 #include "server/store/postgres/operations.h"
-#include "server/store/postgres/rows.h"
 #include "server/store/unit_store.h"
 
 namespace tunefarm::postgres {
@@ -74,9 +73,8 @@ constexpr std::string_view kClaim =
     "u AS (UPDATE work_unit w SET state = 2, token = w.token + $13, attempt = w.attempt + 1, agent_id = $1, "
     "agent_epoch = $2, claimed_at_ms = $7, claim_nonce = $8, handed_end = " TUNEFARM_PG_PART
     " FROM turn WHERE w.unit_id = turn.unit_id AND "
-    "turn.handed < $6 RETURNING w.*) "
-    "SELECT " TUNEFARM_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT ", " TUNEFARM_PG_DEVICES
-    ", (SELECT count(*) FROM me) FROM (SELECT 1) one LEFT JOIN u ON true ORDER BY u.claim_seq";
+    "turn.handed < $6 RETURNING w.*) SELECT " TUNEFARM_UNIT_COLUMNS ", u.claim_seq, " TUNEFARM_PG_PRESENT
+    ", " TUNEFARM_PG_DEVICES ", (SELECT count(*) FROM me) FROM (SELECT 1) one LEFT JOIN u ON true ORDER BY u.claim_seq";
 constexpr int kIsCurrent = kUnitColumns + 3;
 
 std::vector<std::string> Lines(const std::string& text) {
@@ -118,15 +116,13 @@ absl::StatusOr<ClaimStepResult> ClaimOfStudy(Session& session, const ClaimStep& 
 // The same for a job that is QUEUED, which becomes RUNNING if anything is claimed.
 absl::StatusOr<ClaimStepResult> ClaimOfQueued(Session& session, const ClaimStep& step) {
   // The job before its units, as everybody.
-  RETURN_IF_ERROR(session.Run("SELECT 1 FROM agent WHERE agent_id = $1 FOR SHARE", step.request->agent_id).status());
-  RETURN_IF_ERROR(session.Run("SELECT 1 FROM job WHERE job_id = $1 FOR UPDATE", step.pick.job_id).status());
+  RETURN_IF_ERROR(session.Run("SELECT 1 FROM agent WHERE agent_id = $1 FOR SHARE", step.request->agent_id));
+  RETURN_IF_ERROR(session.Run("SELECT 1 FROM job WHERE job_id = $1 FOR UPDATE", step.pick.job_id));
   ASSIGN_OR_RETURN(ClaimStepResult result, RunClaim(session, step, static_cast<int>(JobState::kQueued)));
   if (result.units.empty()) return result;
-  RETURN_IF_ERROR(session
-                      .Run("UPDATE job SET state = 2, started_at_ms = coalesce(started_at_ms, $1) WHERE job_id = $2 "
-                           "AND state = 1",
-                           step.request->now_ms, step.pick.job_id)
-                      .status());
+  RETURN_IF_ERROR(session.Run(
+      "UPDATE job SET state = 2, started_at_ms = coalesce(started_at_ms, $1) WHERE job_id = $2 AND state = 1",
+      step.request->now_ms, step.pick.job_id));
   return result;
 }
 
@@ -271,10 +267,10 @@ absl::StatusOr<ReportVerdict> Explain(Session& session, const ReportRequest& req
   }
   if (is_repeat && request.unit_done) {
     // Nobody else has this token: if the unit is done under it, the first try did that.
-    ASSIGN_OR_RETURN(const int64_t is_done,
-                     session.QueryInt("SELECT count(*) FROM work_unit WHERE unit_id = $1 AND token = $2 AND state IN "
-                                      "(3, 4)",
-                                      request.unit_id, request.token));
+    ASSIGN_OR_RETURN(
+        const int64_t is_done,
+        session.QueryInt("SELECT count(*) FROM work_unit WHERE unit_id = $1 AND token = $2 AND state IN (3, 4)",
+                         request.unit_id, request.token));
     if (is_done != 0) return ReportVerdict::kAccepted;
   }
   return ReportVerdict::kStale;
@@ -315,12 +311,11 @@ absl::StatusOr<ReportVerdict> ReportAndReturn(Session& session, const ReportRequ
   ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(session, request, false, false));
   if (verdict == ReportVerdict::kStale) return verdict;
   const bool has_ended = study.empty() || study[0].Int(0) == static_cast<int>(StudyState::kEnded);
-  RETURN_IF_ERROR(session
-                      .Run(has_ended ? "DELETE FROM work_unit u WHERE " TUNEFARM_PG_FENCE
-                                     : "UPDATE work_unit u SET state = 1, claim_seq = nextval('claim_seq'), agent_id = "
-                                       "NULL, agent_epoch = NULL, claimed_at_ms = NULL WHERE " TUNEFARM_PG_FENCE,
-                           request.unit_id, request.token, request.agent_id, request.epoch)
-                      .status());
+  RETURN_IF_ERROR(session.Run(has_ended
+                                  ? "DELETE FROM work_unit u WHERE " TUNEFARM_PG_FENCE
+                                  : "UPDATE work_unit u SET state = 1, claim_seq = nextval('claim_seq'), agent_id = "
+                                    "NULL, agent_epoch = NULL, claimed_at_ms = NULL WHERE " TUNEFARM_PG_FENCE,
+                              request.unit_id, request.token, request.agent_id, request.epoch));
   return verdict;
 }
 

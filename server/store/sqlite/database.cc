@@ -141,28 +141,24 @@ Statement Database::Prepare(std::string_view sql) {
   return Statement(this, statement, &cached.in_use, absl::OkStatus());
 }
 
-absl::StatusOr<int64_t> Database::QueryInt(std::string_view sql) {
+absl::StatusOr<int64_t> Database::Visit(std::string_view sql, std::initializer_list<SqlValue> values,
+                                        const Visitor& visit) {
   Statement statement = Prepare(sql);
-  ASSIGN_OR_RETURN(const bool has_row, statement.Step());
-  if (!has_row) return NotFound("{}: no row for: {}", path_, sql);
-  return statement.Int(0);
+  statement.Bind(values);
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, statement.Step());
+    if (!has_row) return sqlite3_changes64(handle_);
+    if (visit != nullptr) visit(statement);
+  }
 }
 
-absl::StatusOr<std::string> Database::QueryText(std::string_view sql) {
-  Statement statement = Prepare(sql);
-  ASSIGN_OR_RETURN(const bool has_row, statement.Step());
-  if (!has_row) return NotFound("{}: no row for: {}", path_, sql);
-  return statement.Bytes(0);
-}
-
-int64_t Database::LastInsertId() const { return sqlite3_last_insert_rowid(handle_); }
-int64_t Database::Changes() const { return sqlite3_changes64(handle_); }
 bool Database::InTransaction() const { return sqlite3_get_autocommit(handle_) == 0; }
 
 absl::Status Database::QuickCheck() {
-  ASSIGN_OR_RETURN(const std::string verdict, QueryText("PRAGMA quick_check(1)"));
-  if (verdict == "ok") return absl::OkStatus();
-  return DataLoss("{} is damaged ({}); move it aside and restore the newest backup", path_, verdict);
+  ASSIGN_OR_RETURN(const std::vector<std::string> verdicts, ReadAll(ReadBytes, "PRAGMA quick_check(1)"));
+  if (verdicts == std::vector<std::string>{"ok"}) return absl::OkStatus();
+  return DataLoss("{} is damaged ({}); move it aside and restore the newest backup", path_,
+                  verdicts.empty() ? "" : verdicts[0]);
 }
 
 absl::Status Database::CopyInto(const std::string& path) {
@@ -177,7 +173,7 @@ absl::Status Database::CopyInto(const std::string& path) {
   // One file that can be moved, and opened from read-only media.
   RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = DELETE"));
   // Who watches the catalog would take the revisions of a restored copy for those that it knows.
-  RETURN_IF_ERROR(copy->Prepare("DELETE FROM setting WHERE name = ?").Bind(SettingStore::kCatalogIdSetting).Run());
+  RETURN_IF_ERROR(copy->Run("DELETE FROM setting WHERE name = $1", SettingStore::kCatalogIdSetting));
   return copy->QuickCheck();
 }
 

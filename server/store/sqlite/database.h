@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/store/shared/sql.h"
 #include "server/store/sqlite/statement.h"
 
 struct sqlite3;
@@ -21,7 +22,7 @@ namespace tunefarm::sqlite {
 // opened, read or written (disk full, input/output error, read-only, busy); DataLoss when it is damaged;
 // InvalidArgument for a value that a CHECK refuses; AlreadyExists for a second row under one key; NotFound for a
 // reference to a missing row; Internal otherwise.
-class Database {
+class Database final : public Sql {
  public:
   enum class Mode {
     kReadWrite,  // the writer: creates the file; the only connection that checkpoints
@@ -29,11 +30,13 @@ class Database {
   };
 
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Mode mode);
-  ~Database();
+  ~Database() override;
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
   const std::string& path() const { return path_; }
+  const std::string& name() const override { return path_; }
+  bool has_other_writers() const override { return false; }
 
   // Runs statements without parameters; rows are ignored. Stops at the first error.
   absl::Status Execute(const std::string& sql);
@@ -41,13 +44,6 @@ class Database {
   // A statement kept for the next call with the same text: give it literals only, or the cache grows without bound.
   Statement Prepare(std::string_view sql);
 
-  // The first column of the first row. NotFound when there is none.
-  absl::StatusOr<int64_t> QueryInt(std::string_view sql);
-  absl::StatusOr<std::string> QueryText(std::string_view sql);
-
-  int64_t LastInsertId() const;
-  // Rows that the last INSERT, UPDATE or DELETE changed.
-  int64_t Changes() const;
   // False also when an error made SQLite roll the transaction back by itself.
   bool InTransaction() const;
 
@@ -69,6 +65,8 @@ class Database {
   Database(std::string path, sqlite3* handle) : path_(std::move(path)), handle_(handle) {}
   absl::Status Configure(Mode mode);
   absl::Status CopyInto(const std::string& path);
+  absl::StatusOr<int64_t> Visit(std::string_view sql, std::initializer_list<SqlValue> values,
+                                const Visitor& visit) override;
 
   const std::string path_;
   sqlite3* const handle_;

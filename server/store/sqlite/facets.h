@@ -3,26 +3,11 @@
 #include <memory>
 
 #include "server/base/random.h"
+#include "server/store/shared/sql.h"
 #include "server/store/sqlite/lease_clock.h"
 #include "server/store/sqlite/reader_pool.h"
 #include "server/store/sqlite/writer.h"
-
-namespace tunefarm {
-class AgentStore;
-class BestStore;
-class DeviceStore;
-class JobStore;
-class KernelStore;
-class LeaseStore;
-class MissStore;
-class PoisonStore;
-class SettingStore;
-class StoreMaintenance;
-class StudyStore;
-class TokenStore;
-class TrialStore;
-class UnitStore;
-}  // namespace tunefarm
+#include "server/store/store.h"
 
 namespace tunefarm::sqlite {
 
@@ -33,13 +18,20 @@ struct Shared {
   ReaderPool* readers = nullptr;
   const LeaseClock* clock = nullptr;
   EntropySource* entropy = nullptr;  // of epochs and tokens
+  SqlBackend* backend = nullptr;     // over the same
 };
 
 template <typename Interface>
 class Facet : public Interface {
  public:
-  explicit Facet(const Shared& shared)
-      : writer_(shared.writer), readers_(shared.readers), clock_(shared.clock), entropy_(shared.entropy) {}
+  // `base`: what the interface is constructed from, where it has parts of its own.
+  template <typename... Base>
+  explicit Facet(const Shared& shared, const Base&... base)
+      : Interface(base...),
+        writer_(shared.writer),
+        readers_(shared.readers),
+        clock_(shared.clock),
+        entropy_(shared.entropy) {}
 
  protected:
   Writer* const writer_;
@@ -49,19 +41,12 @@ class Facet : public Interface {
 };
 
 // Each is in a file of its own.
-std::unique_ptr<KernelStore> NewKernelStore(const Shared& shared);
-std::unique_ptr<DeviceStore> NewDeviceStore(const Shared& shared);
 std::unique_ptr<JobStore> NewJobStore(const Shared& shared);
 std::unique_ptr<StudyStore> NewStudyStore(const Shared& shared);
 std::unique_ptr<UnitStore> NewUnitStore(const Shared& shared);
 std::unique_ptr<TrialStore> NewTrialStore(const Shared& shared);
 std::unique_ptr<AgentStore> NewAgentStore(const Shared& shared);
 std::unique_ptr<LeaseStore> NewLeaseStore(const Shared& shared);
-std::unique_ptr<BestStore> NewBestStore(const Shared& shared);
-std::unique_ptr<MissStore> NewMissStore(const Shared& shared);
-std::unique_ptr<PoisonStore> NewPoisonStore(const Shared& shared);
-std::unique_ptr<SettingStore> NewSettingStore(const Shared& shared);
-std::unique_ptr<TokenStore> NewTokenStore(const Shared& shared);
 std::unique_ptr<StoreMaintenance> NewStoreMaintenance(const Shared& shared);
 
 }  // namespace tunefarm::sqlite

@@ -1,4 +1,5 @@
 #include "server/base/status_macros.h"
+#include "server/store/shared/facets.h"
 #include "server/store/sqlite/facets.h"
 #include "server/store/store_maintenance.h"
 
@@ -26,19 +27,7 @@ class SqliteMaintenance final : public Facet<StoreMaintenance> {
   }
 
   absl::StatusOr<QueueCounts> CountQueue() override {
-    return readers_->Read([](Database& database) -> absl::StatusOr<QueueCounts> {
-      QueueCounts counts;
-      Statement jobs = database.Prepare("SELECT state, count(*) FROM job GROUP BY state");
-      while (true) {
-        ASSIGN_OR_RETURN(const bool has_row, jobs.Step());
-        if (!has_row) break;
-        const auto state = static_cast<size_t>(jobs.Int(0));
-        if (state < counts.jobs.size()) counts.jobs[state] = jobs.Int(1);
-      }
-      ASSIGN_OR_RETURN(counts.ready_units, database.QueryInt("SELECT count(*) FROM work_unit WHERE state = 1"));
-      ASSIGN_OR_RETURN(counts.claimed_units, database.QueryInt("SELECT count(*) FROM work_unit WHERE state = 2"));
-      return counts;
-    });
+    return readers_->Read([](Database& database) { return tunefarm::CountQueue(database); });
   }
 
   CommitStats Commits() const override { return writer_->stats(); }
@@ -46,7 +35,7 @@ class SqliteMaintenance final : public Facet<StoreMaintenance> {
   absl::Status CheckWritable() override {
     return writer_->Run([](Database& database) {
       // The same value again: SQLite writes the page all the same, and the commit is synced.
-      return database.Prepare("UPDATE setting SET value = value WHERE name = 'store.open'").Run();
+      return database.Run("UPDATE setting SET value = value WHERE name = 'store.open'");
     });
   }
 

@@ -22,19 +22,24 @@ namespace {
 
 // That the database's migrations are those of this program, as far as it knows them.
 absl::Status CheckApplied(Database* database, const std::vector<Migration>& migrations, int version) {
-  Statement applied = database->Prepare("SELECT number, name, sha256 FROM schema_migration ORDER BY number");
+  struct Applied {
+    int64_t number = 0;
+    std::string name, sha256;
+  };
+  ASSIGN_OR_RETURN(const std::vector<Applied> all,
+                   database->ReadAll(
+                       [](const SqlRow& row) {
+                         return Applied{row.Int(0), row.Bytes(1), row.Bytes(2)};
+                       },
+                       "SELECT number, name, sha256 FROM schema_migration ORDER BY number"));
   int count = 0;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, applied.Step());
-    if (!has_row) break;
-    const int64_t number = applied.Int(0);
+  for (const auto& [number, name, sha256] : all) {
     if (number != ++count || number > version) {
       return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup",
                       database->path(), number);
     }
     if (number > static_cast<int64_t>(migrations.size())) return absl::OkStatus();  // a newer schema
-    RETURN_IF_ERROR(CheckMigration(database->path(), migrations[static_cast<size_t>(number - 1)], applied.Bytes(1),
-                                   applied.Bytes(2)));
+    RETURN_IF_ERROR(CheckMigration(database->path(), migrations[static_cast<size_t>(number - 1)], name, sha256));
   }
   if (count != version && version <= static_cast<int>(migrations.size())) {
     return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup",
@@ -48,9 +53,8 @@ absl::Status Apply(Database* database, const Migration& migration, Clock* clock)
   RETURN_IF_ERROR(transaction.Begin(Transaction::Kind::kWrite));
   RETURN_IF_ERROR(database->Execute(std::string(migration.text)));
   RETURN_IF_ERROR(
-      database->Prepare("INSERT INTO schema_migration (number, name, sha256, applied_at_ms) VALUES (?, ?, ?, ?)")
-          .Bind(migration.number, migration.name, Sha256(migration.text).Hex(), clock->WallMs())
-          .Run());
+      database->Run("INSERT INTO schema_migration (number, name, sha256, applied_at_ms) VALUES ($1, $2, $3, $4)",
+                    migration.number, migration.name, Sha256(migration.text).Hex(), clock->WallMs()));
   RETURN_IF_ERROR(database->Execute(
       fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, migration.number)));
   RETURN_IF_ERROR(Failpoint("store.migrate.before"));
@@ -114,15 +118,14 @@ absl::Status Migrate(Database* database, const std::vector<Migration>& migration
 }
 
 absl::StatusOr<std::string> DumpSchema(Database* database) {
-  Statement objects = database->Prepare(
-      "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!' "
-      "ORDER BY type = 'index', name");
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> objects,
+      database->ReadAll(Sql::ReadBytes,
+                        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!' "
+                        "ORDER BY type = 'index', name"));
   std::string dump;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, objects.Step());
-    if (!has_row) return dump;
-    dump += objects.Bytes(0) + ";\n";
-  }
+  for (const std::string& object : objects) dump += object + ";\n";
+  return dump;
 }
 
 }  // namespace sqlite

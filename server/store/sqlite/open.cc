@@ -17,19 +17,13 @@
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
 #include "server/store/agent_store.h"
-#include "server/store/best_store.h"
-#include "server/store/device_store.h"
 #include "server/store/job_store.h"
-#include "server/store/kernel_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
-#include "server/store/poison_store.h"
-#include "server/store/setting_store.h"
+#include "server/store/shared/facet_store.h"
 #include "server/store/sqlite/facets.h"
 #include "server/store/sqlite/transaction.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
-#include "server/store/token_store.h"
 #include "server/store/trial_store.h"
 #include "server/store/unit_store.h"
 
@@ -84,9 +78,7 @@ void RemovePartialCopies(const std::string& directory) {
 
 // The marker that is set while the store is open: still set at the next start means that the process died.
 absl::Status SetOpenMarker(Database& database, bool is_open) {
-  return database.Prepare("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', ?)")
-      .Bind(is_open ? "1" : "0")
-      .Run();
+  return database.Run("INSERT OR REPLACE INTO setting (name, value) VALUES ('store.open', $1)", is_open ? "1" : "0");
 }
 
 absl::StatusOr<bool> ReadOpenMarker(Database& database) {
@@ -104,19 +96,46 @@ absl::Status Mark(Database* database) {
 }
 
 absl::Status UseLog(Database* database) {
-  ASSIGN_OR_RETURN(const std::string mode, database->QueryText("PRAGMA journal_mode = WAL"));
+  ASSIGN_OR_RETURN(const std::optional<std::string> mode,
+                   database->ReadOne(Sql::ReadBytes, "PRAGMA journal_mode = WAL"));
   if (mode == "wal") return absl::OkStatus();
   return Unavailable(
       "cannot use a write-ahead log for {} (journal mode is {}); choose a data directory on a local disk",
-      database->path(), mode);
+      database->path(), mode.value_or("unknown"));
 }
 
+class Backend final : public SqlBackend {
+ public:
+  Backend(Writer* writer, ReaderPool* readers) : writer_(writer), readers_(readers) {}
+
+ private:
+  absl::Status Run(Access access, const Operation& operation) override {
+    return access == Access::kWrite ? writer_->Run(operation) : readers_->Read(operation);
+  }
+
+  Writer* const writer_;
+  ReaderPool* const readers_;
+};
+
 // Store on one SQLite file. Thread-safe.
-class SqliteStore final : public Store {
+class SqliteStore final : public FacetStore {
  public:
   // `clock` and `entropy` outlive the store.
   SqliteStore(std::unique_ptr<Writer> writer, std::unique_ptr<ReaderPool> readers, Clock* clock, EntropySource* entropy)
-      : lease_clock_(clock), entropy_(entropy), writer_(std::move(writer)), readers_(std::move(readers)) {}
+      : lease_clock_(clock),
+        writer_(std::move(writer)),
+        readers_(std::move(readers)),
+        backend_(writer_.get(), readers_.get()) {
+    MakeSharedFacets(&backend_, nullptr);
+    const Shared shared{writer_.get(), readers_.get(), &lease_clock_, entropy, &backend_};
+    jobs_ = NewJobStore(shared);
+    studies_ = NewStudyStore(shared);
+    units_ = NewUnitStore(shared);
+    trials_ = NewTrialStore(shared);
+    agents_ = NewAgentStore(shared);
+    leases_ = NewLeaseStore(shared);
+    maintenance_ = NewStoreMaintenance(shared);
+  }
   // Notes the clean end in the file. Nobody may be in a method any more.
   ~SqliteStore() override {
     readers_.reset();
@@ -125,43 +144,14 @@ class SqliteStore final : public Store {
     LogWarn("store", "cannot note the clean end, so the next start checks the whole file: {}", status);
   }
 
-  KernelStore* kernels() override { return kernels_.get(); }
-  DeviceStore* devices() override { return devices_.get(); }
-  JobStore* jobs() override { return jobs_.get(); }
-  StudyStore* studies() override { return studies_.get(); }
-  UnitStore* units() override { return units_.get(); }
-  TrialStore* trials() override { return trials_.get(); }
-  AgentStore* agents() override { return agents_.get(); }
-  LeaseStore* leases() override { return leases_.get(); }
-  BestStore* bests() override { return bests_.get(); }
-  MissStore* misses() override { return misses_.get(); }
-  PoisonStore* poison() override { return poison_.get(); }
-  SettingStore* settings() override { return settings_.get(); }
-  TokenStore* tokens() override { return tokens_.get(); }
-  StoreMaintenance* maintenance() override { return maintenance_.get(); }
   int64_t Replacements() const override { return 0; }  // its file is open as long as it lives
 
  private:
   const LeaseClock lease_clock_;
-  EntropySource* const entropy_;
   // The writer closes last: the last connection to close must be the one that checkpoints.
   const std::unique_ptr<Writer> writer_;
   std::unique_ptr<ReaderPool> readers_;
-  const Shared shared_{writer_.get(), readers_.get(), &lease_clock_, entropy_};
-  const std::unique_ptr<KernelStore> kernels_ = NewKernelStore(shared_);
-  const std::unique_ptr<DeviceStore> devices_ = NewDeviceStore(shared_);
-  const std::unique_ptr<JobStore> jobs_ = NewJobStore(shared_);
-  const std::unique_ptr<StudyStore> studies_ = NewStudyStore(shared_);
-  const std::unique_ptr<UnitStore> units_ = NewUnitStore(shared_);
-  const std::unique_ptr<TrialStore> trials_ = NewTrialStore(shared_);
-  const std::unique_ptr<AgentStore> agents_ = NewAgentStore(shared_);
-  const std::unique_ptr<LeaseStore> leases_ = NewLeaseStore(shared_);
-  const std::unique_ptr<BestStore> bests_ = NewBestStore(shared_);
-  const std::unique_ptr<MissStore> misses_ = NewMissStore(shared_);
-  const std::unique_ptr<PoisonStore> poison_ = NewPoisonStore(shared_);
-  const std::unique_ptr<SettingStore> settings_ = NewSettingStore(shared_);
-  const std::unique_ptr<TokenStore> tokens_ = NewTokenStore(shared_);
-  const std::unique_ptr<StoreMaintenance> maintenance_ = NewStoreMaintenance(shared_);
+  Backend backend_;
 };
 
 }  // namespace

@@ -4,10 +4,36 @@
 
 #include <utility>
 
+#include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/sqlite/database.h"
 
 namespace tunefarm::sqlite {
+namespace {
+
+// Each answers SQLite's code; SQLITE_RANGE for an index of 0. A null pointer would bind NULL, which is not the empty
+// string.
+int BindTo(sqlite3_stmt* statement, int index, int64_t value) { return sqlite3_bind_int64(statement, index, value); }
+int BindTo(sqlite3_stmt* statement, int index, bool value) { return sqlite3_bind_int(statement, index, value ? 1 : 0); }
+int BindTo(sqlite3_stmt* statement, int index, double value) { return sqlite3_bind_double(statement, index, value); }
+int BindTo(sqlite3_stmt* statement, int index, std::string_view text) {
+  const char* data = text.data() == nullptr ? "" : text.data();
+  return sqlite3_bind_text64(statement, index, data, text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+}
+int BindTo(sqlite3_stmt* statement, int index, Blob blob) {
+  const char* data = blob.bytes.data() == nullptr ? "" : blob.bytes.data();
+  return sqlite3_bind_blob64(statement, index, data, blob.bytes.size(), SQLITE_TRANSIENT);
+}
+int BindTo(sqlite3_stmt* statement, int index, BlobOrNull blob) {
+  return blob.bytes.empty() ? sqlite3_bind_null(statement, index) : BindTo(statement, index, Blob{blob.bytes});
+}
+int BindTo(sqlite3_stmt* statement, int index, ZeroAsNull value) {
+  return value.value == 0 ? sqlite3_bind_null(statement, index) : BindTo(statement, index, value.value);
+}
+// An array, of any type.
+int BindTo(sqlite3_stmt* /*statement*/, int /*index*/, const void* /*array*/) { return SQLITE_MISMATCH; }
+
+}  // namespace
 
 Statement::Statement(Database* database, sqlite3_stmt* statement, bool* in_use, absl::Status error)
     : database_(database), statement_(statement), in_use_(in_use), error_(std::move(error)) {}
@@ -30,40 +56,17 @@ Statement::~Statement() {
   *in_use_ = false;
 }
 
-void Statement::Check(int code) {
-  if (code != SQLITE_OK && error_.ok()) error_ = database_->ErrorStatus(code, "binding a value");
-}
-
-void Statement::BindOne(int index, int64_t value) {
-  if (error_.ok()) Check(sqlite3_bind_int64(statement_, index, value));
-}
-
-void Statement::BindOne(int index, double value) {
-  if (error_.ok()) Check(sqlite3_bind_double(statement_, index, value));
-}
-
-void Statement::BindOne(int index, std::string_view text) {
-  if (!error_.ok()) return;
-  // A null pointer would bind NULL, which is not the empty string.
-  const char* data = text.data() == nullptr ? "" : text.data();
-  Check(sqlite3_bind_text64(statement_, index, data, text.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
-}
-
-void Statement::BindOne(int index, Blob blob) {
-  if (!error_.ok()) return;
-  const char* data = blob.bytes.data() == nullptr ? "" : blob.bytes.data();
-  Check(sqlite3_bind_blob64(statement_, index, data, blob.bytes.size(), SQLITE_TRANSIENT));
-}
-
-void Statement::BindOne(int index, std::nullopt_t) {
-  if (error_.ok()) Check(sqlite3_bind_null(statement_, index));
-}
-
-void Statement::BindOne(int index, ZeroAsNull value) {
-  if (value.value == 0) {
-    BindOne(index, std::nullopt);
-  } else {
-    BindOne(index, value.value);
+void Statement::Bind(std::initializer_list<SqlValue> values) {
+  if (error_.ok() && sqlite3_bind_parameter_count(statement_) != static_cast<int>(values.size())) {
+    error_ = Internal("{} values for: {}", values.size(), sqlite3_sql(statement_));
+  }
+  int number = 0;
+  for (const SqlValue& value : values) {
+    if (!error_.ok()) return;
+    const std::string parameter = "$" + std::to_string(++number);
+    const int index = sqlite3_bind_parameter_index(statement_, parameter.c_str());
+    const int code = std::visit([&](const auto& bound) { return BindTo(statement_, index, bound); }, value);
+    if (code != SQLITE_OK) error_ = database_->ErrorStatus(code, "binding " + parameter);
   }
 }
 
@@ -75,8 +78,6 @@ absl::StatusOr<bool> Statement::Step() {
   error_ = database_->ErrorStatus(code, sqlite3_sql(statement_));
   return error_;
 }
-
-absl::Status Statement::Run() { return Step().status(); }
 
 bool Statement::IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
 int64_t Statement::Int(int column) const { return sqlite3_column_int64(statement_, column); }

@@ -9,7 +9,7 @@ namespace {
 
 // A rollback that fails has nobody to answer to: SQLite retries it when the file is next used.
 void RunOrLog(Database* database, std::string_view sql) {
-  const absl::Status status = database->Prepare(sql).Run();
+  const absl::Status status = database->Run(sql);
   if (!status.ok()) LogError("store", "{} failed: {}", sql, status);
 }
 
@@ -21,13 +21,13 @@ Transaction::~Transaction() {
 }
 
 absl::Status Transaction::Begin(Kind kind) {
-  RETURN_IF_ERROR(database_->Prepare(kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN").Run());
+  RETURN_IF_ERROR(database_->Run(kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN"));
   open_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Transaction::Commit() {
-  const absl::Status status = database_->Prepare("COMMIT").Run();
+  const absl::Status status = database_->Run("COMMIT");
   if (!status.ok() && database_->InTransaction()) RunOrLog(database_, "ROLLBACK");
   open_ = false;
   return status;
@@ -40,13 +40,13 @@ Savepoint::~Savepoint() {
 }
 
 absl::Status Savepoint::Begin() {
-  RETURN_IF_ERROR(database_->Prepare("SAVEPOINT part").Run());
+  RETURN_IF_ERROR(database_->Run("SAVEPOINT part"));
   open_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Savepoint::Keep() {
-  RETURN_IF_ERROR(database_->Prepare("RELEASE part").Run());
+  RETURN_IF_ERROR(database_->Run("RELEASE part"));
   open_ = false;
   return absl::OkStatus();
 }

@@ -8,9 +8,9 @@
 #include "server/store/checks.h"
 #include "server/store/fence_step.h"
 #include "server/store/lost_units.h"
+#include "server/store/read_rows.h"
 #include "server/store/sqlite/facets.h"
 #include "server/store/sqlite/operations.h"
-#include "server/store/sqlite/rows.h"
 #include "server/store/unit_store.h"
 
 namespace tunefarm::sqlite {
@@ -22,17 +22,16 @@ constexpr int64_t kTrialsPerTurn = 32;
 constexpr int64_t kStudyIdMax = std::numeric_limits<int64_t>::max();
 absl::Status ReadPresent(Database& database, ClaimedUnit* claimed) {
   const UnitRow& unit = claimed->unit;
-  Statement present = database.Prepare(
-      "SELECT ordinal, device_uuid FROM trial_result WHERE study_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY "
-      "ordinal");
-  present.Bind(unit.study_id, unit.first_ordinal, unit.first_ordinal + unit.trial_count);
   std::set<std::string> devices;
-  while (true) {
-    ASSIGN_OR_RETURN(const bool has_row, present.Step());
-    if (!has_row) break;
-    claimed->present_ordinals.push_back(present.Int(0));
-    if (unit.kind == UnitKind::kFinals) devices.insert(present.Bytes(1));
-  }
+  const auto read = [&](const SqlRow& row) {
+    if (unit.kind == UnitKind::kFinals) devices.insert(row.Bytes(1));
+    return row.Int(0);
+  };
+  ASSIGN_OR_RETURN(claimed->present_ordinals,
+                   database.ReadAll(read,
+                                    "SELECT ordinal, device_uuid FROM trial_result WHERE study_id = $1 AND ordinal >= "
+                                    "$2 AND ordinal < $3 ORDER BY ordinal",
+                                    unit.study_id, unit.first_ordinal, unit.first_ordinal + unit.trial_count));
   claimed->present_devices.assign(devices.begin(), devices.end());
   return absl::OkStatus();
 }
@@ -44,17 +43,17 @@ std::string NamesOf(const ClaimRequest& request) {
   return names;
 }
 
-// What a claim may take. Parameters ?1 class, ?2 NamesOf; the index gives the order.
+// What a claim may take. Parameters $1 class, $2 NamesOf; the index gives the order.
 #define TUNEFARM_CLAIMABLE                                                                                      \
   "FROM work_unit u INDEXED BY work_unit_ready CROSS JOIN study s ON s.study_id = u.study_id "                  \
   "CROSS JOIN job j ON j.job_id = s.job_id CROSS JOIN job_spec p ON p.job_id = j.job_id WHERE u.state = 1 "     \
-  "AND u.class_id = ?1 AND instr(?2, char(10) || u.device_selector || char(10)) > 0 AND j.state IN (1, 2) AND " \
+  "AND u.class_id = $1 AND instr($2, char(10) || u.device_selector || char(10)) > 0 AND j.state IN (1, 2) AND " \
   "s.state <> "                                                                                                 \
   "3 "
 
 // All but the ordinals that are present.
 #define TUNEFARM_CLAIMED_COLUMNS TUNEFARM_UNIT_COLUMNS ", j.job_id, j.kernel_id, s.problem, p.spec"
-ClaimedUnit ReadClaimed(const Statement& row) {
+ClaimedUnit ReadClaimed(const SqlRow& row) {
   ClaimedUnit claimed;
   claimed.unit = ReadUnit(row);
   claimed.job_id = row.Int(kUnitColumns);
@@ -71,22 +70,25 @@ struct Turn {
 };
 
 absl::StatusOr<Turn> ReadTurn(Database& database, std::string_view class_id, int64_t priority) {
-  Statement turn = database.Prepare(
-      "SELECT first_study_id, last_study_id, trials FROM claim_turn WHERE class_id = ? AND priority = ?");
-  ASSIGN_OR_RETURN(const bool has_row, turn.Bind(class_id, priority).Step());
-  return has_row ? Turn{turn.Int(0), turn.Int(1), turn.Int(2)} : Turn{};
+  ASSIGN_OR_RETURN(
+      const std::optional<Turn> turn,
+      database.ReadOne(
+          [](const SqlRow& row) {
+            return Turn{row.Int(0), row.Int(1), row.Int(2)};
+          },
+          "SELECT first_study_id, last_study_id, trials FROM claim_turn WHERE class_id = $1 AND priority = $2",
+          class_id, priority));
+  return turn.value_or(Turn{});
 }
 
 // The first unit of the given priority in the studies from first to last.
 absl::StatusOr<std::optional<ClaimedUnit>> FindWithin(Database& database, const ClaimRequest& request, int64_t priority,
                                                       int64_t first_study_id, int64_t last_study_id) {
-  Statement ready =
-      database.Prepare("SELECT " TUNEFARM_CLAIMED_COLUMNS " " TUNEFARM_CLAIMABLE
-                       "AND u.priority = ?3 AND u.study_id BETWEEN ?4 AND ?5 ORDER BY u.study_id, u.claim_seq LIMIT 1");
-  ASSIGN_OR_RETURN(const bool has_row,
-                   ready.Bind(request.class_id, NamesOf(request), priority, first_study_id, last_study_id).Step());
-  if (!has_row) return std::optional<ClaimedUnit>();
-  return std::optional<ClaimedUnit>(ReadClaimed(ready));
+  return database.ReadOne(
+      ReadClaimed,
+      "SELECT " TUNEFARM_CLAIMED_COLUMNS " " TUNEFARM_CLAIMABLE
+      "AND u.priority = $3 AND u.study_id BETWEEN $4 AND $5 ORDER BY u.study_id, u.claim_seq LIMIT 1",
+      request.class_id, NamesOf(request), priority, first_study_id, last_study_id);
 }
 
 // Writes down that the unit's job has the turn.
@@ -95,25 +97,25 @@ absl::Status NoteTurn(Database& database, const ClaimRequest& request, int64_t p
   const int64_t study_id = claimed.unit.study_id;
   const bool goes_on =
       before.first_study_id <= study_id && study_id <= before.last_study_id && before.trials < kTrialsPerTurn;
-  return database
-      .Prepare(
-          "INSERT INTO claim_turn (class_id, priority, first_study_id, last_study_id, trials) "
-          "SELECT ?1, ?2, min(study_id), max(study_id), ?4 FROM study WHERE job_id = ?3 "
-          "ON CONFLICT (class_id, priority) DO UPDATE SET first_study_id = excluded.first_study_id, "
-          "last_study_id = excluded.last_study_id, trials = excluded.trials")
-      .Bind(request.class_id, priority, claimed.job_id, (goes_on ? before.trials : 0) + claimed.unit.trial_count)
-      .Run();
+  return database.Run(
+      "INSERT INTO claim_turn (class_id, priority, first_study_id, last_study_id, trials) "
+      "SELECT $1, $2, min(study_id), max(study_id), $4 FROM study WHERE job_id = $3 "
+      "ON CONFLICT (class_id, priority) DO UPDATE SET first_study_id = excluded.first_study_id, "
+      "last_study_id = excluded.last_study_id, trials = excluded.trials",
+      request.class_id, priority, claimed.job_id, (goes_on ? before.trials : 0) + claimed.unit.trial_count);
 }
 
 // The READY unit that is next, still unclaimed: of the highest priority; of the job whose turn it is; of its first
 // study, so that inputs and reference are built once for many units. A turn is over after kTrialsPerTurn trials, or
 // when the job has nothing ready.
 absl::StatusOr<std::optional<ClaimedUnit>> FindReady(Database& database, const ClaimRequest& request) {
-  Statement highest =
-      database.Prepare("SELECT u.priority " TUNEFARM_CLAIMABLE "ORDER BY u.priority DESC, u.study_id LIMIT 1");
-  ASSIGN_OR_RETURN(const bool has_row, highest.Bind(request.class_id, NamesOf(request)).Step());
-  if (!has_row) return std::optional<ClaimedUnit>();
-  const int64_t priority = highest.Int(0);
+  ASSIGN_OR_RETURN(
+      const std::optional<int64_t> highest,
+      database.ReadOne(Sql::ReadInt,
+                       "SELECT u.priority " TUNEFARM_CLAIMABLE "ORDER BY u.priority DESC, u.study_id LIMIT 1",
+                       request.class_id, NamesOf(request)));
+  if (!highest.has_value()) return std::optional<ClaimedUnit>();
+  const int64_t priority = *highest;
   ASSIGN_OR_RETURN(const Turn turn, ReadTurn(database, request.class_id, priority));
   std::optional<ClaimedUnit> found;
   if (turn.trials < kTrialsPerTurn) {
@@ -146,74 +148,68 @@ int64_t PartOf(const ClaimedUnit& claimed) {
 absl::Status Claim(Database& database, const ClaimRequest& request, int64_t step, ClaimedUnit* claimed) {
   UnitRow& unit = claimed->unit;
   // Token, attempt and owner change together, and only if the unit is still free and the agent still current.
-  Statement claim = database.Prepare(
-      "UPDATE work_unit SET state = 2, token = token + ?5, attempt = attempt + 1, agent_id = ?1, agent_epoch = ?2, "
-      "claimed_at_ms = ?3 WHERE unit_id = ?4 AND state = 1 AND EXISTS "
-      "(SELECT 1 FROM agent a WHERE a.agent_id = ?1 AND a.epoch = ?2 AND a.released_at_ms IS NULL)");
-  RETURN_IF_ERROR(claim.Bind(request.agent_id, request.epoch, request.now_ms, unit.unit_id, step).Run());
-  if (database.Changes() != 1) return Internal("unit {} was claimed twice in one transaction", unit.unit_id);
+  ASSIGN_OR_RETURN(
+      const int64_t changes,
+      database.Change(
+          "UPDATE work_unit SET state = 2, token = token + $5, attempt = attempt + 1, agent_id = $1, agent_epoch = $2, "
+          "claimed_at_ms = $3 WHERE unit_id = $4 AND state = 1 AND EXISTS "
+          "(SELECT 1 FROM agent a WHERE a.agent_id = $1 AND a.epoch = $2 AND a.released_at_ms IS NULL)",
+          request.agent_id, request.epoch, request.now_ms, unit.unit_id, step));
+  if (changes != 1) return Internal("unit {} was claimed twice in one transaction", unit.unit_id);
   unit.state = UnitState::kClaimed;
   unit.token += step;
   unit.attempt += 1;
   LogDebug("store", "claimed unit={} token={} epoch={}", unit.unit_id, unit.token, request.epoch);
-  RETURN_IF_ERROR(database
-                      .Prepare("UPDATE job SET state = 2, started_at_ms = ifnull(started_at_ms, ?) "
-                               "WHERE job_id = ? AND state = 1")
-                      .Bind(request.now_ms, claimed->job_id)
-                      .Run());
+  RETURN_IF_ERROR(
+      database.Run("UPDATE job SET state = 2, started_at_ms = ifnull(started_at_ms, $1) "
+                   "WHERE job_id = $2 AND state = 1",
+                   request.now_ms, claimed->job_id));
   RETURN_IF_ERROR(ReadPresent(database, claimed));
   if (unit.losses == 0 || unit.kind != UnitKind::kSearch) return absl::OkStatus();
   unit.handed_end = PartOf(*claimed);
-  return database.Prepare("UPDATE work_unit SET handed_end = ? WHERE unit_id = ?")
-      .Bind(unit.handed_end, unit.unit_id)
-      .Run();
+  return database.Run("UPDATE work_unit SET handed_end = $1 WHERE unit_id = $2", unit.handed_end, unit.unit_id);
 }
 
-// Everything that makes a report current, for the statement that writes. Parameters ?1 to ?4.
+// Everything that makes a report current, for the statement that writes. Parameters $1 to $4.
 #define TUNEFARM_FENCE                                                                                     \
-  "u.unit_id = ?1 AND u.token = ?2 AND u.agent_id = ?3 AND u.agent_epoch = ?4 AND u.state = 2 AND EXISTS " \
+  "u.unit_id = $1 AND u.token = $2 AND u.agent_id = $3 AND u.agent_epoch = $4 AND u.state = 2 AND EXISTS " \
   "(SELECT 1 FROM agent a WHERE a.agent_id = u.agent_id AND a.epoch = u.agent_epoch AND a.released_at_ms IS NULL)"
 
 absl::Status InsertTrial(Database& database, const ReportRequest& request, int64_t study_id, const TrialRow& trial) {
-  Statement insert = database.Prepare(
-      "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
-      "ended_at_ms, detail, measured_key) "
-      "SELECT u.study_id, ?5, ?6, ?7, ?8, ?9, nullif(?10, 0.0), ?11, ?12, ?13, nullif(?14, x'') FROM work_unit u "
-      "WHERE " TUNEFARM_FENCE " ON CONFLICT (study_id, ordinal) DO NOTHING");
-  RETURN_IF_ERROR(insert
-                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal,
-                            trial.attempt, trial.outcome, trial.purpose, trial.config, trial.median_ns,
-                            trial.device_uuid, trial.ended_at_ms, Blob{trial.detail}, Blob{trial.measured_key})
-                      .Run());
-  if (database.Changes() == 0) return absl::OkStatus();  // Stored before: log and samples are the first report's too.
+  ASSIGN_OR_RETURN(
+      const int64_t stored,
+      database.Change(
+          "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+          "ended_at_ms, detail, measured_key) "
+          "SELECT u.study_id, $5, $6, $7, $8, $9, nullif($10, 0.0), $11, $12, $13, nullif($14, x'') FROM work_unit u "
+          "WHERE " TUNEFARM_FENCE " ON CONFLICT (study_id, ordinal) DO NOTHING",
+          request.unit_id, request.token, request.agent_id, request.epoch, trial.ordinal, trial.attempt, trial.outcome,
+          trial.purpose, trial.config, trial.median_ns, trial.device_uuid, trial.ended_at_ms, Blob{trial.detail},
+          Blob{trial.measured_key}));
+  if (stored == 0) return absl::OkStatus();  // Stored before: log and samples are the first report's too.
   if (!trial.log.empty()) {
-    RETURN_IF_ERROR(database.Prepare("INSERT INTO trial_log (study_id, ordinal, log) VALUES (?, ?, ?)")
-                        .Bind(study_id, trial.ordinal, Blob{trial.log})
-                        .Run());
+    RETURN_IF_ERROR(database.Run("INSERT INTO trial_log (study_id, ordinal, log) VALUES ($1, $2, $3)", study_id,
+                                 trial.ordinal, Blob{trial.log}));
   }
   if (!trial.samples.empty()) {
-    RETURN_IF_ERROR(database.Prepare("INSERT INTO trial_samples (study_id, ordinal, samples) VALUES (?, ?, ?)")
-                        .Bind(study_id, trial.ordinal, Blob{trial.samples})
-                        .Run());
+    RETURN_IF_ERROR(database.Run("INSERT INTO trial_samples (study_id, ordinal, samples) VALUES ($1, $2, $3)", study_id,
+                                 trial.ordinal, Blob{trial.samples}));
   }
   return absl::OkStatus();
 }
 
 // One unit of an agent that goes on with others; see ReturnUnits for all of them.
 absl::Status ReturnUnit(Database& database, const ReportRequest& request) {
-  RETURN_IF_ERROR(database
-                      .Prepare("DELETE FROM work_unit AS u WHERE " TUNEFARM_FENCE
-                               " AND study_id IN (SELECT study_id FROM study WHERE state = 3)")
-                      .Bind(request.unit_id, request.token, request.agent_id, request.epoch)
-                      .Run());
-  if (database.Changes() > 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t deleted,
+                   database.Change("DELETE FROM work_unit AS u WHERE " TUNEFARM_FENCE
+                                   " AND study_id IN (SELECT study_id FROM study WHERE state = 3)",
+                                   request.unit_id, request.token, request.agent_id, request.epoch));
+  if (deleted > 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int64_t claim_seq, NextClaimSequence(database));
-  return database
-      .Prepare(
-          "UPDATE work_unit AS u SET state = 1, claim_seq = ?5, agent_id = NULL, agent_epoch = NULL, "
-          "claimed_at_ms = NULL WHERE " TUNEFARM_FENCE)
-      .Bind(request.unit_id, request.token, request.agent_id, request.epoch, claim_seq)
-      .Run();
+  return database.Run(
+      "UPDATE work_unit AS u SET state = 1, claim_seq = $5, agent_id = NULL, agent_epoch = NULL, claimed_at_ms = NULL "
+      "WHERE " TUNEFARM_FENCE,
+      request.unit_id, request.token, request.agent_id, request.epoch, claim_seq);
 }
 
 class SqliteUnits final : public Facet<UnitStore> {
@@ -225,9 +221,9 @@ class SqliteUnits final : public Facet<UnitStore> {
     return writer_->Call([&](Database& database) -> absl::StatusOr<std::vector<ClaimedUnit>> {
       RETURN_IF_ERROR(CheckEpoch(database, request.agent_id, request.epoch));
       std::vector<ClaimedUnit> units;
-      Statement draining = database.Prepare("SELECT draining FROM agent WHERE agent_id = ?");
-      RETURN_IF_ERROR(draining.Bind(request.agent_id).Step().status());
-      if (draining.Int(0) != 0) return units;
+      ASSIGN_OR_RETURN(const int64_t draining,
+                       database.QueryInt("SELECT draining FROM agent WHERE agent_id = $1", request.agent_id));
+      if (draining != 0) return units;
       int64_t trials = 0;
       for (int i = 0; i < std::clamp(request.units_max, 0, kUnitsPerClaimMax); ++i) {
         if (request.trials_max > 0 && trials >= request.trials_max) break;
@@ -243,18 +239,16 @@ class SqliteUnits final : public Facet<UnitStore> {
 
   absl::StatusOr<std::vector<ClaimedUnit>> ClaimsOf(std::string_view agent_id, int64_t epoch) override {
     return readers_->Read([&](Database& database) -> absl::StatusOr<std::vector<ClaimedUnit>> {
-      std::vector<ClaimedUnit> units;
-      Statement held = database.Prepare(
-          "SELECT " TUNEFARM_CLAIMED_COLUMNS
-          " FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j ON j.job_id = s.job_id JOIN job_spec p "
-          "ON p.job_id = j.job_id JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = u.agent_epoch WHERE u.agent_id "
-          "= ? AND u.agent_epoch = ? AND u.state = 2 AND a.released_at_ms IS NULL ORDER BY u.unit_id");
-      held.Bind(agent_id, epoch);
-      while (true) {
-        ASSIGN_OR_RETURN(const bool has_row, held.Step());
-        if (!has_row) break;
-        units.push_back(ReadClaimed(held));
-      }
+      ASSIGN_OR_RETURN(
+          std::vector<ClaimedUnit> units,
+          database.ReadAll(
+              ReadClaimed,
+              "SELECT " TUNEFARM_CLAIMED_COLUMNS " FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j "
+              "ON j.job_id = s.job_id JOIN job_spec p "
+              "ON p.job_id = j.job_id JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = u.agent_epoch WHERE "
+              "u.agent_id "
+              "= $1 AND u.agent_epoch = $2 AND u.state = 2 AND a.released_at_ms IS NULL ORDER BY u.unit_id",
+              agent_id, epoch));
       for (ClaimedUnit& claimed : units) {
         RETURN_IF_ERROR(ReadPresent(database, &claimed));
       }
@@ -264,24 +258,20 @@ class SqliteUnits final : public Facet<UnitStore> {
 
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
     return writer_->Call([&](Database& database) -> absl::StatusOr<ReportVerdict> {
-      UnitRow unit;
-      {
-        Statement fence = database.Prepare("SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE " TUNEFARM_FENCE);
-        ASSIGN_OR_RETURN(const bool is_current,
-                         fence.Bind(request.unit_id, request.token, request.agent_id, request.epoch).Step());
-        if (!is_current) return ReportVerdict::kStale;
-        unit = ReadUnit(fence);
-      }
+      ASSIGN_OR_RETURN(
+          const std::optional<UnitRow> unit,
+          database.ReadOne(ReadUnit, "SELECT " TUNEFARM_UNIT_COLUMNS " FROM work_unit u WHERE " TUNEFARM_FENCE,
+                           request.unit_id, request.token, request.agent_id, request.epoch));
+      if (!unit.has_value()) return ReportVerdict::kStale;
       for (const TrialRow& trial : request.trials) {
-        RETURN_IF_ERROR(CheckTrial(unit, trial));
-        RETURN_IF_ERROR(InsertTrial(database, request, unit.study_id, trial));
+        RETURN_IF_ERROR(CheckTrial(*unit, trial));
+        RETURN_IF_ERROR(InsertTrial(database, request, unit->study_id, trial));
       }
       if (request.unit_done) {
-        RETURN_IF_ERROR(database
-                            .Prepare("UPDATE work_unit AS u SET state = 3, agent_id = NULL, agent_epoch = NULL, "
-                                     "done_at_ms = ?5 WHERE " TUNEFARM_FENCE)
-                            .Bind(request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms)
-                            .Run());
+        RETURN_IF_ERROR(
+            database.Run("UPDATE work_unit AS u SET state = 3, agent_id = NULL, agent_epoch = NULL, done_at_ms = $5 "
+                         "WHERE " TUNEFARM_FENCE,
+                         request.unit_id, request.token, request.agent_id, request.epoch, request.now_ms));
       } else if (request.unit_returned) {
         RETURN_IF_ERROR(ReturnUnit(database, request));
       }
