@@ -73,8 +73,8 @@ class PostgresJobs final : public Facet<SharedJobs> {
     return sql.Run(
         "INSERT INTO study (job_id, number, problem_key, problem, class_id, device_selector, detail, state, "
         "next_ordinal, toolkit) SELECT $1, n.number, n.problem_key, n.problem, n.class_id, n.device_selector, "
-        "n.detail, "
-        "1, n.next_ordinal, n.toolkit FROM (SELECT * FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) WITH ORDINALITY AS "
+        "n.detail, 1, n.next_ordinal, n.toolkit FROM (SELECT * FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) WITH "
+        "ORDINALITY AS "
         "s(number, problem_key, problem, class_id, device_selector, detail, next_ordinal, toolkit, place) ORDER BY "
         "place) n",
         job_id, numbers, problem_keys, problems, classes, devices, details, next_ordinals, toolkits);

@@ -11,7 +11,7 @@ namespace {
 
 Digest KeyOf(const MissRow& miss) { return KeySha({miss.kernel_name, miss.problem_key, miss.class_id}); }
 
-// Inserts the row, or changes the one that is there as `on_conflict` says.
+// `statement`: kReplace or kAdd.
 absl::Status Put(Sql& sql, std::string_view statement, const MissRow& row) {
   const Digest key = KeyOf(row);
   return sql.Run(statement, Blob{key.view()}, row.kernel_name, row.problem_key, row.class_id, row.class_name,
@@ -27,10 +27,10 @@ constexpr std::string_view kReplace = TUNEFARM_INSERT_MISS
     "asked = excluded.asked, last_match = excluded.last_match, last_distance = excluded.last_distance, "
     "first_asked_at_ms = excluded.first_asked_at_ms, last_asked_at_ms = excluded.last_asked_at_ms";
 // The later answer stays, the counts add up.
-#define TUNEFARM_LATER(column)                                                                                 \
-  column " = CASE WHEN excluded.last_asked_at_ms > m.last_asked_at_ms THEN excluded." column " ELSE m." column \
-         " END,"                                                                                               \
-         " "
+#define TUNEFARM_LATER(column)                                            \
+  column                                                                  \
+      " = CASE WHEN m.last_asked_at_ms < excluded.last_asked_at_ms THEN " \
+      "excluded." column " ELSE m." column " END, "
 constexpr std::string_view kAdd = TUNEFARM_INSERT_MISS TUNEFARM_LATER("class_name") TUNEFARM_LATER("program_digest")
     TUNEFARM_LATER("problem") TUNEFARM_LATER("last_match") TUNEFARM_LATER("last_distance")
         TUNEFARM_LATER("last_asked_at_ms")

@@ -42,8 +42,8 @@ class SqliteJobs final : public Facet<SharedJobs> {
           database
               .ReadAll(take,
                        "SELECT job_id, driver_epoch, state FROM job WHERE state < 5 AND NOT EXISTS (SELECT 1 FROM "
-                       "lease l WHERE "
-                       "l.name = 'node/' || job.driver AND l.holder = job.driver AND l.until_ms > $1) ORDER BY job_id",
+                       "lease l WHERE l.name = 'node/' || job.driver AND l.holder = job.driver AND l.until_ms > $1) "
+                       "ORDER BY job_id",
                        now_ms)
               .status());
       for (const DrivenJob& job : jobs) {
@@ -80,14 +80,14 @@ class SqliteJobs final : public Facet<SharedJobs> {
     std::vector<JobStateRow> states;
     for (const int64_t job_id : std::set<int64_t>(job_ids.begin(), job_ids.end())) {
       // Few units are with agents at any time, while a study may have had any number of them.
-      ASSIGN_OR_RETURN(std::optional<JobStateRow> state,
-                       sql.ReadOne(ReadState,
-                                   "SELECT job_id, state, state_reason, driver, driver_epoch, CASE WHEN state = 4 THEN "
-                                   "(SELECT count(*) FROM "
-                                   "work_unit u INDEXED BY work_unit_claimed WHERE u.state = 2 AND u.study_id IN "
-                                   "(SELECT study_id FROM study s WHERE "
-                                   "s.job_id = job.job_id)) ELSE 0 END FROM job WHERE job_id = $1",
-                                   job_id));
+      ASSIGN_OR_RETURN(
+          std::optional<JobStateRow> state,
+          sql.ReadOne(ReadState,
+                      "SELECT job_id, state, state_reason, driver, driver_epoch, CASE WHEN state = 4 THEN "
+                      "(SELECT count(*) FROM work_unit u INDEXED BY work_unit_claimed WHERE u.state = 2 AND "
+                      "u.study_id IN (SELECT study_id FROM study s WHERE s.job_id = job.job_id)) ELSE 0 END FROM job "
+                      "WHERE job_id = $1",
+                      job_id));
       if (state.has_value()) states.push_back(*std::move(state));
     }
     return states;

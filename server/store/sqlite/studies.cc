@@ -135,8 +135,7 @@ class SqliteStudies final : public Facet<SharedStudies> {
           "SELECT s.study_id, s.job_id, s.problem_key, s.problem, s.class_id, s.toolkit, s.next_ordinal FROM (SELECT "
           "o.study_id FROM kernel k INDEXED BY kernel_by_program JOIN job j ON j.kernel_id = k.kernel_id JOIN study o "
           "ON o.job_id = j.job_id WHERE k.program_digest = $1 AND o.next_ordinal > 0 ORDER BY o.study_id DESC LIMIT "
-          "$2) "
-          "n JOIN study s ON s.study_id = n.study_id ORDER BY s.study_id DESC",
+          "$2) n JOIN study s ON s.study_id = n.study_id ORDER BY s.study_id DESC",
           program_digest, std::max(limit, 0));
     });
   }

@@ -244,10 +244,9 @@ class SqliteUnits final : public Facet<UnitStore> {
           database.ReadAll(
               ReadClaimed,
               "SELECT " TUNEFARM_CLAIMED_COLUMNS " FROM work_unit u JOIN study s ON s.study_id = u.study_id JOIN job j "
-              "ON j.job_id = s.job_id JOIN job_spec p "
-              "ON p.job_id = j.job_id JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = u.agent_epoch WHERE "
-              "u.agent_id "
-              "= $1 AND u.agent_epoch = $2 AND u.state = 2 AND a.released_at_ms IS NULL ORDER BY u.unit_id",
+              "ON j.job_id = s.job_id JOIN job_spec p ON p.job_id = j.job_id JOIN agent a ON a.agent_id = u.agent_id "
+              "AND a.epoch = u.agent_epoch WHERE u.agent_id = $1 AND u.agent_epoch = $2 AND u.state = 2 AND "
+              "a.released_at_ms IS NULL ORDER BY u.unit_id",
               agent_id, epoch));
       for (ClaimedUnit& claimed : units) {
         RETURN_IF_ERROR(ReadPresent(database, &claimed));
