@@ -17,6 +17,8 @@ function(tunefarm_library name)
   target_link_libraries(tunefarm_${name} PUBLIC ${ARG_DEPS} PRIVATE tunefarm_warnings ${ARG_PRIVATE_DEPS})
   if("${ARG_DEPS}" MATCHES "tunefarm::(worker_|agent_)?proto")
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_message_headers)
+    # Instantiating the messages costs each file more than its own code: the files of a library are compiled in batches.
+    set_target_properties(tunefarm_${name} PROPERTIES UNITY_BUILD ${TUNEFARM_PRECOMPILED_HEADERS} UNITY_BUILD_BATCH_SIZE 8)
   else()
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_headers)
   endif()
@@ -36,8 +38,8 @@ endfunction()
 # tunefarm_test(NAME LABEL unit|store|exec|e2e|fault|golden|tidy|gpu SOURCES ... [DEPS ...] [TIMEOUT seconds] [SERIAL] [LONG]
 #               [OPTIMIZED] [UNITY])
 #   One GoogleTest binary, registered as ONE ctest test (its cases are cheap; a process per case is not). LONG: not in
-#   every `./dev test` (label long). OPTIMIZED: it computes more than it is built. UNITY: its files are compiled together,
-#   since parsing what they include costs most of the time; names in their anonymous namespaces must differ.
+#   every `./dev test` (label long). OPTIMIZED: it computes more than it is built. UNITY: its files are compiled in
+#   batches, since parsing what they include costs most of the time; names in their anonymous namespaces must differ.
 function(tunefarm_test name)
   cmake_parse_arguments(ARG "SERIAL;LONG;OPTIMIZED;UNITY" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)

@@ -16,7 +16,6 @@ namespace tunefarm::definition {
 namespace {
 
 constexpr size_t kDescriptionMax = 4096;
-constexpr size_t kNoteMax = 1024;
 constexpr size_t kReasonMax = 256;
 constexpr int kOptionsMax = 64;
 constexpr int kLookupDistanceMax = 64;

@@ -89,11 +89,6 @@ namespace definition {
 
 bool IsKnownType(v1::DataType type) { return FindType(type) != nullptr; }
 
-bool IsFloatType(v1::DataType type) {
-  return type == v1::DATA_TYPE_F16 || type == v1::DATA_TYPE_BF16 || type == v1::DATA_TYPE_F32 ||
-         type == v1::DATA_TYPE_F64;
-}
-
 IntegerRange RangeOf(v1::DataType type) {
   const int bits = static_cast<int>(SizeOf(type)) * 8;
   const bool is_signed =

@@ -13,7 +13,6 @@
 namespace tunefarm::definition {
 
 bool IsKnownType(tunefarm::v1::DataType type);
-bool IsFloatType(tunefarm::v1::DataType type);
 
 // The smallest and largest value of an integer type.
 struct IntegerRange {

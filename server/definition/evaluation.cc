@@ -195,7 +195,7 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
   if (plan.init == v1::INIT_FILL && plan.fill.kind_case() == v1::Fill::KIND_NOT_SET) {
     plan.fill = definition::DefaultFill(plan.type);
   }
-  if (plan.fill.has_normal() && !definition::IsFloatType(plan.type)) {
+  if (plan.fill.has_normal() && !IsFloatType(plan.type)) {
     return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
                                   "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
                                   NameOf(plan.type));

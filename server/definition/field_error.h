@@ -16,6 +16,10 @@
 
 namespace tunefarm::definition {
 
+// Limits on fields that are checked in several files.
+inline constexpr int kDimsMax = 32;
+inline constexpr size_t kNoteMax = 1024;  // bytes of a description or a reason
+
 // Machine-readable reasons.
 inline constexpr std::string_view kUnknownName = "UNKNOWN_NAME";
 inline constexpr std::string_view kExpressionError = "EXPRESSION_ERROR";

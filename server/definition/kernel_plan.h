@@ -47,6 +47,7 @@ struct LoadedEntry {
 
 size_t SizeOf(tunefarm::v1::DataType type);            // bytes of an element
 std::string_view NameOf(tunefarm::v1::DataType type);  // "f32"
+inline bool IsFloatType(tunefarm::v1::DataType type) { return type >= tunefarm::v1::DATA_TYPE_F16; }
 std::optional<tunefarm::v1::DataType> DataTypeNamed(std::string_view name);
 
 // A buffer of a problem and config.

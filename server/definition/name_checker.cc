@@ -13,14 +13,12 @@
 namespace tunefarm::definition {
 namespace {
 
-constexpr int kDimsMax = 32;
 constexpr int kDimValuesMax = 64;
 constexpr int kParametersMax = 64;
 constexpr int kStartingConfigsMax = 64;
 constexpr size_t kStartingConfigBytesMax = 4096;
 constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
-constexpr size_t kNoteMax = 1024;
 constexpr int64_t kDimMaxDefault = int64_t{1} << 40;
 
 // A macro of such a name would change what the language means.

@@ -24,7 +24,6 @@ v1::Problem ResolvedProblem::ToProto() const {
 namespace definition {
 namespace {
 
-constexpr int kDimsMax = 32;
 constexpr int kSeedsMax = 8;
 constexpr int kPinnedMax = 64;
 

@@ -6,7 +6,6 @@
 
 #include "server/base/format.h"
 #include "server/device/device_class.h"
-#include "server/device/occupancy.h"
 
 namespace tunefarm {
 namespace {
@@ -50,11 +49,12 @@ int64_t RegistersPerWarp(const DeviceClass& device, int64_t registers_per_thread
 }
 
 std::string FirstBrokenExtent(const DeviceClass& device, const LaunchShape& launch) {
-  constexpr std::string_view kAxes[] = {"x", "y", "z"};
+  constexpr std::string_view kAxisNames[] = {"x", "y", "z"};
   for (size_t axis = 0; axis < 3; ++axis) {
-    if (launch.block[axis] < 1) return fmt::format("block {}: {} is not at least 1", kAxes[axis], launch.block[axis]);
+    if (launch.block[axis] < 1)
+      return fmt::format("block {}: {} is not at least 1", kAxisNames[axis], launch.block[axis]);
     if (launch.block[axis] > device.block_max[axis]) {
-      return Exceeds(fmt::format("block {}", kAxes[axis]), launch.block[axis], device.block_max[axis], device);
+      return Exceeds(fmt::format("block {}", kAxisNames[axis]), launch.block[axis], device.block_max[axis], device);
     }
   }
   const int64_t threads = Product(launch.block);
@@ -62,9 +62,9 @@ std::string FirstBrokenExtent(const DeviceClass& device, const LaunchShape& laun
     return Exceeds("threads per block", threads, device.threads_per_block, device);
   }
   for (size_t axis = 0; axis < 3; ++axis) {
-    if (launch.grid[axis] < 1) return fmt::format("grid {}: {} is not at least 1", kAxes[axis], launch.grid[axis]);
+    if (launch.grid[axis] < 1) return fmt::format("grid {}: {} is not at least 1", kAxisNames[axis], launch.grid[axis]);
     if (launch.grid[axis] > device.grid_max[axis]) {
-      return Exceeds(fmt::format("grid {}", kAxes[axis]), launch.grid[axis], device.grid_max[axis], device);
+      return Exceeds(fmt::format("grid {}", kAxisNames[axis]), launch.grid[axis], device.grid_max[axis], device);
     }
   }
   return {};
@@ -89,52 +89,6 @@ std::string FirstBrokenLimit(const DeviceClass& device, const LaunchShape& launc
     return Exceeds("registers per block", registers, device.registers_per_block, device);
   }
   return {};
-}
-
-Occupancy ComputeOccupancy(const DeviceClass& device, const LaunchShape& launch) {
-  Occupancy occupancy;
-  if (device.kind != DeviceKind::kCuda || device.warp_size <= 0) return occupancy;
-  LaunchShape one_block = launch;
-  one_block.grid = {1, 1, 1};
-  if (!FirstBrokenLimit(device, one_block).empty()) return occupancy;
-  const int64_t warps = CeilDiv(Product(launch.block), device.warp_size);
-  const int64_t warps_per_sm = device.threads_per_sm / device.warp_size;
-  int64_t blocks = device.blocks_per_sm;
-  const auto bound = [&](OccupancyLimit limit, int64_t most) {
-    if (most >= blocks) return;
-    blocks = std::max<int64_t>(most, 0);
-    occupancy.limit = limit;
-  };
-  bound(OccupancyLimit::kWarps, warps_per_sm / warps);
-  const int64_t shared = RoundUp(launch.shared_bytes + device.reserved_shared_bytes_per_block, SharedUnit(device));
-  if (shared > 0) bound(OccupancyLimit::kSharedMemory, device.shared_bytes_per_sm / shared);
-  if (launch.registers_per_thread > 0) {
-    const int64_t registers_per_part = device.registers_per_sm / kWarpGranularity;
-    const int64_t warps_per_part = registers_per_part / RegistersPerWarp(device, launch.registers_per_thread);
-    bound(OccupancyLimit::kRegisters, warps_per_part * kWarpGranularity / warps);
-  }
-  occupancy.blocks_per_sm = static_cast<int>(blocks);
-  occupancy.warps_per_block = static_cast<int>(warps);
-  if (warps_per_sm > 0) occupancy.share = static_cast<double>(blocks * warps) / static_cast<double>(warps_per_sm);
-  return occupancy;
-}
-
-std::string_view NameOf(OccupancyLimit limit) {
-  switch (limit) {
-    case OccupancyLimit::kBlocks:
-      return "blocks";
-    case OccupancyLimit::kWarps:
-      return "threads";
-    case OccupancyLimit::kSharedMemory:
-      return "shared memory";
-    case OccupancyLimit::kRegisters:
-      return "registers";
-  }
-  return {};
-}
-
-int MaxActiveBlocks(const DeviceClass& device, const LaunchShape& launch) {
-  return ComputeOccupancy(device, launch).blocks_per_sm;
 }
 
 }  // namespace tunefarm

@@ -7,7 +7,7 @@ namespace tunefarm {
 namespace {
 
 // Each holds a descriptor.
-constexpr size_t kEntriesMax = 64;
+constexpr size_t kOutputsMax = 64;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void ExpectedOutputs::Put(const std::string& key, SharedMemfd outputs) {
     entries_.erase(found);
   }
   if (outputs.bytes > std::min(one_bytes_max_, total_bytes_max_)) return;
-  while (!entries_.empty() && (total_bytes_ + outputs.bytes > total_bytes_max_ || entries_.size() >= kEntriesMax)) {
+  while (!entries_.empty() && (total_bytes_ + outputs.bytes > total_bytes_max_ || entries_.size() >= kOutputsMax)) {
     total_bytes_ -= entries_.back().outputs->bytes;
     entries_.pop_back();
   }

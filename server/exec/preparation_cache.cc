@@ -8,7 +8,7 @@ namespace tunefarm {
 namespace {
 
 // Of as many problems may trials come in turns before preparations are made again: two for each, to compile and to run.
-constexpr size_t kEntriesMax = 16;
+constexpr size_t kPreparationsMax = 16;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared
   made->input_seed = seed;
   made->reference_artifact = reference;
   made->compile_options = compile_options_;
-  if (entries_.size() >= kEntriesMax) entries_.erase(entries_.begin());
+  if (entries_.size() >= kPreparationsMax) entries_.erase(entries_.begin());
   entries_.push_back({device_class, made});
   return made;
 }

@@ -19,7 +19,6 @@ namespace tunefarm {
 namespace {
 
 using tunefarm::v1::Problem;
-using tunefarm::v1::Value;
 
 // The newest ones; older ones are not even looked at.
 constexpr int kStudiesMax = 4096;
@@ -42,17 +41,17 @@ struct ProblemDistance {
   bool same() const { return text.empty(); }
 };
 
-std::string TextOf(const Value& value) {
+std::string TextOf(const v1::Value& value) {
   switch (value.kind_case()) {
-    case Value::kIntValue:
+    case v1::Value::kIntValue:
       return std::to_string(value.int_value());
-    case Value::kDoubleValue:
+    case v1::Value::kDoubleValue:
       return fmt::format("{}", value.double_value());
-    case Value::kBoolValue:
+    case v1::Value::kBoolValue:
       return value.bool_value() ? "true" : "false";
-    case Value::kStringValue:
+    case v1::Value::kStringValue:
       return value.string_value();
-    case Value::KIND_NOT_SET:
+    case v1::Value::KIND_NOT_SET:
       break;
   }
   return "?";
@@ -68,14 +67,14 @@ tunefarm::v1::LookupRule RuleOf(const KernelPlan& plan, const std::string& name)
 ProblemDistance DistanceTo(const KernelPlan& plan, const Problem& asked, const Problem& known) {
   ProblemDistance distance;
   int shown = 0, differ = 0;
-  std::map<std::string, const Value*> dims;  // in a fixed order
+  std::map<std::string, const v1::Value*> dims;  // in a fixed order
   for (const auto& [name, value] : asked.dims()) dims[name] = &value;
   for (const auto& [name, own] : dims) {
     const auto found = known.dims().find(name);
     const std::string other = found == known.dims().end() ? "?" : TextOf(found->second);
     if (other == TextOf(*own)) continue;
-    const bool numbers = found != known.dims().end() && own->kind_case() == Value::kIntValue &&
-                         found->second.kind_case() == Value::kIntValue && own->int_value() > 0 &&
+    const bool numbers = found != known.dims().end() && own->kind_case() == v1::Value::kIntValue &&
+                         found->second.kind_case() == v1::Value::kIntValue && own->int_value() > 0 &&
                          found->second.int_value() > 0;
     const auto rule = RuleOf(plan, name);
     // A bucket's bounds say from where on configs are expected to change; how far away it is counts all the same.

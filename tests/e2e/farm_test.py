@@ -12,12 +12,13 @@ from farm import assert_ordinals_complete, config, outcome, search, wait_until
 from machines import Machines
 
 DIMS = ["--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
+TRIALS = 144
 
 
 def submit(machines, *flags):
-    """A job of many short trials: 360 configs."""
-    machines.control.cli("submit", "matmul_host", "--policy", "fast", "--strategy", "exhaustive", *DIMS, "--measure",
-                         "no_reuse=true", *flags)
+    """A job of many short trials."""
+    machines.control.cli("submit", "matmul_host", "--policy", "fast", "--strategy", "exhaustive", "--max-trials", TRIALS,
+                         *DIMS, "--measure", "no_reuse=true", *flags)
     return "1"
 
 
@@ -34,7 +35,7 @@ class FarmOfMachines(unittest.TestCase):
         self.assertEqual({outcome(t) for t in trials}, {"OK"})
         configs = [tuple(sorted(config(t).items())) for t in search(trials)]
         self.assertEqual(len(configs), len(set(configs)), "a config was proposed twice")
-        self.assertEqual(len(configs), 360)
+        self.assertEqual(len(configs), TRIALS)
         return trials
 
     @staticmethod
@@ -52,7 +53,7 @@ class FarmOfMachines(unittest.TestCase):
             for trial in search(trials):
                 by_device[trial["device_uuid"]] = by_device.get(trial["device_uuid"], 0) + 1
             self.assertEqual(len(by_device), 2, by_device)
-            self.assertGreater(min(by_device.values()), 30, by_device)
+            self.assertGreater(min(by_device.values()), TRIALS // 12, by_device)
             names = {device["agent"] for device in machines.control.json("devices")["devices"]}
             self.assertEqual(names, {"agent-1", "agent-2"})
 

@@ -21,8 +21,6 @@ uint64_t BitsAt(const std::byte* element, size_t size) {
 
 uint64_t MaskOf(size_t size) { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
 
-bool IsInteger(DataType type) { return type < DataType::DATA_TYPE_F16; }
-
 bool IsSigned(DataType type) {
   return type == v1::DATA_TYPE_I8 || type == v1::DATA_TYPE_I16 || type == v1::DATA_TYPE_I32 ||
          type == v1::DATA_TYPE_I64;
@@ -52,11 +50,12 @@ class Comparison {
       if (actual != expected) Add(index, MismatchKind::kOverwritten, actual, expected);
       return;
     }
-    if (poison && actual == *poison && !IsInteger(type_)) return Add(index, MismatchKind::kUnwritten, actual, expected);
+    if (poison && actual == *poison && IsFloatType(type_))
+      return Add(index, MismatchKind::kUnwritten, actual, expected);
     const double out = ToDouble(actual), ref = ToDouble(expected);
     if (std::isnan(out) || std::isnan(ref)) return Add(index, MismatchKind::kNan, actual, expected);
     if (actual == expected || out == ref)
-      return AddToRow(ref, IsInteger(type_) ? Distance(actual, expected) : 0, index, actual, expected, poison);
+      return AddToRow(ref, IsFloatType(type_) ? 0 : Distance(actual, expected), index, actual, expected, poison);
     if (std::isinf(out) || std::isinf(ref)) return Add(index, MismatchKind::kCatastrophic, actual, expected);
     AddToRow(ref, Distance(actual, expected), index, actual, expected, poison);
   }
@@ -76,7 +75,7 @@ class Comparison {
   double ToDouble(uint64_t bits) const { return tunefarm_double_of_element(bits, static_cast<int>(type_)); }
 
   double Distance(uint64_t actual, uint64_t expected) const {
-    if (IsInteger(type_)) return IntegerDistance(actual, expected, type_, size_);
+    if (!IsFloatType(type_)) return IntegerDistance(actual, expected, type_, size_);
     return std::fabs(ToDouble(actual) - ToDouble(expected));
   }
 
@@ -90,7 +89,7 @@ class Comparison {
     if (error == 0) return;
     found_->max_absolute_error = std::max(found_->max_absolute_error, error);
     if (ref != 0) found_->max_relative_error = std::max(found_->max_relative_error, error / std::fabs(ref));
-    const double allowed = tolerance_.atol + (IsInteger(type_) ? 0 : tolerance_.rtol * std::fabs(ref));
+    const double allowed = tolerance_.atol + (IsFloatType(type_) ? tolerance_.rtol * std::fabs(ref) : 0);
     const bool catastrophic = catastrophic_error_ && error > *catastrophic_error_;
     if (error <= allowed && !catastrophic) return;
     // Any integer may be a right result, so a poisoned one is suspect only where it is wrong.
@@ -139,7 +138,7 @@ std::string Describe(const BufferComparison& comparison, const ElementMismatch& 
 }
 
 // Why the buffer fails; empty if it passes.
-std::string Failure(const BufferComparison& comparison, const TolerancePlan& tolerance) {
+std::string FailureText(const BufferComparison& comparison, const TolerancePlan& tolerance) {
   const double allowed = tolerance.max_mismatch_fraction * static_cast<double>(comparison.elements);
   if (comparison.hard_mismatches > 0 || static_cast<double>(comparison.mismatches) > allowed) {
     std::string what = fmt::format("{} of {} elements differ", comparison.mismatches, comparison.elements);
@@ -191,7 +190,7 @@ std::vector<std::byte> ExpectedUnderSecondPoison(DataType type, std::span<const 
   const uint64_t second = PoisonBits(type, PoisonPattern::kSecond);
   for (size_t offset = 0; offset + size <= result.size(); offset += size) {
     if (BitsAt(result.data() + offset, size) != first) continue;
-    if (IsInteger(type)) *ambiguous = true;
+    if (!IsFloatType(type)) *ambiguous = true;
     std::memcpy(result.data() + offset, &second, size);
   }
   return result;
@@ -214,7 +213,7 @@ Verdict Judge(const std::vector<BufferComparison>& comparisons, const ToleranceP
       reported->set_expected(mismatch.expected);
     }
     if (!verdict.passed) continue;
-    verdict.message = Failure(comparison, tolerance);
+    verdict.message = FailureText(comparison, tolerance);
     verdict.passed = verdict.message.empty();
   }
   return verdict;

@@ -17,8 +17,6 @@ static_assert(kTunefarmF16 == static_cast<int>(DataType::DATA_TYPE_F16));
 static_assert(kTunefarmF64 == static_cast<int>(DataType::DATA_TYPE_F64));
 static_assert(sizeof(TunefarmFill) == 56);
 
-bool IsInteger(DataType type) { return type < DataType::DATA_TYPE_F16; }
-
 void SetIntegerRange(double low, double high, TunefarmFill* planned) {
   // Inclusive bounds; all of u64 has 2^64 values, which the span writes as 0.
   planned->range_low = tunefarm_integer_of_double(std::ceil(low), planned->type);
@@ -34,7 +32,7 @@ absl::Status PlanUniform(const v1::UniformFill& uniform, DataType type, std::str
   planned->kind = kTunefarmFillUniform;
   planned->first = uniform.low();
   planned->second = uniform.high();
-  if (IsInteger(type)) {
+  if (!IsFloatType(type)) {
     SetIntegerRange(uniform.low(), uniform.high(), planned);
     return absl::OkStatus();
   }
@@ -84,7 +82,7 @@ absl::StatusOr<TunefarmFill> PlanFill(const v1::Fill& fill, DataType type, std::
     case v1::Fill::kArtifactDigest:
       return InvalidArgument("the data of {} is an uploaded artifact, not a formula", buffer);
     case v1::Fill::kNormal:
-      if (IsInteger(type)) {
+      if (!IsFloatType(type)) {
         return InvalidArgument("the normal fill of {} needs a floating-point element type; take a uniform fill",
                                buffer);
       }
@@ -92,7 +90,7 @@ absl::StatusOr<TunefarmFill> PlanFill(const v1::Fill& fill, DataType type, std::
     case v1::Fill::KIND_NOT_SET:
       break;
   }
-  if (IsInteger(type)) {
+  if (!IsFloatType(type)) {
     planned.kind = kTunefarmFillUniform;
     planned.range_low = 0;
     planned.range_span = 256;

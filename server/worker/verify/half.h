@@ -51,10 +51,10 @@ TUNEFARM_HALF_FUNCTION unsigned short tunefarm_half_from_float(float value) {
   }
 }
 
-TUNEFARM_HALF_FUNCTION float tunefarm_float_from_half(unsigned short half) {
-  const unsigned int sign = ((unsigned int)half & 0x8000u) << 16;
-  const unsigned int exponent = ((unsigned int)half >> 10) & 0x1Fu;
-  unsigned int fraction = (unsigned int)half & 0x3FFu;
+TUNEFARM_HALF_FUNCTION float tunefarm_float_from_half(unsigned short encoded) {
+  const unsigned int sign = ((unsigned int)encoded & 0x8000u) << 16;
+  const unsigned int exponent = ((unsigned int)encoded >> 10) & 0x1Fu;
+  unsigned int fraction = (unsigned int)encoded & 0x3FFu;
   if (exponent == 0x1Fu) return tunefarm_float_of_bits(sign | 0x7F800000u | (fraction << 13));
   if (exponent != 0u) return tunefarm_float_of_bits(sign | ((exponent + 112u) << 23) | (fraction << 13));
   if (fraction == 0u) return tunefarm_float_of_bits(sign);
