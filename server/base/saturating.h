@@ -14,12 +14,6 @@ constexpr Integer SaturatingAdd(Integer a, Integer b) {
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<Integer>::max() : sum;
 }
 
-template <typename Integer>
-constexpr Integer SaturatingMultiply(Integer a, Integer b) {
-  Integer product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<Integer>::max() : product;
-}
-
 // Rounded towards 0. NaN is 0.
 constexpr int64_t SaturatingInt64(double value) {
   constexpr double kTooLarge = 9223372036854775808.0;  // 2^63

@@ -78,8 +78,4 @@ struct LaunchShape {
 // the 227 KiB of NVIDIA H200"); empty if it fits.
 std::string FirstBrokenLimit(const DeviceClass& device, const LaunchShape& launch);
 
-// Resident blocks per multiprocessor by registers, shared memory, threads and blocks (CUDA C++ Programming Guide,
-// occupancy; allocation granularities by compute capability). 0 when not even one fits.
-int MaxActiveBlocks(const DeviceClass& device, const LaunchShape& launch);
-
 }  // namespace tunefarm

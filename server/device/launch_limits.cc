@@ -16,8 +16,6 @@ constexpr int64_t kRegisterUnit = 256;
 constexpr int64_t kWarpGranularity = 4;
 constexpr int64_t kRegistersPerThreadMax = 255;
 
-int64_t SharedUnit(const DeviceClass& device) { return device.compute_capability >= 80 ? 128 : 256; }
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 

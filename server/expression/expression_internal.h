@@ -75,7 +75,6 @@ struct FunctionSpec {
 };
 // nullptr when there is none of that name.
 const FunctionSpec* FindFunction(std::string_view name);
-std::vector<std::string> FunctionNames();
 // `and`, `in`, `if`, ...: words that cannot be names.
 bool IsKeyword(std::string_view word);
 

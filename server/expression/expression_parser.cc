@@ -392,12 +392,6 @@ const FunctionSpec* FindFunction(std::string_view name) {
   return nullptr;
 }
 
-std::vector<std::string> FunctionNames() {
-  std::vector<std::string> names;
-  for (const FunctionSpec& spec : kFunctions) names.emplace_back(spec.name);
-  return names;
-}
-
 absl::StatusOr<Tree> Parse(std::string_view text) {
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
   return Parser(text, std::move(tokens)).Run();

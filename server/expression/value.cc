@@ -128,4 +128,19 @@ bool operator==(const Value& a, const Value& b) {
   return std::memcmp(&x, &y, sizeof(x)) == 0;
 }
 
+bool ValueLess(const Value& a, const Value& b) {
+  if (a.type() != b.type()) return a.type() < b.type();
+  switch (a.type()) {
+    case ValueType::kBool:
+      return a.bool_value() < b.bool_value();
+    case ValueType::kInt:
+      return a.int_value() < b.int_value();
+    case ValueType::kFloat:
+      return a.float_value() < b.float_value();
+    case ValueType::kString:
+      break;
+  }
+  return a.string_value() < b.string_value();
+}
+
 }  // namespace tunefarm

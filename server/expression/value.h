@@ -68,4 +68,7 @@ class Value {
   std::variant<bool, int64_t, double, std::string> data_;
 };
 
+// A total order of values: by type, then by value.
+bool ValueLess(const Value& a, const Value& b);
+
 }  // namespace tunefarm

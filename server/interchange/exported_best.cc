@@ -43,21 +43,6 @@ absl::StatusOr<ExportedBest> MakeExportedBest(v1::BestConfig best, v1::Match mat
   return exported;
 }
 
-bool ValueLess(const Value& a, const Value& b) {
-  if (a.type() != b.type()) return a.type() < b.type();
-  switch (a.type()) {
-    case ValueType::kBool:
-      return a.bool_value() < b.bool_value();
-    case ValueType::kInt:
-      return a.int_value() < b.int_value();
-    case ValueType::kFloat:
-      return a.float_value() < b.float_value();
-    case ValueType::kString:
-      break;
-  }
-  return a.string_value() < b.string_value();
-}
-
 bool ConfigLess(const Config& a, const Config& b) {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return x.first != y.first ? x.first < y.first : ValueLess(x.second, y.second);

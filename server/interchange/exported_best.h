@@ -30,9 +30,7 @@ struct ExportedBest {
 // DataLoss where a dim or a parameter has no value.
 absl::StatusOr<ExportedBest> MakeExportedBest(v1::BestConfig best, v1::Match match);
 
-// A total order of values: by type, then by value.
-bool ValueLess(const Value& a, const Value& b);
-// Names and values in their order.
+// Names and values (ValueLess) in their order.
 bool ConfigLess(const Config& a, const Config& b);
 
 // By kernel, device class, dims, and the newest first.

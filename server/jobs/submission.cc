@@ -166,7 +166,7 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
   input.bytes_per_second = device.peak_bytes_per_second;
   study->set_flops(input.flops);
   study->set_bytes(input.bytes);
-  study->set_floor_ns(ComputeRoofline(input).floor_ns);
+  study->set_floor_ns(RooflineFloorNs(input));
 }
 
 // One problem's study and its space.

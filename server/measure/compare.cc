@@ -5,12 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "server/base/random.h"
-
 namespace tunefarm {
 namespace {
 
-constexpr size_t kSamplesMin = 6;
 constexpr size_t kRoundsMax = 256;
 
 SpeedVerdict Decide(const Interval& ratio, double margin) {
@@ -20,36 +17,7 @@ SpeedVerdict Decide(const Interval& ratio, double margin) {
   return SpeedVerdict::kNoDecision;
 }
 
-double ResampledMedian(std::span<const double> samples, PhiloxStream& random, std::vector<double>* scratch) {
-  scratch->clear();
-  for (size_t i = 0; i < samples.size(); ++i) scratch->push_back(samples[random.UniformInt(samples.size())]);
-  const auto middle = scratch->begin() + static_cast<std::ptrdiff_t>(scratch->size() / 2);
-  std::nth_element(scratch->begin(), middle, scratch->end());
-  if (scratch->size() % 2 == 1) return *middle;
-  return (*std::max_element(scratch->begin(), middle) + *middle) / 2;
-}
-
 }  // namespace
-
-Comparison CompareMedians(std::span<const double> a, std::span<const double> b, const CompareOptions& options) {
-  Comparison comparison;
-  if (a.empty() || b.empty()) return comparison;
-  comparison.ratio = Median(a) / Median(b);
-  comparison.ratio_interval = {comparison.ratio, comparison.ratio, 0};
-  if (a.size() < kSamplesMin || b.size() < kSamplesMin) return comparison;
-  PhiloxStream random(options.seed);
-  std::vector<double> scratch;
-  std::vector<double> ratios;
-  for (int i = 0; i < std::max(options.resamples, 100); ++i) {
-    const double numerator = ResampledMedian(a, random, &scratch);
-    ratios.push_back(numerator / ResampledMedian(b, random, &scratch));
-  }
-  std::sort(ratios.begin(), ratios.end());
-  const double tail = (1 - options.confidence) / 2;
-  comparison.ratio_interval = {SortedQuantile(ratios, tail), SortedQuantile(ratios, 1 - tail), options.confidence};
-  comparison.verdict = Decide(comparison.ratio_interval, options.margin);
-  return comparison;
-}
 
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options) {
   Comparison comparison;

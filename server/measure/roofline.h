@@ -13,21 +13,7 @@ struct RooflineInput {
   double bytes_per_second = 0;  // peak of device memory
 };
 
-enum class RooflineBound { kUnknown, kCompute, kMemory };
-
-struct Roofline {
-  double floor_ns = 0;  // max(flops / peak, bytes / bandwidth); 0 when neither is known
-  RooflineBound bound = RooflineBound::kUnknown;
-};
-
-Roofline ComputeRoofline(const RooflineInput& input);
-
-// floor / time, the fraction of the roofline reached; 0 when the floor or the time is unknown. Above 1 the inputs are
-// wrong or the data stayed in a cache: the caller shows it as it is.
-double RooflineFraction(const Roofline& roofline, double time_ns);
-
-// Achieved rates; 0 when unknown.
-double TeraflopsPerSecond(double flops, double time_ns);
-double GigabytesPerSecond(double bytes, double time_ns);
+// max(flops / peak, bytes / bandwidth) in nanoseconds; 0 when neither is known.
+double RooflineFloorNs(const RooflineInput& input);
 
 }  // namespace tunefarm

@@ -28,20 +28,6 @@ std::string Percent(double fraction) {
 
 }  // namespace
 
-std::string_view StopDecisionName(StopDecision decision) {
-  switch (decision) {
-    case StopDecision::kContinue:
-      return "continue";
-    case StopDecision::kConverged:
-      return "converged";
-    case StopDecision::kBudgetSpent:
-      return "budget spent";
-    case StopDecision::kLosing:
-      return "losing";
-  }
-  return "unknown";
-}
-
 SampleStopper::SampleStopper(const StoppingOptions& options)
     : options_(InRange(options)),
       next_look_(options_.race_limit_ns > 0 ? std::min(options_.samples_min, options_.first_look_samples)

@@ -34,9 +34,6 @@ enum class StopDecision {
   kLosing,       // it cannot win the race any more
 };
 
-// "continue", "converged", "budget spent", "losing".
-std::string_view StopDecisionName(StopDecision decision);
-
 // Not thread-safe; one per measurement.
 class SampleStopper {
  public:

@@ -57,7 +57,6 @@ std::optional<size_t> History::Tell(std::span<const uint16_t> point, ToldOutcome
   points_.insert(points_.end(), point.begin(), point.end());
   values_.push_back(ok ? std::log(objective_ns) : std::numeric_limits<double>::infinity());
   if (!ok) return observation;
-  ++ok_count_;
   const auto place = std::upper_bound(elite_.begin(), elite_.end(), values_.back(),
                                       [&](double value, uint32_t other) { return value < values_[other]; });
   elite_.insert(place, static_cast<uint32_t>(observation));

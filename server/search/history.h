@@ -26,7 +26,6 @@ class History {
   explicit History(std::shared_ptr<const SearchSpace> space);
 
   const SearchSpace& space() const { return *space_; }
-  const std::shared_ptr<const SearchSpace>& shared_space() const { return space_; }
 
   // Proposals so far.
   uint64_t proposed_count() const { return proposed_count_; }
@@ -46,8 +45,6 @@ class History {
   // The logarithm of the objective, so that differences are ratios; infinity where the config failed.
   double ValueOf(size_t observation) const { return values_[observation]; }
   bool IsOk(size_t observation) const;
-  size_t ok_count() const { return ok_count_; }
-  size_t failed_count() const { return size() - ok_count_; }
 
   // Observations with the smallest values, best first, at most kEliteMax; of equals the earlier.
   const std::vector<uint32_t>& elite() const { return elite_; }
@@ -72,7 +69,6 @@ class History {
   bool is_exhausted_ = false;
   std::vector<uint16_t> points_;
   std::vector<double> values_;
-  size_t ok_count_ = 0;
   std::vector<uint32_t> elite_;
 };
 

@@ -101,12 +101,6 @@ std::optional<Point> Mutated(const SearchSpace& space, std::span<const uint16_t>
   return std::nullopt;
 }
 
-int HammingDistance(std::span<const uint16_t> a, std::span<const uint16_t> b) {
-  int distance = 0;
-  for (size_t i = 0; i < a.size(); ++i) distance += a[i] != b[i];
-  return distance;
-}
-
 absl::StatusOr<std::vector<Point>> LatinHypercube(const SearchSpace& space, int n, PhiloxStream& random) {
   const int pool_size = std::clamp(n * kPoolPerPoint, kPoolMin, kPoolMax);
   std::vector<Point> pool;

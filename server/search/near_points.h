@@ -27,9 +27,6 @@ uint16_t OtherValue(const SearchSpace& space, int parameter, uint16_t own, doubl
 std::optional<Point> Mutated(const SearchSpace& space, std::span<const uint16_t> point, int changes, double near,
                              int tries, PhiloxStream& random);
 
-// How many parameters differ.
-int HammingDistance(std::span<const uint16_t> a, std::span<const uint16_t> b);
-
 // n valid points that together use each parameter's range evenly: a Latin hypercube over the parameters' values, each
 // of its points replaced by the nearest of a number of uniform samples of the space. Distinct; fewer where the space is
 // smaller. Fails as SearchSpace::Sample.

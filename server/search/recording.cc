@@ -11,20 +11,6 @@
 namespace tunefarm {
 namespace {
 
-bool Less(const Value& a, const Value& b) {
-  if (a.type() != b.type()) return a.type() < b.type();
-  switch (a.type()) {
-    case ValueType::kBool:
-      return a.bool_value() < b.bool_value();
-    case ValueType::kInt:
-      return a.int_value() < b.int_value();
-    case ValueType::kFloat:
-      return a.float_value() < b.float_value();
-    default:
-      return a.string_value() < b.string_value();
-  }
-}
-
 absl::Status CheckTrial(const RecordedTrial& trial, const Config& first) {
   for (const auto& [name, value] : first) {
     if (trial.config.Find(name) == nullptr || trial.config.size() != first.size()) {
@@ -57,7 +43,7 @@ absl::StatusOr<Recording> Recording::Make(std::string name, const std::vector<Re
   }
   if (!any_ok) return InvalidArgument("nothing in the recording {} is a valid result", name);
   for (Parameter& parameter : definition.parameters) {
-    std::set<Value, decltype(&Less)> values(&Less);
+    std::set<Value, decltype(&ValueLess)> values(&ValueLess);
     for (const RecordedTrial& trial : trials) values.insert(*trial.config.Find(parameter.name));
     parameter.values.assign(values.begin(), values.end());
   }

@@ -233,39 +233,4 @@ SolutionCount CountedSolutions::FollowCounts(SolutionCount rank, std::vector<uin
   return rank;
 }
 
-void CountedSolutions::MarkOccurring(size_t depth, SearchState* state, SearchMemo* seen,
-                                     std::vector<std::vector<bool>>* marks) const {
-  if (depth >= program_.free_from()) return;
-  const std::vector<int64_t>& key = state->FrontierKey(depth);
-  if (seen->Find(depth, key) != nullptr) return;
-  seen->Insert(depth, key, 1);
-  TUNEFARM_CHECK(state->Visit(depth) == WalkEnd::kDone);
-  for (const uint16_t position : state->alive[depth]) {
-    state->Bind(depth, position);
-    if (depth + 1 < program_.free_from()) {
-      const SolutionCount* const below = memo_->Find(depth + 1, state->FrontierKey(depth + 1));
-      TUNEFARM_CHECK(below != nullptr);
-      if (*below == 0) continue;
-      MarkOccurring(depth + 1, state, seen, marks);
-    }
-    (*marks)[depth][position] = true;
-  }
-}
-
-void CountedSolutions::FindOccurring(std::vector<std::vector<uint16_t>>* occurring) const {
-  SearchState state(program_, kUnlimited);
-  SearchMemo seen;
-  std::vector<std::vector<bool>> marks;
-  for (size_t depth = 0; depth < program_.size(); ++depth) {
-    marks.emplace_back(program_.DomainAt(depth).size(), depth >= program_.free_from());
-  }
-  MarkOccurring(0, &state, &seen, &marks);
-  for (size_t depth = 0; depth < program_.size(); ++depth) {
-    std::vector<uint16_t>& values = (*occurring)[static_cast<size_t>(program_.parameters()[depth])];
-    for (size_t position = 0; position < marks[depth].size(); ++position) {
-      if (marks[depth][position]) values.push_back(program_.DomainAt(depth)[position]);
-    }
-  }
-}
-
 }  // namespace tunefarm::space_internal

@@ -39,13 +39,10 @@ class CountedSolutions {
   SolutionCount total() const { return total_; }
   // A uniform solution, by parameter into `row`; there must be one.
   void Draw(PhiloxStream& random, std::vector<uint16_t>* row) const;
-  // After CountAll: adds to (*occurring)[parameter] the value indices of all solutions, ascending.
-  void FindOccurring(std::vector<std::vector<uint16_t>>* occurring) const;
 
  private:
   // The searched values of the solution of a rank, into `row`; its rank among those with these values.
   SolutionCount FollowCounts(SolutionCount rank, std::vector<uint16_t>* row) const;
-  void MarkOccurring(size_t depth, SearchState* state, SearchMemo* seen, std::vector<std::vector<bool>>* marks) const;
 
   const SearchProgram& program_;
   std::unique_ptr<SearchMemo> memo_;  // never changes once they are counted

@@ -272,9 +272,8 @@ class RowListing {
     std::vector<uint16_t>& alive = state_.alive[depth];
     const bool is_free = depth >= program_.free_from();
     if (is_free) {
-      const auto [begin, count] = state_.WindowAt(depth);
-      alive.resize(count);
-      std::iota(alive.begin(), alive.end(), static_cast<uint16_t>(begin));
+      alive.resize(program_.DomainAt(depth).size());
+      std::iota(alive.begin(), alive.end(), uint16_t{0});
     } else if (const WalkEnd visited = state_.Visit(depth); visited != WalkEnd::kDone) {
       return visited;
     }
@@ -329,7 +328,7 @@ WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, uint64_t
 WalkEnd ListRows(SearchState* state, uint64_t limit, std::vector<uint16_t>* rows) {
   // A fault at what is no point is none.
   for (size_t depth = 0; depth < state->program.size(); ++depth) {
-    if (state->WindowAt(depth).count == 0) return WalkEnd::kDone;
+    if (state->program.DomainAt(depth).empty()) return WalkEnd::kDone;
   }
   return RowListing(state, limit, rows).Descend(0);
 }

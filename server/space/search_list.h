@@ -20,13 +20,6 @@ struct KeyLayout {
     return static_cast<uint16_t>((key >> shift[parameter]) & mask);
   }
 
-  // Of one value index by parameter.
-  uint64_t KeyOf(std::span<const uint16_t> row) const {
-    uint64_t key = 0;
-    for (size_t p = 0; p < row.size(); ++p) key |= uint64_t{row[p]} << shift[p];
-    return key;
-  }
-
   std::vector<int> shift;  // by parameter
   std::vector<int> bits;
   int total_bits = 0;  // above 64 there is no such number
@@ -37,7 +30,7 @@ struct KeyLayout {
 WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads, uint64_t* nodes,
                  std::vector<uint64_t>* keys, absl::Status* fault);
 
-// The solutions in the windows of `state`, a new one: for each as many value indices as the space has parameters, 0 for
+// The solutions of `state`, a new one: for each as many value indices as the space has parameters, 0 for
 // those that are not of the program; not sorted. kStopped when there are more than `limit`.
 WalkEnd ListRows(SearchState* state, uint64_t limit, std::vector<uint16_t>* rows);
 

@@ -9,13 +9,6 @@ SearchState::SearchState(const SearchProgram& of, uint64_t nodes_max)
   if (of.uses_bindings()) binding.emplace(of.rules().parameters().size());
 }
 
-SearchState::Window& SearchState::MutableWindow(size_t depth) {
-  for (size_t missing = windows.size(); missing < program.size(); ++missing) {
-    windows.push_back({0, program.DomainAt(missing).size()});
-  }
-  return windows[depth];
-}
-
 namespace {
 
 // One operation on all values of a depth. The loops for the frequent operations are written so that the compiler sees
@@ -38,7 +31,7 @@ inline void ForAll(size_t count, int64_t* out, const int64_t* a, size_t a_step, 
 
 WalkEnd SearchState::Visit(size_t depth) {
   const SearchProgram::Depth& here = program.At(depth);
-  const auto [begin, count] = WindowAt(depth);
+  const size_t count = program.DomainAt(depth).size();
   if (nodes < count) return WalkEnd::kBudget;
   nodes -= count;
   if (nodes < ask_below && !GoOn()) return WalkEnd::kStopped;
@@ -46,9 +39,9 @@ WalkEnd SearchState::Visit(size_t depth) {
   for (const SearchProgram::Instruction& instruction : here.instructions) {
     const size_t a_step = instruction.a_step;
     const size_t b_step = instruction.b_step;
-    int64_t* const out = numbers + instruction.out + begin;
-    const int64_t* const a = numbers + instruction.a + begin * a_step;
-    const int64_t* const b = numbers + instruction.b + begin * b_step;
+    int64_t* const out = numbers + instruction.out;
+    const int64_t* const a = numbers + instruction.a;
+    const int64_t* const b = numbers + instruction.b;
     switch (instruction.op) {
       case GraphOp::kAdd:
         ForAll(count, out, a, a_step, b, b_step, [](int64_t x, int64_t y) { return x + y; });
@@ -84,8 +77,7 @@ WalkEnd SearchState::Visit(size_t depth) {
       }
       default:
         for (size_t i = 0; i < count; ++i) {
-          out[i] = Apply(instruction.op, a[i * a_step], b[i * b_step],
-                         numbers[instruction.c + (begin + i) * instruction.c_step]);
+          out[i] = Apply(instruction.op, a[i * a_step], b[i * b_step], numbers[instruction.c + i * instruction.c_step]);
         }
         break;
     }
@@ -94,11 +86,11 @@ WalkEnd SearchState::Visit(size_t depth) {
   passing.resize(count);
   size_t kept = 0;
   if (here.checks.empty()) {
-    for (; kept < count; ++kept) passing[kept] = static_cast<uint16_t>(begin + kept);
+    for (; kept < count; ++kept) passing[kept] = static_cast<uint16_t>(kept);
   } else {
-    const int64_t* const first = numbers + here.checks[0] + begin;
+    const int64_t* const first = numbers + here.checks[0];
     for (size_t i = 0; i < count; ++i) {
-      passing[kept] = static_cast<uint16_t>(begin + i);
+      passing[kept] = static_cast<uint16_t>(i);
       kept += first[i] != 0 ? 1 : 0;
     }
     for (size_t check = 1; check < here.checks.size(); ++check) {

@@ -33,12 +33,6 @@ class SearchWatch {
 };
 
 struct SearchState {
-  // The positions of a depth that are searched.
-  struct Window {
-    size_t begin = 0;
-    size_t count = 0;
-  };
-
   // Of a program that is not too large. `nodes` is how many values may be visited.
   SearchState(const SearchProgram& program, uint64_t nodes);
 
@@ -55,12 +49,6 @@ struct SearchState {
   // The error at these values.
   absl::Status FaultStatus() const;
 
-  Window WindowAt(size_t depth) const {
-    return windows.empty() ? Window{0, program.DomainAt(depth).size()} : windows[depth];
-  }
-  // The window of a depth, to be narrowed before the search.
-  Window& MutableWindow(size_t depth);
-
   bool GoOn() {
     ask_below = nodes > kNodesBetween ? nodes - kNodesBetween : 0;
     return watch->GoOn(nodes);
@@ -72,7 +60,6 @@ struct SearchState {
 
   const SearchProgram& program;
   std::vector<int64_t> memory;
-  std::vector<Window> windows;               // by depth; empty: all positions
   std::vector<std::vector<uint16_t>> alive;  // by depth
   std::vector<uint16_t> positions;           // by depth: of the bound values
   std::vector<std::vector<int64_t>> key;     // by depth: scratch

@@ -54,10 +54,6 @@ std::optional<ValueType> CommonType(const Parameter& parameter) {
   return type;
 }
 
-// Points that are tried before neighbours are listed; and where there may be too many to list.
-constexpr int kTries = 32;
-constexpr int kTriesMax = 200'000;
-
 }  // namespace
 
 struct Space::Impl {
@@ -75,10 +71,6 @@ struct Space::Impl {
     return *made_sampler;
   }
 
-  // By parameter: the values at most one step away.
-  absl::StatusOr<std::vector<std::vector<uint16_t>>> AdjacentValues(std::span<const uint16_t> indices,
-                                                                    bool is_strict) const;
-
   const SpaceRules rules;
   const SpaceSearch search;
   std::vector<Config> starting_configs;
@@ -88,10 +80,6 @@ struct Space::Impl {
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
   mutable std::unique_ptr<const SpaceSampler> made_sampler GUARDED_BY(sampler_mutex);
-  mutable Mutex occurring_mutex;  // taken before sampler_mutex
-  // Made by the first query for adjacent configs; never changes afterwards.
-  mutable std::unique_ptr<const absl::StatusOr<std::vector<std::vector<uint16_t>>>> made_occurring
-      GUARDED_BY(occurring_mutex);
 };
 
 absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOptions& options) {
@@ -145,7 +133,7 @@ absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
                            space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(nullptr, {}, limit); }
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(limit); }
 
 absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
   return impl_->TheSampler().Draw(random);
@@ -239,69 +227,5 @@ std::optional<Config> Space::DefaultConfig() const {
 }
 
 const std::vector<Config>& Space::starting_configs() const { return impl_->starting_configs; }
-
-absl::StatusOr<std::vector<std::vector<uint16_t>>> Space::Impl::AdjacentValues(std::span<const uint16_t> indices,
-                                                                               bool is_strict) const {
-  std::vector<std::vector<uint16_t>> values;
-  if (is_strict) {
-    for (const Parameter& parameter : rules.parameters()) {
-      values.emplace_back(parameter.values.size());
-      std::iota(values.back().begin(), values.back().end(), uint16_t{0});
-    }
-  } else {
-    const MutexLock lock(&occurring_mutex);
-    if (made_occurring == nullptr) {
-      made_occurring =
-          std::make_unique<const absl::StatusOr<std::vector<std::vector<uint16_t>>>>(TheSampler().OccurringValues());
-    }
-    RETURN_IF_ERROR(made_occurring->status());
-    values = **made_occurring;
-  }
-  for (size_t p = 0; p < indices.size(); ++p) {
-    values[p] = space_internal::WithinOneStep(values[p], indices[p], is_strict);
-  }
-  return values;
-}
-
-absl::StatusOr<ConfigTable> Space::Neighbours(std::span<const uint16_t> indices, Neighbourhood kind,
-                                              uint64_t limit) const {
-  const SpaceRules& rules = impl_->rules;
-  TUNEFARM_CHECK(indices.size() == rules.parameters().size());
-  ConfigTable table(static_cast<int>(indices.size()));
-  if (indices.empty() || rules.is_rejected_by_constant_rule()) return table;
-  RETURN_IF_ERROR(rules.constant_fault());
-  if (kind == Neighbourhood::kHamming) {
-    ASSIGN_OR_RETURN(table, space_internal::ListHamming(rules, indices));
-  } else {
-    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
-    const uint64_t room = limit == UINT64_MAX ? limit : limit + 1;  // the config itself may be among them
-    ASSIGN_OR_RETURN(table, impl_->search.List(&near, indices, room));
-  }
-  if (table.size() <= limit) return table;
-  return ResourceExhausted("the config has more than {} neighbours",
-                           space_internal::CountText(static_cast<double>(limit), true));
-}
-
-absl::StatusOr<std::vector<uint16_t>> Space::SampleNeighbour(std::span<const uint16_t> indices, Neighbourhood kind,
-                                                             PhiloxStream& random) const {
-  TUNEFARM_CHECK(indices.size() == impl_->rules.parameters().size());
-  if (kind != Neighbourhood::kHamming) {
-    // Most of the points around a valid config are mostly valid: some tries are cheaper than a list, and are all that
-    // can be done where the list would be too long.
-    ASSIGN_OR_RETURN(const auto near, impl_->AdjacentValues(indices, kind == Neighbourhood::kStrictlyAdjacent));
-    double points = 1;
-    for (const auto& values : near) points *= static_cast<double>(values.size());
-    const int tries = points == 0 ? 0 : points > static_cast<double>(kNeighboursMax) ? kTriesMax : kTries;
-    std::vector<uint16_t> drawn(indices.size());
-    for (int i = 0; i < tries; ++i) {
-      for (size_t p = 0; p < drawn.size(); ++p) drawn[p] = near[p][random.UniformInt(near[p].size())];
-      if (!std::equal(drawn.begin(), drawn.end(), indices.begin()) && IsValid(drawn)) return drawn;
-    }
-  }
-  ASSIGN_OR_RETURN(const ConfigTable table, Neighbours(indices, kind));
-  if (table.empty()) return NotFound("the config has no valid neighbour");
-  const auto row = table.Row(random.UniformInt(table.size()));
-  return std::vector<uint16_t>(row.begin(), row.end());
-}
 
 }  // namespace tunefarm

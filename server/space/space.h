@@ -34,17 +34,6 @@ inline constexpr uint64_t kSpaceListMax = 10'000'000;
 inline constexpr int kSpaceParametersMax = 256;
 inline constexpr int kParameterValuesMax = 65'535;
 inline constexpr int kSpaceRulesMax = 1024;
-// The most neighbours that are listed, unless told more: "adjacent" ones grow as 3 to the number of parameters.
-inline constexpr uint64_t kNeighboursMax = 1'000'000;
-
-// Which configs are near to one another. A step is one place in a parameter's values as declared. A config is never its
-// own neighbour.
-enum class Neighbourhood {
-  kHamming,           // exactly one parameter has another value, whichever
-  kAdjacent,          // no parameter is more than one step away, not counting values that no valid config has
-  kStrictlyAdjacent,  // no parameter is more than one step away
-};
-
 struct Parameter {
   std::string name;
   std::vector<Value> values;           // in declared order, without repeats
@@ -147,15 +136,6 @@ class Space {
   // from its Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to
   // be hit by rejection and too many to count. The first call does the counting; it costs what CountValid costs.
   absl::StatusOr<std::vector<uint16_t>> SampleUniform(PhiloxStream& random) const;
-
-  // The valid neighbours of `indices` (which may itself be invalid), in the order of the space, without listing the
-  // space. ResourceExhausted when there are more than `limit`; otherwise fails as Enumerate does. The first kAdjacent
-  // call costs what CountValid costs.
-  absl::StatusOr<ConfigTable> Neighbours(std::span<const uint16_t> indices, Neighbourhood kind,
-                                         uint64_t limit = kNeighboursMax) const;
-  // One of them, uniformly distributed. NotFound when there is none.
-  absl::StatusOr<std::vector<uint16_t>> SampleNeighbour(std::span<const uint16_t> indices, Neighbourhood kind,
-                                                        PhiloxStream& random) const;
 
   // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points
   // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds.

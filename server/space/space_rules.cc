@@ -24,7 +24,6 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
   rules.parameters_ = std::move(parameters);
   rules.constraints_ = std::move(constraints);
   rules.device_rules_ = std::move(device_rules);
-  rules.rules_of_.resize(rules.parameters_.size());
   for (const Parameter& parameter : rules.parameters_) rules.int_values_.push_back(IntValues(parameter));
   const size_t count = rules.constraints_.size() + rules.device_rules_.size();
   for (size_t i = 0; i < count; ++i) {
@@ -34,7 +33,6 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
       return Annotate(expression.status(), "{} {}", rules.IsDeviceRule(rule) ? "device rule" : "constraint",
                       rules.IsDeviceRule(rule) ? i - rules.constraints_.size() + 1 : i + 1);
     }
-    for (const int variable : expression->Variables()) rules.rules_of_[static_cast<size_t>(variable)].push_back(rule);
     rules.expressions_.push_back(*std::move(expression));
   }
   rules.NarrowDomains();

@@ -40,8 +40,6 @@ class SpaceRules {
     return IsDeviceRule(rule) ? device_rules_[index - constraints_.size()] : constraints_[index];
   }
   const Expression& At(int rule) const { return expressions_[static_cast<size_t>(rule)]; }
-  // The rules that name a parameter, ascending.
-  const std::vector<int>& RulesOf(size_t parameter) const { return rules_of_[parameter]; }
 
   // By parameter: the value indices that the rules on that parameter alone leave, ascending.
   const std::vector<std::vector<uint16_t>>& domains() const { return domains_; }
@@ -71,21 +69,11 @@ class SpaceRules {
   std::vector<Rule> constraints_;
   std::vector<Rule> device_rules_;
   std::vector<Expression> expressions_;
-  std::vector<std::vector<int>> rules_of_;
   std::vector<std::vector<int64_t>> int_values_;  // [p][i]: values[i] of parameter p where that is an int, else 0
   std::vector<std::vector<uint16_t>> domains_;
   std::vector<int> open_rules_;
   bool is_rejected_by_constant_rule_ = false;
   absl::Status constant_fault_;
 };
-
-// ---- What is near to a config; in space_neighbours.cc ----
-
-// Those of `values` (ascending value indices) that are `index`, or next to it: by one where is_strict, else the nearest
-// one below and above.
-std::vector<uint16_t> WithinOneStep(const std::vector<uint16_t>& values, uint16_t index, bool is_strict);
-
-// Every valid config that differs from `indices` in one parameter, in the order of the space.
-absl::StatusOr<ConfigTable> ListHamming(const SpaceRules& rules, std::span<const uint16_t> indices);
 
 }  // namespace tunefarm::space_internal

@@ -28,8 +28,6 @@ class SpaceSampler {
 
   // One valid config's value indices; fails as Space::SampleUniform does.
   absl::StatusOr<std::vector<uint16_t>> Draw(PhiloxStream& random) const;
-  // By parameter: the value indices that some valid config has, ascending. All empty for an empty space.
-  absl::StatusOr<std::vector<std::vector<uint16_t>>> OccurringValues() const;
 
  private:
   // One group of parameters.
@@ -51,8 +49,6 @@ class SpaceSampler {
   Verdict DrawPoint(const SearchProgram& program, PhiloxStream& random, Binding* binding, std::vector<uint16_t>* row,
                     absl::Status* fault) const;
   absl::Status DrawByRejection(const SearchProgram& program, PhiloxStream& random, std::vector<uint16_t>* row) const;
-  absl::Status FindOccurring(const SearchProgram& program, uint64_t* nodes,
-                             std::vector<std::vector<uint16_t>>* occurring) const;
 
   const SpaceSearch& search_;
   const SpaceRules& rules_;

@@ -103,26 +103,6 @@ std::vector<Word> Combine(const std::vector<Word>& outer, const std::vector<Word
   return words;
 }
 
-// Searches a program within what is allowed and what lies between (null: everywhere); ends as CountSolutions.
-WalkEnd ListRowsWithin(const SearchProgram& program, const SpaceSearch::Allowed* allowed, uint64_t limit,
-                       uint64_t* nodes, std::vector<uint16_t>* rows, absl::Status* fault) {
-  SearchState state(program, *nodes);
-  for (size_t depth = 0; allowed != nullptr && depth < program.size(); ++depth) {
-    const std::vector<uint16_t>& kept = (*allowed)[static_cast<size_t>(program.parameters()[depth])];
-    const std::vector<uint16_t>& domain = program.DomainAt(depth);
-    SearchState::Window& window = state.MutableWindow(depth);
-    window.count = 0;
-    if (kept.empty()) continue;
-    const auto begin = std::lower_bound(domain.begin(), domain.end(), kept.front());
-    window.begin = static_cast<size_t>(begin - domain.begin());
-    window.count = static_cast<size_t>(std::upper_bound(begin, domain.end(), kept.back()) - begin);
-  }
-  const WalkEnd end = ListRows(&state, limit, rows);
-  if (end == WalkEnd::kFault) *fault = state.FaultStatus();
-  *nodes = state.nodes;
-  return end;
-}
-
 }  // namespace
 
 SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options)
@@ -210,19 +190,14 @@ absl::StatusOr<SolutionCount> SpaceSearch::Count(uint64_t nodes_max) const {
   return SearchAll(nodes_max, CountSolutions);
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::List(const Allowed* allowed, std::span<const uint16_t> except,
-                                              uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
   limit = std::min(limit, kRowsMax);
-  if (layout_.total_bits > 64) return ListWide(allowed, except, limit);
+  if (layout_.total_bits > 64) return ListWide(limit);
   const int threads = ThreadCount(options_.threads);
   std::vector<std::vector<uint64_t>> lists;
   const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
     std::vector<uint64_t>& list = lists.emplace_back();
-    std::vector<uint16_t> rows;
-    const WalkEnd end = allowed == nullptr ? ListKeys(program, layout_, limit, threads, nodes, &list, fault)
-                                           : ListRowsWithin(program, allowed, limit, nodes, &rows, fault);
-    const size_t width = layout_.bits.size();
-    for (size_t row = 0; row < rows.size(); row += width) list.push_back(layout_.KeyOf({&rows[row], width}));
+    const WalkEnd end = ListKeys(program, layout_, limit, threads, nodes, &list, fault);
     *count = list.size();
     return end;
   };
@@ -237,7 +212,6 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(const Allowed* allowed, std::span<
   std::vector<uint64_t> keys = {0};
   for (auto& list : lists) keys = keys == std::vector<uint64_t>{0} ? std::move(list) : Combine(keys, list, 1);
   lists.clear();
-  if (!except.empty()) std::erase(keys, layout_.KeyOf(except));
   SortKeys(layout_.total_bits, &keys);
   return UnpackKeys(keys, threads);
 }
@@ -270,12 +244,14 @@ ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threa
   return ConfigTable(static_cast<int>(width), keys.size(), std::move(indices));
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::ListWide(const Allowed* allowed, std::span<const uint16_t> except,
-                                                  uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
   const size_t width = layout_.bits.size();
   std::vector<std::vector<uint16_t>> lists;
   const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
-    const WalkEnd end = ListRowsWithin(program, allowed, limit, nodes, &lists.emplace_back(), fault);
+    SearchState state(program, *nodes);
+    const WalkEnd end = ListRows(&state, limit, &lists.emplace_back());
+    if (end == WalkEnd::kFault) *fault = state.FaultStatus();
+    *nodes = state.nodes;
     *count = lists.back().size() / width;
     return end;
   };
@@ -288,7 +264,6 @@ absl::StatusOr<ConfigTable> SpaceSearch::ListWide(const Allowed* allowed, std::s
   for (const auto& list : lists) rows = Combine(rows, list, width);
   std::vector<std::span<const uint16_t>> order;
   for (size_t row = 0; row < rows.size(); row += width) order.emplace_back(&rows[row], width);
-  if (!except.empty()) std::erase_if(order, [&](const auto& row) { return std::ranges::equal(row, except); });
   const auto is_less = [](const auto& a, const auto& b) { return std::ranges::lexicographical_compare(a, b); };
   if (!std::is_sorted(order.begin(), order.end(), is_less)) std::sort(order.begin(), order.end(), is_less);
   std::vector<uint16_t> sorted;

@@ -19,7 +19,6 @@ namespace tunefarm::space_internal {
 class SpaceSearch {
  public:
   using Programs = std::vector<std::shared_ptr<const SearchProgram>>;
-  using Allowed = std::vector<std::vector<uint16_t>>;  // value indices by parameter, ascending
 
   // The rules must outlive this; they were compiled with the same symbols.
   SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options);
@@ -37,9 +36,7 @@ class SpaceSearch {
   // The number of valid configs. These fail with the error of a rule that cannot be evaluated, or with
   // ResourceExhausted.
   absl::StatusOr<SolutionCount> Count(uint64_t nodes_max) const;
-  // On one thread, and only configs in which each parameter has a value between the first and the last one allowed it,
-  // unless `allowed` is null; not `except`.
-  absl::StatusOr<ConfigTable> List(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
+  absl::StatusOr<ConfigTable> List(uint64_t limit) const;
 
   absl::Status BudgetStatus() const;
 
@@ -49,7 +46,7 @@ class SpaceSearch {
   template <typename Search>
   absl::StatusOr<SolutionCount> SearchAll(uint64_t nodes_max, const Search& search) const;
   // List where a config does not fit into a key.
-  absl::StatusOr<ConfigTable> ListWide(const Allowed* allowed, std::span<const uint16_t> except, uint64_t limit) const;
+  absl::StatusOr<ConfigTable> ListWide(uint64_t limit) const;
   ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
   absl::Status TooManyToList(uint64_t limit) const;
 

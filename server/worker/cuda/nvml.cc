@@ -90,12 +90,6 @@ std::string Nvml::DriverVersion() const {
   return version;
 }
 
-int Nvml::ClockMhz(const std::string& uuid) const {
-  void* const handle = Handle(uuid);
-  unsigned int mhz = 0;
-  return handle != nullptr && functions_->clock(handle, kSmClock, &mhz) == 0 ? static_cast<int>(mhz) : 0;
-}
-
 int Nvml::MaxClockMhz(const std::string& uuid) const {
   void* const handle = Handle(uuid);
   unsigned int mhz = 0;
@@ -130,13 +124,6 @@ std::string Nvml::ReasonText(unsigned long long throttle_reasons) {
 bool Nvml::IsThrottledBy(unsigned long long throttle_reasons) { return (throttle_reasons & kThrottled) != 0; }
 
 bool Nvml::IsIdle(unsigned long long throttle_reasons) { return (throttle_reasons & kIdle) != 0; }
-
-bool Nvml::IsThrottled(const std::string& uuid) const {
-  void* const handle = Handle(uuid);
-  unsigned long long reasons = 0;
-  if (handle == nullptr || functions_->throttle_reasons == nullptr) return false;
-  return functions_->throttle_reasons(handle, &reasons) == 0 && (reasons & kThrottled) != 0;
-}
 
 int Nvml::ProcessCount(const std::string& uuid) const {
   void* const handle = Handle(uuid);

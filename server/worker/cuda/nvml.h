@@ -16,7 +16,6 @@ class Nvml {
   ~Nvml();
 
   std::string DriverVersion() const;               // "580.159.04"; empty: unknown
-  int ClockMhz(const std::string& uuid) const;     // of the multiprocessors now; 0: unknown
   int MaxClockMhz(const std::string& uuid) const;  // highest of the multiprocessors; 0: unknown
   // What the device does now. False if even the clock is unknown. Takes as long as the driver likes: the caller decides
   // when that disturbs nothing.
@@ -29,14 +28,11 @@ class Nvml {
   bool Read(const std::string& uuid, Conditions* conditions) const;
   // The gravest of the reasons, in words: "thermal", "power brake", "hardware slowdown", "power cap"; empty: none.
   static std::string ReasonText(unsigned long long throttle_reasons);
-  // As IsThrottled.
+  // Whether one of the reasons is that heat or the power supply slows the device down. A power cap that is merely
+  // reached does not count: that is how these devices run dense arithmetic.
   static bool IsThrottledBy(unsigned long long throttle_reasons);
   // The clock was read while the device had nothing to do, so that it says nothing of work.
   static bool IsIdle(unsigned long long throttle_reasons);
-
-  // Whether heat or the power supply slows the device down right now. A power cap that is merely reached does not
-  // count: that is how these devices run dense arithmetic.
-  bool IsThrottled(const std::string& uuid) const;
 
   // Processes that have the device open, this one among them; -1: unknown. Names cannot be had across the namespaces of
   // processes, so that only their number tells.

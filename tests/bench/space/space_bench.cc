@@ -136,27 +136,6 @@ void Sample(benchmark::State& state, const SpaceDefinition& definition) {
   for (auto _ : state) benchmark::DoNotOptimize(Must(space.SampleUniform(random)));
 }
 
-void Neighbours(benchmark::State& state, const SpaceDefinition& definition, Neighbourhood kind, bool is_listed) {
-  const Space space = Must(Space::Build(definition));
-  std::optional<ConfigTable> table;
-  std::optional<ConfigIndex> index;
-  if (is_listed) {
-    table = Must(space.Enumerate());
-    index.emplace(*table);
-  }
-  PhiloxStream random(1);
-  for (auto _ : state) {
-    state.PauseTiming();
-    const auto at = Must(space.SampleUniform(random));
-    state.ResumeTiming();
-    if (is_listed) {
-      benchmark::DoNotOptimize(index->Neighbours(at, kind));
-    } else {
-      benchmark::DoNotOptimize(Must(space.Neighbours(at, kind)));
-    }
-  }
-}
-
 // Every rule of a space at random points, one evaluation of Expression per check.
 void Checks(benchmark::State& state, const PublishedSpace& space) {
   const SpaceDefinition& definition = space.definition;
@@ -212,20 +191,12 @@ void Register() {
     benchmark::RegisterBenchmark(name("index/").c_str(), Index, space)->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(name("count/").c_str(), Count, definition)->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(name("sample/").c_str(), Sample, definition);
-    benchmark::RegisterBenchmark(name("hamming/").c_str(), Neighbours, definition, Neighbourhood::kHamming, false);
-    benchmark::RegisterBenchmark(name("hamming_listed/").c_str(), Neighbours, definition, Neighbourhood::kHamming,
-                                 true);
-    benchmark::RegisterBenchmark(name("adjacent/").c_str(), Neighbours, definition, Neighbourhood::kAdjacent, false);
-    benchmark::RegisterBenchmark(name("adjacent_listed/").c_str(), Neighbours, definition, Neighbourhood::kAdjacent,
-                                 true);
     benchmark::RegisterBenchmark(name("checks/").c_str(), Checks, space);
   }
   for (const auto& [name, definition] : {std::pair("fft", &fft), std::pair("fft_rules", &fft_rules)}) {
     benchmark::RegisterBenchmark(("count/" + std::string(name)).c_str(), Count, *definition)
         ->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(("sample/" + std::string(name)).c_str(), Sample, *definition);
-    benchmark::RegisterBenchmark(("hamming/" + std::string(name)).c_str(), Neighbours, *definition,
-                                 Neighbourhood::kHamming, false);
   }
   static const SpaceDefinition guarded = GuardedDefinition();
   static const SpaceDefinition wide_pairs = WideDefinition(false), wide_chain = WideDefinition(true);

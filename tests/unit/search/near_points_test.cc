@@ -17,6 +17,12 @@ std::shared_ptr<const SearchSpace> Shared() {
   return *std::move(made);
 }
 
+int HammingDistance(std::span<const uint16_t> a, std::span<const uint16_t> b) {
+  int distance = 0;
+  for (size_t i = 0; i < a.size(); ++i) distance += a[i] != b[i];
+  return distance;
+}
+
 TEST(NearPoints, AnyValueIsEveryValidPointAtDistanceOne) {
   const auto space = Shared();
   PhiloxStream random(1);

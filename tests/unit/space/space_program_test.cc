@@ -158,34 +158,6 @@ TEST(SpaceProgram, SamplesASpaceOf8e11Uniformly) {
   ExpectUniformRanks(ruled, oracle.total(), 20'000, [&oracle](const Row& row) { return oracle.Rank(row); });
 }
 
-TEST(SpaceProgram, NeighboursInASpaceOf8e11) {
-  const Space space = Make(FftLikeDefinition(true));
-  PhiloxStream random(4);
-  for (int i = 0; i < 20; ++i) {
-    const auto at = space.SampleUniform(random);
-    ASSERT_TRUE(at.ok());
-    const auto near = space.Neighbours(*at, Neighbourhood::kHamming);
-    ASSERT_TRUE(near.ok()) << near.status();
-    uint64_t expected = 0;
-    Row changed = *at;
-    for (size_t p = 0; p < changed.size(); ++p) {
-      for (size_t value = 0; value < space.parameters()[p].values.size(); ++value) {
-        changed[p] = static_cast<uint16_t>(value);
-        expected += changed != *at && space.IsValid(changed) ? 1 : 0;
-      }
-      changed[p] = (*at)[p];
-    }
-    EXPECT_EQ(near->size(), expected);
-    for (const Neighbourhood kind :
-         {Neighbourhood::kHamming, Neighbourhood::kAdjacent, Neighbourhood::kStrictlyAdjacent}) {
-      const auto sample = space.SampleNeighbour(*at, kind, random);
-      ASSERT_TRUE(sample.ok()) << sample.status();
-      EXPECT_TRUE(space.IsValid(*sample));
-      EXPECT_NE(*sample, *at);
-    }
-  }
-}
-
 TEST(SpaceProgram, CountsBeyond64Bits) {
   SpaceDefinition definition;
   for (int i = 0; i < 30; ++i) {
@@ -409,17 +381,6 @@ TEST(SpaceProgram, WideSpacesAreListedAsNarrowOnes) {
     const auto sample = wide.SampleUniform(random);
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_TRUE(std::binary_search(rows.begin(), rows.end(), *sample));
-    // The other last value alone is next to it.
-    Row other = *sample;
-    other[1] = other[1] == 0 ? 1 : 0;
-    const auto near = wide.Neighbours(*sample, Neighbourhood::kStrictlyAdjacent);
-    ASSERT_TRUE(near.ok()) << near.status();
-    bool is_found = false;
-    for (uint64_t row = 0; row < near->size(); ++row) {
-      ASSERT_TRUE(std::binary_search(rows.begin(), rows.end(), Row(near->Row(row).begin(), near->Row(row).end())));
-      is_found = is_found || std::equal(other.begin(), other.end(), near->Row(row).begin());
-    }
-    EXPECT_TRUE(is_found);
   }
   EXPECT_GT(listed, 30);
 }
@@ -495,10 +456,6 @@ TEST(SpaceProgram, AFaultCountsOnlyAtAPointThatNoLaterRuleRejects) {
     if (is_guarded) definition.constraints.push_back({"P1 * (P2 + P3 + 1) % 13 != 0", ""});
     PhiloxStream random(1);
     EXPECT_EQ(AgreesWithBruteForce(definition, random), is_guarded);
-    const Space space = Make(definition);
-    const Row at = {5, 4, 3, 2};
-    EXPECT_EQ(space.Neighbours(at, Neighbourhood::kAdjacent).ok(), is_guarded);
-    EXPECT_TRUE(space.Neighbours(at, Neighbourhood::kStrictlyAdjacent).ok()) << "P1 is 3 to 5";
   }
 }
 
