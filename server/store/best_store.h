@@ -88,9 +88,8 @@ class BestStore {
   // and its note. FailedPrecondition (BEST_PINNED) for another config than a pinned best's; (BEST_CHANGED) where the
   // best is another one than it was compared with.
   virtual absl::StatusOr<BestRow> PromoteBest(const BestRow& best) = 0;
-  // Answers the change, or the one that would be it with revision 0 where nothing is different afterwards and so
-  // nothing was recorded. NotFound: BEST_NOT_FOUND where there is no best to change, REVISION_NOT_FOUND for a
-  // from_revision that is not (any more) in the key's history.
+  // Returns the change. An edit that changes nothing is not recorded and has revision 0. NotFound: BEST_NOT_FOUND if
+  // there is no best to change, REVISION_NOT_FOUND for a from_revision that is not in the key's history.
   virtual absl::StatusOr<BestChangeRow> EditBest(const BestEdit& edit) = 0;
   // Newest first.
   virtual absl::StatusOr<Page<BestChangeRow>> ListBestChanges(const BestChangeQuery& query) = 0;

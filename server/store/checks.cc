@@ -140,7 +140,7 @@ absl::Status CheckStateChange(int64_t job_id, JobState state, const std::vector<
 absl::Status CheckDriver(int64_t job_id, int64_t driver_epoch, int64_t current) {
   if (driver_epoch == 0 || driver_epoch == current) return absl::OkStatus();
   return WithReason(
-      FailedPrecondition("job {} is driven under epoch {}, no longer under {}", job_id, current, driver_epoch),
+      FailedPrecondition("job {} is driven under epoch {}, not under {}", job_id, current, driver_epoch),
       "DRIVER_EPOCH");
 }
 
@@ -153,7 +153,7 @@ absl::StatusOr<BestChangeRow> PromotionOf(const BestRow& best, const std::option
   const bool has_same_config = current.has_value() && current->config == best.config;
   const int64_t revision = current.has_value() ? current->revision : 0;
   if (best.compared_with >= 0 && best.compared_with != revision) {
-    return WithReason(FailedPrecondition("the best config for {} on {} has changed: revision {}, no longer {}",
+    return WithReason(FailedPrecondition("the best config for {} on {} has changed: its revision is {}, not {}",
                                          best.problem_key, best.class_id, revision, best.compared_with),
                       "BEST_CHANGED");
   }

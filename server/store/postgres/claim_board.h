@@ -59,10 +59,10 @@ class ClaimBoard {
 
   // Units were added to the study, the first of them with this order.
   void Add(std::string_view class_id, const ReadyStudy& study, int64_t first_seq) LOCKS_EXCLUDED(mutex_);
-  // Something else has changed that can make units claimable: all is to be read anew.
+  // Something else has changed that can make units claimable: everything is read again.
   void Invalidate() LOCKS_EXCLUDED(mutex_);
 
-  // Whether the class is to be read anew before a claim.
+  // Whether the class must be read again before a claim.
   bool IsStale(std::string_view class_id) LOCKS_EXCLUDED(mutex_);
   struct Reading {
     Floors floors;

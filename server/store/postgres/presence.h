@@ -11,7 +11,7 @@
 
 namespace tunefarm::postgres {
 
-// Whether the server answers at all, for everybody who has sessions with it. A server that stands still closes no
+// Whether the server answers at all, for everybody who has sessions with it. A server that hangs closes no
 // connection: each call would find that out by waiting for itself. So the first that waits long asks here, one thread
 // asks the server, and while it does not answer everybody else is refused at once, until it does. Thread-safe.
 class Presence {

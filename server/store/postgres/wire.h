@@ -12,7 +12,7 @@ namespace tunefarm::postgres {
 class Presence;
 
 // How long a connection waits for its server. By the machine's own clock: nothing else ends a wait for a server that
-// stands still, whose kernel goes on acknowledging what it is sent.
+// hangs, whose kernel goes on acknowledging what it is sent.
 struct Patience {
   Duration call_max = std::chrono::seconds(35);  // a call that takes longer is over
   Duration silent_after =

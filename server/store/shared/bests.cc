@@ -17,8 +17,8 @@ namespace {
 Digest KeyOf(const BestKey& key) { return KeySha({key.program_digest, key.problem_key, key.class_id}); }
 Digest KeyOf(const BestRow& best) { return KeySha({best.program_digest, best.problem_key, best.class_id}); }
 
-// Held by whoever changes a best, from before it looks until its commit: so the revisions become visible in their
-// order.
+// Each transaction that changes a best takes this lock before it reads, and holds it until its commit: so revisions
+// become visible in ascending order.
 absl::Status LockCatalog(Sql& sql) { return sql.Lock("SELECT revision FROM catalog_rev FOR UPDATE"); }
 
 absl::StatusOr<int64_t> NextRevision(Sql& sql) {
