@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""How much faster two agents tune than one: daemons of a relocatable bundle, on a machine with two GPUs and no build tools.
+"""How much faster several agents tune than one: daemons of a relocatable bundle, on a machine with several GPUs and no
+build tools.
 
   farm_scaling.py BUNDLE OUT --trials N [--kernel grouped_gemm_forward] [--device cuda] [--dim NAME=VALUE ...]
-                  [--policy default] [--tune-flag FLAG ...] [--gpus 0,1] [--goal 1.9] [--seconds 235]
+                  [--policy default] [--tune-flag FLAG ...] [--gpus 0,1] [--goal RATIO] [--take-away] [--seconds 235]
 
 A private certificate authority is made, a control daemon (on SQLite) and one agent for each GPU are started, each a process
 with a data directory of its own; they talk over mTLS on loopback. The same list of trials is measured without early stops
-and reuse: by one agent to fill its binary cache (not counted), by it again, and by both, the second with a copy of the
-first's cache and a few trials to wake its runner. The ratio is the time of the one over the time of both, from the first
+and reuse: by one agent to fill its binary cache (not counted), by it again, and by all, the others with a copy of the
+first's cache and a few trials to wake their runners. The ratio is the time of the one over the time of all, from the first
 search trial's begin to the last one's end; the final, which is on one device by design, is shown apart.
 
+--take-away: the list is measured once more by all agents. After a quarter of the trials the last agent, whose GPU is then
+lost to the job, is killed with SIGKILL, and it is started again after half of them. Each trial must be there exactly once,
+and the agent's GPU must have run some before and some after.
+
 Everything together takes at most --seconds. The exit code is 1 below the goal, or when something failed; then the logs of
-all daemons are in OUT. With --device host the agents are two CPUs of this machine that share its cores: that shows that it
+all daemons are in OUT. With --device host the agents are CPUs of this machine that share its cores: that shows that it
 works, and says nothing about speed.
 """
 
@@ -77,14 +82,17 @@ class Daemon:
         if self.process.poll() is not None:
             raise Failure(f"{self.name} ended with {self.process.returncode}")
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+                self.kill()
 
 
 class Scaling:
@@ -133,8 +141,8 @@ class Scaling:
 
         self.deadline.wait_for(answers, "the control daemon listens")
 
-    def start_agent(self, number, compile_workers=None):
-        """The uuid of the device that it brings."""
+    def start_agent(self, number, compile_workers=None, returns=False):
+        """The uuid of the device that it brings; with `returns` nothing: the agent was there before, and so was its device."""
         certificates = self.directory / "certificates"
         known = {device["uuid"] for device in self.devices()}
         flags = ["--role", "agent", "--control", self.address, "--agent-name", f"agent{number}", "--tls-ca",
@@ -147,9 +155,11 @@ class Scaling:
             flags.append("--no-gpu")
         if os.geteuid() == 0:  # workers under users of their own: as root, processes of one user share limits
             flags += ["--worker-uid-base", 200_000 + 1024 * (2 * (os.getpid() % 50_000) + number)]
-        # Half of the cores each, also while the other one is not there yet.
-        flags += ["--compile-workers", compile_workers or max(1, len(os.sched_getaffinity(0)) // 2)]
+        # An equal share of the cores for each, also while the others are not there yet.
+        flags += ["--compile-workers", compile_workers or max(1, len(os.sched_getaffinity(0)) // len(self.options.gpus))]
         self.daemons.append(Daemon(self, f"agent{number}", [str(flag) for flag in flags], environment))
+        if returns:
+            return None
         return self.deadline.wait_for(lambda: {device["uuid"] for device in self.devices()} - known,
                                       f"agent{number} brings a device for --device {self.options.device}").pop()
 
@@ -158,12 +168,15 @@ class Scaling:
                 if device["device_class"].get("kind") == KINDS[self.options.device]
                 and device.get("state") == "DEVICE_STATE_READY"]
 
-    def measure(self, trials, device):
+    def tune(self, trials, device):
         dims = [word for dim in self.options.dim for word in ("--dim", dim)]
         self.run("tune", self.options.kernel, "--device", device, *dims, "--strategy", "random", "--seed", 1, "--max-trials",
                  trials, "--policy", self.options.policy, "--measure", "no_early_stop=true", "--measure", "no_reuse=true",
                  "--rows", 0, *self.options.tune_flag)
+
+    def measure(self, trials, device, tune=None):
         self.jobs += 1
+        (tune or self.tune)(trials, device)
         ended = self.json("results", self.jobs, "--all").get("trials", [])
         searched = [trial for trial in ended if trial.get("purpose") == "TRIAL_PURPOSE_SEARCH"]
         ran = [trial for trial in searched if float(trial.get("run_ms", 0)) > 0]
@@ -174,23 +187,72 @@ class Scaling:
         for trial in ran:
             shares[trial["device_uuid"]] = shares.get(trial["device_uuid"], 0) + 1
         return {"trials": len(searched), "ok": sum(trial.get("outcome") == "OUTCOME_OK" for trial in searched),
+                "configs": len({json.dumps(trial["config"], sort_keys=True) for trial in searched}),
+                "ended_ms": {trial["device_uuid"]: sorted(int(other["ended_at_ms"]) for other in ran
+                                                          if other["device_uuid"] == trial["device_uuid"]) for trial in ran},
                 "cached": sum(bool(trial.get("cached_binary")) for trial in searched), "shares": shares,
                 "seconds": (max(int(trial["ended_at_ms"]) for trial in searched) - begin) / 1e3,
                 "all_seconds": (max(int(trial["ended_at_ms"]) for trial in ended) - begin) / 1e3}
 
+    def tune_with_a_death(self, trials, device):
+        """As tune(); the last agent is killed after a quarter of the trials and started again after half of them."""
+        failures = []
+
+        def tune():
+            try:
+                self.tune(trials, device)
+            except Failure as failure:
+                failures.append(failure)
+
+        def done(count):
+            if failures:
+                raise failures[0]
+            job = next((job for job in self.json("jobs", "list").get("jobs", [])
+                        if job["name"].rpartition("/")[2] == str(self.jobs)), {})
+            return int(job.get("progress", {}).get("done", 0)) >= count
+
+        tuning = threading.Thread(target=tune)
+        tuning.start()
+        try:
+            self.deadline.wait_for(lambda: done(trials // 4), "a quarter of the trials are done")
+            last = self.daemons.pop()
+            last.kill()
+            self.killed_ms = time.time() * 1e3
+            self.deadline.wait_for(lambda: done(trials // 2), "half of the trials are done")
+            self.start_agent(len(self.options.gpus) - 1, returns=True)
+            self.returned_ms = time.time() * 1e3
+        finally:
+            tuning.join()
+        if failures:
+            raise failures[0]
+
     def run_all(self):
         options = self.options
         self.start_control()
-        first = self.start_agent(0)
+        devices = [self.start_agent(0)]
         runs = [self.measure(options.trials, options.device) for _ in range(2)]
-        second = self.directory / "agent1"
-        second.mkdir(mode=0o700)
-        shutil.copytree(self.directory / "agent0" / "cache", second / "cache")
-        device = self.start_agent(1)
-        self.measure(min(4, options.trials), device)
+        for number in range(1, len(options.gpus)):
+            data = self.directory / f"agent{number}"
+            data.mkdir(mode=0o700)
+            shutil.copytree(self.directory / "agent0" / "cache", data / "cache")
+            devices.append(self.start_agent(number))
+            self.measure(min(4, options.trials), devices[-1])
         runs.append(self.measure(options.trials, options.device))
-        if set(runs[1]["shares"]) != {first} or set(runs[2]["shares"]) != {first, device}:
+        if set(runs[1]["shares"]) != {devices[0]} or set(runs[2]["shares"]) != set(devices):
             raise Failure(f"trials ran elsewhere than they should: {runs[1]['shares']}, then {runs[2]['shares']}")
+        if options.take_away:
+            run = self.measure(options.trials, options.device, self.tune_with_a_death)
+            ended = run["ended_ms"].get(devices[-1], [])
+            run["last"] = {"before": sum(at <= self.killed_ms for at in ended),
+                           "after": sum(at >= self.returned_ms for at in ended),
+                           "away_s": (self.returned_ms - self.killed_ms) / 1e3}
+            runs.append(run)
+            if run["configs"] != options.trials or run["ok"] != runs[2]["ok"]:
+                raise Failure(f"with a death {run['configs']} configs have {run['trials']} trials, {run['ok']} of them OK; "
+                              f"without {runs[2]['ok']} are OK")
+            if not run["last"]["before"] or not run["last"]["after"]:
+                raise Failure(f"the agent that was killed ran {run['last']['before']} trials before and "
+                              f"{run['last']['after']} after; use more trials")
         return runs
 
     def stop(self):
@@ -209,11 +271,14 @@ def arguments():
     parser.add_argument("--policy", default="default")
     parser.add_argument("--tune-flag", action="append", default=[], metavar="FLAG", help="one more word for 'tunefarm tune'")
     parser.add_argument("--gpus", default="0,1", type=lambda text: text.split(","), help="the agents' CUDA_VISIBLE_DEVICES")
-    parser.add_argument("--goal", type=float, default=1.9, help="ratio; 0: any")
+    parser.add_argument("--goal", type=float, help="ratio (default: 0.95 for each agent); 0: any")
+    parser.add_argument("--take-away", action="store_true", help="kill the last agent in a further job and start it again")
     parser.add_argument("--seconds", type=float, default=235)
     options = parser.parse_args()
-    if len(options.gpus) != 2 or len(set(options.gpus)) != 2:
-        parser.error("--gpus: two different ones, such as 0,1")
+    if len(options.gpus) < 2 or len(set(options.gpus)) != len(options.gpus):
+        parser.error("--gpus: two or more different ones, such as 0,1")
+    if options.goal is None:
+        options.goal = 0.95 * len(options.gpus)
     if options.trials < 2 or options.seconds <= 0:
         parser.error("--trials must be at least 2, and --seconds more than 0")
     missing = [name for name in ("tunefarm", "tunefarmd", "tunefarm-worker") if not (options.bundle / "bin" / name).is_file()]
@@ -225,11 +290,16 @@ def arguments():
 def report(options, runs):
     print(f"{options.kernel}, {options.trials} trials, --device {options.device}; daemons over mTLS on loopback")
     print(f"{'':<24}{'agents':>7}{'trials':>8}{'OK':>6}{'cached':>8}{'search s':>10}{'with final s':>14}  trials of each")
-    for name, run in zip(("one, cold: not counted", "one", "both"), runs):
+    for name, run in zip(("one, cold: not counted", "one", "all", "all, one killed"), runs):
         print(f"{name:<24}{len(run['shares']):>7}{run['trials']:>8}{run['ok']:>6}{run['cached']:>8}{run['seconds']:>10.2f}"
               f"{run['all_seconds']:>14.2f}  {', '.join(str(count) for count in run['shares'].values())}")
+        del run["ended_ms"]
     ratio = runs[1]["seconds"] / runs[2]["seconds"]
-    print(f"two agents are {ratio:.2f} times as fast as one")
+    print(f"{len(options.gpus)} agents are {ratio:.2f} times as fast as one")
+    if options.take_away:
+        last = runs[3]["last"]
+        print(f"the last agent was killed, was away for {last['away_s']:.1f} s, and ran {last['before']} trials before and "
+              f"{last['after']} after; each of the {runs[3]['trials']} trials is there once")
     (options.out / "farm_scaling.json").write_text(json.dumps({"ratio": ratio, "runs": runs}, indent=1), encoding="utf-8")
     if ratio < options.goal:
         raise Failure(f"{ratio:.2f} is below the goal of {options.goal}")

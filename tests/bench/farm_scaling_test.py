@@ -1,4 +1,4 @@
-"""farm_scaling.py without GPUs: two agents on the host's CPU, and what it says when something is wrong."""
+"""farm_scaling.py without GPUs: agents on the host's CPU, and what it says when something is wrong."""
 
 import json
 import os
@@ -28,14 +28,16 @@ class FarmScaling(unittest.TestCase):
                               text=True, check=False, stdin=subprocess.DEVNULL,
                               env=dict(os.environ, TUNEFARM_KERNELS=str(SOURCE / "kernels")))
 
-    def test_one_agent_and_two_run_the_same_trials(self):
-        done = self.run_script("--trials", "3000", "--goal", "0", *HOST)
+    def test_one_agent_and_all_run_the_same_trials_and_a_killed_one_loses_none(self):
+        done = self.run_script("--trials", "3000", "--gpus", "0,1,2", "--goal", "0", "--take-away", *HOST)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"two agents are [0-9.]+ times as fast as one")
+        self.assertRegex(done.stdout, r"3 agents are [0-9.]+ times as fast as one")
+        self.assertIn("each of the 3000 trials is there once", done.stdout)
         runs = json.loads((self.out / "farm_scaling.json").read_text())["runs"]
-        self.assertEqual([len(run["shares"]) for run in runs], [1, 1, 2])
-        # Every binary came from the caches, that of the second agent too.
-        self.assertEqual([run["cached"] for run in runs[1:]], [3000, 3000])
+        self.assertEqual([len(run["shares"]) for run in runs], [1, 1, 3, 3])
+        # Every binary came from the caches, those of the other agents too.
+        self.assertEqual([run["cached"] for run in runs[1:3]], [3000, 3000])
+        self.assertEqual([run["configs"] for run in runs], [3000] * 4)
 
     def test_a_goal_that_is_missed_is_a_failure_with_logs(self):
         done = self.run_script("--trials", "3000", "--goal", "1000", *HOST)
@@ -45,8 +47,8 @@ class FarmScaling(unittest.TestCase):
 
     def test_what_is_wrong_is_said(self):
         for words, message in ((["--trials", "1"], "--trials must be at least 2"),
-                               (["--trials", "9", "--gpus", "0"], "two different ones"),
-                               (["--trials", "9", "--gpus", "1,1"], "two different ones"),
+                               (["--trials", "9", "--gpus", "0"], "two or more different ones"),
+                               (["--trials", "9", "--gpus", "1,1"], "two or more different ones"),
                                ([], "--trials")):
             with self.subTest(words=words):
                 done = self.run_script(*words)

@@ -186,6 +186,10 @@ def read_trials(engine, job, result):
     result["held_s"] = sum(t.get("run_ms", 0) for t in listed) / 1000
     result["device_is_measured"] = any(t.get("device_busy_ms", 0) > 0 for t in listed)
     result["devices"] = len({t.get("device_uuid") for t in listed if t.get("device_uuid")}) or 1
+    # A device holds a trial from the load of its binary to the restore of its inputs.
+    searched = [(int(t["ended_at_ms"]) / 1000 - result["began_at_s"], t.get("run_ms", 0) / 1000) for t in listed
+                if t.get("purpose") == "TRIAL_PURPOSE_SEARCH" and t.get("run_ms", 0) > 0]
+    result["held"] = [[end - length, end] for end, length in searched]
 
 
 def check_database(engine, trials_told, result):
@@ -204,7 +208,8 @@ def run_once(engine, options, label, isolation):
     log(f"{label} ...")
     before_own, before_workers = engine.cpu_s()
     before_machine = machine_busy_s()
-    result = {"label": label, "began": time.monotonic(), "cores": cores, "compile_workers": engine.compile_workers}
+    result = {"label": label, "began": time.monotonic(), "began_at_s": time.time(), "cores": cores,
+              "compile_workers": engine.compile_workers or cores}
     job = submit(engine, options, isolation)
     view = follow(engine, job, options, result)
     wall = time.monotonic() - result.pop("began")
@@ -301,10 +306,31 @@ def table(results):
     return "\n".join(lines)
 
 
+def held_s(result, begin, end):
+    """Seconds between the two that the devices, taken together, held trials of the search."""
+    return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in result["held"])
+
+
+def where_time_goes(result):
+    """The wall time as each resource saw it: seconds for each device, each compile worker, and the daemon's threads."""
+    devices, wall, held = result["devices"], result["wall_s"], result["held"]
+    first, last = min(since for since, _ in held), max(until for _, until in held)
+    in_search = sum(until - since for since, until in held) / devices
+    rows = [("before the first trial is on a device", first),
+            ("search, a device works", result["device_s"] / result["held_s"] * in_search),
+            ("search, a device holds a trial and waits", (1 - result["device_s"] / result["held_s"]) * in_search),
+            ("search, a device has no trial", last - first - in_search),
+            ("final and end", wall - last),
+            ("wall", wall),
+            (f"a compile worker compiles ({result['compile_workers']} of them)", result["compile_s"] / result["compile_workers"]),
+            ("the daemon's threads compute", result["daemon_cpu_us"] * result["trials"] / 1e6)]
+    return "\n".join(f"  {name:<52}{seconds:>9.2f} s {seconds / wall:>7.1%}" for name, seconds in rows)
+
+
 def over_time(result, points=10):
     """The run in parts of as many trials each: what grows with the trials shows here."""
     curve, trials = result["curve"], result["trials"]
-    rows = [("trials", "s", "trials/s", "daemon MiB", "daemon us", "workers us", "machine")]
+    rows = [("trials", "s", "trials/s", "daemon MiB", "daemon us", "workers us", "machine", "devices")]
     before = curve[0]
     for part in range(1, points + 1):
         now = next((p for p in curve if p["trials"] * points >= part * trials), curve[-1])
@@ -315,7 +341,8 @@ def over_time(result, points=10):
         # Across a restart the counters begin anew.
         us = [f"{1e6 * spent / count:.0f}" if spent >= 0 else "-" for spent in cpu[:2]]
         rows.append((f"{now['trials']:,}", f"{now['s']:.0f}", f"{count / seconds:.0f}", f"{now['rss_mib']:.1f}", *us,
-                     f"{cpu[2] / seconds / result['cores']:.0%}"))
+                     f"{cpu[2] / seconds / result['cores']:.0%}",
+                     f"{held_s(result, before['s'], now['s']) / seconds / result['devices']:.0%}" if "held" in result else "-"))
         before = now
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
@@ -361,6 +388,9 @@ def main():
         print(over_time(result))
         if "outcomes" in result:
             print(f"{result['label']}: outcomes {result['outcomes']}")
+        if result.get("held") and "restart" not in result:
+            print(f"{result['label']}: where the time goes; of devices and compile workers, each one's mean")
+            print(where_time_goes(result))
         if "restart" in result:
             print(f"{result['label']}: after kill -9 at {result['restart']['trials']:,} trials the next trial ended within "
                   f"{result['restart']['until_next_trial_s']} s, peak {result['restart']['peak_mib']} MiB")
