@@ -1,7 +1,8 @@
 #pragma once
 
-// Serial executors: where the project's state machines run. A component that owns an executor needs no lock for what
-// only its tasks touch.
+// Where tasks run. On an Executor they run one after another: it is where the project's state machines live, and a
+// component that owns one needs no lock for what only its tasks touch. A TaskRunner promises no order: it is for what
+// takes long and touches nothing else (thread_pool.h).
 
 #include <functional>
 #include <string_view>
@@ -13,15 +14,21 @@
 
 namespace tunefarm {
 
+// Runs each task once, possibly several at a time, in any order. Post may be called from any thread and from a running
+// task; it runs no task itself. A runner outlives the components that post to it, and a task must own or outlast what it
+// touches. Tasks must not throw.
+class TaskRunner {
+ public:
+  virtual ~TaskRunner() = default;
+
+  virtual void Post(std::function<void()> task) = 0;
+};
+
 // Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and
 // from a running task; none of them runs a task itself. An executor outlives the components that post to it, and a
 // task must own or outlast what it touches. Tasks must not throw.
-class Executor {
+class Executor : public TaskRunner {
  public:
-  virtual ~Executor() = default;
-
-  virtual void Post(std::function<void()> task) = 0;
-
   // Runs the task at or after now + delay (a negative delay counts as 0). Timers of one due time run in the order of
   // the PostAfter calls; a due timer queues behind the tasks already posted.
   virtual TimerId PostAfter(Duration delay, std::function<void()> task) = 0;

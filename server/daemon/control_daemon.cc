@@ -26,6 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A space that takes minutes to list keeps one of them busy, and jobs go on with the others.
+constexpr int kSearchThreads = 4;
+
 }  // namespace
 
 ControlDaemon::ControlDaemon(const DaemonConfig& config, const EnvironmentGetter& environment)
@@ -166,6 +169,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.store = store_.get();
   options.control = control_.get();
   options.watchers = watch_executor_.get();
+  options.tasks = search_.get();
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
   options.limits = {config_.max_active_jobs, config_.max_jobs_per_principal};
@@ -206,6 +210,8 @@ absl::Status ControlDaemon::Open() {
     control_->Post(YieldToOthers);
     agent_executor_->Post(YieldToOthers);
   }
+  search_ = std::make_unique<ThreadPool>("search", kSearchThreads,
+                                         config_.lookups_first ? YieldToOthers : std::function<void()>());
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;
@@ -272,6 +278,7 @@ ControlDaemon::~ControlDaemon() {
   if (device_watch_) device_watch_->SetEvaluator(nullptr);
   evaluator_.reset();
   agent_executor_.reset();
+  search_.reset();  // its tasks post to `control`
   control_.reset();
   watch_executor_.reset();
   lease_executor_.reset();

@@ -16,6 +16,7 @@
 #include "server/api/access_api.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
+#include "server/base/thread_pool.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
 #include "server/daemon/control_plane.h"
@@ -74,6 +75,7 @@ class ControlDaemon : public Daemon {
   DataDirectory directory_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
+  std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
   std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
   std::unique_ptr<ThreadExecutor> lease_executor_;  // null: alone on the store

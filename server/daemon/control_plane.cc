@@ -38,6 +38,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
             {NewUuid(options_.entropy), options_.agent_lease_ms, options_.own_agent_lease_ms}),
       scheduler_(std::make_shared<Scheduler>(Scheduler::Dependencies{.store = options_.store,
                                                                      .executor = options_.control,
+                                                                     .tasks = options_.tasks,
                                                                      .kernels = &kernels_,
                                                                      .devices = &devices_,
                                                                      .catalog = &catalog_,

@@ -51,11 +51,13 @@
 namespace tunefarm {
 
 struct ControlPlaneOptions {
-  // All outlive the control plane. The executors have stopped or drained before it ends.
+  // All outlive the control plane. The executors and the task runner have stopped or drained before it ends, the runner
+  // first: its tasks post to `control`.
   Store* store = nullptr;
   Executor* control = nullptr;   // steps of studies, watchers of jobs
   Executor* watchers = nullptr;  // watchers of the catalog
   Executor* lease = nullptr;     // keeps the node's lease
+  TaskRunner* tasks = nullptr;   // reads histories, builds spaces, asks strategies
   EntropySource* entropy = nullptr;
 
   WorkerAbilities abilities;

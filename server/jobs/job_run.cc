@@ -14,10 +14,9 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/job_view.h"
+#include "server/jobs/promotion.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
-#include "server/store/best_store.h"
-#include "server/store/device_store.h"
 #include "server/store/job_store.h"
 #include "server/store/trial_store.h"
 
@@ -28,8 +27,6 @@ using tunefarm::v1::Trial;
 
 namespace {
 
-// Of a history, which may be of millions of trials: a few MiB.
-constexpr int kHistoryEventsAtOnce = 128;
 // The next study of a job begins when those at work leave fewer open trials per device: a quarter of what one tries, so
 // that most of it is known by then, but enough for compilers and devices until the new one has proposed.
 constexpr int64_t kOpenAtBeginMin = 8, kOpenAtBeginMax = 32;
@@ -50,132 +47,23 @@ int64_t OpenAtBegin(const StudyContext& study, int devices) {
 
 // ---- Loading ----
 
-JobRun::JobRun(const JobTools& tools, JobBoard* board, JobRow row)
-    : tools_(tools), board_(board), row_(std::move(row)) {}
+JobRun::JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader)
+    : tools_(tools), board_(board), row_(std::move(row)), loader_(std::move(loader)) {}
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobBoard* board, const JobRow& row) {
-  std::unique_ptr<JobRun> run(new JobRun(tools, board, row));
-  if (!run->spec_.ParseFromString(row.spec)) {
-    return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
-  }
-  RETURN_IF_ERROR(run->LoadClasses());
+  ASSIGN_OR_RETURN(auto loader, StudyLoader::Create({tools.store, tools.kernels, tools.catalog}, row));
+  std::unique_ptr<JobRun> run(new JobRun(tools, board, row, std::move(loader)));
   for (const StudyRow& study_row : row.studies) {
-    ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->LoadStudy(study_row));
+    ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->loader_->Load(study_row));
     run->changed_.insert(study_row.study_id);
   }
-  tunefarm::v1::Job request = run->spec_;
+  tunefarm::v1::Job request = run->spec();
   request.clear_starting_configs();
   request.set_name(JobName(row.job_id));
   request.set_uid(row.uid);
   request.set_created_at_ms(row.created_at_ms);
   run->request_ = std::make_shared<const tunefarm::v1::Job>(std::move(request));
   return run;
-}
-
-absl::Status JobRun::LoadClasses() {
-  ASSIGN_OR_RETURN(const std::vector<DeviceClassRow> classes, tools_.store->devices()->ListDeviceClasses());
-  for (const DeviceClassRow& stored : classes) {
-    const bool is_wanted = std::any_of(row_.studies.begin(), row_.studies.end(),
-                                       [&](const StudyRow& study) { return study.class_id == stored.class_id; });
-    if (!is_wanted) continue;
-    tunefarm::v1::DeviceClass proto;
-    if (!proto.ParseFromString(stored.properties)) return DataLoss("device class {} cannot be read", stored.class_id);
-    ASSIGN_OR_RETURN(classes_[stored.class_id], DeviceClass::FromProto(proto));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<StudyContext> JobRun::ContextOf(const StudyRow& row) const {
-  StudyContext context;
-  context.job_id = id();
-  context.spec = spec_;
-  // Studies live as long as the job: of what is tried first each keeps its own.
-  auto* const starting = context.spec.mutable_starting_configs();
-  starting->erase(std::remove_if(starting->begin(), starting->end(),
-                                 [&](const tunefarm::v1::StartingConfig& one) {
-                                   // A study for each problem, and again for each further class.
-                                   return one.problem_index() != (row.number - 1) % spec_.problems_size();
-                                 }),
-                  starting->end());
-  ASSIGN_OR_RETURN(context.plan, tools_.kernels->GetById(row_.kernel_id));
-  tunefarm::v1::Problem problem;
-  tunefarm::v1::Study summary;
-  if (!problem.ParseFromString(row.problem) || !summary.ParseFromString(row.detail)) {
-    return DataLoss("{} cannot be read", StudyNameOf(id(), row.number));
-  }
-  ASSIGN_OR_RETURN(ResolvedProblem resolved, context.plan->ResolveProblem(problem));
-  context.problem = std::make_shared<const ResolvedProblem>(std::move(resolved));
-  context.size = summary.space();
-  context.flops = summary.flops();
-  context.bytes = summary.bytes();
-  context.floor_ns = summary.floor_ns();
-  context.row = row;
-  const auto device_class = classes_.find(row.class_id);
-  if (device_class == classes_.end()) {
-    return DataLoss("device class {} of {} is not stored", row.class_id, StudyNameOf(id(), row.number));
-  }
-  context.device_class = device_class->second;
-  return context;
-}
-
-absl::StatusOr<std::unique_ptr<Study>> JobRun::LoadStudy(const StudyRow& row) const {
-  ASSIGN_OR_RETURN(StudyContext context, ContextOf(row));
-  std::unique_ptr<Study> study = Study::Create(std::move(context));
-  const bool has_begun = row.next_ordinal > 0;
-  if (has_begun && row.state != StudyState::kEnded) {
-    ChosenPriors priors;  // as they were chosen then
-    ASSIGN_OR_RETURN(priors.rows, tools_.store->studies()->LoadPriors(row.study_id));
-    RETURN_IF_ERROR(study->Begin(priors));
-  }
-  int64_t after_sequence = 0;
-  while (true) {  // nothing, if it has not begun
-    ASSIGN_OR_RETURN(const StudyHistory part,
-                     tools_.store->studies()->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
-    if (part.events.empty()) break;
-    after_sequence = part.events.back().sequence;
-    RETURN_IF_ERROR(study->Replay(part, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
-      ASSIGN_OR_RETURN(const TrialRow trial, tools_.store->trials()->GetTrial(id(), row.number, ordinal));
-      return TrialOfRow(trial);
-    }));
-  }
-  if (study->state() == StudyState::kEnded) {
-    const auto best = tools_.catalog->Find(study->context().plan->program_digest(), row.problem_key, row.class_id);
-    if (best != nullptr && best->job() == JobName(id())) study->SetBest(*best);
-  }
-  return study;
-}
-
-absl::Status JobRun::ReloadStudy(int64_t study_id) {
-  ASSIGN_OR_RETURN(const JobRow row, tools_.store->jobs()->GetJob(id()));
-  const auto own = std::find_if(row.studies.begin(), row.studies.end(),
-                                [&](const StudyRow& study) { return study.study_id == study_id; });
-  if (own == row.studies.end()) return DataLoss("study {} of {} is no longer stored", study_id, JobName(id()));
-  ASSIGN_OR_RETURN(studies_.at(study_id), LoadStudy(*own));
-  changed_.insert(study_id);
-  broken_.erase(study_id);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<Study>> JobRun::Begun(const JobTools& tools, StudyContext context) {
-  ChosenPriors priors;
-  if (UsesPriors(context.spec)) {
-    PriorQuestion question;
-    question.study_id = context.row.study_id;
-    question.plan = context.plan.get();
-    question.problem = context.problem.get();
-    question.device_class = &context.device_class;
-    question.class_id = context.row.class_id;
-    question.toolkit = context.row.toolkit;
-    ASSIGN_OR_RETURN(priors, ChoosePriors(question, tools.store));
-    for (const auto& source : priors.summaries) {
-      LogInfo("jobs", "{} starts from {} results: {}", StudyNameOf(context.job_id, context.row.number),
-              source.measured() + source.failed(),
-              source.difference().empty() ? "the same problem" : source.difference());
-    }
-  }
-  std::unique_ptr<Study> study = Study::Create(std::move(context));
-  RETURN_IF_ERROR(study->Begin(priors));
-  return study;
 }
 
 // ---- The job's state ----
@@ -227,7 +115,7 @@ void JobRun::StopSearch(std::string because) {
 }
 
 bool JobRun::CheckDeviceTime() {
-  const double seconds = spec_.budget().max_device_seconds();
+  const double seconds = spec().budget().max_device_seconds();
   if (seconds <= 0 || is_stopped() || DeviceBusyMs() < seconds * 1e3) return false;
   StopSearch(fmt::format("devices have worked for {}", FormatDuration(seconds * 1e9)));
   return true;
@@ -317,6 +205,7 @@ absl::StatusOr<std::vector<Trial>> JobRun::TrialsOf(const StudyRow& study, const
 // ---- Steps ----
 
 bool JobRun::NeedsStep(int64_t study_id) const {
+  if (tasks_.count(study_id) > 0) return false;
   // Of those that have not begun each has its turn, unless none is to begin any more.
   return broken_.count(study_id) > 0 || is_stopped() || studies_.at(study_id)->has_begun();
 }
@@ -326,17 +215,78 @@ int JobRun::DevicesFor(int64_t study_id) const {
   return std::max(1, tools_.devices->CountReady(row.class_id, row.device_selector));
 }
 
-absl::Status JobRun::StepStudy(int64_t study_id, int open_trials_wanted, int devices) {
+StudyTask JobRun::PrepareStep(int64_t study_id, int open_trials_wanted, int devices) {
+  TUNEFARM_CHECK(NeedsStep(study_id));
   if (broken_.count(study_id) > 0) {
-    RETURN_IF_ERROR(ReloadStudy(study_id));
-    if (!NeedsStep(study_id)) return absl::OkStatus();
+    answers_.erase(study_id);
+    tasks_[study_id] = TaskKind::kLoadAgain;
+    return [loader = loader_, study_id]() -> absl::StatusOr<StudyTaskResult> {
+      StudyTaskResult result;
+      ASSIGN_OR_RETURN(result.study, loader->LoadAgain(study_id));
+      return result;
+    };
   }
+  if (answers_.count(study_id) > 0) return nullptr;
   Study& own = study(study_id);
-  const StudyContext& context = own.context();
+  std::optional<Proposer::Question> question = own.Prepare(stop_because_, open_trials_wanted, devices);
+  if (!question.has_value()) return nullptr;
+  tasks_[study_id] = TaskKind::kAsk;
+  return [proposer = own.proposer(), question = *std::move(question)]() mutable -> absl::StatusOr<StudyTaskResult> {
+    StudyTaskResult result;
+    ASSIGN_OR_RETURN(result.answer, proposer->Ask(std::move(question)));
+    return result;
+  };
+}
+
+absl::Status JobRun::FinishTask(int64_t study_id, std::optional<StudyTaskResult> result,
+                                const ArrivingUnits& arriving) {
+  const auto task = tasks_.find(study_id);
+  TUNEFARM_CHECK(task != tasks_.end());
+  const TaskKind kind = task->second;
+  tasks_.erase(task);
+  if (!result.has_value()) return absl::OkStatus();
+  std::unique_ptr<Study>& slot = studies_.at(study_id);
+  switch (kind) {
+    case TaskKind::kAsk:
+      if (broken_.count(study_id) == 0) answers_[study_id] = std::move(result->answer);
+      return absl::OkStatus();
+    case TaskKind::kBegin:
+      // Whatever has happened to it meanwhile is stored, and only what has not begun may be replaced.
+      if (slot->has_begun() || broken_.count(study_id) > 0) return absl::OkStatus();
+      slot = std::move(result->study);
+      changed_.insert(study_id);
+      return absl::OkStatus();
+    case TaskKind::kLoadAgain:
+      slot = std::move(result->study);
+      changed_.insert(study_id);
+      broken_.erase(study_id);
+  }
+  // What was reported since its history was read went to the study that it replaces.
+  size_t known = 0;
+  do {
+    known = slot->done_units().size();
+    const absl::StatusOr<bool> taken = TakeDone(study_id, arriving);
+    if (!taken.ok() || !*taken) Break(study_id);
+    RETURN_IF_ERROR(taken.status());
+  } while (slot->done_units().size() > known);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const tunefarm::v1::BestConfig> JobRun::IncumbentOf(const Study& study) const {
+  const StudyContext& context = study.context();
+  return tools_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
+}
+
+absl::Status JobRun::StepStudy(int64_t study_id) {
+  Study& own = study(study_id);
   if (HasLostFinalsDevice(own)) own.LeaveFinalsDevice();
-  const auto incumbent =
-      tools_.catalog->Find(context.plan->program_digest(), context.row.problem_key, context.row.class_id);
-  ASSIGN_OR_RETURN(StudyStep step, own.Next(stop_because_, open_trials_wanted, devices, incumbent.get()));
+  const auto incumbent = IncumbentOf(own);
+  std::optional<Proposer::Answer> answer;
+  if (const auto found = answers_.find(study_id); found != answers_.end()) {
+    answer = std::move(found->second);
+    answers_.erase(found);
+  }
+  ASSIGN_OR_RETURN(StudyStep step, own.Next(stop_because_, answer.has_value() ? &*answer : nullptr, incumbent.get()));
   if (own.search_is_over()) tools_.link->StopStudySearch(id(), study_id);
   if (step.empty) return absl::OkStatus();
   // What the strategy was asked may or may not be recorded: after an error it is made again from what is.
@@ -349,7 +299,10 @@ absl::Status JobRun::StepStudy(int64_t study_id, int open_trials_wanted, int dev
 
 absl::Status JobRun::Commit(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent) {
   const StudyContext& context = study.context();
-  if (step->promotion.has_value()) RETURN_IF_ERROR(Promote(study, step, incumbent));
+  if (step->promotion.has_value()) {
+    RETURN_IF_ERROR(Promote({tools_.devices, tools_.catalog, tools_.bests, tools_.executor->clock()}, incumbent, &study,
+                            step));
+  }
   step->drive.now_ms = tools_.executor->clock()->WallMs();
   step->drive.driver_epoch = epoch_;
   RETURN_IF_ERROR(Failpoint("jobs.step.before"));
@@ -378,92 +331,32 @@ void JobRun::Announce(const Study& study, const StudyStep& step) {
   }
 }
 
-tunefarm::v1::BestConfig JobRun::BestOf(const Study& study, const StudyStep::Promotion& promotion) const {
-  const StudyContext& context = study.context();
-  const KernelPlan& plan = *context.plan;
-  tunefarm::v1::BestConfig best;
-  best.set_kernel_name(plan.display_name());
-  best.set_kernel_id(plan.kernel_id());
-  best.set_program_digest(plan.program_digest());
-  *best.mutable_problem() = context.problem->ToProto();
-  best.set_device_class_id(context.row.class_id);
-  best.set_device_class_name(context.device_class.display_name);
-  *best.mutable_config() = promotion.winner.config();
-  *best.mutable_measurement() = promotion.winner.measurement();
-  best.mutable_measurement()->clear_sample_ns();
-  if (promotion.baseline.has_value()) {
-    best.set_baseline_ns(promotion.baseline->measurement().median_ns());
-    best.set_baseline_label(promotion.baseline_label);
-  }
-  best.set_job(JobName(id()));
-  best.set_ordinal(promotion.winner.ordinal());
-  best.set_driver_version(tools_.devices->DriverOf(promotion.winner.device_uuid()));
-  best.set_toolkit_version(tools_.devices->ToolkitOf(promotion.winner.device_uuid()));
-  best.set_promoted_at_ms(tools_.executor->clock()->WallMs());
-  if (const auto config = plan.ConfigFromText(promotion.config); config.ok()) {
-    best.set_flops(plan.Flops(*context.problem, *config, context.device_class));
-    best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
-  }
-  best.set_floor_ns(context.floor_ns);
-  return best;
-}
-
-absl::Status JobRun::Promote(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent) {
-  const StudyContext& context = study.context();
-  const StudyStep::Promotion& promotion = *step->promotion;
-  const tunefarm::v1::BestConfig best = BestOf(study, promotion);
-  BestRow row;
-  row.kernel_name = context.plan->display_name();
-  row.kernel_id = context.plan->kernel_id();
-  row.program_digest = context.plan->program_digest();
-  row.problem_key = context.row.problem_key;
-  row.class_id = context.row.class_id;
-  row.config = promotion.config;
-  row.detail = best.SerializeAsString();
-  row.median_ns = best.measurement().median_ns();
-  row.job_id = id();
-  row.study_id = context.row.study_id;
-  row.ordinal = promotion.winner.ordinal();
-  row.promoted_at_ms = best.promoted_at_ms();
-  // Another daemon may be promoting for the same problem: who comes second is measured against who came first.
-  row.compared_with = incumbent == nullptr ? 0 : incumbent->revision();
-  ASSIGN_OR_RETURN(const PromotionVerdict verdict, tools_.bests->Promote(row));
-  RETURN_IF_ERROR(Failpoint("jobs.promote.after"));
-  if (verdict == PromotionVerdict::kKeptPinned) study.NoteNotPromoted("the best is pinned", step);
-  const auto filed = tools_.catalog->Find(row.program_digest, row.problem_key, row.class_id);
-  // What is not in the catalog has no revision.
-  const bool is_own = filed != nullptr && filed->job() == best.job() && filed->ordinal() == best.ordinal();
-  study.SetBest(verdict == PromotionVerdict::kFiled && is_own ? *filed : best);
-  return absl::OkStatus();
-}
-
-const Study* JobRun::TakeNextToBegin() {
-  if (is_beginning_ || is_stopped() || (row_.state != JobState::kQueued && row_.state != JobState::kRunning)) {
-    return nullptr;
+std::optional<JobRun::Beginning> JobRun::TakeNextToBegin() {
+  if (is_stopped() || (row_.state != JobState::kQueued && row_.state != JobState::kRunning)) return std::nullopt;
+  for (const auto& [study_id, kind] : tasks_) {
+    if (kind == TaskKind::kBegin) return std::nullopt;
   }
   // Devices of one class take no work of another one's studies.
   std::map<std::string, int64_t> open;
-  for (const auto& [study_id, study] : studies_) {
-    if (study->has_begun()) open[study->context().row.class_id] += study->open_trials();
-  }
   std::set<std::string> waiting;
+  for (const auto& [study_id, study] : studies_) {
+    if (!study->has_begun()) continue;
+    const std::string& class_id = study->context().row.class_id;
+    open[class_id] += study->open_trials();
+    if (tasks_.count(study_id) > 0) waiting.insert(class_id);  // for what it is about to propose
+  }
   for (const auto& [study_id, study] : studies_) {
     const StudyRow& row = study->context().row;
     if (study->has_begun() || broken_.count(study_id) > 0 || !waiting.insert(row.class_id).second) continue;
     if (open[row.class_id] >= OpenAtBegin(study->context(), DevicesFor(study_id))) continue;
-    is_beginning_ = true;
-    return study.get();
+    tasks_[study_id] = TaskKind::kBegin;
+    return Beginning{study_id, [loader = loader_, context = study->context()]() -> absl::StatusOr<StudyTaskResult> {
+                       StudyTaskResult result;
+                       ASSIGN_OR_RETURN(result.study, loader->Begin(context));
+                       return result;
+                     }};
   }
-  return nullptr;
-}
-
-void JobRun::BeginStudy(int64_t study_id, std::unique_ptr<Study> begun) {
-  is_beginning_ = false;
-  std::unique_ptr<Study>& slot = studies_.at(study_id);
-  // Whatever has happened to it meanwhile is stored, and only what has not begun may be replaced.
-  if (begun == nullptr || slot->has_begun() || broken_.count(study_id) > 0) return;
-  slot = std::move(begun);
-  changed_.insert(study_id);
+  return std::nullopt;
 }
 
 bool JobRun::HasLostFinalsDevice(const Study& study) const {

@@ -4,12 +4,17 @@
 // The studies of a job on one class begin one after another, each when those before it leave too little work for the
 // devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
-// Not thread-safe: the scheduler owns it, and uses it with its turn. Load and Begun touch no run, and may take long.
+// What of a study takes long is a StudyTask, which runs without the turn: to read its history, to make its space, to ask
+// its strategy. A study has one at a time, and makes no step meanwhile.
+//
+// Not thread-safe: the scheduler owns it, and uses it with its turn. Load touches no other run, and may take long.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +29,7 @@
 #include "server/jobs/event_hub.h"
 #include "server/jobs/job_board.h"
 #include "server/jobs/study.h"
+#include "server/jobs/study_loader.h"
 #include "server/nodes/node.h"
 #include "server/store/store.h"
 #include "server/store/study_store.h"
@@ -33,7 +39,8 @@ namespace tunefarm {
 // What jobs are driven with. All outlive those who use it.
 struct JobTools {
   Store* store = nullptr;
-  Executor* executor = nullptr;
+  Executor* executor = nullptr;  // steps, with the turn
+  TaskRunner* tasks = nullptr;   // what takes long, without it
   KernelRegistry* kernels = nullptr;
   DeviceDirectory* devices = nullptr;
   Catalog* catalog = nullptr;
@@ -43,6 +50,14 @@ struct JobTools {
   Node* node = nullptr;
 };
 
+// What a StudyTask returns to its run: the study as it was made, or the answer of its proposer.
+struct StudyTaskResult {
+  std::unique_ptr<Study> study;
+  Proposer::Answer answer;
+};
+// Runs once, on any thread, and touches no run. The errors of the store, of spaces and of strategies.
+using StudyTask = std::function<absl::StatusOr<StudyTaskResult>()>;
+
 class JobRun {
  public:
   // Counts of a job whose state stays the same are published no more often.
@@ -50,12 +65,10 @@ class JobRun {
 
   // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies.
   static absl::StatusOr<std::unique_ptr<JobRun>> Load(const JobTools& tools, JobBoard* board, const JobRow& row);
-  // A study that has begun, with what is known by now. The store's, the space's and the strategy's errors.
-  static absl::StatusOr<std::unique_ptr<Study>> Begun(const JobTools& tools, StudyContext context);
 
   int64_t id() const { return row_.job_id; }
   const JobRow& row() const { return row_; }
-  const tunefarm::v1::Job& spec() const { return spec_; }
+  const tunefarm::v1::Job& spec() const { return loader_->spec(); }
   const std::map<int64_t, std::unique_ptr<Study>>& studies() const { return studies_; }
   Study& study(int64_t study_id) { return *studies_.at(study_id); }
   bool IsSearching(const std::string& class_id) const;
@@ -74,7 +87,7 @@ class JobRun {
   absl::StatusOr<bool> TakeDone(int64_t study_id, const ArrivingUnits& arriving);
   // Studies whose results are to be asked for now.
   std::vector<int64_t> StudiesToAsk(MonotonicTime now) const;
-  // A step of it was lost: it is made again from the store with the next one.
+  // A step of it was lost: it is made again from the store before the next one.
   void Break(int64_t study_id) { broken_.insert(study_id); }
 
   // Sends the best so far of every study to its final; nothing if that was done before.
@@ -83,18 +96,25 @@ class JobRun {
   // Stops it when devices have worked for it as long as its budget allows. Whether it did.
   bool CheckDeviceTime();
 
-  // Whether a step of the study may have something to do.
+  // Whether a step of the study may have something to do, and no task of it is under way.
   bool NeedsStep(int64_t study_id) const;
-  // Makes and stores the study's next step. Any error: nothing is known of what was stored.
-  absl::Status StepStudy(int64_t study_id, int open_trials_wanted, int devices);
+  // What must be done before the study's next step; null: the step can be made now. FinishTask must follow.
+  StudyTask PrepareStep(int64_t study_id, int open_trials_wanted, int devices);
+  // Makes and stores the study's next step, which is prepared. Any error: nothing is known of what was stored.
+  absl::Status StepStudy(int64_t study_id);
   // Counts a step that the store refused because it has something else than is known here: how many in a row.
   int CountMismatch() { return ++mismatches_; }
   // How many devices take part, at least 1.
   int DevicesFor(int64_t study_id) const;
-  // The study that is to begin now; null: none is. BeginStudy must follow.
-  const Study* TakeNextToBegin();
-  // Null: it could not begin.
-  void BeginStudy(int64_t study_id, std::unique_ptr<Study> begun);
+  // The study that is to begin now, and how; none: none is. FinishTask must follow.
+  struct Beginning {
+    int64_t study_id = 0;
+    StudyTask task;
+  };
+  std::optional<Beginning> TakeNextToBegin();
+  // A task has ended, with an error where there is no result. Results that arrived at a study which was being made again
+  // are read from the store: its errors, after which the study must be made again once more.
+  absl::Status FinishTask(int64_t study_id, std::optional<StudyTaskResult> result, const ArrivingUnits& arriving);
   // Whether a device that finals are tied to takes no work, and another one could.
   bool HasLostFinalsDevice() const;
   // A job of which every trial of every study was lost has not been done. Empty: it has.
@@ -115,20 +135,13 @@ class JobRun {
     Duration pause = Duration::zero();
   };
 
-  JobRun(const JobTools& tools, JobBoard* board, JobRow row);
-  // Those of its studies.
-  absl::Status LoadClasses();
-  absl::StatusOr<StudyContext> ContextOf(const StudyRow& row) const;
-  // With its history, if it has begun.
-  absl::StatusOr<std::unique_ptr<Study>> LoadStudy(const StudyRow& row) const;
-  // From what is stored now.
-  absl::Status ReloadStudy(int64_t study_id);
+  enum class TaskKind { kBegin, kLoadAgain, kAsk };
+
+  JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader);
+  std::shared_ptr<const tunefarm::v1::BestConfig> IncumbentOf(const Study& study) const;
   absl::StatusOr<std::vector<tunefarm::v1::Trial>> TrialsOf(const StudyRow& study, const UnitRow& unit,
                                                             const StudyHistory& done) const;
   bool HasLostFinalsDevice(const Study& study) const;
-  // Files the winner of the step's final, or says in the step's messages why not.
-  absl::Status Promote(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent);
-  tunefarm::v1::BestConfig BestOf(const Study& study, const StudyStep::Promotion& promotion) const;
   // Stores the step, its promotion first.
   absl::Status Commit(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent);
   // Watchers and agents learn of a step that is stored.
@@ -145,12 +158,12 @@ class JobRun {
   JobBoard* const board_;
   JobRow row_;
   int64_t epoch_ = 0;  // of the adoption
-  tunefarm::v1::Job spec_;
-  std::map<std::string, DeviceClass> classes_;         // of its studies, by class id
+  const std::shared_ptr<const StudyLoader> loader_;
   std::map<int64_t, std::unique_ptr<Study>> studies_;  // by study id
   std::set<int64_t> broken_;                           // a step was lost: to be made again from the store
+  std::map<int64_t, TaskKind> tasks_;                  // under way, by study
+  std::map<int64_t, Proposer::Answer> answers_;        // for the next steps, by study
   std::map<int64_t, Asked> asked_;                     // by study
-  bool is_beginning_ = false;                          // a study is
   std::string stop_because_;  // a bound of the whole job: its searches must end; empty: they need not
   int mismatches_ = 0;
   MonotonicTime began_{};       // of this run's first trial, for the estimate

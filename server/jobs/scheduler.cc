@@ -48,6 +48,13 @@ TimerId Scheduler::Post(std::function<void(Scheduler*)> task, Duration delay) {
   return 0;
 }
 
+void Scheduler::PostTask(std::function<void(Scheduler*)> task) {
+  if (stopped_) return;
+  deps_.tasks->Post([weak = weak_from_this(), task = std::move(task)] {
+    if (const auto self = weak.lock()) task(self.get());
+  });
+}
+
 Scheduler::Driven* Scheduler::FindRun(int64_t job_id) {
   const auto found = jobs_.find(job_id);
   return found == jobs_.end() ? nullptr : &found->second;
@@ -220,7 +227,7 @@ int Scheduler::OpenTrialsWanted(const JobRun& run, const std::string& class_id, 
   return std::max(all / std::max(sharers, 1), per_device * kDevicesOfAJob);
 }
 
-void Scheduler::Step(int64_t job_id) {
+void Scheduler::Step(int64_t job_id, std::optional<int64_t> only) {
   TakeOrders();
   Driven* const driven = FindRun(job_id);
   if (driven == nullptr || stopped_ || driven->retry_timer != 0 || !adoption_.MayDrive()) return;
@@ -231,7 +238,7 @@ void Scheduler::Step(int64_t job_id) {
   }
   if (run.row().state == JobState::kPaused) return;
   for (const auto& [study_id, study] : run.studies()) {
-    if (!run.NeedsStep(study_id)) continue;
+    if (only.value_or(study_id) != study_id || !run.NeedsStep(study_id)) continue;
     // Orders come between the steps of two studies.
     if (turn_.IsWanted() || !board_.Orders().empty()) {
       StepSoon(*driven);
@@ -239,11 +246,17 @@ void Scheduler::Step(int64_t job_id) {
     }
     const int devices = run.DevicesFor(study_id);
     const int open_trials = OpenTrialsWanted(run, study->context().row.class_id, devices);
-    const absl::Status stepped = run.StepStudy(study_id, open_trials, devices);
+    if (StudyTask task = run.PrepareStep(study_id, open_trials, devices)) {
+      RunTask(*driven, study_id, std::move(task));
+      continue;
+    }
+    const absl::Status stepped = run.StepStudy(study_id);
     if (!stepped.ok()) {
       OnStepError(*driven, study_id, stepped);
       return;
     }
+    // What was reported while the strategy was asked.
+    if (study->HasDoneUnits()) StepSoon(*driven);
   }
   if (run.HasEnded()) {
     const std::string lost = run.WhyAllWereLost();
@@ -256,33 +269,32 @@ void Scheduler::Step(int64_t job_id) {
 
 void Scheduler::BeginNext(Driven& driven) {
   if (driven.retry_timer != 0 || stopped_) return;
-  const Study* const next = driven.run->TakeNextToBegin();
-  if (next == nullptr) return;
-  Post([job_id = driven.run->id(), study_id = next->context().row.study_id](Scheduler* self) {
-    self->BeginStudy(job_id, study_id);
+  if (auto next = driven.run->TakeNextToBegin()) RunTask(driven, next->study_id, std::move(next->task));
+}
+
+void Scheduler::RunTask(const Driven& driven, int64_t study_id, StudyTask task) {
+  PostTask([run = driven.run, study_id, task = std::move(task)](Scheduler* self) {
+    // Shared, since tasks of executors can be copied.
+    const auto result = std::make_shared<absl::StatusOr<StudyTaskResult>>(task());
+    self->Post([run, study_id, result](Scheduler* later) { later->FinishTask(run, study_id, std::move(*result)); });
   });
 }
 
-void Scheduler::BeginStudy(int64_t job_id, int64_t study_id) {
-  StudyContext context;
-  {
-    const Work work(this);
-    Driven* const driven = FindRun(job_id);
-    if (driven == nullptr || stopped_) return;
-    context = driven->run->study(study_id).context();
-  }
-  auto begun = JobRun::Begun(deps_, std::move(context));
-
+void Scheduler::FinishTask(const std::shared_ptr<JobRun>& run, int64_t study_id,
+                           absl::StatusOr<StudyTaskResult> result) {
   const Work work(this);
-  Driven* const driven = FindRun(job_id);
-  if (driven == nullptr || stopped_) return;
-  JobRun& run = *driven->run;
-  run.BeginStudy(study_id, begun.ok() ? *std::move(begun) : nullptr);
-  if (begun.ok()) {
-    Step(job_id);
-  } else if (run.row().state != JobState::kCancelling) {
+  Driven* const driven = FindRun(run->id());
+  // The job may have been given up meanwhile, and taken up again.
+  if (driven == nullptr || driven->run != run || stopped_) return;
+  absl::Status status = result.status();
+  std::optional<StudyTaskResult> made;
+  if (result.ok()) made = *std::move(result);
+  status.Update(run->FinishTask(study_id, std::move(made), arriving_));
+  if (status.ok()) {
+    Step(run->id(), study_id);
+  } else if (run->row().state != JobState::kCancelling) {
     // Else somebody wanted its end meanwhile, which waits for the units in flight: the job ends with that.
-    OnStepError(*driven, study_id, begun.status());
+    OnStepError(*driven, study_id, status);
   }
 }
 

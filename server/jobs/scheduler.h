@@ -8,8 +8,9 @@
 // as often as the node's options say; an order of a person takes the same way, at once.
 //
 // Threads: all methods may be called from any thread. Steps run on the control executor, with the turn (turn.h), which
-// is held for the store calls of a step and not while spaces are built and histories read. Nothing that reads waits for
-// the turn, and an order does for at most kOrderWait.
+// is held for the store calls of a step. What may take long runs on the task runner without the turn: histories are read,
+// spaces built and strategies asked there. Nothing that reads waits for the turn, and an order does for at most
+// kOrderWait.
 #pragma once
 
 #include <chrono>
@@ -97,7 +98,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   static constexpr Duration kOrderWait = std::chrono::milliseconds(500);
 
   struct Driven {
-    std::unique_ptr<JobRun> run;
+    std::shared_ptr<JobRun> run;  // tasks that are under way know by it whether it is still the one
     bool step_posted = false;
     MonotonicTime stepped{};  // when a step that was posted ran last
     TimerId time_timer = 0;
@@ -123,12 +124,19 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // Runs the task on the executor, at once or after the delay, while the scheduler lives.
   TimerId Post(std::function<void(Scheduler*)> task, Duration delay = Duration::zero());
+  // The same on the task runner; not once the scheduler has been stopped.
+  void PostTask(std::function<void(Scheduler*)> task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // Runs the study's task, and then its step.
+  void RunTask(const Driven& driven, int64_t study_id, StudyTask task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  void FinishTask(const std::shared_ptr<JobRun>& run, int64_t study_id, absl::StatusOr<StudyTaskResult> result)
+      LOCKS_EXCLUDED(turn_);
   Driven* FindRun(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
 
   // scheduler_follow.cc: which jobs are driven, and what others want of them.
   // Under a new name nothing of the old one's is driven any more. Whether jobs may be driven.
   bool KeepName() EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Reads an adopted job and takes it up; tries again later when the store is not available.
+  // Reads an adopted job and takes it up, on the task runner; tries again later when the store is not available.
+  void AdoptSoon(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   void Adopt(int64_t job_id) LOCKS_EXCLUDED(turn_);
   // A job of which this program does not know `unknown` (see newer_job.h).
   absl::Status LeaveToNewer(const JobRow& row, int64_t epoch, const std::string& unknown) LOCKS_EXCLUDED(turn_);
@@ -147,8 +155,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // scheduler.cc: the steps.
   void StartTimer(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Steps all studies that have something to do and ends the job if all have ended. The job may be gone afterwards.
-  void Step(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // Steps all studies that have something to do, or one of them, and ends the job if all have ended. The job may be gone
+  // afterwards.
+  void Step(int64_t job_id, std::optional<int64_t> only = std::nullopt) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // After what has been posted already, and no more often than the node's step_pause: what many agents report is told
   // in one step.
   void StepSoon(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
@@ -157,8 +166,6 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
       EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Lets the job's next study begin if there is room for it.
   void BeginNext(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Chooses what the study starts from, builds its space and strategy, and makes its first step.
-  void BeginStudy(int64_t job_id, int64_t study_id) LOCKS_EXCLUDED(turn_);
   // After a failed step: wait and repair, or FAIL.
   void OnStepError(Driven& driven, int64_t study_id, const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   void RetryLater(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);

@@ -42,8 +42,12 @@ absl::Status Scheduler::AdoptOrphans() {
   if (stopped_ || !KeepName()) return absl::OkStatus();
   return adoption_.Adopt([&](int64_t job_id) {
     if (adoption_.EpochOf(job_id).has_value()) Remove(job_id);
-    Post([job_id](Scheduler* self) { self->Adopt(job_id); });
+    AdoptSoon(job_id);
   });
+}
+
+void Scheduler::AdoptSoon(int64_t job_id) {
+  PostTask([job_id](Scheduler* self) { self->Adopt(job_id); });
 }
 
 void Scheduler::Adopt(int64_t job_id) {
@@ -55,7 +59,12 @@ void Scheduler::Adopt(int64_t job_id) {
   }
   const auto wait = [&](const absl::Status& status) {
     LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
-    Post([job_id](Scheduler* self) { self->Adopt(job_id); }, kStepRetryDelay);
+    Post(
+        [job_id](Scheduler* self) {
+          const Work work(self);
+          self->AdoptSoon(job_id);
+        },
+        kStepRetryDelay);
   };
   // Without the turn: a large space takes its time, and what is asked about other jobs must not wait for it.
   auto row = deps_.store->jobs()->GetJob(job_id);
@@ -150,7 +159,7 @@ void Scheduler::Remove(int64_t job_id) {
 
 void Scheduler::AdmitNext() {
   while (const auto next = admission_.TakeNext()) {
-    Post([job_id = *next](Scheduler* self) { self->Adopt(job_id); });
+    AdoptSoon(*next);
   }
 }
 
@@ -335,7 +344,7 @@ void Scheduler::FollowWaiting(const JobStateRow& row) {
   } else if (row.state == JobState::kPaused) {
     admission_.Park(row.job_id);
   } else if (admission_.Unpark(row.job_id)) {
-    Post([job_id = row.job_id](Scheduler* self) { self->Adopt(job_id); });
+    AdoptSoon(row.job_id);
   }
 }
 

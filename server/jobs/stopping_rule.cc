@@ -11,7 +11,6 @@
 namespace tunefarm {
 namespace {
 
-constexpr double kSecondsMax = 366.0 * 24 * 3600;
 constexpr double kShareMax = 10;
 constexpr int kNeverBeganMax = 2;
 
@@ -24,7 +23,7 @@ absl::Status CheckRange(std::string_view field, double value, double max, std::s
 }  // namespace
 
 absl::Status CheckBudget(const tunefarm::v1::Budget& budget) {
-  RETURN_IF_ERROR(CheckRange("budget.max_device_seconds", budget.max_device_seconds(), kSecondsMax, "seconds"));
+  RETURN_IF_ERROR(CheckRange("budget.max_device_seconds", budget.max_device_seconds(), static_cast<double>(kBudgetSecondsMax), "seconds"));
   return CheckRange("budget.stop_within_floor", budget.stop_within_floor(), kShareMax,
                     "(a share of the roofline floor: 0.05 stops at 5 % above it)");
 }

@@ -15,6 +15,9 @@
 
 namespace tunefarm {
 
+// Of a budget's bounds in seconds: a year.
+inline constexpr int64_t kBudgetSecondsMax = 366LL * 24 * 3600;
+
 // InvalidArgument (reason BUDGET_INVALID) for a value outside its limits.
 absl::Status CheckBudget(const tunefarm::v1::Budget& budget);
 // The same for a rule that cannot be applied to a problem: a floor that is asked for and not known (0).

@@ -11,11 +11,9 @@
 #include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/jobs/prior_results.h"
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
-#include "server/search/starting_strategy.h"
 #include "server/store/transitions.h"
 
 namespace tunefarm {
@@ -24,45 +22,14 @@ namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Trial;
 
-namespace {
-
-constexpr int kUnitTrialsMax = 32;
-// Of a study of many thousand trials, for which a unit is a small part however large it is.
-constexpr int kLargeUnitTrialsMax = 64;
-constexpr int64_t kTrialsPerLargeUnit = 256;
-constexpr int kOpenUnitsMin = 2;
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
-                                                            const Priors& priors) {
-  StrategyOptions options;
-  for (const auto& [name, value] : spec.strategy().options()) options.emplace(name, value);
-  const uint64_t seed = spec.strategy().seed() == 0 ? 1 : spec.strategy().seed();
-  return MakeStrategy(spec.strategy().strategy_name(), options, space, seed, priors);
-}
-
 bool UsesPriors(const tunefarm::v1::Job& spec) {
   const std::string& name = spec.strategy().strategy_name();
   return !spec.no_memory() && name != "exhaustive" && name != "random";
 }
 
-int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget) {
-  int64_t trials = size.valid();
-  if (budget.max_trials() > 0) trials = std::min<int64_t>(trials, budget.max_trials());
-  const int64_t large = std::min<int64_t>(trials / kTrialsPerLargeUnit, kLargeUnitTrialsMax);
-  return static_cast<int>(std::max(std::clamp<int64_t>(trials / 8, 1, kUnitTrialsMax), large));
-}
-
-int TailUnitSize(int unit_size, int64_t trials_left, int devices) {
-  if (devices <= 1 || trials_left < 0) return unit_size;
-  return static_cast<int>(std::clamp<int64_t>(trials_left / (2 * devices), 1, unit_size));
-}
-
 Study::Study(StudyContext context)
     : context_(std::move(context)),
       policy_(ResolvePolicy(context_.spec.policy())),
-      unit_size_(UnitSize(context_.size, context_.spec.budget())),
       next_ordinal_(context_.row.next_ordinal),
       leaderboard_(static_cast<size_t>(policy_.finalists()) * kFinalsMax),
       rule_(context_.spec.budget(), context_.floor_ns),
@@ -77,36 +44,12 @@ std::unique_ptr<Study> Study::Create(StudyContext context) {
 
 absl::Status Study::Begin(const ChosenPriors& priors) {
   TUNEFARM_CHECK(!has_begun());
-  Priors told;
-  for (const PriorRow& row : priors.rows) {
-    ASSIGN_OR_RETURN(PriorSource source, DecodePrior(row));
-    told.push_back(std::move(source));
-  }
-  ASSIGN_OR_RETURN(Space space, context_.plan->BuildSpace(*context_.problem, context_.device_class));
-  ASSIGN_OR_RETURN(strategy_, MakeStudyStrategy(context_.spec, space, told));
-  if (std::vector<Config> first = StartingConfigs(space); !first.empty()) {
-    strategy_ = MakeStartingStrategy(std::move(first), std::move(strategy_));
-  }
-  space_ = std::move(space);
+  ASSIGN_OR_RETURN(proposer_, Proposer::Create(context_, priors.rows));
   priors_ = priors.rows;
   if (!priors.summaries.empty()) {
     summary_.mutable_priors()->Assign(priors.summaries.begin(), priors.summaries.end());
   }
   return absl::OkStatus();
-}
-
-std::vector<Config> Study::StartingConfigs(const Space& space) {
-  std::vector<Config> configs;
-  for (const tunefarm::v1::StartingConfig& starting : context_.spec.starting_configs()) {
-    const absl::StatusOr<Config> config = context_.plan->ParseConfig(starting.config());
-    const absl::Status fits = config.ok() ? space.Check(*config) : config.status();
-    if (fits.ok()) {
-      configs.push_back(*config);
-    } else if (++starting_left_out_ == 1) {
-      starting_left_out_because_ = MessageOf(fits);
-    }
-  }
-  return configs;
 }
 
 absl::Status Study::ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
@@ -128,9 +71,7 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
   if (row.kind == UnitKind::kSearch) {
     proposed_ += row.trial_count;
     for (const wire::TrialSpec& spec : unit.specs) {
-      if (strategy_ == nullptr) break;
-      ASSIGN_OR_RETURN(const Config config, context_.plan->ConfigFromText(spec.config()));
-      RETURN_IF_ERROR(strategy_->MarkProposed(config));
+      if (proposer_ != nullptr) RETURN_IF_ERROR(proposer_->MarkProposed(spec.config()));
     }
   }
   if (row.kind == UnitKind::kFinals) {
@@ -152,9 +93,9 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
   return absl::OkStatus();
 }
 
-// The strategy sees what it saw: proposals and results in the recorded order.
+// The proposer sees what it saw: proposals and results in the recorded order.
 absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_samples) {
-  TUNEFARM_CHECK(has_begun() && drafts_.empty());
+  TUNEFARM_CHECK(has_begun() && drafts_.empty() && prepared_ == 0);
   TUNEFARM_CHECK(std::is_sorted(history.trials.begin(), history.trials.end(),
                                 [](const TrialRow& a, const TrialRow& b) { return a.ordinal < b.ordinal; }));
   std::map<int64_t, const UnitRow*> rows;
@@ -171,33 +112,31 @@ absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_
     ASSIGN_OR_RETURN(unit.specs, SpecsOfUnit(*row->second));
     RETURN_IF_ERROR(ReadTrials(*row->second, history, with_samples, &unit));
     for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
-    RETURN_IF_ERROR(Fold(unit));
+    std::vector<Proposer::Result> results;
+    Fold(unit, &results);
+    for (const Proposer::Result& result : results) {
+      if (proposer_ != nullptr) RETURN_IF_ERROR(proposer_->Tell(result));
+    }
   }
   return absl::OkStatus();
 }
 
-// What a told unit means to the strategy and to the race.
-absl::Status Study::Fold(const Unit& unit) {
+void Study::Fold(const Unit& unit, std::vector<Proposer::Result>* results) {
   if (unit.kind == UnitKind::kFinals && IsVoid(unit)) --finals_;
-  if (unit.kind != UnitKind::kSearch) return absl::OkStatus();
+  if (unit.kind != UnitKind::kSearch) return;
   for (const auto& [ordinal, trial] : unit.trials) {
     rule_.Tell(trial);
-    const std::string& text = unit.ConfigOf(ordinal);
-    if (text == default_config_ && !HasTime(trial)) default_failed_ = true;
+    const std::string& config = unit.ConfigOf(ordinal);
+    if (config == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
     const bool is_twin = trial.reused() && trial.reused_trial().empty();
-    if (HasTime(trial) && !is_twin) {
-      leaderboard_.Add({trial.measurement().median_ns(), ordinal, text, trial.reused_trial()});
-    }
-    if (strategy_ == nullptr) continue;
-    ASSIGN_OR_RETURN(const Config config, context_.plan->ConfigFromText(text));
-    const ToldOutcome told = HasTime(trial)                                  ? ToldOutcome::kOk
-                             : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
-                                                                             : ToldOutcome::kFailed;
-    strategy_->Tell(
-        {static_cast<uint64_t>(ordinal), config, told, HasTime(trial) ? trial.measurement().median_ns() : 0});
+    const double median_ns = HasTime(trial) ? trial.measurement().median_ns() : 0;
+    if (HasTime(trial) && !is_twin) leaderboard_.Add({median_ns, ordinal, config, trial.reused_trial()});
+    const ToldOutcome outcome = HasTime(trial)                                  ? ToldOutcome::kOk
+                                : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
+                                                                                : ToldOutcome::kFailed;
+    results->push_back({ordinal, config, outcome, median_ns});
   }
-  return absl::OkStatus();
 }
 
 void Study::Count(UnitKind kind, const Trial& trial) {
@@ -304,41 +243,41 @@ void Study::Add(UnitKind kind, std::vector<wire::TrialSpec> specs, int rounds, S
   step->empty = false;
 }
 
-int64_t Study::TrialsLeft() const {
-  const int64_t budget = context_.spec.budget().max_trials();
-  if (context_.size.approximate()) return budget > 0 ? std::max<int64_t>(0, budget - proposed_) : -1;
-  const int64_t all = budget > 0 ? std::min<int64_t>(budget, context_.size.valid()) : context_.size.valid();
-  return std::max<int64_t>(0, all - proposed_);
-}
-
-absl::Status Study::Propose(int open_trials_wanted, int devices, StudyStep* step) {
-  const int64_t budget = context_.spec.budget().max_trials();
-  int64_t open = OpenTrials();
-  int open_units = static_cast<int>(units_.size() - done_.size());
-  while (!strategy_->Exhausted() && (open_units < kOpenUnitsMin || open < open_trials_wanted)) {
-    // The default config (or a starting one) alone comes first, then the baseline: what everything else is compared
-    // with.
-    const bool first = first_step_ && drafts_.empty();
-    int64_t wanted = first ? 1 : TailUnitSize(unit_size_, TrialsLeft(), devices);
-    if (budget > 0) wanted = std::min(wanted, budget - proposed_);
-    if (wanted <= 0) break;
-    ASSIGN_OR_RETURN(const std::vector<Config> configs, strategy_->Ask(static_cast<int>(wanted)));
-    // Exhausted, or it waits for results; with nothing open there are none to wait for and the search is over.
-    if (configs.empty()) break;
+void Study::Propose(const Proposer::Answer& answer, StudyStep* step) {
+  for (const std::vector<std::string>& configs : answer) {
+    const bool is_first = proposed_ == 0;
     std::vector<wire::TrialSpec> specs;
-    for (const Config& config : configs) specs.push_back(Spec(config.ToText(), tunefarm::v1::TRIAL_PURPOSE_SEARCH));
+    for (const std::string& config : configs) specs.push_back(Spec(config, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
     proposed_ += static_cast<int64_t>(configs.size());
-    open += static_cast<int64_t>(configs.size());
-    ++open_units;
     Add(UnitKind::kSearch, std::move(specs), 0, step);
-    if (first && context_.plan->HasSequence(Sequence::kBaseline)) {
+    if (is_first && context_.plan->HasSequence(Sequence::kBaseline)) {
       Add(UnitKind::kBaseline, {Spec("", tunefarm::v1::TRIAL_PURPOSE_BASELINE)}, 0, step);
     }
   }
-  return absl::OkStatus();
 }
 
-absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_trials_wanted, int devices,
+std::string Study::WhySearchEnds(const std::string& stop_because) const {
+  if (!search_ended_because_.empty()) return search_ended_because_;
+  return rule_.because().empty() ? stop_because : rule_.because();
+}
+
+std::optional<Proposer::Question> Study::Prepare(const std::string& stop_because, int open_trials_wanted, int devices) {
+  TUNEFARM_CHECK(prepared_ == 0);
+  if (state_ == StudyState::kEnded) return std::nullopt;
+  Proposer::Question question;
+  for (; prepared_ < done_.size(); ++prepared_) Fold(units_.at(done_[prepared_]), &question.results);
+  if (state_ != StudyState::kSearching || !WhySearchEnds(stop_because).empty()) return std::nullopt;
+  if (proposer_->IsExhausted()) return std::nullopt;
+  question.proposed = proposed_;
+  question.open_units = static_cast<int>(units_.size() - done_.size());
+  question.open_trials = OpenTrials();
+  question.open_trials_wanted = open_trials_wanted;
+  question.devices = devices;
+  if (question.results.empty() && !question.HasRoom()) return std::nullopt;
+  return question;
+}
+
+absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, const Proposer::Answer* answer,
                                       const BestConfig* incumbent) {
   StudyStep step;
   if (context_.spec.no_promotion()) incumbent = nullptr;
@@ -348,31 +287,31 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
   if (first_step_) {
     step.drive.priors = priors_;
     if (!priors_.empty()) step.drive.detail = summary_.SerializeAsString();
-    if (starting_left_out_ > 0) {
+    if (proposer_ != nullptr && proposer_->left_out() > 0) {
       step.messages.push_back(
           fmt::format("{}: {} of {} starting configs are left out, as they are not in the space: {}",
-                      context_.problem->key, FormatCount(starting_left_out_),
-                      FormatCount(context_.spec.starting_configs_size()), starting_left_out_because_));
+                      context_.problem->key, FormatCount(proposer_->left_out()),
+                      FormatCount(context_.spec.starting_configs_size()), proposer_->left_out_because()));
     }
   }
   const Unit* finals = nullptr;
-  for (int64_t unit_id : done_) {
+  const std::vector<int64_t> told(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(prepared_));
+  for (const int64_t unit_id : told) {
     const Unit& unit = units_.at(unit_id);
     step.drive.told_unit_ids.push_back(unit_id);
     step.empty = false;
-    RETURN_IF_ERROR(Fold(unit));
     if (unit.kind == UnitKind::kFinals) finals = &unit;
   }
   if (state_ == StudyState::kSearching) {
-    // What was stored stays the reason, whichever node drives the job.
-    const std::string because = !search_ended_because_.empty() ? search_ended_because_
-                                : rule_.because().empty()      ? stop_because
-                                                               : rule_.because();
-    // Stored as soon as it is decided: agents of other daemons may be running its units.
-    if (!because.empty()) StopSearch(because, &step);
-    if (because.empty()) RETURN_IF_ERROR(Propose(open_trials_wanted, devices, &step));
+    const std::string because = WhySearchEnds(stop_because);
+    if (!because.empty()) {
+      // Stored as soon as it is decided: agents of other daemons may be running its units.
+      StopSearch(because, &step);
+    } else if (answer != nullptr) {
+      Propose(*answer, &step);
+    }
     // Over when nothing is open and nothing was added.
-    if (drafts_.empty() && units_.size() == done_.size()) {
+    if (drafts_.empty() && units_.size() == told.size()) {
       EndSearch(because, &step);
       RETURN_IF_ERROR(BeginOrEnd(incumbent, &step));
     }
@@ -390,8 +329,10 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, int open_
 void Study::Committed(const StudyStep& step, const DriveResult& result) {
   TUNEFARM_CHECK(result.unit_ids.size() == drafts_.size());
   TUNEFARM_CHECK(!step.drive.state.has_value() || MayBecome(state_, *step.drive.state));
+  TUNEFARM_CHECK(step.drive.told_unit_ids.size() == prepared_);
   for (int64_t unit_id : step.drive.told_unit_ids) units_.erase(unit_id);
-  done_.clear();
+  done_.erase(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(prepared_));
+  prepared_ = 0;
   for (size_t i = 0; i < drafts_.size(); ++i) {
     units_[result.unit_ids[i]] = std::move(drafts_[i].unit);
   }
@@ -399,7 +340,7 @@ void Study::Committed(const StudyStep& step, const DriveResult& result) {
   first_step_ = false;
   priors_.clear();
   if (step.drive.state.has_value()) state_ = *step.drive.state;
-  if (state_ == StudyState::kEnded) strategy_ = nullptr;
+  if (state_ == StudyState::kEnded) proposer_ = nullptr;
 }
 
 void Study::StopSearch(const std::string& because, StudyStep* step) {
@@ -414,7 +355,7 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   const int64_t budget = context_.spec.budget().max_trials();
   if (!stop_because.empty()) {
     search_ended_because_ = stop_because;
-  } else if (budget > 0 && proposed_ >= budget && !strategy_->Exhausted()) {
+  } else if (budget > 0 && proposed_ >= budget && !proposer_->IsExhausted()) {
     search_ended_because_ = fmt::format("{} trials, as many as were asked for", FormatCount(budget));
   } else if (proposed_ >= context_.size.valid() || context_.size.approximate()) {
     search_ended_because_ = "every config tried";

@@ -1,14 +1,17 @@
-// Study: one problem of a job on one device class. It holds the strategy, knows what is proposed, what has ended and
-// who is ahead, and says what the next step of the decision log is. It touches no store and no clock: its state is a
-// function of the recorded history, and a study whose step could not be committed is thrown away and made again from
-// that history.
+// Study: one problem of a job on one device class. It knows what is proposed, what has ended and who is ahead, and says
+// what the next step of the decision log is. It touches no store and no clock: its state is a function of the recorded
+// history, and a study whose step could not be committed is thrown away and made again from that history.
 //
-// A study waits until it begins: until then it has neither space nor strategy. What it is told of other studies when it
-// begins is part of its history: stored with its first step, in one transaction, kept until it ends, and read back by
-// every replay, so that nothing that happens to those others changes what it proposes. A study with a first step and
-// without stored priors was told nothing.
+// A step has two parts, since a strategy may take long: Prepare says what the study's proposer is to be asked, which may
+// then be done on any thread while the study goes on to take results; Next makes the step with the answer. Between the
+// two neither is called again, and the proposer belongs to who asks it.
 //
-// Not thread-safe: the driver owns it.
+// A study waits until it begins: until then it has no proposer. What it is told of other studies when it begins is part
+// of its history: stored with its first step, in one transaction, kept until it ends, and read back by every replay, so
+// that nothing that happens to those others changes what it proposes. A study with a first step and without stored
+// priors was told nothing.
+//
+// Not thread-safe: its job's run owns it.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +26,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/definition/kernel_plan.h"
-#include "server/device/device_class.h"
 #include "server/jobs/finals.h"
 #include "server/jobs/prior_choice.h"
+#include "server/jobs/proposer.h"
 #include "server/jobs/stopping_rule.h"
-#include "server/search/strategy.h"
-#include "server/space/space.h"
+#include "server/jobs/study_context.h"
 #include "server/store/study_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/best_config.pb.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
-
-// A job and study as accepted; shared by all that the study needs.
-struct StudyContext {
-  int64_t job_id = 0;
-  tunefarm::v1::Job spec;  // strategy and budget as accepted, and the starting configs of this study
-  std::shared_ptr<const KernelPlan> plan;
-  std::shared_ptr<const ResolvedProblem> problem;
-  DeviceClass device_class;
-  StudyRow row;
-  tunefarm::v1::SpaceSize size;
-  double flops = 0, bytes = 0, floor_ns = 0;  // of one launch sequence; 0 unknown
-};
 
 // What is to be committed: first the promotion, if any, then the drive step.
 struct StudyStep {
@@ -65,28 +54,15 @@ struct StudyStep {
   bool empty = true;                  // nothing to commit
 };
 
-// The strategy that a job as accepted (with a strategy name) asks for. The factory's errors.
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
-                                                            const Priors& priors = {});
-
 // Whether its studies may learn from others: neither when the job wants none of that, nor with a strategy that makes no
 // use of it.
 bool UsesPriors(const tunefarm::v1::Job& spec);
-
-// Trials per unit: small enough that a small space is spread, large enough that a large one costs few transactions.
-int UnitSize(const tunefarm::v1::SpaceSize& size, const tunefarm::v1::Budget& budget);
-
-// The same near the end of a search that `devices` share (guided self-scheduling, Polychronopoulos and Kuck 1987): a
-// unit is at most half of a device's share of what is left, so that all devices finish at about the same time.
-// `trials_left` below 0: not known.
-int TailUnitSize(int unit_size, int64_t trials_left, int devices);
 
 class Study {
  public:
   static std::unique_ptr<Study> Create(StudyContext context);
 
-  // Builds the space and the strategy, which is told `priors`. Once; not for a study that has ended. Errors of both,
-  // and DataLoss for priors that cannot be read.
+  // Makes its proposer, which is told `priors`. Once; not for a study that has ended. The errors of Proposer::Create.
   absl::Status Begin(const ChosenPriors& priors);
 
   // After Begin and before anything else: takes up a recorded history, part by part in their order, each once.
@@ -103,10 +79,13 @@ class Study {
   // The unit is DONE in the store.
   void UnitDone(int64_t unit_id);
 
-  // The next step. `stop_because`: why the job's search must end now; empty: it need not, and the study has begun.
-  // `open_trials_wanted`: how many trials should be proposed and not ended. `devices`: how many take part. `incumbent`:
-  // the catalog's best for this study; may be null. The strategy's errors.
-  absl::StatusOr<StudyStep> Next(const std::string& stop_because, int open_trials_wanted, int devices,
+  // Takes up what is DONE for the next step, and says what the proposer is to be asked for it; none: nothing.
+  // `stop_because`: why the job's search must end now; empty: it need not, and the study has begun. `open_trials_wanted`:
+  // how many trials should be proposed and not ended. `devices`: how many take part.
+  std::optional<Proposer::Question> Prepare(const std::string& stop_because, int open_trials_wanted, int devices);
+  // The step that was prepared. `answer`: the proposer's, null where it was asked nothing. `stop_because` as it is now.
+  // `incumbent`: the catalog's best for this study; may be null. Errors of spaces.
+  absl::StatusOr<StudyStep> Next(const std::string& stop_because, const Proposer::Answer* answer,
                                  const tunefarm::v1::BestConfig* incumbent);
   void Committed(const StudyStep& step, const DriveResult& result);
   // The promotion of a step as it was filed.
@@ -116,7 +95,9 @@ class Study {
 
   const StudyContext& context() const { return context_; }
   StudyState state() const { return state_; }
-  bool has_begun() const { return space_.has_value() || state_ == StudyState::kEnded; }
+  bool has_begun() const { return proposer_ != nullptr || state_ == StudyState::kEnded; }
+  // Null before Begin and once the study has ended. It outlives the study where somebody still asks it.
+  const std::shared_ptr<Proposer>& proposer() const { return proposer_; }
   // Proposed and not ended.
   int64_t open_trials() const { return OpenTrials(); }
   // A rule of the budget has ended the search: what is still open of it need not run.
@@ -138,7 +119,8 @@ class Study {
   bool IsDone(int64_t unit_id) const;
   const std::deque<int64_t>& done_units() const { return done_; }
   bool HasOpenUnits() const { return units_.size() > done_.size(); }
-  bool HasDoneUnits() const { return !done_.empty(); }
+  // Units that are DONE and not part of a step that is prepared.
+  bool HasDoneUnits() const { return done_.size() > prepared_; }
 
   // Adds this study's counts.
   void AddProgress(tunefarm::v1::Progress* progress) const;
@@ -165,13 +147,14 @@ class Study {
   absl::Status ReadTrials(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples,
                           Unit* unit) const;
   absl::Status ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples);
-  absl::Status Fold(const Unit& unit);
+  // What a told unit means to the race. Its results of the search, as the proposer is told them.
+  void Fold(const Unit& unit, std::vector<Proposer::Result>* results);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
   int64_t OpenTrials() const;
-  // Not yet proposed; -1: not known.
-  int64_t TrialsLeft() const;
-  absl::Status Propose(int open_trials_wanted, int devices, StudyStep* step);
+  // Why the search must end; empty: it need not. What was stored stays the reason, whichever node drives the job.
+  std::string WhySearchEnds(const std::string& stop_because) const;
+  void Propose(const Proposer::Answer& answer, StudyStep* step);
   absl::Status BeginOrEnd(const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   // `again`: no new finalists but these, again, against the incumbent; empty: the next best.
   absl::StatusOr<bool> AddFinals(const tunefarm::v1::BestConfig* incumbent, const std::vector<std::string>& again,
@@ -192,15 +175,11 @@ class Study {
   tunefarm::agent::v1::TrialSpec Spec(std::string config, tunefarm::v1::TrialPurpose purpose);
   // The incumbent's config, if it can take part; canonical text.
   std::optional<std::string> IncumbentConfig(const tunefarm::v1::BestConfig* incumbent) const;
-  // Those that are of its space; counts the others.
-  std::vector<Config> StartingConfigs(const Space& space);
 
   const StudyContext context_;
   const tunefarm::v1::MeasurementPolicy policy_;
-  const int unit_size_;
   tunefarm::v1::Study summary_;  // as stored, with what this run has added
-  std::optional<Space> space_;   // from Begin on
-  std::unique_ptr<Strategy> strategy_;
+  std::shared_ptr<Proposer> proposer_;
   std::vector<PriorRow> priors_;  // until the first step has stored them
 
   StudyState state_ = StudyState::kSearching;
@@ -209,6 +188,7 @@ class Study {
   bool first_step_ = true;
   std::map<int64_t, Unit> units_;  // READY, CLAIMED and DONE, by unit id
   std::deque<int64_t> done_;       // DONE and not told, in order
+  size_t prepared_ = 0;            // of done_, from the front: part of the step that is prepared
   std::vector<Draft> drafts_;      // of the step that is being committed
   int finals_ = 0;
   int64_t finals_planned_ = 0;
@@ -225,8 +205,6 @@ class Study {
   std::string first_loss_;  // the message of the first LOST trial of the search
   int64_t searched_ = 0, finals_ended_ = 0;
   int64_t taken_over_ = 0;  // of the search, from earlier jobs
-  int64_t starting_left_out_ = 0;
-  std::string starting_left_out_because_;  // of the first
   std::optional<tunefarm::v1::Trial> incumbent_, baseline_;
   std::optional<tunefarm::v1::BestConfig> best_;
 };

@@ -18,7 +18,7 @@ using tunefarm::v1::Trial;
 std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) const {
   if (incumbent == nullptr) return std::nullopt;
   const auto config = context_.plan->ParseConfig(incumbent->config());
-  if (!config.ok() || !space_.has_value() || !space_->Contains(*config)) return std::nullopt;
+  if (!config.ok() || proposer_ == nullptr || !proposer_->space().Contains(*config)) return std::nullopt;
   return config->ToText();
 }
 
@@ -62,7 +62,7 @@ absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const std::ve
   }
   for (const auto& entry : best) add(entry.config);
   if (defender.has_value()) add(*defender);
-  if (!default_failed_ && space_->Contains(context_.plan->DefaultConfig(*context_.problem))) add(default_config_);
+  if (!default_failed_ && proposer_->space().Contains(context_.plan->DefaultConfig(*context_.problem))) add(default_config_);
   std::vector<wire::TrialSpec> specs;
   for (std::string& config : configs) specs.push_back(Spec(std::move(config), tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   // A baseline that could not run before (no library here) is not tried again.

@@ -49,13 +49,12 @@ absl::Status CheckStartingConfigs(const tunefarm::v1::Job& job) {
 
 absl::Status CheckLimits(const tunefarm::v1::Job& job) {
   const tunefarm::v1::MeasurementPolicy& policy = job.policy();
-  constexpr int64_t kSecondsMax = 366LL * 24 * 3600;
   const Bound bounds[] = {
       {"priority", job.priority(), -100, 100, "JOB_INVALID"},
       {"agent_losses_max", job.agent_losses_max() == 0 ? kAgentLossesMax : job.agent_losses_max(), kAgentLossesMax,
        1'000'000, "JOB_INVALID"},
       {"budget.max_trials", job.budget().max_trials(), 0, 1'000'000'000, "BUDGET_INVALID"},
-      {"budget.max_seconds", job.budget().max_seconds(), 0, kSecondsMax, "BUDGET_INVALID"},
+      {"budget.max_seconds", job.budget().max_seconds(), 0, kBudgetSecondsMax, "BUDGET_INVALID"},
       {"budget.max_trials_without_gain", job.budget().max_trials_without_gain(), 0, 1'000'000'000, "BUDGET_INVALID"},
       {"policy.warmup_launches", policy.warmup_launches(), 0, 1000, "POLICY_INVALID"},
       {"policy.min_samples", policy.min_samples(), 0, 4096, "POLICY_INVALID"},

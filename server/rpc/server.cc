@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <string_view>
@@ -20,10 +18,10 @@
 #include "server/api/open_calls.h"
 #include "server/api/server_api.h"
 #include "server/api/tuning_api.h"
-#include "server/base/executor.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread_pool.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/entrance.h"
@@ -46,7 +44,7 @@ constexpr int kMessageBytesMax = 16 << 20;
 constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does not even read
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
-constexpr int kLanes = 4;  // of each kind
+constexpr int kThreads = 4;  // of each kind
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -60,12 +58,7 @@ class Dispatcher {
   Dispatcher(OpenCalls* calls, Clock* clock, const RpcServerOptions& options)
       : calls_(calls),
         clock_(clock),
-        entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {
-    for (size_t i = 0; i < kLanes; ++i) {
-      slow_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-slow-{}", i), clock);
-      orders_.executors[i] = std::make_unique<ThreadExecutor>(fmt::format("rpc-order-{}", i), clock);
-    }
-  }
+        entrance_(options.gate != nullptr ? options.gate : &open_gate_, ListenerOf(options)) {}
 
   OpenCalls* calls() { return calls_; }
   const Entrance& entrance() const { return entrance_; }
@@ -95,13 +88,8 @@ class Dispatcher {
   }
 
  private:
-  struct Lanes {
-    std::array<std::unique_ptr<ThreadExecutor>, kLanes> executors;
-    std::atomic<unsigned> next{0};
-  };
-
   template <typename Request, typename Response, typename Run>
-  grpc::ServerUnaryReactor* Queue(Lanes* lanes, grpc::CallbackServerContext* call, std::string_view name,
+  grpc::ServerUnaryReactor* Queue(ThreadPool* threads, grpc::CallbackServerContext* call, std::string_view name,
                                   const Request* request, Response* response, const Run& run) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     absl::StatusOr<CallContext> context = Enter(*call, name, *request);
@@ -110,7 +98,7 @@ class Dispatcher {
       return reactor;
     }
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
-    lanes->executors[lanes->next.fetch_add(1) % kLanes]->Post([=, this, context = *std::move(context)] {
+    threads->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
         return;
@@ -157,7 +145,7 @@ class Dispatcher {
   Clock* const clock_;
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
-  Lanes slow_, orders_;
+  ThreadPool slow_{"rpc-slow", kThreads}, orders_{"rpc-order", kThreads};
 };
 
 // A generated service whose calls `Api` answers.

@@ -25,6 +25,7 @@ struct Control {
     ControlPlaneOptions options;
     options.store = store;
     options.control = options.watchers = options.lease = &executor;
+    options.tasks = &executor;
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;

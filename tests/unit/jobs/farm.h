@@ -84,6 +84,20 @@ inline tunefarm::v1::Kernel TestKernel(bool baseline = false, const std::string&
   return *kernel;
 }
 
+// values^4 configs.
+inline tunefarm::v1::Kernel FourParameterKernel(int values = 8) {
+  tunefarm::v1::Kernel kernel = TestKernel();
+  kernel.clear_parameters();
+  kernel.clear_constraints();
+  for (const char* name : {"A", "B", "C", "D"}) {
+    auto* parameter = kernel.add_parameters();
+    parameter->set_name(name);
+    parameter->mutable_range()->set_first(1);
+    parameter->mutable_range()->set_last(values);
+  }
+  return kernel;
+}
+
 inline tunefarm::v1::Device HostDevice(const std::string& uuid = "HOST-1") {
   tunefarm::v1::Device device;
   device.set_uuid(uuid);
@@ -120,6 +134,28 @@ inline FakeEvaluator::Script Bowl(const FakeEvaluator::Question& question) {
   return Timed(1000 + 100 * std::abs(a - 4) + 10 * std::abs(b - 2));
 }
 
+// Passes tasks on to an executor, but for those that a test holds back.
+class HoldableRunner : public TaskRunner {
+ public:
+  explicit HoldableRunner(Executor* executor) : executor_(executor) {}
+  void Post(std::function<void()> task) override {
+    if (holds_next_) {
+      holds_next_ = false;
+      held_ = std::move(task);
+    } else {
+      executor_->Post(std::move(task));
+    }
+  }
+  void HoldNext() { holds_next_ = true; }
+  bool is_holding() const { return held_ != nullptr; }
+  void Release() { executor_->Post(std::exchange(held_, nullptr)); }
+
+ private:
+  Executor* const executor_;
+  bool holds_next_ = false;
+  std::function<void()> held_;
+};
+
 class Farm {
  public:
   // What stands for compilers and devices, anew at each Boot.
@@ -149,11 +185,14 @@ class Farm {
     store_ = *std::move(store);
     hooked_store = std::make_unique<HookedStore>(store_.get());
     control_ = std::make_unique<ManualExecutor>(&clock);
+    search_ = std::make_unique<ManualExecutor>(&clock);
+    tasks_ = std::make_unique<HoldableRunner>(search_.get());
     agent_executor_ = std::make_unique<ManualExecutor>(&clock);
     evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
     ControlPlaneOptions options;
     options.store = hooked_store.get();
     options.control = options.watchers = options.lease = control_.get();
+    options.tasks = tasks_.get();
     options.entropy = &entropy;
     options.limits = limits;
     options.abilities = abilities;
@@ -176,6 +215,8 @@ class Farm {
     agent_ = nullptr;
     agent_executor_ = nullptr;
     evaluator_executor_ = nullptr;
+    tasks_ = nullptr;
+    search_ = nullptr;
     control_ = nullptr;
     evaluator_ = nullptr;
     link_ = nullptr;
@@ -184,18 +225,29 @@ class Farm {
     store_ = nullptr;
   }
 
-  // What the driver has to do now, and nothing else: agents stand still.
+  // What the scheduler has to do now, and nothing else: agents stand still.
   void RunControl() {
-    while (control_->RunOne()) continue;
+    while (control_->RunOne() || search_->RunOne()) continue;
   }
 
   // One task of one executor, in turn. False when nothing is ready.
   bool StepOnce() {
-    for (int i = 0; i < 3; ++i) {
-      ManualExecutor* executor = executors()[static_cast<size_t>(turn_++ % 3)];
-      if (executor->RunOne()) return true;
+    const std::vector<ManualExecutor*> all = executors();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[turn_++ % all.size()]->RunOne()) return true;
     }
     return false;
+  }
+
+  // From within a task: what everybody else does meanwhile, for some time. False when nothing happens any more.
+  bool StepOthers() {
+    for (ManualExecutor* executor : {control_.get(), agent_executor_.get(), evaluator_executor_.get()}) {
+      if (executor->RunOne()) return true;
+    }
+    const auto due = evaluator_executor_->NextDue();
+    if (!due.has_value()) return false;
+    clock.AdvanceTo(*due);
+    return true;
   }
 
   // Runs one task that is ready, or goes to the next timer. False where there is none until `end`.
@@ -266,6 +318,7 @@ class Farm {
   // The scripted one; not where the test has its own.
   FakeEvaluator& evaluator() { return *fake_; }
   Agent& agent() { return *agent_; }
+  HoldableRunner& tasks() { return *tasks_; }
 
   FakeClock clock;
   FakeEntropy entropy;
@@ -276,7 +329,7 @@ class Farm {
 
  private:
   std::vector<ManualExecutor*> executors() const {
-    return {control_.get(), agent_executor_.get(), evaluator_executor_.get()};
+    return {control_.get(), search_.get(), agent_executor_.get(), evaluator_executor_.get()};
   }
 
   const std::string store_path_, backups_;
@@ -284,7 +337,8 @@ class Farm {
   const EvaluatorMaker make_evaluator_;
   uint64_t turn_ = 0;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<ManualExecutor> control_, agent_executor_, evaluator_executor_;
+  std::unique_ptr<ManualExecutor> control_, search_, agent_executor_, evaluator_executor_;
+  std::unique_ptr<HoldableRunner> tasks_;
   std::unique_ptr<TestService> service_;
   std::unique_ptr<SerializingLink> link_;
   std::unique_ptr<Evaluator> evaluator_;

@@ -48,6 +48,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     ControlPlaneOptions options;
     options.store = store_.get();
     options.control = options.watchers = options.lease = &control_;
+    options.tasks = &control_;
     options.lease = &lease_;
     options.entropy = &entropy_;
     options.has_own_agent = false;

@@ -23,19 +23,6 @@ using testing::SizeIs;
 using tunefarm::v1::Trial;
 
 // Four parameters of `values` values each.
-tunefarm::v1::Kernel FourParameterKernel(int values = 8) {
-  tunefarm::v1::Kernel kernel = TestKernel();
-  kernel.clear_parameters();
-  kernel.clear_constraints();
-  for (const char* name : {"A", "B", "C", "D"}) {
-    auto* parameter = kernel.add_parameters();
-    parameter->set_name(name);
-    parameter->mutable_range()->set_first(1);
-    parameter->mutable_range()->set_last(values);
-  }
-  return kernel;
-}
-
 // The best is where A, B, C and D are 6, 3, 5 and 2, whatever the problem; problems differ in speed. A=8 with B=8
 // crashes.
 FakeEvaluator::Script FourParameterBowl(const FakeEvaluator::Question& question) {

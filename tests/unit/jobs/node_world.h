@@ -91,6 +91,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     ControlPlaneOptions options;
     options.store = node.store.get();
     options.control = options.watchers = options.lease = node.control.get();
+    options.tasks = node.control.get();
     options.lease = node.lease.get();
     options.entropy = &entropy_;
     options.local_copy = directory_.File(fmt::format("copy-{}", index));

@@ -1,9 +1,11 @@
-// What waits for a step of a job that hangs in the store, and what does not.
+// What waits for a step of a job that hangs in the store, and for a task that takes long, and what does not.
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/thread.h"
 #include "server/store/job_store.h"
@@ -90,6 +92,137 @@ TEST_F(SchedulerTest, OfTwoOrdersDuringAStepTheLastHolds) {
   Release();
   ASSERT_TRUE(farm_.Finish(name_));
   EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+class TaskTest : public testing::Test {
+ protected:
+  // A job of 256 configs runs, and its strategy is asked for some of them until the task is released.
+  void AskForLong(tunefarm::v1::Job job = {}) {
+    name_ = farm_.SubmitJob({2048}, FourParameterKernel(4), std::move(job));
+    ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(name_).progress().done() >= 1; }));
+    farm_.tasks().HoldNext();
+    ASSERT_TRUE(farm_.RunUntil([&] { return farm_.tasks().is_holding(); }));
+  }
+  // Each config was tried once.
+  void ExpectAll() {
+    std::set<std::string> configs;
+    for (const auto& trial : farm_.Trials(name_)) {
+      if (trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH) continue;
+      EXPECT_TRUE(configs.insert(trial.config().SerializeAsString()).second) << trial.ShortDebugString();
+    }
+    EXPECT_EQ(static_cast<int64_t>(configs.size()), farm_.Job(name_).studies(0).space().valid());
+  }
+
+  TemporaryDirectory directory_;
+  Farm farm_{directory_.path()};
+  std::string name_;
+};
+
+TEST_F(TaskTest, AStrategyThatTakesLongHoldsNoOtherJob) {
+  AskForLong();
+  const std::string other = farm_.SubmitJob({1024});
+  EXPECT_TRUE(farm_.Finish(other));
+  EXPECT_TRUE(farm_.tasks().is_holding());
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_RUNNING);
+  farm_.tasks().Release();
+  ASSERT_TRUE(farm_.Finish(name_));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  ExpectAll();
+}
+
+TEST_F(TaskTest, WhatIsReportedWhileTheStrategyIsAskedIsTakenAtOnceAndToldLater) {
+  AskForLong();
+  const int64_t before = farm_.Job(name_).progress().done();
+  farm_.RunFor(std::chrono::minutes(1));  // until agents have nothing left
+  const int64_t done = farm_.Job(name_).progress().done();
+  EXPECT_GT(done, before);
+  farm_.RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(farm_.Job(name_).progress().done(), done);
+  farm_.tasks().Release();
+  ASSERT_TRUE(farm_.Finish(name_));
+  ExpectAll();
+}
+
+TEST_F(TaskTest, APauseIsInEffectWhileTheStrategyIsAskedAndItsAnswerWaits) {
+  AskForLong();
+  ASSERT_TRUE(farm_.service().Pause(name_).ok());
+  farm_.tasks().Release();
+  farm_.RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_PAUSED);
+  const size_t runs = farm_.evaluator().runs().size();
+  farm_.RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(farm_.evaluator().runs().size(), runs);
+  ASSERT_TRUE(farm_.service().Resume(name_).ok());
+  ASSERT_TRUE(farm_.Finish(name_));
+  ExpectAll();
+}
+
+TEST_F(TaskTest, AJobIsCancelledWhileItsStrategyIsAsked) {
+  AskForLong();
+  ASSERT_TRUE(farm_.service().Cancel(name_).ok());
+  ASSERT_TRUE(farm_.Finish(name_));
+  EXPECT_TRUE(farm_.tasks().is_holding());
+  farm_.tasks().Release();
+  farm_.RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(TaskTest, ASearchWhoseTimeIsUpWhileItsStrategyIsAskedProposesNothingMore) {
+  tunefarm::v1::Job job;
+  job.mutable_budget()->set_max_seconds(30);
+  AskForLong(job);
+  farm_.RunFor(std::chrono::minutes(1));
+  const int64_t done = farm_.Job(name_).progress().done();
+  farm_.tasks().Release();
+  ASSERT_TRUE(farm_.Finish(name_));
+  EXPECT_EQ(farm_.Job(name_).progress().done(), done);
+  EXPECT_THAT(farm_.Job(name_).studies(0).search_ended_because(), testing::HasSubstr("the time is up"));
+  EXPECT_TRUE(farm_.Job(name_).studies(0).has_best());
+}
+
+TEST_F(TaskTest, AJobWhoseSpaceTakesLongHoldsNoOther) {
+  farm_.tasks().HoldNext();  // its adoption
+  name_ = farm_.SubmitJob({2048});
+  const std::string other = farm_.SubmitJob({1024});
+  EXPECT_TRUE(farm_.Finish(other));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_QUEUED);
+  farm_.tasks().HoldNext();  // the beginning of its study
+  farm_.tasks().Release();
+  ASSERT_TRUE(farm_.RunUntil([&] { return farm_.tasks().is_holding(); }));
+  const std::string third = farm_.SubmitJob({512});
+  EXPECT_TRUE(farm_.Finish(third));
+  farm_.tasks().Release();
+  ASSERT_TRUE(farm_.Finish(name_));
+  ExpectAll();
+}
+
+// The database fails a step, so that the study is made again; what is reported meanwhile goes to the one that is
+// replaced, and must not be lost.
+TEST_F(TaskTest, WhatIsReportedWhileAStudyIsMadeAgainIsReadFromTheStore) {
+  farm_.evaluator().set_scripter([](const FakeEvaluator::Question&) {
+    FakeEvaluator::Script script;
+    script.run_time = std::chrono::seconds(1);
+    return script;
+  });
+  name_ = farm_.SubmitJob({2048}, FourParameterKernel(4));
+  ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(name_).progress().done() >= 1; }));
+  int failures = 1, reads = 0;
+  farm_.hooked_store->set_faults([&](std::string_view call) {
+    if (call == "Drive" && failures > 0) {
+      --failures;
+      return StoreFault::kBefore;
+    }
+    // Between the read of the history and that of its end.
+    if (call == "LoadHistory" && ++reads == 2) {
+      for (int i = 0; i < 10'000 && farm_.StepOthers(); ++i) continue;
+    }
+    return StoreFault::kNone;
+  });
+  ASSERT_TRUE(farm_.Finish(name_));
+  EXPECT_EQ(failures, 0);
+  EXPECT_GE(reads, 2);
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  ExpectAll();
 }
 
 }  // namespace

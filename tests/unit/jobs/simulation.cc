@@ -116,10 +116,13 @@ void Simulation::Boot(size_t index) {
   node.store = std::make_unique<FencedStore>(store_.get());
   node.control = std::make_unique<ManualExecutor>(&clock_);
   node.lease = std::make_unique<ManualExecutor>(&clock_);
+  node.search = std::make_unique<ManualExecutor>(&clock_);
+  node.tasks = std::make_unique<DelayedRunner>(node.search.get(), &dice_);
   ControlPlaneOptions options;
   options.store = node.store.get();
   options.control = options.watchers = options.lease = node.control.get();
   options.lease = node.lease.get();
+  options.tasks = node.tasks.get();
   options.entropy = &entropy_;
   const std::string id = fmt::format("node-{}-{}", index, dice_.Below(1 << 30));
   if (options_.is_lone) {
@@ -139,6 +142,7 @@ void Simulation::Boot(size_t index) {
   TUNEFARM_CHECK_OK(node.service->Start());
   node.thaws = node.store_back = clock_.Now();
   node.store->set_faults([this, index](std::string_view call) {
+    if (call == "LoadHistory") GoOnMeanwhile(index);
     const bool writes = call == "Drive" || call == "SetJobState" || call == "PromoteBest" || call == "AdoptJobs" ||
                         (options_.has_real_agents && IsCallOfAgents(call));
     if (!calm_ && runs_node_ && writes && dice_.OneIn(60)) Stall(index);
@@ -151,6 +155,17 @@ void Simulation::Boot(size_t index) {
     // Units of a claim whose answer was lost are the agent's until it ends.
     return draw == 0 || call == "ClaimUnits" ? FaultyStore::Fault::kBefore : FaultyStore::Fault::kAfter;
   });
+}
+
+void Simulation::GoOnMeanwhile(size_t index) {
+  Node& node = nodes_[index];
+  if (!node.runs_task || stalled_ > 0 || !dice_.OneIn(4)) return;
+  const bool runs_node = std::exchange(runs_node_, false);
+  for (int i = dice_.Below(60); i > 0; --i) {
+    if (!agents_.empty() && dice_.OneIn(4)) agents_[static_cast<size_t>(dice_.Below(kDevices))]->Act();
+    if (!RunSomething() || dice_.OneIn(20)) clock_.Advance(dice_.Ms(1, 20));
+  }
+  runs_node_ = runs_node;
 }
 
 void Simulation::Stall(size_t index) {
@@ -178,6 +193,8 @@ void Simulation::Kill(size_t index) {
     }
   }
   node.bests = nullptr;
+  node.tasks = nullptr;
+  node.search = nullptr;
   node.control = nullptr;
   node.lease = nullptr;
   node.service = nullptr;
@@ -381,6 +398,7 @@ bool Simulation::RunSomething() {
   for (Node& node : nodes_) {
     if (!Runs(node)) continue;
     executors.emplace_back(node.control.get(), nullptr);
+    if (!node.runs_task) executors.emplace_back(node.search.get(), nullptr);
     executors.emplace_back(node.lease.get(), nullptr);
   }
   for (Machine& machine : machines_) {
@@ -396,11 +414,23 @@ bool Simulation::RunSomething() {
       continue;
     }
     runs_node_ = stalled_ == 0;
-    const bool has_run = executor->RunOne();
+    const bool has_run = RunOne(executor);
     runs_node_ = false;
     if (has_run) return true;
   }
   return false;
+}
+
+// Notes for what goes on meanwhile that it is not free.
+bool Simulation::RunOne(ManualExecutor* executor) {
+  Node* runs = nullptr;
+  for (Node& node : nodes_) {
+    if (executor == node.search.get()) runs = &node;
+  }
+  if (runs != nullptr) runs->runs_task = true;
+  const bool has_run = executor->RunOne();
+  if (runs != nullptr) runs->runs_task = false;
+  return has_run;
 }
 
 void Simulation::Advance() {

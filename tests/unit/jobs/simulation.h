@@ -68,6 +68,20 @@ class SimulatedAgent {
   std::deque<tunefarm::agent::v1::ReportTrialsRequest> sent_;  // some are sent again
 };
 
+// Runs each task some time after it was posted, as if others kept its threads busy.
+class DelayedRunner : public TaskRunner {
+ public:
+  DelayedRunner(Executor* executor, Dice* dice) : executor_(executor), dice_(dice) {}
+  void Post(std::function<void()> task) override {
+    const Duration delay = dice_->OneIn(2) ? Duration::zero() : dice_->Ms(0, 300);
+    executor_->PostAfter(delay, std::move(task));
+  }
+
+ private:
+  Executor* const executor_;
+  Dice* const dice_;
+};
+
 class Simulation : public AgentWorld, public NetworkWorld {
  public:
   struct Options {
@@ -115,10 +129,12 @@ class Simulation : public AgentWorld, public NetworkWorld {
  private:
   struct Node {
     std::unique_ptr<FaultyStore> store;
-    std::unique_ptr<ManualExecutor> control, lease;
+    std::unique_ptr<ManualExecutor> control, search, lease;
+    std::unique_ptr<DelayedRunner> tasks;
     std::unique_ptr<TestService> service;  // null: it is down
     int boots = 0;
     bool is_stalled = false;               // within a call of its store
+    bool runs_task = false;                // on `search`
     MonotonicTime thaws{};                 // stands still until then
     MonotonicTime comes_back{};            // of one that is down
     MonotonicTime store_back{};            // its database fails until then
@@ -147,6 +163,8 @@ class Simulation : public AgentWorld, public NetworkWorld {
   void Boot(size_t index);
   // The node stands still within a call of the store, while everybody else goes on.
   void Stall(size_t index);
+  // A task of the node is within a call of the store, while everybody else and the node's other threads go on.
+  void GoOnMeanwhile(size_t index);
   void Kill(size_t index);
   bool Runs(const Node& node) const {
     return node.service != nullptr && clock_.Now() >= node.thaws && !node.is_stalled;
@@ -164,6 +182,7 @@ class Simulation : public AgentWorld, public NetworkWorld {
   void KeepWatching(Watched* watched);
   void ReadCatalog(Node* node);
   bool RunSomething();
+  bool RunOne(ManualExecutor* executor);
   void Advance();
   void LoseAgent();
   void ReleaseLost();
