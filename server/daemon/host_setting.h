@@ -8,8 +8,8 @@
 namespace tunefarm {
 
 // Of a database that hosts share each has one of its own.
-inline std::string HostDeviceSetting(bool is_shared) {
-  return is_shared ? ("host_device_uuid/" + HostName()).substr(0, 128) : "host_device_uuid";
+inline std::string HostDeviceSetting(bool is_on_postgres) {
+  return is_on_postgres ? ("host_device_uuid/" + HostName()).substr(0, 128) : "host_device_uuid";
 }
 
 }  // namespace tunefarm

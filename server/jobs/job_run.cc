@@ -68,9 +68,14 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobB
 
 // ---- The job's state ----
 
-void JobRun::TakeUp(JobRow row, int64_t epoch) {
+void JobRun::TakeUp(JobRow row, int64_t epoch, const ArrivingUnits& arriving) {
   row_ = std::move(row);
   epoch_ = epoch;
+  for (const auto& [study_id, study] : studies_) {
+    if (!study->HasOpenUnits()) continue;
+    const absl::Status status = CatchUp(study_id, arriving);
+    if (!status.ok()) LogWarn("jobs", "{} is read again: {}", JobName(id()), MessageOf(status));
+  }
   told_waiting_ = WaitingReason();
   PublishJob();
 }
@@ -261,14 +266,18 @@ absl::Status JobRun::FinishTask(int64_t study_id, std::optional<StudyTaskResult>
       changed_.insert(study_id);
       broken_.erase(study_id);
   }
-  // What was reported since its history was read went to the study that it replaces.
+  return CatchUp(study_id, arriving);
+}
+
+absl::Status JobRun::CatchUp(int64_t study_id, const ArrivingUnits& arriving) {
+  const Study& own = study(study_id);
   size_t known = 0;
   do {
-    known = slot->done_units().size();
+    known = own.done_units().size();
     const absl::StatusOr<bool> taken = TakeDone(study_id, arriving);
     if (!taken.ok() || !*taken) Break(study_id);
     RETURN_IF_ERROR(taken.status());
-  } while (slot->done_units().size() > known);
+  } while (own.done_units().size() > known);
   return absl::OkStatus();
 }
 

@@ -74,8 +74,9 @@ class JobRun {
   bool IsSearching(const std::string& class_id) const;
   bool HasEnded() const;  // every study
 
-  // It is driven here from now on: as the store has it, under the epoch of its adoption. Publishes it.
-  void TakeUp(JobRow row, int64_t epoch);
+  // It is driven here from now on: as the store has it, under the epoch of its adoption, with what was reported while it
+  // was loaded. Publishes it.
+  void TakeUp(JobRow row, int64_t epoch, const ArrivingUnits& arriving);
   // As it is stored, with the reason where nobody asked for it. Publishes it.
   void SetState(JobState state, const std::string& reason);
   // Its first trial has been handed out.
@@ -112,8 +113,8 @@ class JobRun {
     StudyTask task;
   };
   std::optional<Beginning> TakeNextToBegin();
-  // A task has ended, with an error where there is no result. Results that arrived at a study which was being made again
-  // are read from the store: its errors, after which the study must be made again once more.
+  // A task has ended, with an error where there is no result. The store's errors, after which the study must be made
+  // again.
   absl::Status FinishTask(int64_t study_id, std::optional<StudyTaskResult> result, const ArrivingUnits& arriving);
   // Whether a device that finals are tied to takes no work, and another one could.
   bool HasLostFinalsDevice() const;
@@ -138,6 +139,9 @@ class JobRun {
   enum class TaskKind { kBegin, kLoadAgain, kAsk };
 
   JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader);
+  // Takes the units that became DONE while the study's history was read: what was reported then reached no study, or the
+  // one that this replaces. The store's errors, after which the study must be made again.
+  absl::Status CatchUp(int64_t study_id, const ArrivingUnits& arriving);
   std::shared_ptr<const tunefarm::v1::BestConfig> IncumbentOf(const Study& study) const;
   absl::StatusOr<std::vector<tunefarm::v1::Trial>> TrialsOf(const StudyRow& study, const UnitRow& unit,
                                                             const StudyHistory& done) const;

@@ -118,7 +118,7 @@ void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
   for (const auto& [study_id, study] : run->studies()) job_of_study_[study_id] = job_id;
   Driven& driven = jobs_[job_id];
   driven.run = std::move(run);
-  driven.run->TakeUp(std::move(row), epoch);
+  driven.run->TakeUp(std::move(row), epoch, arriving_);
   // While another node drove it, the link was told what that one did.
   others_.Forget(job_id);
   const JobState state = driven.run->row().state;

@@ -79,13 +79,15 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row) co
   ASSIGN_OR_RETURN(StudyContext context, ContextOf(row));
   std::unique_ptr<Study> study = Study::Create(std::move(context));
   const bool has_begun = row.next_ordinal > 0;
-  if (has_begun && row.state != StudyState::kEnded) {
+  // It has no history. Where another step of it is stored meanwhile, the row and with it the study are out of date.
+  if (!has_begun) return study;
+  if (row.state != StudyState::kEnded) {
     ChosenPriors priors;  // as they were chosen then
     ASSIGN_OR_RETURN(priors.rows, tools_.store->studies()->LoadPriors(row.study_id));
     RETURN_IF_ERROR(study->Begin(priors));
   }
   int64_t after_sequence = 0;
-  while (true) {  // nothing, if it has not begun
+  while (true) {
     ASSIGN_OR_RETURN(const StudyHistory part,
                      tools_.store->studies()->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
     if (part.events.empty()) break;

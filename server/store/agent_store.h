@@ -46,7 +46,7 @@ class AgentStore {
   // ClaimUnits gives a draining agent nothing. NotFound as FindAgent answers none.
   virtual absl::Status SetAgentDraining(std::string_view agent_id, bool draining) = 0;
   // Returns an agent's units to READY, behind a new claim order, and ends its epoch. Units of ended studies are
-  // removed. `was_lost`: it did not leave in order, and what it had in hand may be why.
+  // removed. `was_lost`: it did not leave in order, and one of its units may be why.
   virtual absl::Status ReleaseAgent(std::string_view agent_id, int64_t now_ms, bool was_lost = false) = 0;
   // The same for all agents without a lease but those named: what a restarted daemon does first. Returns how many units
   // were returned.

@@ -57,7 +57,7 @@ struct UnitRow {
   std::string payload;  // opaque: the trials
   int64_t token = 0;    // grows with every claim, nobody can tell by how much
   int attempt = 0;      // number of claims
-  // Since it was last handed out whole its agent was lost so often with it in hand; see LostUnits in lost_units.h.
+  // How often its agent was lost with it since it was last handed out whole (lost_units.h).
   int losses = 0;
   int64_t suspects_end = 0;
   int64_t handed_end = 0;  // only its trials before this ordinal are handed out; 0: all

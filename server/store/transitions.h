@@ -1,5 +1,5 @@
-// What may become of a job and of a study, as server/README.md draws it. The stores refuse everything else, whoever
-// asks for it: all changes of state pass SetJobState, Drive, and the claim that makes a QUEUED job RUNNING.
+// What may become of a job and of a study, as server/README.md draws it. The stores refuse everything else: all changes
+// of state pass SetJobState, Drive, and the claim that makes a QUEUED job RUNNING.
 #pragma once
 
 #include <optional>

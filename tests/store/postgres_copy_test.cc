@@ -15,6 +15,7 @@
 #include "server/store/poison_store.h"
 #include "server/store/postgres/copy_sqlite.h"
 #include "server/store/setting_store.h"
+#include "server/store/sqlite/database.h"
 #include "server/store/store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
@@ -244,6 +245,17 @@ TEST_F(PostgresCopy, AnErrorLeavesTheTargetEmpty) {
   EXPECT_THAT(OpenPostgres()->jobs()->ListJobs({}, {})->rows, IsEmpty());
   server_->Sql(database_, "ALTER TABLE miss DROP CONSTRAINT never");
   EXPECT_TRUE(Copy().ok());
+}
+
+TEST_F(PostgresCopy, ADatabaseFromBeforeTheFirstReleaseIsRefusedWithWhatToDo) {
+  Fill(OpenSqlite().get());
+  {
+    const auto database = Value(sqlite::Database::Open(sqlite_.path, sqlite::Database::Mode::kReadWrite));
+    ASSERT_TRUE(database->Execute("UPDATE schema_migration SET name = '0001_first.sql'").ok());
+  }
+  const absl::Status refused = Copy().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("tunefarm export bests"));
 }
 
 }  // namespace

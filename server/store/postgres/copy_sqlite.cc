@@ -214,7 +214,7 @@ absl::Status CheckEmpty(Session* session) {
 
 absl::StatusOr<std::vector<CopiedTable>> CopyAll(sqlite::Database* source, Session* session,
                                                  const std::vector<std::pair<std::string, std::string>>& renamed) {
-  // Nobody else may put anything in, and whoever else copies finds it full.
+  // Nobody else writes meanwhile, and a second copy finds the database in use.
   RETURN_IF_ERROR(session->Script("LOCK TABLE setting, job, kernel, agent IN ACCESS EXCLUSIVE MODE"));
   RETURN_IF_ERROR(CheckEmpty(session));
   std::vector<CopiedTable> copied;
@@ -249,7 +249,9 @@ absl::StatusOr<std::vector<CopiedTable>> CopySqliteToPostgres(
   ASSIGN_OR_RETURN(const std::unique_ptr<sqlite::Database> source,
                    sqlite::Database::Open(sqlite_path, sqlite::Database::Mode::kReadOnly));
   ASSIGN_OR_RETURN(const int version, sqlite::IdentifySchema(source.get()));
-  const auto latest = static_cast<int>(sqlite::EmbeddedMigrations().size());
+  const std::vector<Migration> migrations = sqlite::EmbeddedMigrations();
+  const auto latest = static_cast<int>(migrations.size());
+  if (version > 0) RETURN_IF_ERROR(sqlite::CheckApplied(source.get(), migrations, version));
   if (version != latest) {
     return FailedPrecondition("{} has schema {}, and this program copies schema {}; start its daemon once on it first",
                               sqlite_path, version, latest);

@@ -40,7 +40,7 @@ absl::StatusOr<DrivenStudy> LoadDriven(Session& session, const DriveStep& step) 
   if (job.empty() || study.empty()) return NotFound("study {} does not exist", step.study_id);
   RETURN_IF_ERROR(CheckDriver(job[0].Int(0), step.driver_epoch, job[0].Int(2)));
   RETURN_IF_ERROR(CheckStep(step.study_id, static_cast<StudyState>(study[0].Int(2)), step.state));
-  // With the lock in hand: a statement sees what was there when it began.
+  // After the lock was taken: a statement sees what was there when it began.
   ASSIGN_OR_RETURN(
       const Rows now,
       session.Query("SELECT next_ordinal, last_event, device_busy_ms, step FROM study_now WHERE study_id = $1",

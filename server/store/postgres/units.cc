@@ -370,7 +370,7 @@ class PostgresUnits final : public Facet<UnitStore> {
   }
 
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) override {
-    // Asked with a session in hand: the count includes the database of that session.
+    // Asked within a session: the count includes the database of that session.
     const auto check = [&] {
       if (pool_->replacements() == request.replacements) return absl::OkStatus();
       return Unavailable("the database was replaced after unit {} was claimed; try again", request.unit_id);

@@ -20,34 +20,6 @@ extern const size_t kStoreMigrationsCount;
 namespace sqlite {
 namespace {
 
-// That the database's migrations are those of this program, as far as it knows them.
-absl::Status CheckApplied(Database* database, const std::vector<Migration>& migrations, int version) {
-  struct Applied {
-    int64_t number = 0;
-    std::string name, sha256;
-  };
-  ASSIGN_OR_RETURN(const std::vector<Applied> all,
-                   database->ReadAll(
-                       [](const SqlRow& row) {
-                         return Applied{row.Int(0), row.Bytes(1), row.Bytes(2)};
-                       },
-                       "SELECT number, name, sha256 FROM schema_migration ORDER BY number"));
-  int count = 0;
-  for (const auto& [number, name, sha256] : all) {
-    if (number != ++count || number > version) {
-      return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup",
-                      database->path(), number);
-    }
-    if (number > static_cast<int64_t>(migrations.size())) return absl::OkStatus();  // a newer schema
-    RETURN_IF_ERROR(CheckMigration(database->path(), migrations[static_cast<size_t>(number - 1)], name, sha256));
-  }
-  if (count != version && version <= static_cast<int>(migrations.size())) {
-    return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup",
-                    database->path(), version, count);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Apply(Database* database, const Migration& migration, Clock* clock) {
   Transaction transaction(database);
   RETURN_IF_ERROR(transaction.Begin(Transaction::Kind::kWrite));
@@ -93,6 +65,33 @@ absl::StatusOr<int> IdentifySchema(Database* database) {
   if (*application_id == 0 && version == 0 && objects == 0) return 0;
   return FailedPrecondition("{} is a database of another program (application id {:#x}); name another file",
                             database->path(), *application_id);
+}
+
+absl::Status CheckApplied(Database* database, const std::vector<Migration>& migrations, int version) {
+  struct Applied {
+    int64_t number = 0;
+    std::string name, sha256;
+  };
+  ASSIGN_OR_RETURN(const std::vector<Applied> all,
+                   database->ReadAll(
+                       [](const SqlRow& row) {
+                         return Applied{row.Int(0), row.Bytes(1), row.Bytes(2)};
+                       },
+                       "SELECT number, name, sha256 FROM schema_migration ORDER BY number"));
+  int count = 0;
+  for (const auto& [number, name, sha256] : all) {
+    if (number != ++count || number > version) {
+      return DataLoss("{}: the list of applied migrations is damaged at number {}; restore the newest backup",
+                      database->path(), number);
+    }
+    if (number > static_cast<int64_t>(migrations.size())) return absl::OkStatus();  // a newer schema
+    RETURN_IF_ERROR(CheckMigration(database->path(), migrations[static_cast<size_t>(number - 1)], name, sha256));
+  }
+  if (count != version && version <= static_cast<int>(migrations.size())) {
+    return DataLoss("{} says that its schema is {}, but lists {} migrations; restore the newest backup",
+                    database->path(), version, count);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Migrate(Database* database, const std::vector<Migration>& migrations, const std::string& backup_directory,

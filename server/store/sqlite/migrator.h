@@ -22,6 +22,11 @@ std::vector<Migration> EmbeddedMigrations();
 // `version`: of the schema; 0 for a new, empty file.
 absl::StatusOr<int> IdentifySchema(Database* database);
 
+// That the migrations which the schema `version` lists are those of this program, as far as it knows them.
+// FailedPrecondition: another text was applied, or the database is from before the first release. DataLoss: the list is
+// damaged.
+absl::Status CheckApplied(Database* database, const std::vector<Migration>& migrations, int version);
+
 // Brings the schema up to the last migration: each one and its row in schema_migration in one transaction. Before the
 // first one a copy of a database that is not new goes to `backup_directory`. The caller is the only user of the file.
 // FailedPrecondition, with nothing changed: the schema is newer than the last migration, an applied migration has

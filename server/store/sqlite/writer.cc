@@ -72,7 +72,7 @@ void Writer::RunBatch() {
   const MonotonicTime began = Clock::Real()->Now();
   const absl::Status status = RunTransaction(&taken);
   const Duration took = Clock::Real()->Now() - began;
-  // BEGIN failed: whoever waits is answered rather than kept until the disk is well again.
+  // BEGIN failed: callers that wait get the error now, not when the disk works again.
   if (taken.empty()) {
     while (Request* const request = Take()) taken.push_back(request);
   }

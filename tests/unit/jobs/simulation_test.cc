@@ -2,7 +2,10 @@
 #include "tests/unit/jobs/simulation.h"
 
 #include <cstdlib>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -23,14 +26,17 @@ Simulation::Outcome RunSeed(uint64_t seed, Agents agents = Agents::kPlayed, Node
   return simulation.Run();
 }
 
-// The seeds from 1 to `quick`, or the one of TUNEFARM_SIMULATION_SEED.
+// The seeds from 1 to `quick`, or those of TUNEFARM_SIMULATION_SEED: one, or FIRST-LAST.
 Simulation::Outcome RunSeeds(Agents agents, uint64_t quick, Nodes nodes = Nodes::kSeveral) {
-  const char* const given = std::getenv("TUNEFARM_SIMULATION_SEED");
-  if (given != nullptr) return RunSeed(std::strtoull(given, nullptr, 10), agents, nodes);
   const char* const nightly = std::getenv("TUNEFARM_NIGHTLY");
-  const uint64_t seeds = nightly != nullptr && *nightly == '1' ? 5000 : quick;
+  uint64_t first = 1, last = nightly != nullptr && *nightly == '1' ? 5000 : quick;
+  if (const char* const given = std::getenv("TUNEFARM_SIMULATION_SEED"); given != nullptr) {
+    const std::vector<std::string> bounds = absl::StrSplit(given, '-');
+    first = std::stoull(bounds.front());
+    last = std::stoull(bounds.back());
+  }
   Simulation::Outcome all;
-  for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = first; seed <= last && !testing::Test::HasFailure(); ++seed) {
     all += RunSeed(seed, agents, nodes);
     if (testing::Test::HasFailure())
       std::printf("TUNEFARM_SIMULATION_SEED=%llu runs it again\n", static_cast<unsigned long long>(seed));
@@ -38,7 +44,7 @@ Simulation::Outcome RunSeeds(Agents agents, uint64_t quick, Nodes nodes = Nodes:
   std::printf(
       "%llu seeds, %lld steps, %lld s of fake time; %d nodes killed, %d stopped, %d frozen, %d stalled in a call, %d "
       "agents lost, %d calls failed, %d orders, %d edits\n",
-      static_cast<unsigned long long>(seeds), static_cast<long long>(all.steps),
+      static_cast<unsigned long long>(last - first + 1), static_cast<long long>(all.steps),
       static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(all.took).count()), all.crashes,
       all.stops, all.freezes, all.stalls, all.agents_lost, all.faults, all.orders, all.edits);
   return all;
