@@ -185,18 +185,20 @@ class Runner(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "changes processes of another user")
     def test_a_runner_that_was_changed_is_replaced(self):
-        with FaultFarm() as farm:
-            farm.start()
-            farm.cli("tune", "vector_add_host", *QUICK)
-            before = farm.workers("run")
-            self.assertTrue(before)
-            for pid in before:
-                with contextlib.suppress(ProcessLookupError):  # A trial's, on its way out.
-                    os.setpriority(os.PRIO_PROCESS, pid, 5)
-            job = farm.cli("submit", "--quiet", "vector_add_host", *QUICK).stdout.strip()
-            self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
-            self.assertEqual({outcome(trial) for trial in farm.trials(job)}, {"OK"})
-            self.assertFalse(set(before) & set(farm.workers("run")))
+        for isolation in ("process", "shared"):
+            with self.subTest(isolation=isolation), FaultFarm() as farm:
+                options = ("vector_add_host", *QUICK, "--host-isolation", isolation)
+                farm.start()
+                farm.cli("tune", *options)
+                before = farm.workers("run")
+                self.assertTrue(before)
+                for pid in before:
+                    with contextlib.suppress(ProcessLookupError):  # A trial's, on its way out.
+                        os.setpriority(os.PRIO_PROCESS, pid, 5)
+                job = farm.cli("submit", "--quiet", *options).stdout.strip()
+                self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
+                self.assertEqual({outcome(trial) for trial in farm.trials(job)}, {"OK"})
+                self.assertFalse(set(before) & set(farm.workers("run")))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ using tunefarm::worker::v1::Result;
 constexpr double kClockResolutionNs = 100;
 // Below this the wait for the next command may have cooled the caches enough to matter.
 constexpr double kRehearseBelowNs = 200'000;
+// Between two looks at the runner's own state, while trials share a process.
+constexpr Duration kCheckPause = std::chrono::milliseconds(10);
 
 class HostTrial final : public TrialPhases {
  public:
@@ -306,6 +308,12 @@ class HostRunBackend final : public RunBackend {
     kept_.reset();
     problem_.reset();
     Prepared prepared;
+    if (!is_checked_ && HasChanged()) {
+      prepared.set_outcome(v1::OUTCOME_LOST);
+      prepared.set_message("An earlier trial changed the runner.");
+      prepared.set_worker_is_damaged(true);
+      return prepared;
+    }
     const uint64_t seed = kernel->input_seed;
     std::unique_ptr<HostProblem> problem;
     reporter->Begin(v1::PHASE_LOAD);
@@ -336,10 +344,11 @@ class HostRunBackend final : public RunBackend {
     Result result = trial.Run();
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
     is_clean_ = false;
-    if (const std::string_view changed = state_.FirstDifference(RunnerState::Now()); !changed.empty()) {
-      fmt::print(stderr, "the runner's {} changed during the trial; another runner takes its place\n", changed);
-      result.set_worker_is_damaged(true);
-    }
+    is_checked_ = false;
+    // Trials that share a process share a check too: it costs a tenth of the shortest ones. They are of one study.
+    const bool shares_process = kept_ != nullptr && kept_->keeps_process;
+    if (shares_process && Clock::Real()->Now() - checked_ < kCheckPause) return result;
+    if (HasChanged()) result.set_worker_is_damaged(true);
     return result;
   }
 
@@ -351,12 +360,25 @@ class HostRunBackend final : public RunBackend {
   }
 
  private:
+  // Whether trials have changed the runner; then another one has to take its place.
+  bool HasChanged() {
+    is_checked_ = true;
+    checked_ = Clock::Real()->Now();
+    const std::string_view changed = state_.FirstDifference(RunnerState::Now());
+    if (!changed.empty()) {
+      fmt::print(stderr, "the runner's {} was changed by a trial; another runner takes its place\n", changed);
+    }
+    return !changed.empty();
+  }
+
   const int64_t flush_bytes_;
   const std::string scratch_directory_;
   const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
   std::unique_ptr<HostProblem> problem_;
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
   bool is_clean_ = true;
+  bool is_checked_ = true;  // since the last trial
+  MonotonicTime checked_{};
 };
 
 }  // namespace
