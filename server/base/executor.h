@@ -15,8 +15,8 @@
 namespace tunefarm {
 
 // Runs each task once, possibly several at a time, in any order. Post may be called from any thread and from a running
-// task; it runs no task itself. A runner outlives the components that post to it, and a task must own or outlast what it
-// touches. Tasks must not throw.
+// task; it runs no task itself. A runner outlives the components that post to it, and a task must own or outlast what
+// it touches. Tasks must not throw.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;

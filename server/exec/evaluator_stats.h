@@ -12,11 +12,11 @@ namespace tunefarm {
 struct EvaluatorStats {
   // Run workers.
   std::atomic<int64_t> runners_started{0};
-  std::atomic<int64_t> spares_prepared{0};   // that had prepared ahead for the problem at work
-  std::atomic<int64_t> runner_crashes{0};    // ended by a signal, an exit, a damaged context or our kill
+  std::atomic<int64_t> spares_prepared{0};       // that had prepared ahead for the problem at work
+  std::atomic<int64_t> runner_crashes{0};        // ended by a signal, an exit, a damaged context or our kill
   std::atomic<int64_t> binaries_from_others{0};  // of the farm, found instead of compiled
-  std::atomic<int64_t> takeovers{0};         // a standby went on in a crashed runner's place
-  std::atomic<int64_t> last_takeover_us{0};  // from the news of the crash to the next trial's first launch
+  std::atomic<int64_t> takeovers{0};             // a standby went on in a crashed runner's place
+  std::atomic<int64_t> last_takeover_us{0};      // from the news of the crash to the next trial's first launch
   std::atomic<int64_t> devices_quarantined{0};
   // Compiles, without those answered from a cache.
   std::atomic<int64_t> compiles_ok{0};

@@ -1,10 +1,9 @@
-#include "server/exec/process_evaluator.h"
-
 #include <utility>
 
 #include "server/base/status.h"
 #include "server/exec/captured_output.h"
 #include "server/exec/frame_limits.h"
+#include "server/exec/process_evaluator.h"
 #include "server/exec/worker_command.h"
 #include "server/exec/worker_plan.h"
 

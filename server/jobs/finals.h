@@ -32,7 +32,7 @@ class Leaderboard {
   struct Entry {
     double median_ns = 0;
     int64_t ordinal = 0;
-    std::string config;  // canonical text
+    std::string config;       // canonical text
     std::string measured_as;  // the trial of an earlier study whose time this is; empty: its own
 
     friend bool operator<(const Entry& a, const Entry& b) {

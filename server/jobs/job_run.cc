@@ -243,13 +243,13 @@ StudyTask JobRun::PrepareStep(int64_t study_id, int open_trials_wanted, int devi
   };
 }
 
-absl::Status JobRun::FinishTask(int64_t study_id, std::optional<StudyTaskResult> result,
+absl::Status JobRun::FinishTask(int64_t study_id, absl::StatusOr<StudyTaskResult> result,
                                 const ArrivingUnits& arriving) {
   const auto task = tasks_.find(study_id);
   TUNEFARM_CHECK(task != tasks_.end());
   const TaskKind kind = task->second;
   tasks_.erase(task);
-  if (!result.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(result.status());
   std::unique_ptr<Study>& slot = studies_.at(study_id);
   switch (kind) {
     case TaskKind::kAsk:
@@ -309,8 +309,8 @@ absl::Status JobRun::StepStudy(int64_t study_id) {
 absl::Status JobRun::Commit(Study& study, StudyStep* step, const tunefarm::v1::BestConfig* incumbent) {
   const StudyContext& context = study.context();
   if (step->promotion.has_value()) {
-    RETURN_IF_ERROR(Promote({tools_.devices, tools_.catalog, tools_.bests, tools_.executor->clock()}, incumbent, &study,
-                            step));
+    RETURN_IF_ERROR(
+        Promote({tools_.devices, tools_.catalog, tools_.bests, tools_.executor->clock()}, incumbent, &study, step));
   }
   step->drive.now_ms = tools_.executor->clock()->WallMs();
   step->drive.driver_epoch = epoch_;

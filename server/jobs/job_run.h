@@ -4,8 +4,8 @@
 // The studies of a job on one class begin one after another, each when those before it leave too little work for the
 // devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
-// What of a study takes long is a StudyTask, which runs without the turn: to read its history, to make its space, to ask
-// its strategy. A study has one at a time, and makes no step meanwhile.
+// What of a study takes long is a StudyTask, which runs without the turn: to read its history, to make its space, to
+// ask its strategy. A study has one at a time, and makes no step meanwhile.
 //
 // Not thread-safe: the scheduler owns it, and uses it with its turn. Load touches no other run, and may take long.
 #pragma once
@@ -74,8 +74,8 @@ class JobRun {
   bool IsSearching(const std::string& class_id) const;
   bool HasEnded() const;  // every study
 
-  // It is driven here from now on: as the store has it, under the epoch of its adoption, with what was reported while it
-  // was loaded. Publishes it.
+  // It is driven here from now on: as the store has it, under the epoch of its adoption, with what was reported while
+  // it was loaded. Publishes it.
   void TakeUp(JobRow row, int64_t epoch, const ArrivingUnits& arriving);
   // As it is stored, with the reason where nobody asked for it. Publishes it.
   void SetState(JobState state, const std::string& reason);
@@ -113,9 +113,8 @@ class JobRun {
     StudyTask task;
   };
   std::optional<Beginning> TakeNextToBegin();
-  // A task has ended, with an error where there is no result. The store's errors, after which the study must be made
-  // again.
-  absl::Status FinishTask(int64_t study_id, std::optional<StudyTaskResult> result, const ArrivingUnits& arriving);
+  // A task has ended. Its error, or the store's, after which the study must be made again.
+  absl::Status FinishTask(int64_t study_id, absl::StatusOr<StudyTaskResult> result, const ArrivingUnits& arriving);
   // Whether a device that finals are tied to takes no work, and another one could.
   bool HasLostFinalsDevice() const;
   // A job of which every trial of every study was lost has not been done. Empty: it has.
@@ -139,8 +138,8 @@ class JobRun {
   enum class TaskKind { kBegin, kLoadAgain, kAsk };
 
   JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader);
-  // Takes the units that became DONE while the study's history was read: what was reported then reached no study, or the
-  // one that this replaces. The store's errors, after which the study must be made again.
+  // Takes the units that became DONE while the study's history was read: what was reported then reached no study, or
+  // the one that this replaces. The store's errors, after which the study must be made again.
   absl::Status CatchUp(int64_t study_id, const ArrivingUnits& arriving);
   std::shared_ptr<const tunefarm::v1::BestConfig> IncumbentOf(const Study& study) const;
   absl::StatusOr<std::vector<tunefarm::v1::Trial>> TrialsOf(const StudyRow& study, const UnitRow& unit,

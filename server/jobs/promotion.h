@@ -19,10 +19,10 @@ struct PromotionTools {
   Clock* clock = nullptr;
 };
 
-// Files the winner of the step's promotion, which must be there, and tells the study; where the best is pinned, the step
-// records that. `incumbent`: the best that took part in the final; may be null. FailedPrecondition (BEST_CHANGED) where
-// another node has filed a best meanwhile, which the winner has not been compared with; the store's errors. Thread-safe
-// but for the study, which is the caller's.
+// Files the winner of the step's promotion, which must be there, and tells the study; where the best is pinned, the
+// step records that. `incumbent`: the best that took part in the final; may be null. FailedPrecondition (BEST_CHANGED)
+// where another node has filed a best meanwhile, which the winner has not been compared with; the store's errors.
+// Thread-safe but for the study, which is the caller's.
 absl::Status Promote(const PromotionTools& tools, const tunefarm::v1::BestConfig* incumbent, Study* study,
                      StudyStep* step);
 

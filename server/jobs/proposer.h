@@ -61,7 +61,8 @@ class Proposer {
 
   // With its space and its strategy, which is told `priors` and proposes the job's starting configs first. Errors of
   // both, and DataLoss for priors that cannot be read.
-  static absl::StatusOr<std::unique_ptr<Proposer>> Create(const StudyContext& context, const std::vector<PriorRow>& priors);
+  static absl::StatusOr<std::unique_ptr<Proposer>> Create(const StudyContext& context,
+                                                          const std::vector<PriorRow>& priors);
 
   const Space& space() const { return space_; }
   // The strategy will never propose anything again.

@@ -276,26 +276,20 @@ void Scheduler::RunTask(const Driven& driven, int64_t study_id, StudyTask task) 
   PostTask([run = driven.run, study_id, task = std::move(task)](Scheduler* self) {
     // Shared, since tasks of executors can be copied.
     const auto result = std::make_shared<absl::StatusOr<StudyTaskResult>>(task());
-    self->Post([run, study_id, result](Scheduler* later) { later->FinishTask(run, study_id, std::move(*result)); });
+    self->Post([run, study_id, result](Scheduler* later) {
+      const Work work(later);
+      Driven* const now = later->FindRun(run->id());
+      // The job may have been given up meanwhile, and taken up again.
+      if (now == nullptr || now->run != run || later->stopped_) return;
+      const absl::Status status = run->FinishTask(study_id, std::move(*result), later->arriving_);
+      if (status.ok()) {
+        later->Step(run->id(), study_id);
+      } else if (run->row().state != JobState::kCancelling) {
+        // Else somebody wanted its end meanwhile, which waits for the units in flight: the job ends with that.
+        later->OnStepError(*now, study_id, status);
+      }
+    });
   });
-}
-
-void Scheduler::FinishTask(const std::shared_ptr<JobRun>& run, int64_t study_id,
-                           absl::StatusOr<StudyTaskResult> result) {
-  const Work work(this);
-  Driven* const driven = FindRun(run->id());
-  // The job may have been given up meanwhile, and taken up again.
-  if (driven == nullptr || driven->run != run || stopped_) return;
-  absl::Status status = result.status();
-  std::optional<StudyTaskResult> made;
-  if (result.ok()) made = *std::move(result);
-  status.Update(run->FinishTask(study_id, std::move(made), arriving_));
-  if (status.ok()) {
-    Step(run->id(), study_id);
-  } else if (run->row().state != JobState::kCancelling) {
-    // Else somebody wanted its end meanwhile, which waits for the units in flight: the job ends with that.
-    OnStepError(*driven, study_id, status);
-  }
 }
 
 void Scheduler::OnStepError(Driven& driven, int64_t study_id, const absl::Status& status) {

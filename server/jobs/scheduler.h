@@ -8,8 +8,8 @@
 // as often as the node's options say; an order of a person takes the same way, at once.
 //
 // Threads: all methods may be called from any thread. Steps run on the control executor, with the turn (turn.h), which
-// is held for the store calls of a step. What may take long runs on the task runner without the turn: histories are read,
-// spaces built and strategies asked there. Nothing that reads waits for the turn, and an order does for at most
+// is held for the store calls of a step. What may take long runs on the task runner without the turn: histories are
+// read, spaces built and strategies asked there. Nothing that reads waits for the turn, and an order does for at most
 // kOrderWait.
 #pragma once
 
@@ -128,18 +128,13 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void PostTask(std::function<void(Scheduler*)> task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Runs the study's task, and then its step.
   void RunTask(const Driven& driven, int64_t study_id, StudyTask task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  void FinishTask(const std::shared_ptr<JobRun>& run, int64_t study_id, absl::StatusOr<StudyTaskResult> result)
-      LOCKS_EXCLUDED(turn_);
   Driven* FindRun(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
 
   // scheduler_follow.cc: which jobs are driven, and what others want of them.
   // Under a new name nothing of the old one's is driven any more. Whether jobs may be driven.
   bool KeepName() EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Reads an adopted job and takes it up, on the task runner; tries again later when the store is not available.
-  void AdoptSoon(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   void Adopt(int64_t job_id) LOCKS_EXCLUDED(turn_);
-  // A job of which this program does not know `unknown` (see newer_job.h).
-  absl::Status LeaveToNewer(const JobRow& row, int64_t epoch, const std::string& unknown) LOCKS_EXCLUDED(turn_);
   void TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // The job is not driven here any more, with no word to the store. Others may take its room.
   void Remove(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
@@ -155,8 +150,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // scheduler.cc: the steps.
   void StartTimer(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Steps all studies that have something to do, or one of them, and ends the job if all have ended. The job may be gone
-  // afterwards.
+  // Steps all studies that have something to do, or one of them, and ends the job if all have ended. The job may be
+  // gone afterwards.
   void Step(int64_t job_id, std::optional<int64_t> only = std::nullopt) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // After what has been posted already, and no more often than the node's step_pause: what many agents report is told
   // in one step.

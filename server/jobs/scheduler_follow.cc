@@ -42,12 +42,8 @@ absl::Status Scheduler::AdoptOrphans() {
   if (stopped_ || !KeepName()) return absl::OkStatus();
   return adoption_.Adopt([&](int64_t job_id) {
     if (adoption_.EpochOf(job_id).has_value()) Remove(job_id);
-    AdoptSoon(job_id);
+    PostTask([job_id](Scheduler* self) { self->Adopt(job_id); });
   });
-}
-
-void Scheduler::AdoptSoon(int64_t job_id) {
-  PostTask([job_id](Scheduler* self) { self->Adopt(job_id); });
 }
 
 void Scheduler::Adopt(int64_t job_id) {
@@ -62,7 +58,7 @@ void Scheduler::Adopt(int64_t job_id) {
     Post(
         [job_id](Scheduler* self) {
           const Work work(self);
-          self->AdoptSoon(job_id);
+          self->PostTask([job_id](Scheduler* again) { again->Adopt(job_id); });
         },
         kStepRetryDelay);
   };
@@ -75,8 +71,17 @@ void Scheduler::Adopt(int64_t job_id) {
   }
   if (!row.ok()) return wait(row.status());
   if (const std::string unknown = FirstUnknown(*row); !unknown.empty()) {
-    const absl::Status left = LeaveToNewer(*row, *epoch, unknown);
-    return left.ok() ? void() : wait(left);
+    // A newer daemon of this store drives it, or will; until then it stays as it is. Only its cancellation needs no
+    // knowledge of it.
+    const Work work(this);
+    if (stopped_ || adoption_.EpochOf(job_id) != epoch) return;
+    if (row->state != JobState::kCancelling) {
+      const absl::Status left = adoption_.LeaveToNewer(job_id, unknown);
+      return left.ok() ? void() : wait(left);
+    }
+    admission_.Park(job_id);  // looked at until its units are back
+    FinishCancel(job_id);
+    return;
   }
   {
     const Work work(this);
@@ -100,17 +105,6 @@ void Scheduler::Adopt(int64_t job_id) {
     return;
   }
   TakeUp(*std::move(run), *std::move(row), *epoch);
-}
-
-// A newer daemon of this store drives it, or will; until then it stays as it is. Only its cancellation needs no
-// knowledge of it.
-absl::Status Scheduler::LeaveToNewer(const JobRow& row, int64_t epoch, const std::string& unknown) {
-  const Work work(this);
-  if (stopped_ || adoption_.EpochOf(row.job_id) != epoch) return absl::OkStatus();
-  if (row.state != JobState::kCancelling) return adoption_.LeaveToNewer(row.job_id, unknown);
-  admission_.Park(row.job_id);  // looked at until its units are back
-  FinishCancel(row.job_id);
-  return absl::OkStatus();
 }
 
 void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
@@ -159,7 +153,7 @@ void Scheduler::Remove(int64_t job_id) {
 
 void Scheduler::AdmitNext() {
   while (const auto next = admission_.TakeNext()) {
-    AdoptSoon(*next);
+    PostTask([job_id = *next](Scheduler* self) { self->Adopt(job_id); });
   }
 }
 
@@ -344,7 +338,7 @@ void Scheduler::FollowWaiting(const JobStateRow& row) {
   } else if (row.state == JobState::kPaused) {
     admission_.Park(row.job_id);
   } else if (admission_.Unpark(row.job_id)) {
-    AdoptSoon(row.job_id);
+    PostTask([job_id = row.job_id](Scheduler* self) { self->Adopt(job_id); });
   }
 }
 

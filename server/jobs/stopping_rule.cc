@@ -23,7 +23,8 @@ absl::Status CheckRange(std::string_view field, double value, double max, std::s
 }  // namespace
 
 absl::Status CheckBudget(const tunefarm::v1::Budget& budget) {
-  RETURN_IF_ERROR(CheckRange("budget.max_device_seconds", budget.max_device_seconds(), static_cast<double>(kBudgetSecondsMax), "seconds"));
+  RETURN_IF_ERROR(CheckRange("budget.max_device_seconds", budget.max_device_seconds(),
+                             static_cast<double>(kBudgetSecondsMax), "seconds"));
   return CheckRange("budget.stop_within_floor", budget.stop_within_floor(), kShareMax,
                     "(a share of the roofline floor: 0.05 stops at 5 % above it)");
 }

@@ -2,9 +2,9 @@
 // what the next step of the decision log is. It touches no store and no clock: its state is a function of the recorded
 // history, and a study whose step could not be committed is thrown away and made again from that history.
 //
-// A step has two parts, since a strategy may take long: Prepare says what the study's proposer is to be asked, which may
-// then be done on any thread while the study goes on to take results; Next makes the step with the answer. Between the
-// two neither is called again, and the proposer belongs to who asks it.
+// A step has two parts, since a strategy may take long: Prepare says what the study's proposer is to be asked, which
+// may then be done on any thread while the study goes on to take results; Next makes the step with the answer. Between
+// the two neither is called again, and the proposer belongs to who asks it.
 //
 // A study waits until it begins: until then it has no proposer. What it is told of other studies when it begins is part
 // of its history: stored with its first step, in one transaction, kept until it ends, and read back by every replay, so
@@ -80,8 +80,8 @@ class Study {
   void UnitDone(int64_t unit_id);
 
   // Takes up what is DONE for the next step, and says what the proposer is to be asked for it; none: nothing.
-  // `stop_because`: why the job's search must end now; empty: it need not, and the study has begun. `open_trials_wanted`:
-  // how many trials should be proposed and not ended. `devices`: how many take part.
+  // `stop_because`: why the job's search must end now; empty: it need not, and the study has begun.
+  // `open_trials_wanted`: how many trials should be proposed and not ended. `devices`: how many take part.
   std::optional<Proposer::Question> Prepare(const std::string& stop_because, int open_trials_wanted, int devices);
   // The step that was prepared. `answer`: the proposer's, null where it was asked nothing. `stop_because` as it is now.
   // `incumbent`: the catalog's best for this study; may be null. Errors of spaces.

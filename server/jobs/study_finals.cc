@@ -62,7 +62,8 @@ absl::StatusOr<bool> Study::AddFinals(const BestConfig* incumbent, const std::ve
   }
   for (const auto& entry : best) add(entry.config);
   if (defender.has_value()) add(*defender);
-  if (!default_failed_ && proposer_->space().Contains(context_.plan->DefaultConfig(*context_.problem))) add(default_config_);
+  if (!default_failed_ && proposer_->space().Contains(context_.plan->DefaultConfig(*context_.problem)))
+    add(default_config_);
   std::vector<wire::TrialSpec> specs;
   for (std::string& config : configs) specs.push_back(Spec(std::move(config), tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   // A baseline that could not run before (no library here) is not tried again.

@@ -139,9 +139,8 @@ absl::Status CheckStateChange(int64_t job_id, JobState state, const std::vector<
 
 absl::Status CheckDriver(int64_t job_id, int64_t driver_epoch, int64_t current) {
   if (driver_epoch == 0 || driver_epoch == current) return absl::OkStatus();
-  return WithReason(
-      FailedPrecondition("job {} is driven under epoch {}, not under {}", job_id, current, driver_epoch),
-      "DRIVER_EPOCH");
+  return WithReason(FailedPrecondition("job {} is driven under epoch {}, not under {}", job_id, current, driver_epoch),
+                    "DRIVER_EPOCH");
 }
 
 absl::Status EpochEnded(std::string_view agent_id, int64_t epoch) {

@@ -58,7 +58,7 @@ absl::StatusOr<TrialRow> SharedTrials::GetTrial(int64_t job_id, int study_number
           "l.study_id = t.study_id AND l.ordinal = t.ordinal LEFT JOIN trial_samples p ON p.study_id = t.study_id "
           "AND p.ordinal = t.ordinal WHERE s.job_id = $1 AND s.number = $2 AND t.ordinal = $3",
           "SELECT " TUNEFARM_TRIAL_COLUMNS ", t.log, t.samples FROM best_trial t WHERE t.job_id = $1 AND "
-                                           "t.study_number = $2 AND t.ordinal = $3 LIMIT 1"}) {
+          "t.study_number = $2 AND t.ordinal = $3 LIMIT 1"}) {
       ASSIGN_OR_RETURN(std::optional<TrialRow> trial, sql.ReadOne(ReadWithData, select, job_id, study_number, ordinal));
       if (trial.has_value()) return *std::move(trial);
     }

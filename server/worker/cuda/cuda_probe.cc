@@ -84,8 +84,7 @@ class DeviceReader {
 
 class CudaProbeBackend final : public ProbeBackend {
  public:
-  explicit CudaProbeBackend(const WorkerOptions& options)
-      : places_(ProcessSearchPlaces(options.cuda_path)) {}
+  explicit CudaProbeBackend(const WorkerOptions& options) : places_(ProcessSearchPlaces(options.cuda_path)) {}
 
   void Probe(tunefarm::worker::v1::ProbeReport* report) override {
     std::string toolkit_version;

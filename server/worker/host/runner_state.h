@@ -13,8 +13,8 @@ namespace tunefarm {
 
 class RunnerState {
  public:
-  // Of the calling process, which has one thread. Takes some 20 system calls: 3 µs, and up to ten times as much under the
-  // filters of a sandbox.
+  // Of the calling process, which has one thread. Takes some 20 system calls: 3 µs, and up to ten times as much under
+  // the filters of a sandbox.
   static RunnerState Now();
 
   // "limit on processes", "processor affinity"; empty: nothing differs.

@@ -15,7 +15,8 @@ namespace {
 
 class FarmCompilerTest : public RemoteLinkTest {
  protected:
-  FarmCompilerTest() : kernel_(CudaDefinition("wide", "parameters { name: 'T' range { first: 1 last: 500 } }", "T", "32")) {
+  FarmCompilerTest()
+      : kernel_(CudaDefinition("wide", "parameters { name: 'T' range { first: 1 last: 500 } }", "T", "32")) {
     farm_.kernel = kernel_.SerializeAsString();
   }
 

@@ -13,10 +13,9 @@ absl::StatusOr<WorkerArguments> Parse(std::vector<std::string> arguments) {
 }
 
 TEST(WorkerArguments, ReadsThemAll) {
-  const auto parsed =
-      Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--parent-pid=77", "--scratch=/s", "--device=GPU-1",
-             "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off", "--uid=64001",
-             "--required-isolation=L1", "--compile-seconds=130", "--fake-x=1"});
+  const auto parsed = Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--parent-pid=77", "--scratch=/s",
+                             "--device=GPU-1", "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off",
+                             "--uid=64001", "--required-isolation=L1", "--compile-seconds=130", "--fake-x=1"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
   EXPECT_EQ(parsed->role, "run");
   EXPECT_EQ(parsed->backend, "cuda");

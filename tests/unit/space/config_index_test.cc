@@ -1,11 +1,12 @@
 // The row index against a search in the listed space.
+#include "server/space/config_index.h"
+
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "server/base/status.h"
-#include "server/space/config_index.h"
 #include "server/space/space.h"
 #include "tests/unit/space/random_rules.h"
 
