@@ -129,9 +129,15 @@ absl::Status AgentRegistry::NoteDevices(const Agent& agent) {
     devices_->SetOwn(about.display_name(), {about.labels().begin(), about.labels().end()});
     return absl::OkStatus();
   }
+  return Bring(about);
+}
+
+absl::Status AgentRegistry::Bring(const wire::RegisterRequest& about) {
   const AgentDevices brought = DevicesOf(about);
-  RETURN_IF_ERROR(devices_->SetAgent(brought, clock_->WallMs()));
-  return hooks_->brought ? hooks_->brought(brought) : absl::OkStatus();
+  RETURN_IF_ERROR(devices_->CheckAgent(brought));
+  // A job may be submitted for what the directory shows, and then needs the stored class.
+  if (hooks_->brought) RETURN_IF_ERROR(hooks_->brought(brought));
+  return devices_->SetAgent(brought, clock_->WallMs());
 }
 
 absl::StatusOr<wire::RegisterResponse> AgentRegistry::Register(const wire::RegisterRequest& request) {
@@ -269,12 +275,12 @@ absl::Status AgentRegistry::NoteListed(const AgentRow& row, bool is_shown) {
     for (const tunefarm::v1::Device& device : about.devices()) devices_->UpdateOfAgent(about.agent_id(), device);
     return absl::OkStatus();
   }
-  const absl::Status set = devices_->SetAgent(DevicesOf(about), clock_->WallMs());
-  if (!set.ok()) {
-    LogWarn("jobs", "devices of agent {} are not shown: {}", about.display_name(), MessageOf(set));
-    return absl::OkStatus();
+  const absl::Status brought = Bring(about);
+  if (absl::IsUnavailable(brought)) return brought;
+  if (!brought.ok()) {
+    LogWarn("jobs", "devices of agent {} are not shown: {}", about.display_name(), MessageOf(brought));
   }
-  return hooks_->brought ? hooks_->brought(DevicesOf(about)) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 bool AgentRegistry::Has(const std::string& agent_id) const {

@@ -125,6 +125,8 @@ class AgentRegistry {
   Agent AgentOf(const tunefarm::agent::v1::RegisterRequest& about) const;
   // The agent's devices are known here from now on.
   absl::Status NoteDevices(const Agent& agent);
+  // The devices of an agent on another machine: first in the store, then in the directory.
+  absl::Status Bring(const tunefarm::agent::v1::RegisterRequest& about);
   void NoteChangedDevices(const tunefarm::agent::v1::SynchronizeRequest& request) LOCKS_EXCLUDED(mutex_);
   // Takes in one that the store lists; `is_shown`: its devices are.
   absl::Status NoteListed(const AgentRow& row, bool is_shown) LOCKS_EXCLUDED(mutex_);

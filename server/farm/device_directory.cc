@@ -90,6 +90,30 @@ bool DeviceDirectory::Known::Answers(std::string_view name) const {
   return name.empty() || device.uuid() == name || std::find(names.begin(), names.end(), name) != names.end();
 }
 
+absl::Status DeviceDirectory::CheckAgent(const AgentDevices& agent) const {
+  MutexLock lock(&mutex_);
+  return CheckNotTaken(agent);
+}
+
+absl::Status DeviceDirectory::CheckNotTaken(const AgentDevices& agent) const {
+  for (const Known& other : *devices_) {
+    if (other.device.agent_id() == agent.agent_id || other.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE)
+      continue;
+    const bool is_wanted =
+        std::any_of(agent.devices.begin(), agent.devices.end(),
+                    [&](const tunefarm::v1::Device& one) { return one.uuid() == other.device.uuid(); });
+    if (!is_wanted) continue;
+    return WithReason(
+        FailedPrecondition("device {} belongs to {} already; end that daemon, or let each have devices of its own",
+                           other.device.uuid(),
+                           other.device.agent_id().empty()
+                               ? std::string("the control daemon's own machine")
+                               : fmt::format("agent {} on {}", other.device.agent(), other.device.host())),
+        "DEVICE_TAKEN");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms) {
   Devices added;
   for (const tunefarm::v1::Device& device : agent.devices) {
@@ -106,6 +130,7 @@ absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms
     added.push_back(std::move(entry));
   }
   MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckNotTaken(agent));
   auto changed = std::make_shared<Devices>();
   for (const Known& other : *devices_) {
     const auto same = std::find_if(added.begin(), added.end(),
@@ -114,15 +139,6 @@ absl::Status DeviceDirectory::SetAgent(const AgentDevices& agent, int64_t now_ms
     if (same == added.end()) {
       if (!is_own) changed->push_back(other);
       continue;
-    }
-    if (!is_own && other.device.state() != tunefarm::v1::DEVICE_STATE_OFFLINE) {
-      return WithReason(
-          FailedPrecondition("device {} belongs to {} already; end that daemon, or let each have devices of its own",
-                             other.device.uuid(),
-                             other.device.agent_id().empty()
-                                 ? std::string("the control daemon's own machine")
-                                 : fmt::format("agent {} on {}", other.device.agent(), other.device.host())),
-          "DEVICE_TAKEN");
     }
     same->deviates = other.deviates && SentinelsMeasuredAt(other.device) == SentinelsMeasuredAt(same->device);
     if (same->deviates) HoldOut(&*same, other.held_out, now_ms);

@@ -55,8 +55,11 @@ class DeviceDirectory {
   // What selects this machine's own devices besides their own properties: the name and the labels of its agent.
   void SetOwn(std::string_view agent, const std::map<std::string, std::string>& labels);
 
-  // An agent's devices are there, instead of those it had. InvalidArgument as Set; FailedPrecondition (DEVICE_TAKEN) if
-  // one of them belongs to this machine, or to another agent that is not offline. Nothing is changed then.
+  // Whether the agent may have its devices: FailedPrecondition (DEVICE_TAKEN) if one of them belongs to this machine,
+  // or to another agent that is not offline.
+  absl::Status CheckAgent(const AgentDevices& agent) const LOCKS_EXCLUDED(mutex_);
+  // An agent's devices are there, instead of those it had. InvalidArgument as Set, or as CheckAgent; nothing is changed
+  // then.
   absl::Status SetAgent(const AgentDevices& agent, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
   // Its devices are OFFLINE.
   void RemoveAgent(std::string_view agent_id, int64_t now_ms) LOCKS_EXCLUDED(mutex_);
@@ -115,6 +118,8 @@ class DeviceDirectory {
   absl::StatusOr<std::vector<SelectedDevice>> Select(std::string_view selector, const KernelPlan& plan) const;
 
  private:
+  // As CheckAgent.
+  absl::Status CheckNotTaken(const AgentDevices& agent) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   struct Known {
     tunefarm::v1::Device device;
     DeviceClass device_class;

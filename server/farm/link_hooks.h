@@ -19,7 +19,7 @@ struct LinkHooks {
   std::function<void(int64_t job_id)> claimed;
   // A unit that was taken back, or that the agent gave back, has left the agent.
   std::function<void(int64_t job_id)> gone;
-  // An agent on another machine brings devices; may be empty.
+  // An agent on another machine brings devices, which are not in the directory yet; may be empty.
   std::function<absl::Status(const AgentDevices& agent)> brought = nullptr;
   // Devices of agents have gone, or their agents report another state of them; may be empty.
   std::function<void()> devices_changed = nullptr;

@@ -92,13 +92,13 @@ absl::Status NodeFollower::RecordDevices(const std::vector<tunefarm::v1::Device>
 
 absl::Status NodeFollower::Refresh() {
   absl::Status status = FollowCatalog();
-  status.Update(deps_.scheduler->AdoptOrphans());
-  status.Update(deps_.scheduler->FollowSearches());
-  if (devices_unrecorded_.exchange(false)) {
+  if (devices_unrecorded_.exchange(false)) {  // first: a job needs the stored class of its device
     const absl::Status recorded = RecordDevices();
     if (!recorded.ok()) devices_unrecorded_ = true;
     status.Update(recorded);
   }
+  status.Update(deps_.scheduler->AdoptOrphans());
+  status.Update(deps_.scheduler->FollowSearches());
   status.Update(FollowClasses());
   status.Update(deps_.kernels->FollowNames(kNamesAtOnce));
   status.Update(FollowWatched());
