@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
@@ -194,7 +195,7 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     }
     if (study_row.number == 1 && !IsTerminal(row.state)) job.mutable_progress()->set_total(0);
     if (!IsTerminal(row.state)) {
-      job.mutable_progress()->set_total(job.progress().total() + study->progress().total());
+      job.mutable_progress()->set_total(SaturatingAdd(job.progress().total(), study->progress().total()));
     }
     RETURN_IF_ERROR(FillStudy(store, *plan, row, study_row, study));
   }

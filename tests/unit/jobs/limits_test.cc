@@ -85,10 +85,11 @@ TEST_F(LimitsTest, SpacesBeyondAllIntegersAreCountedAsTheLargestOne) {
   // Two problems, and no number of trials after which to end: twice the largest number.
   tunefarm::v1::Job patient;
   patient.mutable_budget()->set_max_trials_without_gain(1000);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const std::string name = farm.SubmitJob({1024, 2048}, kernel, patient);
+  EXPECT_EQ(farm.Job(name).progress().total(), kMost) << "as it is stored, before it is driven";
   ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(name).progress().done() >= 4; }));
   const tunefarm::v1::Job job = farm.Job(name);
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(job.studies(0).progress().total(), kMost);
   EXPECT_EQ(job.progress().total(), kMost);
   EXPECT_EQ(job.progress().eta_ms(), kMost);
