@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/mutex.h"
@@ -87,6 +88,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                   node_watch_.get(), &tally_),
       catalog_api_(catalog_watch_.get(), &bests_, &misses_, &calls_),
       farm_api_(&agents_, &devices_, &orders_, scheduler_.get()) {
+  TUNEFARM_CHECK(options_.tasks != nullptr);
   devices_.SetSentinelTolerance(options_.sentinel_tolerance, clock_->WallMs());
 }
 

@@ -188,8 +188,8 @@ class Scaling:
             shares[trial["device_uuid"]] = shares.get(trial["device_uuid"], 0) + 1
         return {"trials": len(searched), "ok": sum(trial.get("outcome") == "OUTCOME_OK" for trial in searched),
                 "configs": len({json.dumps(trial["config"], sort_keys=True) for trial in searched}),
-                "ended_ms": {trial["device_uuid"]: sorted(int(other["ended_at_ms"]) for other in ran
-                                                          if other["device_uuid"] == trial["device_uuid"]) for trial in ran},
+                "ms_a_trial": sum(float(trial["run_ms"]) for trial in ran) / len(ran),
+                "ended_ms": [[int(trial["ended_at_ms"]), trial["device_uuid"]] for trial in ran],
                 "cached": sum(bool(trial.get("cached_binary")) for trial in searched), "shares": shares,
                 "seconds": (max(int(trial["ended_at_ms"]) for trial in searched) - begin) / 1e3,
                 "all_seconds": (max(int(trial["ended_at_ms"]) for trial in ended) - begin) / 1e3}
@@ -242,7 +242,7 @@ class Scaling:
             raise Failure(f"trials ran elsewhere than they should: {runs[1]['shares']}, then {runs[2]['shares']}")
         if options.take_away:
             run = self.measure(options.trials, options.device, self.tune_with_a_death)
-            ended = run["ended_ms"].get(devices[-1], [])
+            ended = [at for at, device in run["ended_ms"] if device == devices[-1]]
             run["last"] = {"before": sum(at <= self.killed_ms for at in ended),
                            "after": sum(at >= self.returned_ms for at in ended),
                            "away_s": (self.returned_ms - self.killed_ms) / 1e3}
@@ -289,10 +289,12 @@ def arguments():
 
 def report(options, runs):
     print(f"{options.kernel}, {options.trials} trials, --device {options.device}; daemons over mTLS on loopback")
-    print(f"{'':<24}{'agents':>7}{'trials':>8}{'OK':>6}{'cached':>8}{'search s':>10}{'with final s':>14}  trials of each")
+    # A trial that takes longer where more agents work waits for what they share: the driver, the processors, the disk.
+    print(f"{'':<24}{'agents':>7}{'trials':>8}{'OK':>6}{'cached':>8}{'search s':>10}{'with final s':>14}{'ms a trial':>12}"
+          "  trials of each")
     for name, run in zip(("one, cold: not counted", "one", "all", "all, one killed"), runs):
         print(f"{name:<24}{len(run['shares']):>7}{run['trials']:>8}{run['ok']:>6}{run['cached']:>8}{run['seconds']:>10.2f}"
-              f"{run['all_seconds']:>14.2f}  {', '.join(str(count) for count in run['shares'].values())}")
+              f"{run['all_seconds']:>14.2f}{run['ms_a_trial']:>12.1f}  {', '.join(str(count) for count in run['shares'].values())}")
         del run["ended_ms"]
     ratio = runs[1]["seconds"] / runs[2]["seconds"]
     print(f"{len(options.gpus)} agents are {ratio:.2f} times as fast as one")

@@ -123,7 +123,7 @@ TEST_F(RaceTest, QueuedUnitsOfASearchWhoseTimeIsUpDoNotKeepTheDeviceWaiting) {
 TEST_F(RaceTest, AnAcceptedJobSurvivesADatabaseThatIsAwayForAMoment) {
   Farm farm(directory_.path());
   int errors = 0;
-  farm.hooked_store->instead_of("LoadHistory") = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
+  farm.hooked_store->instead_of("ListDeviceClasses") = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
   const std::string name = farm.SubmitJob({1024});
   ASSERT_TRUE(farm.Finish(name));
   EXPECT_GT(errors, 3);
@@ -157,7 +157,7 @@ TEST_F(RaceTest, ACancelWhileAJobIsTakenUpEndsIt) {
   Farm farm(directory_.path());
   const std::string name = farm.SubmitJob({1024});
   bool met = false;
-  farm.hooked_store->instead_of("LoadHistory") = [&] {
+  farm.hooked_store->instead_of("ListDeviceClasses") = [&] {
     if (std::exchange(met, true)) return absl::OkStatus();
     EXPECT_TRUE(farm.service().Cancel(name).ok());
     return absl::OkStatus();

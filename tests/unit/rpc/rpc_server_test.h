@@ -9,12 +9,14 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 
 #include "server/access/token_book.h"
 #include "server/api/access_api.h"
 #include "server/api/server_api.h"
 #include "server/base/check.h"
 #include "server/base/executor.h"
+#include "server/base/thread_pool.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
@@ -93,6 +95,7 @@ class RpcServerTest : public testing::Test {
     options.store = store_.get();
     options.control = control_.get();
     options.watchers = options.lease = &watchers_;
+    options.tasks = &*tasks_;
     options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
     options.node = PermanentNode("control");
@@ -126,6 +129,7 @@ class RpcServerTest : public testing::Test {
     plane_->Stop();
     admin_.reset();
     client_.reset();
+    tasks_.reset();
     control_.reset();
     plane_.reset();
   }
@@ -214,6 +218,7 @@ class RpcServerTest : public testing::Test {
   Notification release_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
+  std::optional<ThreadPool> tasks_{std::in_place, "search", 1};
   std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<TokenBook> tokens_;
