@@ -123,7 +123,9 @@ TEST_F(RaceTest, QueuedUnitsOfASearchWhoseTimeIsUpDoNotKeepTheDeviceWaiting) {
 TEST_F(RaceTest, AnAcceptedJobSurvivesADatabaseThatIsAwayForAMoment) {
   Farm farm(directory_.path());
   int errors = 0;
-  farm.hooked_store->instead_of("ListDeviceClasses") = [&] { return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus(); };
+  farm.hooked_store->instead_of("ListDeviceClasses") = [&] {
+    return ++errors <= 3 ? Unavailable("busy") : absl::OkStatus();
+  };
   const std::string name = farm.SubmitJob({1024});
   ASSERT_TRUE(farm.Finish(name));
   EXPECT_GT(errors, 3);

@@ -89,7 +89,8 @@ TEST(SimulationTest, AWatcherOfAJobThatNeverRanIsToldHowItEnded) { RunSeed(1141)
 // A node that had stood still told a watcher of a job as it remembered it, and that the job had ended.
 TEST(SimulationTest, ANodeThatStoodStillTellsWhatTheStoreSays) { RunSeed(1496); }
 
-// The devices of an agent whose registration failed were shown, and a job for them failed, as their class was not stored.
+// The devices of an agent whose registration failed were shown, and a job for them failed, as their class was not
+// stored.
 TEST(SimulationTest, DevicesAreShownOnceTheirClassIsStored) { RunSeed(288, Agents::kReal, Nodes::kLone); }
 
 TEST(SimulationTest, OneSeedIsOneRun) {
