@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::LoadAgain(int64_t study_id) 
   for (const StudyRow& study : row.studies) {
     if (study.study_id == study_id) return Load(study);
   }
-  return DataLoss("study {} of {} is no longer stored", study_id, JobName(job_id_));
+  return DataLoss("study {} of {} is not stored", study_id, JobName(job_id_));
 }
 
 absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Begin(StudyContext context) const {
