@@ -152,17 +152,32 @@ TEST_P(HostIsolationTest, AKernelMayPinItsThread) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Run(kPin).outcome(), v1::OUTCOME_OK);
 }
 
+// The runner, which is this process, has another limit while it lives.
+class ChangedLimit {
+ public:
+  ChangedLimit() {
+    EXPECT_EQ(getrlimit(RLIMIT_SIGPENDING, &before_), 0);
+    const rlimit changed = {before_.rlim_cur / 2, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_SIGPENDING, &changed), 0);
+  }
+  ~ChangedLimit() { EXPECT_EQ(setrlimit(RLIMIT_SIGPENDING, &before_), 0); }
+  ChangedLimit(const ChangedLimit&) = delete;
+  ChangedLimit& operator=(const ChangedLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
 TEST_P(HostIsolationTest, ARunnerThatWasChangedAsksToBeReplaced) {
   EXPECT_FALSE(Run(kGood).worker_is_damaged());
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
-  const rlimit changed = {before.rlim_cur / 2, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &changed), 0);
-  worker::v1::Result result = Run(kGood);
-  // Trials that share a process share a look at the runner, for some milliseconds.
-  const MonotonicTime end = Clock::Real()->Now() + std::chrono::seconds(30);
-  while (shared() && !result.worker_is_damaged() && Clock::Real()->Now() < end) result = Run(kGood);
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &before), 0);
+  worker::v1::Result result;
+  {
+    const ChangedLimit changed;
+    result = Run(kGood);
+    // Trials that share a process share a look at the runner, for some milliseconds.
+    const MonotonicTime end = Clock::Real()->Now() + std::chrono::seconds(30);
+    while (shared() && !result.worker_is_damaged() && Clock::Real()->Now() < end) result = Run(kGood);
+  }
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "its result stands";
   EXPECT_TRUE(result.worker_is_damaged());
   EXPECT_FALSE(Run(kGood).worker_is_damaged());
@@ -171,13 +186,10 @@ TEST_P(HostIsolationTest, ARunnerThatWasChangedAsksToBeReplaced) {
 // What a trial did to the runner is found before another problem's trials come to it.
 TEST_P(HostIsolationTest, AChangedRunnerTakesNoOtherProblem) {
   EXPECT_FALSE(Run(kGood).worker_is_damaged());
-  rlimit before = {};
-  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
-  const rlimit changed = {before.rlim_cur / 2, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &changed), 0);
-  const bool is_found = Run(kGood).worker_is_damaged() || !kernel_->Prepare().ok();
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &before), 0);
-  EXPECT_TRUE(is_found);
+  {
+    const ChangedLimit changed;
+    EXPECT_TRUE(Run(kGood).worker_is_damaged() || !kernel_->Prepare().ok());
+  }
   EXPECT_TRUE(kernel_->Prepare().ok());
 }
 
