@@ -23,6 +23,7 @@ NodeWatch::NodeWatch(Node* node, Executor* poll, Executor* lease, Questions ques
 
 absl::Status NodeWatch::Start() {
   absl::Status first = Renew();
+  // Nothing is posted before it has ended: what is asked for runs on one thread at a time.
   const absl::Status asked = Ask();
   if (!asked.ok()) AskNow();
   first.Update(asked);
@@ -111,8 +112,6 @@ absl::Status NodeWatch::Renew() {
   const bool had_name = !node_->Name().empty();
   const absl::Status renewed = node_->Renew();
   if (!renewed.ok() && had_name) LogWarn("jobs", "the node's lease is not renewed: {}", MessageOf(renewed));
-  // A name of its own is what jobs are adopted under.
-  if (renewed.ok() && !had_name) AskNow();
   if (questions_.on_lease) questions_.on_lease();
   return renewed;
 }
@@ -122,7 +121,13 @@ void NodeWatch::RenewAgain(const absl::Status& last) {
   MutexLock lock(&mutex_);
   if (stopped_) return;
   lease_timer_ = lease_->PostAfter(last.ok() ? third : std::min(kRenewAgain, third), [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->RenewAgain(self->Renew());
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    const bool had_name = !self->node_->Name().empty();
+    const absl::Status renewed = self->Renew();
+    // A name of its own is what jobs are adopted under.
+    if (renewed.ok() && !had_name) self->AskNow();
+    self->RenewAgain(renewed);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/store/best_store.h"
 #include "tests/unit/jobs/farm.h"

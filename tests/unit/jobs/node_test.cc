@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "server/base/status.h"
 #include "server/store/lease_store.h"
 #include "server/store/store.h"
