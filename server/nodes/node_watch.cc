@@ -23,7 +23,7 @@ NodeWatch::NodeWatch(Node* node, Executor* poll, Executor* lease, Questions ques
 
 absl::Status NodeWatch::Start() {
   absl::Status first = Renew();
-  // Nothing is posted before it has ended: what is asked for runs on one thread at a time.
+  // Nothing is posted to the poll executor before this: questions are asked on one thread at a time.
   const absl::Status asked = Ask();
   if (!asked.ok()) AskNow();
   first.Update(asked);
@@ -109,9 +109,7 @@ absl::Status NodeWatch::Renew() {
     MutexLock lock(&mutex_);
     if (stopped_) return absl::OkStatus();
   }
-  const bool had_name = !node_->Name().empty();
   const absl::Status renewed = node_->Renew();
-  if (!renewed.ok() && had_name) LogWarn("jobs", "the node's lease is not renewed: {}", MessageOf(renewed));
   if (questions_.on_lease) questions_.on_lease();
   return renewed;
 }
@@ -125,6 +123,7 @@ void NodeWatch::RenewAgain(const absl::Status& last) {
     if (self == nullptr) return;
     const bool had_name = !self->node_->Name().empty();
     const absl::Status renewed = self->Renew();
+    if (!renewed.ok() && had_name) LogWarn("jobs", "the node's lease is not renewed: {}", MessageOf(renewed));
     // A name of its own is what jobs are adopted under.
     if (renewed.ok() && !had_name) self->AskNow();
     self->RenewAgain(renewed);
