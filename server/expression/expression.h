@@ -102,10 +102,8 @@ class Expression {
   absl::StatusOr<bool> EvaluateBool(const Value* const* slots) const;
   absl::StatusOr<std::string> EvaluateString(const Value* slots) const;
 
-  // The fast path, without allocation or status: only where is_integral(). slots[i] is the int or 0/1 of slot i.
-  // Returns false when the evaluation fails; Evaluate with the same values then says why.
-  bool is_integral() const;
-  bool EvaluateIntegral(const int64_t* slots, int64_t* result) const;
+  // What EvaluateBool returns, without making a status: nullopt where it fails.
+  std::optional<bool> Holds(const Value* const* slots) const;
 
   // The slots that the expression reads, ascending, without repeats. A name that constant folding removed is not among
   // them.

@@ -226,13 +226,20 @@ absl::StatusOr<bool> Expression::EvaluateBool(const Value* const* slots) const {
   return expression::ToBool(text(), Evaluate(slots));
 }
 
+std::optional<bool> Expression::Holds(const Value* const* slots) const {
+  expression::Cell result = expression::Cell::Int(0);
+  expression::Failure failure;
+  const int end = static_cast<int>(program_->code.size());
+  if (!expression::Run(*program_, 0, end, slots, &result, &failure)) return std::nullopt;
+  if (result.type == ValueType::kString) return std::nullopt;
+  return result.Truth();
+}
+
 absl::StatusOr<std::string> Expression::EvaluateString(const Value* slots) const {
   ASSIGN_OR_RETURN(const Value value, Evaluate(slots));
   if (value.is_string()) return value.string_value();
   return expression::WrongType(text(), "a string", value, "");
 }
-
-bool Expression::is_integral() const { return program_->integral; }
 
 const std::vector<int>& Expression::Variables() const { return program_->variables; }
 const std::string& Expression::text() const { return program_->text; }

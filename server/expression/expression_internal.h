@@ -175,26 +175,6 @@ struct Instruction {
 
 inline constexpr int kStackMax = 512;
 
-// Register code of a program over ints and bools. Registers: the constants, the variables, and one for each height that
-// the stack can have.
-struct IntegralStep {
-  Op op = Op::kPlus;  // kPlus moves a to out; kChain clears out and jumps where a is 0
-  uint16_t out = 0;
-  uint16_t a = 0;
-  uint16_t b = 0;
-  int32_t target = 0;
-};
-
-struct IntegralCode {
-  std::vector<int64_t> constants;
-  std::vector<int> variables;  // slots
-  std::vector<IntegralStep> steps;
-  int result = 0;
-};
-
-// A node is at most one constant or one variable; two more heights are scratch.
-inline constexpr int kRegistersMax = kExpressionNodesMax + 2 + kStackMax + 2;
-
 }  // namespace tunefarm::expression
 
 namespace tunefarm {
@@ -208,17 +188,12 @@ struct Expression::Program {
   std::vector<int> variables;
   std::vector<std::string> variable_names;  // beside `variables`
   std::optional<ValueType> result_type;
-  bool integral = false;                   // nothing but ints and bools on the stack at any time
-  expression::IntegralCode integral_code;  // where it is integral
 };
 
 namespace expression {
 
 absl::StatusOr<std::shared_ptr<const Expression::Program>> CompileProgram(std::string_view text,
                                                                           const SymbolTable& symbols);
-
-// Of a program that is integral.
-IntegralCode MakeIntegralCode(const Expression::Program& program);
 
 // Runs code[begin, end) with an empty stack; used to fold constants. False when it fails.
 bool RunConstant(const Expression::Program& program, int begin, int end, Cell* result);

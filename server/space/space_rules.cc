@@ -1,22 +1,11 @@
 #include "server/space/space_rules.h"
 
 #include <numeric>
+#include <optional>
 
 #include "server/base/status.h"
 
 namespace tunefarm::space_internal {
-
-namespace {
-
-std::vector<int64_t> IntValues(const Parameter& parameter) {
-  std::vector<int64_t> ints;
-  for (const Value& value : parameter.values) {
-    ints.push_back(value.is_int() ? value.int_value() : (value.is_bool() && value.bool_value() ? 1 : 0));
-  }
-  return ints;
-}
-
-}  // namespace
 
 absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters, std::vector<Rule> constraints,
                                                std::vector<Rule> device_rules, const SymbolTable& symbols) {
@@ -24,7 +13,6 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
   rules.parameters_ = std::move(parameters);
   rules.constraints_ = std::move(constraints);
   rules.device_rules_ = std::move(device_rules);
-  for (const Parameter& parameter : rules.parameters_) rules.int_values_.push_back(IntValues(parameter));
   const size_t count = rules.constraints_.size() + rules.device_rules_.size();
   for (size_t i = 0; i < count; ++i) {
     const int rule = static_cast<int>(i);
@@ -74,16 +62,9 @@ Binding SpaceRules::BindAll(std::span<const uint16_t> indices) const {
 }
 
 Verdict SpaceRules::Judge(int rule, const Binding& binding) const {
-  const Expression& expression = At(rule);
-  if (expression.is_integral()) {
-    int64_t result = 0;
-    if (expression.EvaluateIntegral(binding.ints.data(), &result))
-      return result != 0 ? Verdict::kPass : Verdict::kReject;
-    return Verdict::kFault;
-  }
-  const auto result = expression.EvaluateBool(binding.slots.data());
-  if (!result.ok()) return Verdict::kFault;
-  return *result ? Verdict::kPass : Verdict::kReject;
+  const std::optional<bool> holds = At(rule).Holds(binding.slots.data());
+  if (!holds.has_value()) return Verdict::kFault;
+  return *holds ? Verdict::kPass : Verdict::kReject;
 }
 
 absl::Status SpaceRules::FaultStatus(int rule, const Binding& binding) const {

@@ -12,11 +12,10 @@
 
 namespace tunefarm::space_internal {
 
-// The values bound so far, in the two forms that expressions read. One per search; indexed by parameter.
+// The values bound so far, as expressions read them. One per search; indexed by parameter.
 struct Binding {
-  explicit Binding(size_t parameter_count) : slots(parameter_count, nullptr), ints(parameter_count, 0) {}
+  explicit Binding(size_t parameter_count) : slots(parameter_count, nullptr) {}
   std::vector<const Value*> slots;
-  std::vector<int64_t> ints;
 };
 
 enum class Verdict { kPass, kReject, kFault };
@@ -53,7 +52,6 @@ class SpaceRules {
   void Bind(int parameter, uint16_t value, Binding* binding) const {
     const size_t p = static_cast<size_t>(parameter);
     binding->slots[p] = &parameters_[p].values[value];
-    binding->ints[p] = int_values_[p][value];
   }
   // Every parameter to a value index.
   Binding BindAll(std::span<const uint16_t> indices) const;
@@ -69,7 +67,6 @@ class SpaceRules {
   std::vector<Rule> constraints_;
   std::vector<Rule> device_rules_;
   std::vector<Expression> expressions_;
-  std::vector<std::vector<int64_t>> int_values_;  // [p][i]: values[i] of parameter p where that is an int, else 0
   std::vector<std::vector<uint16_t>> domains_;
   std::vector<int> open_rules_;
   bool is_rejected_by_constant_rule_ = false;

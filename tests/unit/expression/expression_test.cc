@@ -30,13 +30,6 @@ std::string Eval(std::string_view text) {
   if (!expression.ok()) return std::string(MessageOf(expression.status()));
   const auto value = expression->Evaluate(Slots().data());
   if (!value.ok()) return std::string(MessageOf(value.status()));
-  if (expression->is_integral()) {
-    // The fast path agrees with the general one.
-    const int64_t ints[] = {64, 128, 1, 0, 0};
-    int64_t fast = -12345;
-    EXPECT_TRUE(expression->EvaluateIntegral(ints, &fast)) << text;
-    EXPECT_EQ(fast, value->is_bool() ? int64_t{value->bool_value()} : value->int_value()) << text;
-  }
   if (expression->result_type().has_value()) {
     EXPECT_EQ(*expression->result_type(), value->type()) << text;
   }
@@ -236,21 +229,6 @@ TEST(Expression, FoldingKeepsOnlyWhatIsRead) {
   // A name that folding would drop is checked all the same.
   EXPECT_FALSE(Expression::Compile("flag and nonsense", Table()).ok());
   EXPECT_FALSE(Expression::Compile("nonsense if flag else 1", Table()).ok());
-}
-
-TEST(Expression, KnowsWhatIsIntegral) {
-  const auto integral = [](std::string_view text) {
-    const auto expression = Expression::Compile(text, Table());
-    EXPECT_TRUE(expression.ok()) << expression.status();
-    return expression->is_integral();
-  };
-  EXPECT_TRUE(integral("BLOCK_M * BLOCK_N <= 1024 and use_tma"));
-  EXPECT_TRUE(integral("BLOCK_M ** 2"));
-  EXPECT_FALSE(integral("BLOCK_M ** BLOCK_N"));
-  EXPECT_FALSE(integral("2 ** (BLOCK_M if use_tma else 3)"));
-  EXPECT_FALSE(integral("BLOCK_M / 2 > 1"));
-  EXPECT_FALSE(integral("any > 1"));
-  EXPECT_FALSE(integral("dtype == 'bf16'"));
 }
 
 TEST(Expression, EvaluatesToTheTypeAskedFor) {
