@@ -134,11 +134,13 @@ class RegisterAllocator {
     }
     const bool is_unary = instruction.op >= Op::kNegate && instruction.op <= Op::kNot;
     const bool is_unary_function = instruction.op == Op::kAbs || instruction.op == Op::kToInt ||
-                                   instruction.op == Op::kToBool || instruction.op == Op::kIsPow2;
+                                   instruction.op == Op::kToBool || instruction.op == Op::kIsPow2 ||
+                                   instruction.op == Op::kRound;
     const int b = is_unary || is_unary_function ? 0 : Pop();
     const int a = Pop();
     PushOwn();
-    Emit(instruction.op == Op::kToInt ? Op::kPlus : instruction.op, stack_.back(), a, b);
+    const bool is_move = instruction.op == Op::kToInt || instruction.op == Op::kRound;
+    Emit(is_move ? Op::kPlus : instruction.op, stack_.back(), a, b);
   }
 
   // A link of a < b < c: where it does not hold, 0 in the place of a, and on to the end; else b takes the place of a.
@@ -270,6 +272,7 @@ bool Expression::EvaluateIntegral(const int64_t* slots, int64_t* result) const {
         step = begin + step->target;
         continue;
       case Op::kNegate:
+      case Op::kInvert:
       case Op::kAbs:
       case Op::kToBool:
       case Op::kIsPow2:

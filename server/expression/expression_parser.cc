@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -15,11 +16,20 @@ constexpr int kPrecedenceOr = 1;
 constexpr int kPrecedenceAnd = 2;
 constexpr int kPrecedenceNot = 3;
 constexpr int kPrecedenceCompare = 4;
-constexpr int kPrecedenceAdd = 5;
-constexpr int kPrecedenceMultiply = 6;
-constexpr int kPrecedenceUnary = 7;
+constexpr int kPrecedenceBitOr = 5;
+constexpr int kPrecedenceBitXor = 6;
+constexpr int kPrecedenceBitAnd = 7;
+constexpr int kPrecedenceShift = 8;
+constexpr int kPrecedenceAdd = 9;
+constexpr int kPrecedenceMultiply = 10;
+constexpr int kPrecedenceUnary = 11;
 
-constexpr std::array<FunctionSpec, 10> kFunctions = {{
+// Comprehensions are parsed once for each element; this many nodes may be made on the way to at most
+// kExpressionNodesMax.
+constexpr int kNodesMadeMax = 8 * kExpressionNodesMax;
+constexpr int64_t kRangeMax = kExpressionNodesMax;
+
+constexpr std::array<FunctionSpec, 14> kFunctions = {{
     {"min", Op::kMin, 2, -1},
     {"max", Op::kMax, 2, -1},
     {"abs", Op::kAbs, 1, 1},
@@ -30,6 +40,10 @@ constexpr std::array<FunctionSpec, 10> kFunctions = {{
     {"bool", Op::kToBool, 1, 1},
     {"log2", Op::kLog2, 1, 1},
     {"is_pow2", Op::kIsPow2, 1, 1},
+    {"round", Op::kRound, 1, 2, true},
+    {"all", Op::kAll, 1, 1, true},
+    {"any", Op::kAny, 1, 1, true},
+    {"sum", Op::kSum, 1, 1, true},
 }};
 
 struct BinarySpec {
@@ -37,7 +51,12 @@ struct BinarySpec {
   Op op;
   int precedence;
 };
-constexpr std::array<BinarySpec, 6> kBinaries = {{
+constexpr std::array<BinarySpec, 11> kBinaries = {{
+    {"|", Op::kBitOr, kPrecedenceBitOr},
+    {"^", Op::kBitXor, kPrecedenceBitXor},
+    {"&", Op::kBitAnd, kPrecedenceBitAnd},
+    {"<<", Op::kShiftLeft, kPrecedenceShift},
+    {">>", Op::kShiftRight, kPrecedenceShift},
     {"+", Op::kAdd, kPrecedenceAdd},
     {"-", Op::kSubtract, kPrecedenceAdd},
     {"*", Op::kMultiply, kPrecedenceMultiply},
@@ -121,7 +140,7 @@ class Parser {
   }
 
   absl::StatusOr<int> Add(Node node) {
-    if (tree_.nodes.size() >= kExpressionNodesMax) {
+    if (tree_.nodes.size() >= kExpressionNodesMax || ++nodes_made_ > kNodesMadeMax) {
       return ErrorAt(text_, node.column, fmt::format("more than {} operators and operands", kExpressionNodesMax));
     }
     tree_.nodes.push_back(std::move(node));
@@ -213,7 +232,7 @@ class Parser {
       node.op_columns.push_back(Current().column);
       next_ += *op == Op::kNotIn ? 2 : 1;
       const bool is_membership = *op == Op::kIn || *op == Op::kNotIn;
-      if (is_membership && (AtSymbol("(") || AtSymbol("["))) {
+      if (is_membership && AtList()) {
         ASSIGN_OR_RETURN(const int list, ParseListOrGroup());
         node.children.push_back(list);
       } else {
@@ -224,16 +243,50 @@ class Parser {
     return Add(std::move(node));
   }
 
-  // After "in": [a, b], (a, b), (a,), () are lists; (a) is a group, as in Python.
-  absl::StatusOr<int> ParseListOrGroup() {
+  // Of a name.
+  bool AtCall() const { return tokens_[next_ + 1].kind == TokenKind::kSymbol && tokens_[next_ + 1].text == "("; }
+  bool AtRange() const { return Current().kind == TokenKind::kName && Current().text == "range" && AtCall(); }
+  bool AtList() const { return AtSymbol("(") || AtSymbol("[") || AtRange(); }
+
+  // The first token from here on, outside of brackets that open behind here, that is `for` or the closing bracket.
+  size_t ForOrClose() const {
+    int open = 0;
+    size_t at = next_;
+    for (; tokens_[at].kind != TokenKind::kEnd; ++at) {
+      const std::string& word = tokens_[at].text;
+      if (open == 0 && tokens_[at].kind == TokenKind::kKeyword && word == "for") return at;
+      if (tokens_[at].kind != TokenKind::kSymbol) continue;
+      if (word == "(" || word == "[") ++open;
+      if ((word == ")" || word == "]") && --open < 0) return at;
+    }
+    return at;
+  }
+  std::optional<size_t> NextFor() const {
+    const size_t at = ForOrClose();
+    return tokens_[at].kind == TokenKind::kKeyword ? std::optional<size_t>(at) : std::nullopt;
+  }
+
+  // [a, b], (a, b), (a,), () are lists; (a) is a group, as in Python. Lists are also [e for x in list], (e for x in
+  // list) and range(...); the second, of which Python makes one element after the other, sets `is_generator`.
+  absl::StatusOr<int> ParseListOrGroup(bool* is_generator = nullptr) {
     const Nesting nesting(&depth_);
     RETURN_IF_ERROR(CheckDepth());
     Node node;
     node.kind = NodeKind::kList;
     node.column = Current().column;
+    if (AtRange()) {
+      RETURN_IF_ERROR(ParseRange(&node));
+      return Add(std::move(node));
+    }
     const bool is_bracket = AtSymbol("[");
     const std::string_view close = is_bracket ? "]" : ")";
     ++next_;
+    if (const auto clauses = NextFor()) {
+      if (is_generator != nullptr) *is_generator = !is_bracket;
+      RETURN_IF_ERROR(ParseComprehension(*clauses, std::nullopt, &node.children));
+      if (!TakeSymbol(close)) return Missing(close, node.column);
+      return Add(std::move(node));
+    }
     bool has_comma = false;
     while (!AtSymbol(close)) {
       ASSIGN_OR_RETURN(const int element, ParseConditional());
@@ -243,6 +296,156 @@ class Parser {
     }
     if (!TakeSymbol(close)) return Missing(close, node.column);
     if (!is_bracket && !has_comma && node.children.size() == 1) return node.children[0];
+    return Add(std::move(node));
+  }
+
+  // range(end), range(first, end) and range(first, end, step) of int literals.
+  absl::Status ParseRange(Node* list) {
+    const int column = Current().column;
+    next_ += 2;
+    std::vector<int64_t> arguments;
+    while (!AtSymbol(")")) {
+      const int argument_column = Current().column;
+      const size_t nodes_before = tree_.nodes.size();
+      ASSIGN_OR_RETURN(const int argument, ParseConditional());
+      const std::optional<int64_t> number = IntOf(tree_.nodes[argument]);
+      if (!number.has_value()) return ErrorAt(text_, argument_column, "range takes int literals here");
+      tree_.nodes.resize(nodes_before);
+      arguments.push_back(*number);
+      if (!TakeSymbol(",")) break;
+    }
+    if (!TakeSymbol(")")) return Missing(")", column);
+    if (arguments.empty() || arguments.size() > 3) {
+      return ErrorAt(text_, column, fmt::format("range takes 1 to 3 arguments, not {}", arguments.size()));
+    }
+    const __int128 begin = arguments.size() == 1 ? 0 : arguments[0];
+    const __int128 end = arguments.size() == 1 ? arguments[0] : arguments[1];
+    const __int128 step = arguments.size() == 3 ? arguments[2] : 1;
+    if (step == 0) return ErrorAt(text_, column, "the step of range is 0");
+    if ((end - begin) / step > kRangeMax) {
+      return ErrorAt(text_, column, fmt::format("range has more than {} values", kRangeMax));
+    }
+    for (__int128 value = begin; step > 0 ? value < end : value > end; value += step) {
+      Node node;
+      node.column = column;
+      node.literal = Value(static_cast<int64_t>(value));
+      ASSIGN_OR_RETURN(const int element, Add(std::move(node)));
+      list->children.push_back(element);
+    }
+    return absl::OkStatus();
+  }
+
+  // The value of an int literal or of its negation.
+  std::optional<int64_t> IntOf(const Node& node) const {
+    if (node.kind == NodeKind::kLiteral && node.literal.is_int()) return node.literal.int_value();
+    if (node.kind != NodeKind::kUnary || node.op != Op::kNegate) return std::nullopt;
+    const Node& operand = tree_.nodes[node.children[0]];
+    if (operand.kind != NodeKind::kLiteral || !operand.literal.is_int()) return std::nullopt;
+    if (operand.literal.int_value() == INT64_MIN) return std::nullopt;
+    return -operand.literal.int_value();
+  }
+
+  // The elements of a comprehension whose element begins here and whose first `for` is the token `clauses`; leaves the
+  // parser behind the last clause. The element is parsed once for each turn of the loops, with the loops' variables
+  // standing for the elements of their lists. `function` is what takes the elements: where a condition `if c` does not
+  // hold, the element is replaced by one that changes nothing of its result. Without a function there are no
+  // conditions.
+  absl::Status ParseComprehension(size_t clauses, std::optional<Op> function, std::vector<int>* elements) {
+    const Loop loop{next_, clauses, function, elements};
+    std::vector<int> conditions;
+    next_ = clauses;
+    return ParseClause(loop, &conditions);
+  }
+
+  struct Loop {
+    size_t element;  // the first token
+    size_t clauses;  // the token behind the element
+    std::optional<Op> function;
+    std::vector<int>* elements;
+  };
+
+  // `for`, `if`, or the end of the clauses.
+  absl::Status ParseClause(const Loop& loop, std::vector<int>* conditions) {
+    const Nesting nesting(&depth_);
+    RETURN_IF_ERROR(CheckDepth());
+    if (TakeKeyword("if")) {
+      if (!loop.function.has_value()) {
+        return ErrorAt(text_, tokens_[next_ - 1].column,
+                       "a condition of a comprehension can stand only in all, any and sum");
+      }
+      ASSIGN_OR_RETURN(const int condition, ParseBinary(kPrecedenceOr));
+      conditions->push_back(condition);
+      const absl::Status status = ParseClause(loop, conditions);
+      conditions->pop_back();
+      return status;
+    }
+    if (!AtKeyword("for")) {
+      const size_t end = next_;
+      next_ = loop.element;
+      ASSIGN_OR_RETURN(int element, ParseConditional());
+      if (next_ != loop.clauses) return Unexpected();
+      for (auto condition = conditions->rbegin(); condition != conditions->rend(); ++condition) {
+        ASSIGN_OR_RETURN(element, Conditioned(*loop.function, *condition, element));
+      }
+      loop.elements->push_back(element);
+      next_ = end;
+      return absl::OkStatus();
+    }
+    ++next_;
+    if (Current().kind != TokenKind::kName) {
+      return ErrorAt(text_, Current().column, "the variable of a comprehension must be one name");
+    }
+    const std::string name = Current().text;
+    ++next_;
+    if (!TakeKeyword("in")) {
+      return ErrorAt(text_, Current().column, "'in' is missing (x > 0 for x in (1, 2))");
+    }
+    const int list_column = Current().column;
+    if (!AtList()) return ErrorAt(text_, list_column, "a list is needed here: (1, 2), [a, b] or range(4)");
+    ASSIGN_OR_RETURN(const int list, ParseListOrGroup());
+    if (tree_.nodes[list].kind != NodeKind::kList) {
+      return ErrorAt(text_, list_column, "a list is needed here; one of one element is written (x,) or [x]");
+    }
+    const size_t rest = next_;
+    const std::vector<int> values = tree_.nodes[list].children;
+    if (values.empty()) {
+      // What follows is parsed for its errors and its end only.
+      std::vector<int> dropped;
+      const size_t nodes_before = tree_.nodes.size();
+      ASSIGN_OR_RETURN(const int nothing, Add(Node()));
+      bound_.emplace_back(name, nothing);
+      const absl::Status status = ParseClause({loop.element, loop.clauses, loop.function, &dropped}, conditions);
+      bound_.pop_back();
+      tree_.nodes.resize(nodes_before);
+      return status;
+    }
+    for (const int value : values) {
+      next_ = rest;
+      bound_.emplace_back(name, value);
+      const absl::Status status = ParseClause(loop, conditions);
+      bound_.pop_back();
+      RETURN_IF_ERROR(status);
+    }
+    return absl::OkStatus();
+  }
+
+  // The element where the condition holds, else what changes nothing.
+  absl::StatusOr<int> Conditioned(Op function, int condition, int element) {
+    const int column = tree_.nodes[element].column;
+    ASSIGN_OR_RETURN(const int copy, Copy(condition));
+    Node neutral;
+    neutral.column = column;
+    neutral.literal = function == Op::kSum ? Value(0) : Value(function == Op::kAll);
+    ASSIGN_OR_RETURN(const int other, Add(std::move(neutral)));
+    return AddOperation(NodeKind::kConditional, Op::kAdd, column, {element, copy, other});
+  }
+
+  // What a loop's variable stands for is a part of its own at each use, so that the number of nodes bounds the steps.
+  absl::StatusOr<int> Copy(int index) {
+    Node node = tree_.nodes[index];
+    for (int& child : node.children) {
+      ASSIGN_OR_RETURN(child, Copy(child));
+    }
     return Add(std::move(node));
   }
 
@@ -264,6 +467,12 @@ class Parser {
       RETURN_IF_ERROR(CheckDepth());
       ASSIGN_OR_RETURN(const int operand, ParseBinary(kPrecedenceNot));
       return AddOperation(NodeKind::kUnary, Op::kNot, column, {operand});
+    }
+    if (TakeSymbol("~")) {
+      const Nesting nesting(&depth_);
+      RETURN_IF_ERROR(CheckDepth());
+      ASSIGN_OR_RETURN(const int operand, ParsePrefix(kPrecedenceUnary));
+      return AddOperation(NodeKind::kUnary, Op::kInvert, column, {operand});
     }
     if (AtSymbol("-") || AtSymbol("+")) {
       const bool is_minus = TakeSymbol("-");
@@ -311,7 +520,12 @@ class Parser {
         node.literal = Value(token.text);
         break;
       case TokenKind::kName:
-        if (tokens_[next_ + 1].kind == TokenKind::kSymbol && tokens_[next_ + 1].text == "(") return ParseCall();
+        if (AtCall()) return ParseCall();
+        for (auto bound = bound_.rbegin(); bound != bound_.rend(); ++bound) {
+          if (bound->first != token.text) continue;
+          ++next_;
+          return Copy(bound->second);
+        }
         node.kind = NodeKind::kName;
         node.name = token.text;
         break;
@@ -321,7 +535,7 @@ class Parser {
         break;
       case TokenKind::kSymbol:
         if (token.text == "(") return ParseGroup();
-        if (token.text == "[") return ErrorAt(text_, token.column, "a list can stand only after 'in'");
+        if (token.text == "[") return ListHere(token.column);
         return Unexpected();
       case TokenKind::kEnd:
         return Unexpected();
@@ -336,11 +550,91 @@ class Parser {
   absl::StatusOr<int> ParseGroup() {
     const int column = Current().column;
     ++next_;
-    if (AtSymbol(")")) return ErrorAt(text_, column, "a list can stand only after 'in'");
+    if (AtSymbol(")")) return ListHere(column);
     ASSIGN_OR_RETURN(const int inner, ParseConditional());
-    if (AtSymbol(",")) return ErrorAt(text_, Current().column, "a list can stand only after 'in'");
+    if (AtSymbol(",") || AtKeyword("for")) return ListHere(Current().column);
     if (!TakeSymbol(")")) return Missing(")", column);
     return inner;
+  }
+
+  absl::Status ListHere(int column) const {
+    return ErrorAt(text_, column, "a list can stand only after 'in' and in all, any, sum, min and max");
+  }
+
+  // all(...), any(...), sum(...), and min(...) and max(...) of one list. Of a generator all and any evaluate no element
+  // behind the one that decides; of a list, all.
+  absl::StatusOr<int> OfList(Op op, int column, std::vector<int> elements, bool is_generator) {
+    Node start;
+    start.column = column;
+    if (op == Op::kMin || op == Op::kMax) {
+      if (elements.empty()) return ErrorAt(text_, column, fmt::format("{} of an empty list", OpText(op)));
+      if (elements.size() == 1) return elements[0];
+      return AddOperation(NodeKind::kCall, op, column, elements);
+    }
+    if (op == Op::kSum) {
+      start.literal = Value(0);
+      ASSIGN_OR_RETURN(int sum, Add(std::move(start)));
+      for (const int element : elements) {
+        ASSIGN_OR_RETURN(sum, AddOperation(NodeKind::kBinary, Op::kAdd, column, {sum, element}));
+      }
+      return sum;
+    }
+    if (elements.empty()) {
+      start.literal = Value(op == Op::kAll);
+      return Add(std::move(start));
+    }
+    if (!is_generator) {
+      for (int& element : elements) {
+        ASSIGN_OR_RETURN(element, AddOperation(NodeKind::kCall, Op::kToBool, column, {element}));
+      }
+    }
+    const NodeKind lazy = op == Op::kAll ? NodeKind::kAnd : NodeKind::kOr;
+    const Op eager = op == Op::kAll ? Op::kBitAnd : Op::kBitOr;
+    int joined = elements[0];
+    for (size_t i = 1; i < elements.size(); ++i) {
+      ASSIGN_OR_RETURN(joined, AddOperation(is_generator ? lazy : NodeKind::kBinary, is_generator ? Op::kAdd : eager,
+                                            column, {joined, elements[i]}));
+    }
+    return is_generator ? AddOperation(NodeKind::kCall, Op::kToBool, column, {joined}) : joined;
+  }
+
+  // Whether the only argument of a function, which begins here, is a list.
+  bool AtOnlyList() const {
+    if (NextFor().has_value() || AtSymbol("[") || AtRange()) return true;
+    if (!AtSymbol("(")) return false;
+    // (a, b), but not (a) nor (a) + 1.
+    int open = 0;
+    bool has_comma = false;
+    for (size_t at = next_; tokens_[at].kind != TokenKind::kEnd; ++at) {
+      if (tokens_[at].kind == TokenKind::kKeyword && tokens_[at].text == "for" && open == 1) has_comma = true;
+      if (tokens_[at].kind != TokenKind::kSymbol) continue;
+      const std::string& word = tokens_[at].text;
+      if (word == "," && open == 1) has_comma = true;
+      if (word == "(" || word == "[") ++open;
+      if (word != ")" && word != "]") continue;
+      if (--open == 0) {
+        const Token& behind = tokens_[at + 1];
+        return (has_comma || at == next_ + 1) && behind.kind == TokenKind::kSymbol && behind.text == ")";
+      }
+    }
+    return false;
+  }
+
+  // Behind the '(' of a function whose only argument is a list.
+  absl::StatusOr<int> ParseCallOfList(const Token& name, Op op) {
+    const int open_column = tokens_[next_ - 1].column;
+    std::vector<int> elements;
+    bool is_generator = true;
+    if (const auto clauses = NextFor()) {
+      const bool takes_conditions = op == Op::kAll || op == Op::kAny || op == Op::kSum;
+      RETURN_IF_ERROR(ParseComprehension(*clauses, takes_conditions ? std::optional<Op>(op) : std::nullopt, &elements));
+    } else {
+      is_generator = false;
+      ASSIGN_OR_RETURN(const int list, ParseListOrGroup(&is_generator));
+      elements = tree_.nodes[list].children;
+    }
+    if (!TakeSymbol(")")) return Missing(")", open_column);
+    return OfList(op, name.column, std::move(elements), is_generator);
   }
 
   absl::StatusOr<int> ParseCall() {
@@ -358,6 +652,16 @@ class Parser {
     node.op = function->op;
     node.column = name.column;
     next_ += 2;
+    const bool takes_list = function->op == Op::kAll || function->op == Op::kAny || function->op == Op::kSum;
+    if ((takes_list || function->op == Op::kMin || function->op == Op::kMax) && AtOnlyList()) {
+      const Nesting nesting(&depth_);
+      RETURN_IF_ERROR(CheckDepth());
+      return ParseCallOfList(name, function->op);
+    }
+    if (takes_list) {
+      return ErrorAt(text_, name.column,
+                     fmt::format("{0} takes one list, such as {0}((a, b)) or {0}(x > 1 for x in (a, b))", name.text));
+    }
     const int open_column = tokens_[next_ - 1].column;
     while (!AtSymbol(")")) {
       ASSIGN_OR_RETURN(const int argument, ParseConditional());
@@ -367,11 +671,13 @@ class Parser {
     if (!TakeSymbol(")")) return Missing(")", open_column);
     const int count = static_cast<int>(node.children.size());
     if (count < function->arguments_min || (function->arguments_max >= 0 && count > function->arguments_max)) {
-      return ErrorAt(
-          text_, name.column,
-          fmt::format("{} takes {}{} argument{}, not {}", name.text, function->arguments_max < 0 ? "at least " : "",
-                      function->arguments_min, function->arguments_min == 1 ? "" : "s", count));
+      const int most = function->arguments_max;
+      std::string wanted = (most < 0 ? "at least " : "") + std::to_string(function->arguments_min);
+      if (most > function->arguments_min) wanted += fmt::format(" to {}", most);
+      return ErrorAt(text_, name.column,
+                     fmt::format("{} takes {} argument{}, not {}", name.text, wanted, wanted == "1" ? "" : "s", count));
     }
+    if (node.op == Op::kRound && count == 2) node.op = Op::kRoundDigits;
     return Add(std::move(node));
   }
 
@@ -379,6 +685,8 @@ class Parser {
   const std::vector<Token> tokens_;
   size_t next_ = 0;
   int depth_ = 0;
+  int nodes_made_ = 0;
+  std::vector<std::pair<std::string, int>> bound_;  // variables of the loops around, and the nodes they stand for
   Tree tree_;
 };
 
