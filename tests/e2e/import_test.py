@@ -175,7 +175,7 @@ class Import(unittest.TestCase):
                 ("[" * 100_000, ("bad.json:1:",)),
                 ("", ("bad.json:1:1",)),
                 (whole.replace('"results"', '"reslts"'), ("bad.json:1:1", "neither")),
-                (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "milliseconds only")),
+                (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "no known unit of time")),
         ):
             file.write_text(text)
             self.refused(2, *words, command=["simulate", file])

@@ -181,6 +181,23 @@ TEST(ExportTest, ResultsOfOtherToolsAreTriedFirst) {
   write(cache("CHUNK"));
   cli.Record({"submit", "scale_host", "--starting-configs", file});
   EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=512,UNROLL=1"));
+  cli.Comment("More GFLOP/s are better; of another objective it must be said.");
+  const auto rates = [](const std::string& objective) {
+    return fmt::format(R"({{"tune_params_keys": ["CHUNK", "UNROLL"], "objective": ["{0}"], "cache": {{
+"512,1": {{"CHUNK": 512, "UNROLL": 1, "{0}": 5}}, "1024,1": {{"CHUNK": 1024, "UNROLL": 1, "{0}": 9}},
+"2048,1": {{"CHUNK": 2048, "UNROLL": 1, "__error__": "CompilationFailedConfig"}},
+"4096,1": {{"CHUNK": 4096, "UNROLL": 1, "{0}": NaN}}}}}})",
+                       objective);
+  };
+  write(rates("GFLOP/s"));
+  cli.Record({"submit", "scale_host", "--starting-configs", file});
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=1024,UNROLL=1", "0: CHUNK=512,UNROLL=1"));
+  write(rates("speed"));
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  EXPECT_EQ(cli.Run({"submit", "scale_host", "--starting-configs", file, "--recorded-objective", "speed:max"}).code, 0);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=1024,UNROLL=1", "0: CHUNK=512,UNROLL=1"));
+  EXPECT_EQ(cli.Run({"submit", "scale_host", "--starting-configs", file, "--recorded-objective", "speed:min"}).code, 0);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=512,UNROLL=1", "0: CHUNK=1024,UNROLL=1"));
   cli.Comment("Nothing that fits, nothing with a time, and no such file.");
   write(cache("CHUNKS"));
   EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);

@@ -17,6 +17,7 @@
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
+#include "client/cli/studies/recorded_source.h"
 #include "client/cli/studies/report.h"
 #include "client/cli/studies/trial_pages.h"
 #include "client/cli/studies/watch.h"
@@ -44,6 +45,7 @@ struct SubmitOptions {
   std::string required_isolation;
   std::string label;
   std::string starting_configs;
+  std::string recorded_objective;
   bool missing_only = false;
   int rows = 10;
   MissesOptions misses;
@@ -102,6 +104,7 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
           "Tuner, also .gz. Without --dim the problems of a file of bests are tuned; --max-trials 1 only measures its "
           "configs.")
       ->type_name("FILE");
+  AddRecordedObjectiveOption(command, &options->recorded_objective);
 }
 
 // All but the problems, the kernel and what is tried first.
@@ -200,7 +203,9 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   std::optional<StartingConfigs> starts;
   if (!options.starting_configs.empty()) {
     ASSIGN_OR_RETURN(plan, PlanOf(session, kernel));
-    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, *plan));
+    ASSIGN_OR_RETURN(const interchange::RecordedObjective objective,
+                     RecordedObjectiveOption(options.recorded_objective));
+    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, objective, *plan));
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
