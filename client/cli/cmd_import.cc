@@ -73,10 +73,10 @@ absl::Status WriteKernel(const fs::path& folder, const interchange::ImportedKern
   for (const v1::SourceFile& source : imported.kernel.sources()) {
     const fs::path file = folder / source.path();
     RETURN_IF_ERROR(MakeDirectories(file.parent_path().string()));
-    RETURN_IF_ERROR(WriteFileAtomically(file.string(), source.content()));
+    RETURN_IF_ERROR(WriteOutputFile(file.string(), source.content()));
   }
   RETURN_IF_ERROR(MakeDirectories(folder.string()));
-  return WriteFileAtomically(definition.string(), imported.text);
+  return WriteOutputFile(definition.string(), imported.text);
 }
 
 absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& options) {

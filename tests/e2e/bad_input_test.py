@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, Farm
+from farm import BIN, HANG_SECONDS, KERNELS, Farm
 
 VALID = '''
 display_name: "tiny"
@@ -94,6 +94,22 @@ class BadInput(unittest.TestCase):
         self.refused(2, "did you mean 'tune'", command=["tunee"])
         self.refused(2, "--max-trials", command=["tune", "matmul_host", "--max-trials", "0"])
         self.refused(2, "NAME=VALUE", command=["tune", "matmul_host", "--dim", "M"])
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for command in (["tunefarm", "--version"], ["tunefarm", "kernels", "show", "matmul_host"], ["tunefarmd", "--help"],
+                        ["tunefarmd", "copy-database", "--help"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([BIN / command[0], *command[1:]], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=HANG_SECONDS, env=dict(os.environ, TUNEFARM_KERNELS=str(KERNELS)))
+            self.assertEqual(done.returncode, 1, (command, done.stderr))
+            self.assertIn("cannot write standard output: No space left on device", done.stderr)
+
+    def test_a_pipe_is_no_file_to_read(self):
+        pipe = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "kernel.pbtxt"
+        os.mkfifo(pipe)
+        for command in (["import", "t1", pipe], ["simulate", pipe], ["kernels", "check", pipe], ["tune", pipe.parent],
+                        ["submit", "matmul_host", "--starting-configs", pipe]):
+            self.refused(2, f"{pipe} is a pipe", command=command)
 
     def test_the_daemon_took_no_harm(self):
         self.assertEqual(self.farm.cli("status").returncode, 0)

@@ -10,7 +10,6 @@
 #include "client/cli/help_format.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -164,8 +163,8 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
     charts.push_back(std::move(chart));
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
-  if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
-  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
+  if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
+  if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
   session->Note(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
       "from the median): 0 is as good "
