@@ -197,7 +197,7 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
     session->Note("Wrote " + source.string() + ", a small kernel to start from");
   }
   const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
-  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", folder));
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(folder)));
   return kExitOk;
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -110,6 +111,18 @@ class BadInput(unittest.TestCase):
         for command in (["import", "t1", pipe], ["simulate", pipe], ["kernels", "check", pipe], ["tune", pipe.parent],
                         ["submit", "matmul_host", "--starting-configs", pipe]):
             self.refused(2, f"{pipe} is a pipe", command=command)
+
+    def test_strings_that_look_like_numbers_are_strings(self):
+        modes = ("1", "true", "007", "1e3")
+        values = " ".join(f'strings: "{mode}"' for mode in modes)
+        folder = self.definition(VALID + f'parameters {{ name: "MODE" values {{ {values} }} }}\n')
+        for mode in modes:
+            done = self.farm.cli("run", folder, "WIDTH=1", f"MODE={mode}", "--policy", "fast")
+            self.assertIn(f"MODE={mode} WIDTH=1", done.stdout)
+            (again,) = [line for line in done.stderr.splitlines() if line.startswith("Reproduce: tunefarm ")]
+            self.assertIn(f"MODE={mode} WIDTH=1", self.farm.cli(*shlex.split(again)[2:], "--policy", "fast").stdout)
+        self.farm.cli("tune", folder, "--pin", "MODE=007", "--policy", "fast")
+        self.refused(2, "'8'", "MODE", command=["tune", folder, "--pin", "MODE=8"])
 
     def test_the_daemon_took_no_harm(self):
         self.assertEqual(self.farm.cli("status").returncode, 0)

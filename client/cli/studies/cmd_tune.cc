@@ -274,13 +274,13 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
     const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
-    std::string next = "Ask again: tunefarm best " + kernel;
-    for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
+    std::string next = "Ask again: tunefarm best " + ShellWord(kernel);
+    for (const std::string& dim : options.problem.dims) next += " --dim " + ShellWord(dim);
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_of_file = !options.starting_configs.empty() && options.problem.dims.empty();
     const bool is_grid = is_of_file || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
-    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + ShellWord(kernel) : next);
   }
   return code;
 }
@@ -377,11 +377,11 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
   session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
-  std::string again = "Reproduce: tunefarm run " + options.kernel;
-  for (const std::string& dim : options.problem.dims) again += " --dim " + dim;
+  std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
+  for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
   for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
                                                                     response.trial().config().values().end())) {
-    again += " " + name + "=" + ValueText(value);
+    again += " " + ShellWord(name + "=" + ValueText(value));
   }
   session->Note(again);
   return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
