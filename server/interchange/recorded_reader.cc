@@ -28,6 +28,9 @@ const std::map<std::string, Invalidity, std::less<>>& Invalidities() {
 // What early versions of Kernel Tuner wrote as the time of a config that failed.
 constexpr double kErrorValue = 1e20;
 
+// Whether a number can be an objective: far enough from the ends of a double for units and reciprocals.
+bool IsObjective(double value) { return value >= 1e-100 && value <= 1e100 && value != kErrorValue; }
+
 // The directions that Kernel Tuner knows: whether the objective is maximised.
 std::optional<bool> KnownDirection(std::string_view objective) {
   static const std::map<std::string_view, bool> kTable = {
@@ -160,6 +163,11 @@ class RecordedReader {
   absl::Status Finish(double time_unit) {
     if (time_unit != 1) {
       for (size_t i = 0; i < file_->rows.size(); ++i) Convert(time_unit, has_own_unit_[i], &file_->rows[i]);
+      const size_t gone = std::erase_if(file_->rows, [](const RecordedRow& row) {
+        return row.objective.has_value() && !IsObjective(*row.objective);
+      });
+      if (gone > 0 && left_out_.count == 0) left_out_.first = "/metadata/timeunit";
+      left_out_.count += gone;
     }
     if (left_out_.count > 0) {
       file_->notes.push_back(fmt::format("{} of {} rows are left out: \"{}\" is no number above 0; the first is {}.",
@@ -271,8 +279,8 @@ class RecordedReader {
     double sum = 0;
     for (const double runtime : recorded->runtimes_ms) sum += runtime;
     // The mean is what Kernel Tuner calls the time.
-    if (file_->objective == "time" && sum > 0)
-      recorded->objective = sum / static_cast<double>(recorded->runtimes_ms.size());
+    const double mean = sum / static_cast<double>(recorded->runtimes_ms.size());
+    if (file_->objective == "time" && IsObjective(mean)) recorded->objective = mean;
     return absl::OkStatus();
   }
 
@@ -286,6 +294,7 @@ class RecordedReader {
       const std::optional<double> milliseconds = MillisecondsOf(text);
       if (!milliseconds.has_value()) return UnknownTimeUnit(*unit);
       *recorded->objective *= *milliseconds;
+      if (!IsObjective(*recorded->objective)) recorded->objective.reset();
       is_own_unit_ = true;
       return absl::OkStatus();
     }
@@ -306,7 +315,7 @@ class RecordedReader {
     if (!value.is_number() || !std::isfinite(value.number())) return;
     if (std::fabs(value.number()) == kErrorValue || value.number() == std::numeric_limits<double>::max()) {
       recorded->invalidity = Invalidity::kRuntime;
-    } else if (value.number() > 0) {
+    } else if (IsObjective(value.number())) {
       recorded->objective = value.number();
     }
   }
