@@ -21,8 +21,8 @@
 // with floats exactly. Differences, all of them errors instead of other answers: an int outside 64 bits (Python grows
 // it), a complex power, arithmetic on strings, and an element of a generator right of "in" that fails behind the one
 // found. & | ^ of two bools give a bool; round goes to the nearest even; sum adds from left to right. log2 returns a
-// float and is exact for powers of two; ceil_div(a, b) is
-// -(-a // b); round_up(a, b) is ceil_div(a, b) * b; is_pow2 takes an int.
+// float and is exact for powers of two; ceil_div(a, b) is -(-a // b); round_up(a, b) is ceil_div(a, b) * b; is_pow2
+// takes an int.
 //
 // Errors are InvalidArgument and read
 //   expression error at column 7: unknown name 'BLOCK_X' (did you mean 'BLOCK_M'?)

@@ -370,7 +370,8 @@ constexpr JsonLimits kLimits = {
 
 // A name, or the first of an array of names.
 void ReadCacheObjective(const JsonRef& root, RecordedFile* file) {
-  const std::optional<JsonRef> objective = root.Find("objective");
+  std::optional<JsonRef> objective = root.Find("objective");
+  if (!objective.has_value()) objective = root.Find("objectives");
   if (!objective.has_value()) return;
   const std::vector<JsonRef> names = objective->is_array() ? objective->Children() : std::vector{*objective};
   if (names.empty() || !names[0].is_string() || names[0].text().empty()) return;

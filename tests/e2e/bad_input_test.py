@@ -104,6 +104,9 @@ class BadInput(unittest.TestCase):
                                       timeout=HANG_SECONDS, env=dict(os.environ, TUNEFARM_KERNELS=str(KERNELS)))
             self.assertEqual(done.returncode, 1, (command, done.stderr))
             self.assertIn("cannot write standard output: No space left on device", done.stderr)
+        done = subprocess.run(["sh", "-c", 'exec "$0" --version >&-', BIN / "tunefarm"], stderr=subprocess.PIPE, text=True,
+                              timeout=HANG_SECONDS)
+        self.assertEqual((done.returncode, done.stderr), (1, "tunefarm: cannot write standard output: Bad file descriptor\n"))
 
     def test_a_pipe_is_no_file_to_read(self):
         pipe = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "kernel.pbtxt"
