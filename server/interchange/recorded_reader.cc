@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/base/hash.h"
+#include "server/base/log_escape.h"
 #include "server/base/status_macros.h"
 #include "server/interchange/gunzip.h"
 #include "server/interchange/json_document.h"
@@ -53,7 +54,8 @@ std::optional<double> MillisecondsOf(std::string_view unit) {
 }
 
 absl::Status UnknownTimeUnit(const JsonRef& unit) {
-  return unit.Error(kNotMappable, "'{}' is no known unit of time; s, ms, us and ns are", unit.text().substr(0, 64));
+  return unit.Error(kNotMappable, "'{}' is no known unit of time; s, ms, us and ns are",
+                    internal::EscapeForText(unit.text().substr(0, 64)));
 }
 
 // The names of Kernel Tuner's errors, which stand where a time should.
@@ -98,7 +100,7 @@ struct Unread {
   uint64_t count = 0;
   std::string first;
   void Add(const JsonRef& place) {
-    if (count++ == 0) first = place.Pointer();
+    if (count++ == 0) first = internal::EscapeForText(place.Pointer());
   }
 };
 
@@ -171,7 +173,8 @@ class RecordedReader {
     }
     if (left_out_.count > 0) {
       file_->notes.push_back(fmt::format("{} of {} rows are left out: \"{}\" is no number above 0; the first is {}.",
-                                         left_out_.count, seen_.size(), file_->objective, left_out_.first));
+                                         left_out_.count, seen_.size(), internal::EscapeForText(file_->objective),
+                                         left_out_.first));
     }
     if (bad_times_.count > 0) {
       file_->notes.push_back(fmt::format("{} times are negative or no numbers and count as unknown; the first is {}.",
@@ -252,12 +255,13 @@ class RecordedReader {
     if (seen_.empty()) {
       file_->objective = names[0].text().substr(0, kNameMax);
       if (names.size() > 1) {
-        file_->notes.push_back(
-            fmt::format("The file has {} objectives; the first, \"{}\", counts.", names.size(), file_->objective));
+        file_->notes.push_back(fmt::format("The file has {} objectives; the first, \"{}\", counts.", names.size(),
+                                           internal::EscapeForText(file_->objective)));
       }
     }
     if (names[0].text() != file_->objective)
-      return names[0].Error(kBadField, "the first row's objective is \"{}\"", file_->objective);
+      return names[0].Error(kBadField, "the first row's objective is \"{}\"",
+                            internal::EscapeForText(file_->objective));
     return absl::OkStatus();
   }
 
@@ -275,7 +279,7 @@ class RecordedReader {
         return ReadUnit(measurement, recorded);
       }
     }
-    if (recorded->invalidity != Invalidity::kCorrect) return absl::OkStatus();
+    if (recorded->invalidity != Invalidity::kCorrect || recorded->runtimes_ms.empty()) return absl::OkStatus();
     double sum = 0;
     for (const double runtime : recorded->runtimes_ms) sum += runtime;
     // The mean is what Kernel Tuner calls the time.
@@ -301,8 +305,9 @@ class RecordedReader {
     if (!unit_.has_value()) unit_ = text;
     if (text == *unit_) return absl::OkStatus();
     return (unit.has_value() ? *unit : measurement)
-        .Error(kNotMappable, "the unit of \"{}\" is '{}' here and '{}' in the rows before", file_->objective,
-               text.substr(0, 64), unit_->substr(0, 64));
+        .Error(kNotMappable, "the unit of \"{}\" is '{}' here and '{}' in the rows before",
+               internal::EscapeForText(file_->objective), internal::EscapeForText(text.substr(0, 64)),
+               internal::EscapeForText(unit_->substr(0, 64)));
   }
 
   // Where the value is neither the name of an error nor a number above 0, the row has no objective and is left out.
@@ -377,8 +382,8 @@ void ReadCacheObjective(const JsonRef& root, RecordedFile* file) {
   if (names.empty() || !names[0].is_string() || names[0].text().empty()) return;
   file->objective = names[0].text().substr(0, kNameMax);
   if (names.size() > 1) {
-    file->notes.push_back(
-        fmt::format("The file has {} objectives; the first, \"{}\", counts.", names.size(), file->objective));
+    file->notes.push_back(fmt::format("The file has {} objectives; the first, \"{}\", counts.", names.size(),
+                                      internal::EscapeForText(file->objective)));
   }
 }
 
@@ -505,9 +510,10 @@ absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string fil
   if (file.parameters.empty()) {
     return WithReason(InvalidArgument("{}:1:1: the file has no results", file_name), kBadField);
   }
+  const std::string shown = internal::EscapeForText(file.objective);
   if (file.rows.empty()) {
     return WithReason(
-        InvalidArgument("{}:1:1: no row of the file can be read: none has a \"{}\" above 0", file_name, file.objective),
+        InvalidArgument("{}:1:1: no row of the file can be read: none has a \"{}\" above 0", file_name, shown),
         kBadField);
   }
   const std::optional<bool> direction =
@@ -516,7 +522,7 @@ absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string fil
     return WithReason(
         InvalidArgument("{}: whether the objective \"{}\" is minimised or maximised is not known; say it: "
                         "--recorded-objective {}:min or {}:max",
-                        file_name, file.objective, file.objective, file.objective),
+                        file_name, shown, shown, shown),
         kNotMappable);
   }
   file.is_maximised = *direction;
