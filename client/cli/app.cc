@@ -186,9 +186,7 @@ int ReportError(const absl::Status& status, const Session& session) {
   return ExitCodeOf(status);
 }
 
-}  // namespace
-
-int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
+int RunWords(const std::vector<std::string>& arguments, Session* session) {
   CLI::App app(kIntroduction, "tunefarm");
   app.footer(kExamples);
   // What subcommands inherit comes before them.
@@ -243,6 +241,16 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   if (!session->command) return ReportError(InvalidArgument("no command is given; see tunefarm --help"), *session);
   const absl::StatusOr<ExitCode> code = session->command();
   return code.ok() ? *code : ReportError(code.status(), *session);
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
+  const int code = RunWords(arguments, session);
+  const absl::Status written = session->FlushOutput();
+  if (written.ok()) return code;
+  ReportError(written, *session);
+  return code == kExitOk ? kExitFailed : code;
 }
 
 }  // namespace tunefarm::cli

@@ -190,14 +190,14 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const fs::path definition = source.parent_path() / "kernel.pbtxt";
   if (fs::exists(definition, error)) return AlreadyExists("{} exists; nothing was written", definition.string());
   const std::string stem = KernelNameFrom(source.stem().string());
-  RETURN_IF_ERROR(WriteFileAtomically(definition.string(), KernelTemplate(stem, source.filename().string(), is_cuda)));
+  RETURN_IF_ERROR(WriteOutputFile(definition.string(), KernelTemplate(stem, source.filename().string(), is_cuda)));
   session->Note("Wrote " + definition.string());
   if (!fs::exists(source, error)) {
-    RETURN_IF_ERROR(WriteFileAtomically(source.string(), SourceTemplate(stem, is_cuda)));
+    RETURN_IF_ERROR(WriteOutputFile(source.string(), SourceTemplate(stem, is_cuda)));
     session->Note("Wrote " + source.string() + ", a small kernel to start from");
   }
   const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
-  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", folder));
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(folder)));
   return kExitOk;
 }
 

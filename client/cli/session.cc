@@ -1,5 +1,8 @@
 #include "client/cli/session.h"
 
+#include <cerrno>
+
+#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -10,6 +13,22 @@ absl::StatusOr<Connection*> Session::connection() {
     ASSIGN_OR_RETURN(connection_, Connection::Open(connect, environment));
   }
   return connection_.get();
+}
+
+void Session::Print(std::string_view text) const {
+  if (output_error_ != 0) return;
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size()) output_error_ = errno != 0 ? errno : EIO;
+}
+
+absl::Status Session::FlushOutput() const {
+  if (output_error_ == 0 && std::fflush(out) != 0) output_error_ = errno != 0 ? errno : EIO;
+  return output_error_ == 0 ? absl::OkStatus() : ErrnoStatus(output_error_, "cannot write standard output");
+}
+
+absl::Status Session::WriteFile(const std::string& path, std::string_view bytes) const {
+  if (path != "-") return WriteOutputFile(path, bytes);
+  Print(bytes);
+  return FlushOutput();
 }
 
 void Session::Note(std::string_view text) const {

@@ -41,7 +41,13 @@ struct Session {
   // The text in a style where colour is wanted, else as it is.
   std::string Styled(Style style, const std::string& text) const;
 
-  void Print(std::string_view text) const { std::fwrite(text.data(), 1, text.size(), out); }
+  // An error is kept for FlushOutput.
+  void Print(std::string_view text) const;
+  // Whether all that was printed has been written: the error of the first write that failed, else OK. After an error
+  // all later output is dropped.
+  absl::Status FlushOutput() const;
+  // Writes a file that the user named (WriteOutputFile); "-" is `out`.
+  absl::Status WriteFile(const std::string& path, std::string_view bytes) const;
   // A line for people; silent with --quiet.
   void Note(std::string_view text) const;
   // Asks on stderr; true for an answer that begins with y or Y. Only where both ends are a terminal: true elsewhere,
@@ -50,6 +56,7 @@ struct Session {
 
  private:
   std::unique_ptr<Connection> connection_;
+  mutable int output_error_ = 0;  // an errno
 };
 
 }  // namespace tunefarm::cli

@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
+#include <memory>
 
 #include "server/base/random.h"
 #include "server/base/status.h"
@@ -51,6 +54,38 @@ absl::Status WriteNewFile(const std::string& path, std::string_view bytes, mode_
   return absl::OkStatus();
 }
 
+constexpr int kLinksMax = 40;  // as the kernel's own limit
+
+bool IsBelowProc(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> folder(realpath(ParentOf(path).c_str(), nullptr), &std::free);
+  return folder != nullptr && std::string_view(folder.get()).substr(0, 6) == "/proc/";
+}
+
+// The end of a chain of symbolic links. A link below /proc stands for an open file and not for its path: there the
+// chain ends, and `is_open_file` is set.
+absl::StatusOr<std::string> FollowLinks(const std::string& path, bool* is_open_file) {
+  std::string at = path;
+  for (int links = 0; links <= kLinksMax; ++links) {
+    struct stat info;
+    if (lstat(at.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return at;
+    *is_open_file = IsBelowProc(at);
+    if (*is_open_file) return at;
+    std::string target(PATH_MAX, '\0');
+    const ssize_t length = readlink(at.c_str(), target.data(), target.size());
+    if (length < 0) return ErrnoStatus(errno, "cannot read the link {}", at);
+    target.resize(static_cast<size_t>(length));
+    at = target.substr(0, 1) == "/" ? target : ParentOf(at) + "/" + target;
+  }
+  return InvalidArgument("{} leads through more than {} symbolic links", path, kLinksMax);
+}
+
+std::string_view KindOfFile(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
 bool IsDirectory(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -59,8 +94,13 @@ bool IsDirectory(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return ErrnoStatus(errno, "cannot open {}", path);
+  // Opening a pipe would wait for its writer.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info;
+  if (!fd || fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "cannot open {}", path);
+  if (!S_ISREG(info.st_mode)) {
+    return InvalidArgument("{} is {}; a regular file is needed here", path, KindOfFile(info.st_mode));
+  }
   // Not by st_size: /proc files have none, and a file may grow while it is read.
   constexpr size_t kStepBytes = 64 * 1024;
   std::string bytes;
@@ -91,6 +131,19 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes
     return status;
   }
   return SyncDirectory(ParentOf(path));
+}
+
+absl::Status WriteOutputFile(const std::string& path, std::string_view bytes) {
+  bool is_open_file = false;
+  ASSIGN_OR_RETURN(const std::string target, FollowLinks(path, &is_open_file));
+  struct stat info;
+  const bool exists = stat(target.c_str(), &info) == 0;
+  if (!exists && !is_open_file) return WriteFileAtomically(target, bytes);
+  if (exists && S_ISDIR(info.st_mode)) return InvalidArgument("{} is a directory", path);
+  UniqueFd fd(open(target.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open {} for writing", path);
+  if (!is_open_file && S_ISREG(info.st_mode)) return WriteFileAtomically(target, bytes, info.st_mode & 07777);
+  return WriteAll(fd.get(), bytes, path);
 }
 
 absl::Status MakeDirectories(const std::string& path, mode_t mode) {

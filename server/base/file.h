@@ -14,8 +14,9 @@
 
 namespace tunefarm {
 
-// The whole file. NotFound when missing, InvalidArgument for a directory, ResourceExhausted above `bytes_max` (nothing
-// beyond the limit is read, so it is safe on /proc and devices).
+// The whole file. NotFound when missing, InvalidArgument for what is no regular file (a directory, a device, a pipe: it
+// never waits for a writer), ResourceExhausted above `bytes_max` (nothing beyond the limit is read, so it is safe on
+// /proc).
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
 
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
@@ -23,6 +24,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
 // failed, flushing the directory. The directory must exist. The file has exactly `mode`, whatever the umask. A crash
 // midway may leave a "PATH.tmp-UUID" behind.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
+
+// Writes a file that a user named: the target of a symbolic link, also of one that leads nowhere yet, and into a device
+// or a pipe (it may wait for a pipe's reader). A regular file is replaced as by WriteFileAtomically and keeps its mode.
+// A link below /proc, such as /dev/stdout is one, is appended to. InvalidArgument for a directory, PermissionDenied for
+// a file that may not be written.
+absl::Status WriteOutputFile(const std::string& path, std::string_view bytes);
 
 // Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the
 // mode it has; AlreadyExists when something else has the name.

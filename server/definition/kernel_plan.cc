@@ -99,7 +99,7 @@ absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
     const std::string& name = parameter.parameter.name;
     const auto given = config.values().find(name);
     if (given == config.values().end()) return impl_->WhyNoConfig(config);
-    auto value = definition::FromProto(given->second, parameter.type);
+    auto value = definition::FromWritten(given->second, parameter.type);
     if (!value.ok() || parameter.texts.count(value->ToText()) == 0) return impl_->WhyNoConfig(config);
     parsed.Set(name, *std::move(value));
   }

@@ -59,6 +59,8 @@ Type UnaryType(Op op, Type operand) {
     case Op::kIsPow2:
       return Type::kBool;
     case Op::kToInt:
+    case Op::kRound:
+    case Op::kInvert:
       return Type::kInt;
     case Op::kToFloat:
     case Op::kLog2:
@@ -70,6 +72,16 @@ Type UnaryType(Op op, Type operand) {
 
 Type BinaryType(Op op, Type a, Type b, bool natural_exponent) {
   if (op == Op::kMin || op == Op::kMax) return Join(a, b);
+  if (op == Op::kBitAnd || op == Op::kBitOr || op == Op::kBitXor) {
+    // Of two bools they give a bool.
+    if (a == Type::kBool && b == Type::kBool) return Type::kBool;
+    const bool is_int = a == Type::kInt || b == Type::kInt || a == Type::kFloat || b == Type::kFloat;
+    if (is_int) return Type::kInt;
+    return IsIntegralType(a) && IsIntegralType(b) ? Type::kBoolOrInt : Type::kUnknown;
+  }
+  if (op == Op::kShiftLeft || op == Op::kShiftRight) return Type::kInt;
+  // What a is, or an int in the place of a bool.
+  if (op == Op::kRoundDigits) return IsIntegralType(a) ? Type::kInt : (a == Type::kFloat ? a : Type::kUnknown);
   const bool integral = IsIntegralType(a) && IsIntegralType(b);
   if (op == Op::kDivide) return integral || a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
   if (op == Op::kPower && integral) return natural_exponent ? Type::kInt : Type::kUnknown;

@@ -17,8 +17,7 @@ struct Failure {
 };
 
 bool IsUnary(Op op) {
-  return op == Op::kNegate || op == Op::kPlus || op == Op::kNot || op == Op::kAbs || op == Op::kToInt ||
-         op == Op::kToFloat || op == Op::kToBool || op == Op::kLog2 || op == Op::kIsPow2;
+  return (op >= Op::kNegate && op <= Op::kNot) || op == Op::kAbs || (op >= Op::kToInt && op <= Op::kRound);
 }
 
 Cell LoadSlot(const Value* slots, int slot) { return Cell::Of(slots[slot]); }
@@ -138,6 +137,8 @@ std::string Describe(const Instruction& instruction, const Failure& failure) {
                              : "64 bits");
     case Fault::kDomain:
       return fmt::format("{} has no real value", operation);
+    case Fault::kNegativeShift:
+      return fmt::format("negative shift count in {}", operation);
     case Fault::kType:
     case Fault::kNone:
       break;
@@ -180,10 +181,11 @@ bool RunConstant(const Expression::Program& program, int begin, int end, Cell* r
 }
 
 std::string_view OpText(Op op) {
-  static constexpr std::string_view kTexts[] = {"+",        "-",        "*",   "/",     "//",   "%",    "**",
-                                                "==",       "!=",       "<",   "<=",    ">",    ">=",   "in",
-                                                "not in",   "-",        "+",   "not ",  "min",  "max",  "abs",
-                                                "ceil_div", "round_up", "int", "float", "bool", "log2", "is_pow2"};
+  static constexpr std::string_view kTexts[] = {
+      "+",     "-",    "*",    "/",       "//",    "%",     "**",  "&",        "|",        "^",
+      "<<",    ">>",   "==",   "!=",      "<",     "<=",    ">",   ">=",       "in",       "not in",
+      "-",     "+",    "~",    "not ",    "min",   "max",   "abs", "ceil_div", "round_up", "int",
+      "float", "bool", "log2", "is_pow2", "round", "round", "all", "any",      "sum"};
   const size_t index = static_cast<size_t>(op);
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }

@@ -16,7 +16,7 @@
 
 namespace tunefarm::expression {
 
-// Operators and functions; the order of kEqual..kNotIn and of the functions matters to tables in the .cc files.
+// Operators and functions; their order matters to tables and ranges in the .cc files.
 enum class Op : uint8_t {
   // Binary arithmetic.
   kAdd,
@@ -26,6 +26,12 @@ enum class Op : uint8_t {
   kFloorDivide,
   kModulo,
   kPower,
+  // Of the bits of ints.
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
   // Comparisons.
   kEqual,
   kNotEqual,
@@ -38,6 +44,7 @@ enum class Op : uint8_t {
   // Unary.
   kNegate,
   kPlus,
+  kInvert,
   kNot,
   // Functions.
   kMin,
@@ -50,6 +57,12 @@ enum class Op : uint8_t {
   kToBool,
   kLog2,
   kIsPow2,
+  kRound,
+  kRoundDigits,  // round(x, digits)
+  // Functions of lists, which the parser writes as other operations.
+  kAll,
+  kAny,
+  kSum,
   // Only in programs.
   kConstant,            // push constants[argument]
   kLoad,                // push slot argument
@@ -72,6 +85,8 @@ struct FunctionSpec {
   Op op;
   int arguments_min;
   int arguments_max;  // -1: any number
+  // Whether a parameter may have the same name: it is the function only before '('.
+  bool is_name_too = false;
 };
 // nullptr when there is none of that name.
 const FunctionSpec* FindFunction(std::string_view name);
@@ -150,7 +165,7 @@ struct Cell {
   Value ToValue() const;
 };
 
-enum class Fault : uint8_t { kNone, kType, kDivisionByZero, kOverflow, kDomain };
+enum class Fault : uint8_t { kNone, kType, kDivisionByZero, kOverflow, kDomain, kNegativeShift };
 
 // Python's meaning of a binary operator, a comparison or a function of two arguments. `*out` may be one of the
 // operands.

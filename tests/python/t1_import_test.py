@@ -201,12 +201,17 @@ class Expressions(unittest.TestCase):
             ("params['b'] > p[\"a\"]", "B > a", bool),
             ("pow(a, 2)", "a ** 2", int),
             ("min(a, b, c[0])", "min(a, B, 3)", int),
+            ("a & (b - 1) == 0 | b", "(a & B - 1) == (0 | B)", bool),
+            ("(a | 1) & ~b ^ 3 << 2", "(a | 1) & ~B ^ 12", int),
+            ("(a == 1) | (b == 2)", "(a == 1) | (B == 2)", bool),
+            ("a << (b << 1) >> -1", "a << (B << 1) >> -1", int),
+            ("round(a / b) + 1", "round(a / B) + 1", int),
         ):
             made = self.written(text)
             self.assertEqual((made.text, made.type), (written, type_), text)
 
     def test_what_has_no_counterpart_says_so(self):
-        self.assertEqual(self.written("a & 1").text, "column 3: '&' has no counterpart in the expression language")
+        self.assertEqual(self.written("i & 1", is_cxx=True).text, "column 3: '&' has no counterpart in C++ code over doubles")
         self.assertEqual(self.written("a > q").text, "column 5: unknown name 'q'")
         self.assertIn("a list that is not", self.written("[a, b]").text)
         self.assertIn("no counterpart", self.written("sum(range(a))").text)

@@ -49,7 +49,7 @@ absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel)
         session->Note("The daemon has a new catalog; all best configs follow.");
       }
       session->Print(LinesOf(response, format));
-      std::fflush(session->out);
+      RETURN_IF_ERROR(session->FlushOutput());
       if (response.revision() > 0) {
         request.set_after_revision(response.revision());
         request.set_catalog_id(response.catalog_id());

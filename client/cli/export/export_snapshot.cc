@@ -13,7 +13,6 @@
 #include "client/cli/help_format.h"
 #include "client/cpp/snapshot/snapshot_writer.h"
 #include "server/base/clock.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -135,7 +134,7 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
     return NotFound("there are no best configs to write; tunefarm tune finds some");
   }
   ASSIGN_OR_RETURN(const std::string bytes, snapshot::Encode(contents));
-  RETURN_IF_ERROR(WriteFileAtomically(options.file, bytes));
+  RETURN_IF_ERROR(session->WriteFile(options.file, bytes));
   session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {}", FormatCount(written),
                             written == 1 ? "" : "s", contents.kernels.size(), contents.kernels.size() == 1 ? "" : "s",
                             options.file));
@@ -153,7 +152,7 @@ void AddExportSnapshot(CLI::App* command, Session* session) {
   CLI::App* snapshot = command->add_subcommand(
       "snapshot", "The best configs as a file from which the C++ client answers without a daemon.");
   SetExample(snapshot, "tunefarm export snapshot bests.tfsnap\ntunefarm export snapshot bests.tfsnap --kernel matmul");
-  snapshot->add_option("FILE", options->file, "The file to write; an existing one is replaced as a whole.")->required();
+  snapshot->add_option("FILE", options->file, "The file to write, replaced as a whole; '-' is stdout.")->required();
   snapshot->add_option("--kernel", options->kernels, "Only this kernel. May be repeated. Default: all.")
       ->type_name("KERNEL")
       ->allow_extra_args(false);

@@ -103,7 +103,8 @@ absl::StatusOr<DimFilter> DimFilter::Make(const std::vector<std::string>& dims) 
   DimFilter filter;
   for (const std::string& text : dims) {
     ASSIGN_OR_RETURN(const DimValues dim, ParseDim(text));
-    for (const std::string& value : dim.values) filter.values_[dim.name].insert(Value::Infer(value).ToText());
+    // As the value of a dim of any type prints it: "007" is the string, or the int 7.
+    for (const std::string& value : dim.values) filter.values_[dim.name].insert({value, Value::Infer(value).ToText()});
   }
   return filter;
 }

@@ -11,7 +11,6 @@
 #include "client/cli/studies/study_plot.h"
 #include "client/cli/studies/study_report.h"
 #include "client/cli/studies/study_trials.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -81,7 +80,7 @@ absl::Status LookClosely(Session* session, const ResultsOptions& options) {
   }
   if (options.analyze) RETURN_IF_ERROR(PrintAnalysis(analysis, format, *session));
   if (!options.plot.empty()) {
-    RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
+    RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
     session->Note("Wrote " + options.plot);
   }
   return absl::OkStatus();

@@ -10,7 +10,6 @@
 #include "client/cli/help_format.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -25,6 +24,7 @@ struct SimulateOptions {
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
   std::string warm;
+  std::string objective;  // of files
   std::string csv, plot;
   int study = 0;
   int repeats = 20;
@@ -32,18 +32,19 @@ struct SimulateOptions {
   uint64_t seed = 1;
 };
 
-absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, int study) {
+absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, const SimulateOptions& options) {
   std::error_code error;
   const bool is_job = text.find_first_not_of("0123456789") == std::string::npos || text.rfind("jobs/", 0) == 0;
-  if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, study);
-  return FromFile(session, text);
+  if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, options.study);
+  ASSIGN_OR_RETURN(const interchange::RecordedObjective objective, RecordedObjectiveOption(options.objective));
+  return FromFile(session, text, objective);
 }
 
 // All that the command line names, files first, then jobs.
 absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const SimulateOptions& options) {
   std::vector<RecordedSource> sources;
   for (const std::string& text : options.files) {
-    ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options.study));
+    ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options));
     sources.push_back(std::move(source));
   }
   if (!options.jobs.empty()) {
@@ -61,7 +62,7 @@ absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const 
 absl::StatusOr<Priors> ReadPriors(Session* session, const SimulateOptions& options) {
   Priors priors;
   if (options.warm.empty()) return priors;
-  ASSIGN_OR_RETURN(const RecordedSource warm, FromText(session, options.warm, options.study));
+  ASSIGN_OR_RETURN(const RecordedSource warm, FromText(session, options.warm, options));
   PriorSource source;
   source.label = warm.name;
   for (const RecordedTrial& trial : warm.trials)
@@ -162,8 +163,8 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
     charts.push_back(std::move(chart));
   }
   session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
-  if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
-  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
+  if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
+  if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
   session->Note(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
       "from the median): 0 is as good "
@@ -210,6 +211,7 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->add_option("--warm", options->warm,
                    "A file or job of another device or problem whose results the strategies start from.")
       ->type_name("SOURCE");
+  AddRecordedObjectiveOption(simulate, &options->objective);
   simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
   simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");
   simulate->callback([=] { session->command = [=] { return SimulateAll(session, *options); }; });

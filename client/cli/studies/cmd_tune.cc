@@ -17,6 +17,7 @@
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
+#include "client/cli/studies/recorded_source.h"
 #include "client/cli/studies/report.h"
 #include "client/cli/studies/trial_pages.h"
 #include "client/cli/studies/watch.h"
@@ -44,6 +45,7 @@ struct SubmitOptions {
   std::string required_isolation;
   std::string label;
   std::string starting_configs;
+  std::string recorded_objective;
   bool missing_only = false;
   int rows = 10;
   MissesOptions misses;
@@ -102,6 +104,7 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
           "Tuner, also .gz. Without --dim the problems of a file of bests are tuned; --max-trials 1 only measures its "
           "configs.")
       ->type_name("FILE");
+  AddRecordedObjectiveOption(command, &options->recorded_objective);
 }
 
 // All but the problems, the kernel and what is tried first.
@@ -200,7 +203,9 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   std::optional<StartingConfigs> starts;
   if (!options.starting_configs.empty()) {
     ASSIGN_OR_RETURN(plan, PlanOf(session, kernel));
-    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, *plan));
+    ASSIGN_OR_RETURN(const interchange::RecordedObjective objective,
+                     RecordedObjectiveOption(options.recorded_objective));
+    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, objective, *plan));
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -269,13 +274,13 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
     const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
-    std::string next = "Ask again: tunefarm best " + kernel;
-    for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
+    std::string next = "Ask again: tunefarm best " + ShellWord(kernel);
+    for (const std::string& dim : options.problem.dims) next += " --dim " + ShellWord(dim);
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_of_file = !options.starting_configs.empty() && options.problem.dims.empty();
     const bool is_grid = is_of_file || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
-    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + ShellWord(kernel) : next);
   }
   return code;
 }
@@ -372,11 +377,11 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
   session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
-  std::string again = "Reproduce: tunefarm run " + options.kernel;
-  for (const std::string& dim : options.problem.dims) again += " --dim " + dim;
+  std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
+  for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
   for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
                                                                     response.trial().config().values().end())) {
-    again += " " + name + "=" + ValueText(value);
+    again += " " + ShellWord(name + "=" + ValueText(value));
   }
   session->Note(again);
   return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;

@@ -13,9 +13,11 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 import grpc
 
-from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from tunefarm import _files
+from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 
 _SOCKET_PATH_MAX = 107
+_CREDENTIAL_BYTES_MAX = 1 << 20
 _START_SECONDS = 90  # more than the program itself waits
 
 
@@ -150,9 +152,9 @@ class _CallDetails(NamedTuple):
 
 def _read(path: str, what: str) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
+        return _files.read(path, _CREDENTIAL_BYTES_MAX)
+    except (InvalidArgumentError, NotFoundError) as error:
+        raise InvalidArgumentError(f"{what} {error}") from None
 
 
 def _stays_here(address: str) -> bool:

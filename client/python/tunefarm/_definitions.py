@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple, Union
 
 from google.protobuf import text_format
 
-from tunefarm import _wire
+from tunefarm import _files, _wire
 from tunefarm._connection import places_beside
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
@@ -16,22 +16,11 @@ _DEFINITION_BYTES_MAX = 1 << 20
 _SOURCE_BYTES_MAX = 4 << 20
 
 
-def _read(path: Path, bytes_max: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(bytes_max + 1)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}") from None
-    if len(content) > bytes_max:
-        raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
-    return content
-
-
 def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
     message = _wire.empty_kernel()
     try:
-        text_format.Parse(_read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message)
+        text_format.Parse(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message)
     except UnicodeDecodeError:
         raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
     except text_format.ParseError as error:
@@ -46,7 +35,7 @@ def load(file: Path) -> Any:
         parts = source.path.split("/")
         if not source.path or source.path.startswith("/") or ".." in parts:
             raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
-        source.content = _read(file.parent / source.path, _SOURCE_BYTES_MAX)
+        source.content = _files.read(file.parent / source.path, _SOURCE_BYTES_MAX)
     return message
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+from tunefarm import _files
 from tunefarm.model import Trial
 
 if TYPE_CHECKING:
@@ -63,10 +65,11 @@ class Results:
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """The columns of to_dataframe, without an index; needs no pandas."""
         columns, rows = self.rows()
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        _files.write(path, text.getvalue())
 
 
 def _row(trial: Trial, columns: Dict[str, str]) -> Dict[str, Any]:

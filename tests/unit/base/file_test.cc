@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/base/status.h"
+#include "server/base/unique_fd.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/base/file_size_limit.h"
 #include "tests/unit/base/open_files.h"
@@ -57,8 +58,14 @@ TEST(FileTest, ReadErrors) {
   const absl::Status missing = ReadFile(directory.File("none"), 10).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(MessageOf(missing)), HasSubstr(directory.File("none")));
-  EXPECT_EQ(ReadFile(directory.path(), 10).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ReadFile("/dev/zero", 1000).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(MessageOf(ReadFile(directory.path(), 10).status()),
+            directory.path() + " is a directory; a regular file is needed here");
+  EXPECT_EQ(MessageOf(ReadFile("/dev/zero", 1000).status()), "/dev/zero is a device; a regular file is needed here");
+  // Nothing waits for a writer.
+  ASSERT_EQ(mkfifo(directory.File("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(MessageOf(ReadFile(directory.File("pipe"), 10).status()),
+            directory.File("pipe") + " is a pipe; a regular file is needed here");
+  EXPECT_EQ(ReadFile(directory.File("pipe"), 10).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_GT(ReadFile("/proc/self/status", 100000)->size(), 0u);
 }
 
@@ -91,6 +98,63 @@ TEST(FileTest, AtomicWriteReplacesALinkNotItsTarget) {
   ASSERT_TRUE(WriteFileAtomically(directory.File("link"), "new").ok());
   EXPECT_EQ(*ReadFile(directory.File("target"), 10), "old");
   EXPECT_EQ(*ReadFile(directory.File("link"), 10), "new");
+}
+
+TEST(FileTest, OutputGoesThroughLinks) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/target"), "old", 0604).ok());
+  ASSERT_EQ(symlink("folder/target", directory.File("link").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("link").c_str(), directory.File("chain").c_str()), 0);
+  ASSERT_TRUE(WriteOutputFile(directory.File("chain"), "new").ok());
+  EXPECT_EQ(*ReadFile(directory.File("folder/target"), 10), "new");
+  EXPECT_EQ(ModeOf(directory.File("folder/target")), 0604u);
+  struct stat info;
+  ASSERT_EQ(lstat(directory.File("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  // One that leads nowhere yet, and one that leads in a circle.
+  ASSERT_EQ(symlink("folder/fresh", directory.File("dangling").c_str()), 0);
+  ASSERT_TRUE(WriteOutputFile(directory.File("dangling"), "fresh").ok());
+  EXPECT_EQ(*ReadFile(directory.File("folder/fresh"), 10), "fresh");
+  EXPECT_EQ(ModeOf(directory.File("folder/fresh")), 0644u);
+  ASSERT_EQ(symlink("circle", directory.File("circle").c_str()), 0);
+  EXPECT_THAT(std::string(MessageOf(WriteOutputFile(directory.File("circle"), "x"))), HasSubstr("40 symbolic links"));
+  EXPECT_EQ(CountEntries(directory.File("folder")), 2u);
+}
+
+TEST(FileTest, OutputGoesIntoDevicesAndPipes) {
+  TemporaryDirectory directory;
+  const std::string pipe = directory.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // A pipe with a reader is written at once.
+  const UniqueFd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  ASSERT_TRUE(WriteOutputFile(pipe, "text").ok());
+  char read_back[8] = {};
+  EXPECT_EQ(read(reader.get(), read_back, sizeof(read_back)), 4);
+  EXPECT_STREQ(read_back, "text");
+  // An own link to the device: /dev itself is left alone.
+  ASSERT_EQ(symlink("/dev/full", directory.File("full").c_str()), 0);
+  ASSERT_EQ(symlink("/dev/null", directory.File("null").c_str()), 0);
+  EXPECT_TRUE(WriteOutputFile(directory.File("null"), "x").ok());
+  EXPECT_EQ(WriteOutputFile(directory.File("full"), "x").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CountEntries(directory.path()), 3u);
+  // An open file behind a link below /proc is appended to, and keeps its place.
+  const UniqueFd open_file(open(directory.File("open").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(WriteOutputFile("/proc/self/fd/" + std::to_string(open_file.get()), "one ").ok());
+  ASSERT_TRUE(WriteOutputFile("/proc/self/fd/" + std::to_string(open_file.get()), "two").ok());
+  EXPECT_EQ(read(open_file.get(), read_back, sizeof(read_back)), 7);
+}
+
+TEST(FileTest, OutputErrors) {
+  TemporaryDirectory directory;
+  EXPECT_EQ(MessageOf(WriteOutputFile(directory.path(), "x")), directory.path() + " is a directory");
+  EXPECT_EQ(WriteOutputFile(directory.File("none/file"), "x").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(WriteFileAtomically(directory.File("fixed"), "old", 0400).ok());
+  if (geteuid() != 0) {
+    EXPECT_EQ(WriteOutputFile(directory.File("fixed"), "x").code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(*ReadFile(directory.File("fixed"), 10), "old");
+  }
 }
 
 TEST(FileTest, MakeDirectories) {

@@ -36,9 +36,22 @@ class Generator {
 
   std::string Number(int depth) {
     if (depth <= 0) return NumberLeaf();
-    switch (random_.UniformInt(14)) {
+    switch (random_.UniformInt(18)) {
+      case 14:
+        return fmt::format("{} {} {}", Maybe(Number(depth - 1)), Pick({"&", "|", "^", "<<", ">>"}),
+                           Maybe(Number(depth - 1)));
+      case 15:
+        return random_.UniformInt(2) == 0 ? fmt::format("round({})", Number(depth - 1))
+                                          : fmt::format("round({}, {})", Number(depth - 1),
+                                                        Pick({"0", "1", "2", "-1", "-2", "5", "x", "-18", "-19"}));
+      case 16:
+        return fmt::format("sum({} for i in ({}, {}) if {})", OfLoop(depth - 1), Number(0), Number(0),
+                           Truth(depth - 1));
+      case 17:
+        return fmt::format("{}({} for i in {})", Pick({"min", "max", "sum"}), OfLoop(0),
+                           Pick({"range(3)", "[x, y]", "(x, 2, z)", "range(5, -5, -3)"}));
       case 0:
-        return Pick({"-", "+"}) + Maybe(Number(depth - 1));
+        return Pick({"-", "+", "~"}) + Maybe(Number(depth - 1));
       case 1:
         return fmt::format("{}({}, {})", Pick({"min", "max", "ceil_div", "round_up"}), Any(depth - 1), Any(depth - 1));
       case 2:
@@ -59,7 +72,13 @@ class Generator {
 
   std::string Truth(int depth) {
     if (depth <= 0) return Pick({"True", "False", "flag"});
-    switch (random_.UniformInt(7)) {
+    switch (random_.UniformInt(9)) {
+      case 7:
+        return fmt::format("{}({} {} i {}for i in ({}, {}))", Pick({"all", "any"}), Maybe(Number(depth - 1)), Compare(),
+                           Pick({"", "+ 1 ", "% 3 "}), Number(0), Number(0));
+      case 8:
+        return fmt::format("{}([i {} j for i in ({}, 2) for j in (i, {})])", Pick({"all", "any"}),
+                           Pick({"<", "&", "==", "//"}), Number(0), Number(0));
       case 0:
         return fmt::format("(not {})", Maybe(Any(depth - 1)));
       case 1:
@@ -86,6 +105,10 @@ class Generator {
   }
 
  private:
+  // A number that the variable of a loop, i, is part of.
+  std::string OfLoop(int depth) {
+    return fmt::format("{} {} {}", Pick({"i", "-i", "(i + 1)"}), Pick({"*", "+", "-", "%", "&"}), Maybe(Number(depth)));
+  }
   std::string Pick(const std::vector<const char*>& choices) { return choices[random_.UniformInt(choices.size())]; }
   std::string Compare() { return Pick({"<", "<=", ">", ">=", "==", "!="}); }
   // Parentheses now and then, so that precedence is tested too. A minus after an operator needs none.
