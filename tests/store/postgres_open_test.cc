@@ -104,11 +104,12 @@ TEST_F(PostgresOpen, AMigrationWithAnotherTextIsRefused) {
 TEST_F(PostgresOpen, SeveralMigrationsAreAppliedInTheirOrder) {
   ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   std::vector<Migration> all = WithOneMore("ALTER TABLE miss ADD COLUMN note text NOT NULL DEFAULT ''");
-  all.push_back({3, "0100_counted.sql", "CREATE TABLE counted AS SELECT count(*) AS jobs FROM job"});
-  all.push_back({4, "0101_sum.sql", "ALTER TABLE counted RENAME TO job_count"});
+  const int more = static_cast<int>(all.size());
+  all.push_back({more + 1, "0100_counted.sql", "CREATE TABLE counted AS SELECT count(*) AS jobs FROM job"});
+  all.push_back({more + 2, "0101_sum.sql", "ALTER TABLE counted RENAME TO job_count"});
   const auto store = Open(all);
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_EQ((*store)->maintenance()->Status()->schema_version, 4);
+  EXPECT_EQ((*store)->maintenance()->Status()->schema_version, more + 2);
   EXPECT_EQ(Sql("SELECT jobs FROM job_count"), "1");
   EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, 1);
 }
