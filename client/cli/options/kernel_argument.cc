@@ -99,11 +99,30 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
     return NotFound("there is no kernel definition at {}", text);
   const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
   for (const BoxDefinition& definition : DefinitionsInTheBox(environment)) {
-    if (definition.name == name) return LoadFile(definition.file);
+    if (definition.name != name) continue;
+    ASSIGN_OR_RETURN(KernelArgument argument, LoadFile(definition.file));
+    argument.is_built_in = true;
+    return argument;
   }
   KernelArgument argument;
   argument.name = text;
   return argument;
+}
+
+absl::StatusOr<std::string> ProgramDigestOf(const KernelArgument& argument) {
+  if (!argument.definition.has_value()) return std::string();
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*argument.definition));
+  return plan->program_digest();
+}
+
+absl::StatusOr<std::string> ProgramDigestOfPath(const KernelArgument& argument) {
+  return argument.is_built_in ? std::string() : ProgramDigestOf(argument);
+}
+
+std::string VersionText(const std::string& display_name, const std::string& kernel_id) {
+  constexpr size_t kShown = 12;
+  const size_t begin = kernel_id.rfind("kernels/", 0) == 0 ? std::string_view("kernels/").size() : 0;
+  return display_name + "@" + kernel_id.substr(begin, kShown);
 }
 
 }  // namespace tunefarm::cli
