@@ -83,6 +83,14 @@ def _in_box(name: str) -> Optional[Path]:
     return None
 
 
+def is_path(kernel: Union[str, "os.PathLike[str]"]) -> bool:
+    """Whether a caller names a place on disk and not a kernel's name."""
+    if not isinstance(kernel, str):
+        return True
+    has_folder = "/" in kernel and not kernel.startswith("kernels/")
+    return has_folder or kernel.endswith(".pbtxt") or kernel in (".", "..")
+
+
 def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:
     """(name, definition or None) of what a caller names: a definition file, a folder with one, a built-in kernel, or
     else a stored kernel's name."""
