@@ -247,6 +247,7 @@ Result<v1::Job> ToWire(const JobSpec& spec) {
   }
   job.set_priority(spec.priority);
   job.set_no_promotion(spec.no_promotion);
+  job.set_promote_given(spec.promote_given);
   job.set_no_memory(spec.no_memory);
   job.set_retry_poisoned(spec.retry_poisoned);
   job.set_label(spec.label);
