@@ -18,10 +18,16 @@ constexpr uint64_t kDefinitionBytesMax = 1 << 20;
 constexpr uint64_t kSourceBytesMax = 4 << 20;
 
 absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file.string(), kDefinitionBytesMax));
+  // The definition itself may be a link, but no FIFO or device.
+  std::error_code error;
+  const fs::path real = fs::canonical(file, error);
+  if (error) return ErrnoStatus(error.value(), "cannot open {}", file.string());
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadFileBelow(real.parent_path().string(), real.filename().string(), kDefinitionBytesMax));
   const fs::path folder = file.parent_path();
   ASSIGN_OR_RETURN(v1::Kernel kernel, LoadKernelText(text, file.string(), [&folder](const std::string& path) {
-                     return ReadFile((folder / path).string(), kSourceBytesMax);
+                     // What a source is goes to the daemon: nothing that lies elsewhere.
+                     return ReadFileBelow(folder.string(), path, kSourceBytesMax);
                    }));
   KernelArgument argument;
   argument.name = kernel.display_name();

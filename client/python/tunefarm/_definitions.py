@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any, List, Optional, Tuple, Union
 
@@ -16,12 +17,22 @@ _DEFINITION_BYTES_MAX = 1 << 20
 _SOURCE_BYTES_MAX = 4 << 20
 
 
-def _read(path: Path, bytes_max: int) -> bytes:
+def _read(path: Path, bytes_max: int, below: Optional[Path] = None) -> bytes:
+    """A regular file, which must lie in or below the folder `below` if one is given, wherever links lead: what is read
+    goes to the daemon. A FIFO is not waited for."""
     try:
-        with open(path, "rb") as file:
+        real = path.resolve(strict=True)
+        if below is not None and below.resolve(strict=True) not in real.parents:
+            raise InvalidArgumentError(
+                f"{path} leads to {real}, outside of its folder {below}; copy the file into the folder")
+        # The resolved path has no link; one that takes its place now is not followed.
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InvalidArgumentError(f"{path} is not a regular file")
             content = file.read(bytes_max + 1)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise NotFoundError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if len(content) > bytes_max:
         raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
     return content
@@ -46,7 +57,7 @@ def load(file: Path) -> Any:
         parts = source.path.split("/")
         if not source.path or source.path.startswith("/") or ".." in parts:
             raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
-        source.content = _read(file.parent / source.path, _SOURCE_BYTES_MAX)
+        source.content = _read(file.parent / source.path, _SOURCE_BYTES_MAX, file.parent)
     return message
 
 
