@@ -1,4 +1,4 @@
-// kernels {list,show,check,space,new}.
+// kernels {list,show,check,space,new,delete}.
 
 #include <fmt/core.h>
 
@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "client/cli/commands.h"
+#include "client/cli/delete_kernels.h"
 #include "client/cli/help_format.h"
 #include "client/cli/kernel_template.h"
 #include "client/cli/options/kernel_argument.h"
@@ -205,7 +206,7 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
 
 void AddKernels(CLI::App* app, Session* session) {
   CLI::App* kernels =
-      app->add_subcommand("kernels", "List, show, check or create kernel definitions, or count their configs.");
+      app->add_subcommand("kernels", "List, show, check, create or delete kernel definitions; count configs.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
@@ -225,6 +226,12 @@ void AddKernels(CLI::App* app, Session* session) {
       kKernelHelp, CheckKernel);
   add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
       "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", NewKernel);
+
+  add("delete", "Delete stored definitions; best configs and ended jobs stay.",
+      "tunefarm kernels delete scale\ntunefarm kernels delete scale@0123456789ab", "STORED",
+      "NAME (every definition of the name), NAME@VERSION (the first digits of its id, as kernels list shows them) or "
+      "kernels/ID.",
+      DeleteKernels);
 
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();
