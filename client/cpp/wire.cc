@@ -168,6 +168,7 @@ Answer FromBest(const v1::BestConfig& best, Match match, Source source) {
   answer.source = source;
   answer.config = FromWire(best.config());
   answer.kernel = best.kernel_name();
+  answer.kernel_id = best.kernel_id();
   answer.problem = best.problem().key();
   answer.device_class_id = best.device_class_id();
   answer.device_class_name = best.device_class_name();

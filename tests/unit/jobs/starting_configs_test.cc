@@ -71,6 +71,7 @@ TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsABestOnlyWhereTh
 }
 
 TEST_F(StartingConfigs, OnlyASearchMakesAProblemTuned) {
+  farm_.evaluator().set_scripter(Bowl);
   const auto match_after = [&](int64_t size, int64_t trials, int starting) {
     tunefarm::v1::Job job;
     job.mutable_strategy()->set_strategy_name("random");
