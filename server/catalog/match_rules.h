@@ -19,13 +19,13 @@ struct CatalogQuery {
   const ResolvedProblem* problem = nullptr;  // resolved by that plan
   const DeviceClass* device_class = nullptr;
   std::string_view class_id;  // device_class->Id()
-  // The program that is asked for where it is not the plan's, since its definition is not stored. Empty: the plan's.
-  std::string_view other_program;
   // Of the asked device. Empty: not known, and then nothing is STALE.
   std::string_view driver_version;
   std::string_view toolkit_version;
   // Worse matches are answered as NOT_FOUND. UNSPECIFIED: DEFAULT.
   tunefarm::v1::Match worst = tunefarm::v1::MATCH_DEFAULT;
+  // The program that is asked for where it is not the plan's, since its definition is not stored. Empty: the plan's.
+  std::string_view other_program = {};
 
   std::string_view program_digest() const { return other_program.empty() ? plan->program_digest() : other_program; }
 };

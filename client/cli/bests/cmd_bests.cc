@@ -82,6 +82,12 @@ absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& ch
   ASSIGN_OR_RETURN(v1::LookupConfigResponse response,
                    Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
   if (response.match() == v1::MATCH_EXACT || response.match() == v1::MATCH_STALE) {
+    if (response.other_programs() > 0) {
+      session->Note(
+          kernel.name +
+          " stands for several definitions with a best config for this problem; this is about the one that was "
+          "submitted last. A path or kernels/ID names another.");
+    }
     return std::move(*response.mutable_best());
   }
   return NotFound(
