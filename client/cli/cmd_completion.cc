@@ -50,6 +50,22 @@ void AddKernelNames(const Session& session, std::vector<std::string>* candidates
   }
 }
 
+// Names and versions of what a running daemon has stored.
+void AddStoredKernels(Session* session, std::vector<std::string>* candidates) {
+  session->connect.start_if_absent = false;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  v1::ListKernelsRequest request;
+  request.set_page_size(1000);
+  const auto response = Connection::Call((*connection)->kernels(), &v1::KernelService::StubInterface::ListKernels,
+                                         request, std::chrono::seconds(1));
+  if (!response.ok()) return;
+  for (const v1::Kernel& kernel : response->kernels()) {
+    candidates->push_back(kernel.display_name());
+    candidates->push_back(VersionText(kernel.display_name(), kernel.name()));
+  }
+}
+
 // Asks a running daemon, and only a running one: pressing the tab key must not start one.
 void AddJobNumbers(Session* session, std::vector<std::string>* candidates) {
   session->connect.start_if_absent = false;
@@ -129,6 +145,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
       candidates.push_back(sub->get_name());
     }
     if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
+    if (command->get_option_no_throw("STORED") != nullptr) AddStoredKernels(session, &candidates);
     if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
     if (command->get_option_no_throw("TOPIC") != nullptr) {
       for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))

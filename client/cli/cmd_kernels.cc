@@ -1,10 +1,13 @@
-// kernels {list,show,check,space,new}.
+// kernels {list,show,check,space,new,delete}.
 
 #include <fmt/core.h>
 
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -201,11 +204,62 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   return kExitOk;
 }
 
+constexpr std::string_view kIdPrefix = "kernels/";
+
+// What is stored under the name, or under one that `text` is the id of, newest first.
+absl::StatusOr<std::vector<v1::Kernel>> StoredVersions(Connection* connection, const std::string& text) {
+  const bool is_id = text.rfind(kIdPrefix, 0) == 0;
+  const size_t at = is_id ? std::string::npos : text.find('@');
+  const std::string name = text.substr(0, at);
+  const std::string version = at == std::string::npos ? "" : text.substr(at + 1);
+  if (at != std::string::npos && version.empty()) return InvalidArgument("'{}': write NAME or NAME@VERSION", text);
+  std::vector<v1::Kernel> versions;
+  v1::ListKernelsRequest request;
+  request.set_page_size(1000);
+  do {
+    ASSIGN_OR_RETURN(const v1::ListKernelsResponse page,
+                     Connection::Call(connection->kernels(), &Kernels::ListKernels, request));
+    for (const v1::Kernel& kernel : page.kernels()) {
+      const bool is_meant = is_id ? kernel.name() == text
+                                  : kernel.display_name() == name &&
+                                        kernel.name().compare(kIdPrefix.size(), version.size(), version) == 0;
+      if (is_meant) versions.push_back(kernel);
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  if (versions.empty()) return NotFound("no kernel '{}' is stored; tunefarm kernels list shows all", text);
+  if (!version.empty() && versions.size() > 1) {
+    return InvalidArgument("'{}' stands for {} stored definitions; write more digits of the version", text,
+                           versions.size());
+  }
+  return versions;
+}
+
+// NAME: all stored definitions of a name; NAME@VERSION: the one whose id begins so; kernels/ID. What was deleted before
+// an error stays deleted.
+absl::StatusOr<ExitCode> DeleteKernels(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(const std::vector<v1::Kernel> versions, StoredVersions(connection, text));
+  if (versions.size() > 1 &&
+      !session->Confirm(fmt::format("Delete all {} stored definitions of {}?", versions.size(), text))) {
+    session->Note("Nothing was deleted.");
+    return kExitOk;
+  }
+  for (const v1::Kernel& kernel : versions) {
+    v1::DeleteKernelRequest request;
+    request.set_name(kernel.name());
+    RETURN_IF_ERROR(Connection::Call(connection->kernels(), &Kernels::DeleteKernel, request).status());
+    session->Note(fmt::format("{} is deleted; best configs and ended jobs stay.",
+                              VersionText(kernel.display_name(), kernel.name())));
+  }
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddKernels(CLI::App* app, Session* session) {
   CLI::App* kernels =
-      app->add_subcommand("kernels", "List, show, check or create kernel definitions, or count their configs.");
+      app->add_subcommand("kernels", "List, show, check, create or delete kernel definitions; count configs.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
@@ -225,6 +279,12 @@ void AddKernels(CLI::App* app, Session* session) {
       kKernelHelp, CheckKernel);
   add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
       "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", NewKernel);
+
+  add("delete", "Delete stored definitions; best configs and ended jobs stay.",
+      "tunefarm kernels delete scale\ntunefarm kernels delete scale@0123456789ab", "STORED",
+      "NAME (every definition of the name), NAME@VERSION (the first digits of its id, as kernels list shows them) or "
+      "kernels/ID.",
+      DeleteKernels);
 
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();

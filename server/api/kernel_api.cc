@@ -1,6 +1,8 @@
 #include "server/api/kernel_api.h"
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "server/base/status.h"
@@ -13,15 +15,50 @@
 
 namespace tunefarm {
 
-absl::StatusOr<v1::CreateKernelResponse> KernelApi::CreateKernel(const v1::CreateKernelRequest& request) {
+std::string KernelOwner(const Principal& principal) {
+  return principal.kind == PrincipalKind::kSocket ? "" : principal.name;
+}
+
+KernelRow OwnedKernel(const KernelPlan& plan, const std::string& owner, const KernelQuota& quota, int64_t now_ms) {
+  KernelRow row = KernelRegistry::RowOf(plan, now_ms);
+  row.owner = owner;
+  row.owner_kernels_max = quota.kernels_max;
+  row.owner_bytes_max = quota.bytes_max;
+  return row;
+}
+
+absl::StatusOr<v1::CreateKernelResponse> KernelApi::CreateKernel(const Principal& principal,
+                                                                 const v1::CreateKernelRequest& request) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(request.kernel()));
   v1::CreateKernelResponse response;
   *response.mutable_kernel() = WithoutSources(plan->kernel());
   response.mutable_kernel()->set_name(KernelName(plan->kernel_id()));
   if (request.validate_only()) return response;
-  RETURN_IF_ERROR(store_->kernels()->PutKernel(KernelRegistry::RowOf(*plan, clock_->WallMs())));
+  RETURN_IF_ERROR(store_->kernels()->PutKernel(OwnedKernel(*plan, KernelOwner(principal), quota_, clock_->WallMs())));
   kernels_->Stored(plan);
   return response;
+}
+
+absl::StatusOr<v1::DeleteKernelResponse> KernelApi::DeleteKernel(const Principal& principal,
+                                                                 const v1::DeleteKernelRequest& request) {
+  constexpr std::string_view kPrefix = "kernels/";
+  const std::string_view name = request.name();
+  if (name.substr(0, kPrefix.size()) != kPrefix || name.size() == kPrefix.size()) {
+    return WithReason(
+        InvalidArgument("'{}' does not name one stored definition; write kernels/ID", name.substr(0, 256)),
+        "NAME_INVALID");
+  }
+  const std::string_view kernel_id = name.substr(kPrefix.size());
+  const std::optional<std::string> owner =
+      principal.Has(Right::kAdmin) ? std::nullopt : std::make_optional(KernelOwner(principal));
+  const absl::Status deleted = store_->kernels()->DeleteKernel(kernel_id, owner, clock_->WallMs());
+  if (absl::IsNotFound(deleted)) {
+    return WithReason(NotFound("there is no kernel '{}'; it may have been deleted", name.substr(0, 256)),
+                      "KERNEL_NOT_FOUND");
+  }
+  RETURN_IF_ERROR(deleted);
+  kernels_->Deleted(kernel_id);
+  return v1::DeleteKernelResponse();
 }
 
 absl::StatusOr<v1::GetKernelResponse> KernelApi::GetKernel(const v1::GetKernelRequest& request) {

@@ -3,24 +3,47 @@
 // Thread-safe. CreateKernel and CountSpace may take seconds; CreateKernel returns when the kernel is durable.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "server/access/principal.h"
 #include "server/base/clock.h"
+#include "server/definition/kernel_plan.h"
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
+#include "server/store/kernel_store.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 
 namespace tunefarm {
 
+// What each certificate and each token may have stored, and the local sockets together; 0: no limit.
+struct KernelQuota {
+  int64_t kernels_max = 0;
+  int64_t bytes_max = 0;  // of definitions with their sources
+};
+
+// Whom a kernel belongs to that the principal submits: its name; empty for the local sockets.
+std::string KernelOwner(const Principal& principal);
+// The row that stores a plan for its owner.
+KernelRow OwnedKernel(const KernelPlan& plan, const std::string& owner, const KernelQuota& quota, int64_t now_ms);
+
 class KernelApi {
  public:
   // All outlive it.
-  KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, Clock* clock)
-      : store_(store), kernels_(kernels), devices_(devices), clock_(clock) {}
+  KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, const KernelQuota& quota,
+            Clock* clock)
+      : store_(store), kernels_(kernels), devices_(devices), quota_(quota), clock_(clock) {}
 
-  // Answers without source contents. InvalidArgument with the definition's errors; Unavailable when the store cannot be
-  // written (nothing was changed, repeat the call).
-  absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const v1::CreateKernelRequest& request);
+  // Answers without source contents. InvalidArgument with the definition's errors; ResourceExhausted (KERNEL_QUOTA);
+  // Unavailable when the store cannot be written (nothing was changed, repeat the call).
+  absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const Principal& principal,
+                                                        const v1::CreateKernelRequest& request);
+  // Answers when it is durable. InvalidArgument (NAME_INVALID), NotFound (KERNEL_NOT_FOUND), PermissionDenied
+  // (KERNEL_OWNER), FailedPrecondition (KERNEL_IN_USE); the store's errors.
+  absl::StatusOr<v1::DeleteKernelResponse> DeleteKernel(const Principal& principal,
+                                                        const v1::DeleteKernelRequest& request);
   // By "kernels/{id}" or display name (the newest). NotFound (KERNEL_NOT_FOUND); the store's errors.
   absl::StatusOr<v1::GetKernelResponse> GetKernel(const v1::GetKernelRequest& request);
   // Without source contents. InvalidArgument (PAGE_SIZE_INVALID, PAGE_TOKEN_INVALID); the store's errors.
@@ -33,6 +56,7 @@ class KernelApi {
   Store* const store_;
   KernelRegistry* const kernels_;
   const DeviceDirectory* const devices_;
+  const KernelQuota quota_;
   Clock* const clock_;
 };
 

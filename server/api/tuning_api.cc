@@ -23,6 +23,7 @@ TuningApi::TuningApi(const Dependencies& dependencies, WorkerAbilities abilities
     : deps_(dependencies),
       abilities_(std::move(abilities)),
       active_jobs_max_(limits.active_jobs_max),
+      kernel_quota_(limits.kernels),
       quota_(deps_.store, limits.jobs_per_principal_max, deps_.clock) {}
 
 absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
@@ -120,7 +121,9 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   submit.job.priority = submission.spec.priority();
   submit.job.created_at_ms = submit.now_ms;
   submit.job.studies = std::move(submission.studies);
-  if (submission.stores_kernel) submit.kernel = KernelRegistry::RowOf(*submission.plan, submit.now_ms);
+  if (submission.stores_kernel) {
+    submit.kernel = OwnedKernel(*submission.plan, submitted_by, kernel_quota_, submit.now_ms);
+  }
   submit.request_id = request.request_id();
   submit.body_digest = SubmissionDigest(job, definition);
   ASSIGN_OR_RETURN(const SubmitResult result, deps_.store->jobs()->SubmitJob(submit));

@@ -86,6 +86,36 @@ std::string_view KindOfFile(mode_t mode) {
   return "a device";
 }
 
+// The rest of an open file; `path`: what errors call it.
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& path, uint64_t bytes_max) {
+  // Not by st_size: /proc files have none, and a file may grow while it is read.
+  constexpr size_t kStepBytes = 64 * 1024;
+  std::string bytes;
+  while (true) {
+    const size_t old_size = bytes.size();
+    // One byte above the limit tells "at the limit" from "above".
+    const uint64_t wanted = std::min<uint64_t>(std::max<uint64_t>(kStepBytes, old_size), bytes_max - old_size);
+    bytes.resize(old_size + wanted + 1);
+    const ssize_t got = read(fd, bytes.data() + old_size, wanted + 1);
+    const int error = errno;
+    bytes.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && error == EINTR) continue;
+    if (got < 0) return ErrnoStatus(error, "cannot read {}", path);
+    if (got == 0) return bytes;
+    if (bytes.size() > bytes_max) return ResourceExhausted("{} has more than {} bytes", path, bytes_max);
+  }
+}
+
+// Where an open file lies, by the kernel's own account: no link is left in it.
+std::string PlaceOf(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+absl::StatusOr<std::string> RealPathOf(int fd, const std::string& path) {
+  std::string real(PATH_MAX, '\0');
+  const ssize_t size = readlink(PlaceOf(fd).c_str(), real.data(), real.size());
+  if (size < 0) return ErrnoStatus(errno, "cannot find out where {} lies", path);
+  real.resize(static_cast<size_t>(size));
+  return real;
+}
+
 bool IsDirectory(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -101,22 +131,32 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument("{} is {}; a regular file is needed here", path, KindOfFile(info.st_mode));
   }
-  // Not by st_size: /proc files have none, and a file may grow while it is read.
-  constexpr size_t kStepBytes = 64 * 1024;
-  std::string bytes;
-  while (true) {
-    const size_t old_size = bytes.size();
-    // One byte above the limit tells "at the limit" from "above".
-    const uint64_t wanted = std::min<uint64_t>(std::max<uint64_t>(kStepBytes, old_size), bytes_max - old_size);
-    bytes.resize(old_size + wanted + 1);
-    const ssize_t got = read(fd.get(), bytes.data() + old_size, wanted + 1);
-    const int error = errno;
-    bytes.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && error == EINTR) continue;
-    if (got < 0) return ErrnoStatus(error, "cannot read {}", path);
-    if (got == 0) return bytes;
-    if (bytes.size() > bytes_max) return ResourceExhausted("{} has more than {} bytes", path, bytes_max);
+  return ReadAll(fd.get(), path, bytes_max);
+}
+
+absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max) {
+  const std::string shown = folder.empty() ? path : folder + "/" + path;
+  if (path.empty() || path[0] == '/') return InvalidArgument("'{}' is not a path below {}", path, folder);
+  // O_PATH: nothing is opened for reading, so that a FIFO does not wait and a device does not act.
+  const UniqueFd root(open(folder.empty() ? "." : folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return ErrnoStatus(errno, "cannot open directory {}", folder);
+  const UniqueFd found(openat(root.get(), path.c_str(), O_PATH | O_CLOEXEC));
+  if (!found) return ErrnoStatus(errno, "cannot open {}", shown);
+  ASSIGN_OR_RETURN(const std::string root_path, RealPathOf(root.get(), folder));
+  ASSIGN_OR_RETURN(const std::string real_path, RealPathOf(found.get(), shown));
+  const std::string prefix = root_path == "/" ? root_path : root_path + "/";
+  if (real_path.compare(0, prefix.size(), prefix) != 0) {
+    return InvalidArgument("{} leads to {}, outside of its folder {}; copy the file into the folder", shown, real_path,
+                           root_path);
   }
+  struct stat info;
+  if (fstat(found.get(), &info) != 0) return ErrnoStatus(errno, "cannot examine {}", shown);
+  if (S_ISDIR(info.st_mode)) return InvalidArgument("{} is a directory", shown);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("{} is not a regular file", shown);
+  // The file that was examined, whatever its name stands for by now.
+  const UniqueFd fd(open(PlaceOf(found.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open {}", shown);
+  return ReadAll(fd.get(), shown, bytes_max);
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode) {

@@ -19,6 +19,11 @@ namespace tunefarm {
 // /proc).
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
 
+// The same of a regular file in or below `folder`, which may itself be reached by links. InvalidArgument, before
+// anything is read, for a path that leads out of the folder (an absolute one, "..", a symbolic link to elsewhere) and
+// for what is no regular file: a FIFO is not waited for and a device not opened.
+absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max);
+
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
 // mix. On OK the content is on disk. On error no temporary is left and the old file stands, unless only the last step
 // failed, flushing the directory. The directory must exist. The file has exactly `mode`, whatever the umask. A crash

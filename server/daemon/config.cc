@@ -91,6 +91,13 @@ const std::vector<Setting>& Settings() {
        "Look-ups of each certificate or token; more are refused. 0: no limit.", 0, 100'000'000},
       {"max_jobs_per_principal", "--max-jobs-per-principal", &DaemonConfig::max_jobs_per_principal,
        "Jobs of each certificate or token that have not ended; more are refused. 0: no limit.", 0, 1'000'000},
+      {"max_kernels_per_principal", "--max-kernels-per-principal", &DaemonConfig::max_kernels_per_principal,
+       "Stored kernel definitions of each certificate or token, and of the local sockets together; more are refused "
+       "until some are deleted (tunefarm kernels delete). 0: no limit.",
+       0, 1'000'000},
+      {"max_kernel_bytes_per_principal", "--max-kernel-bytes-per-principal",
+       &DaemonConfig::max_kernel_bytes_per_principal,
+       "The same in bytes of the definitions with their sources. 0: no limit.", 0, int64_t{1} << 46},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
        "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: off)."},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,

@@ -172,7 +172,9 @@ absl::Status ControlDaemon::OpenPlane() {
   options.tasks = search_.get();
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
-  options.limits = {config_.max_active_jobs, config_.max_jobs_per_principal};
+  options.limits = {config_.max_active_jobs,
+                    config_.max_jobs_per_principal,
+                    {config_.max_kernels_per_principal, config_.max_kernel_bytes_per_principal}};
   options.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   options.has_own_agent = config_.role == "all";
   options.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;

@@ -1,6 +1,7 @@
 // The last part of a study: who takes part in its final, and what comes of it.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/check.h"
@@ -14,6 +15,17 @@ namespace tunefarm {
 namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Trial;
+
+namespace {
+
+// Whether the budget is for the given configs alone, or for a single one, and not for the whole space.
+bool OnlyMeasures(const StudyContext& context) {
+  const int64_t trials = context.spec.budget().max_trials();
+  const bool tries_all = !context.size.approximate() && context.size.valid() <= trials;
+  return trials > 0 && !tries_all && trials <= std::max<int64_t>(1, context.spec.starting_configs_size());
+}
+
+}  // namespace
 
 std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) const {
   if (incumbent == nullptr) return std::nullopt;
@@ -175,8 +187,12 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   incumbent_ = promotion.winner;
   incumbent_->mutable_measurement()->clear_sample_ns();
-  if (!context_.spec.no_promotion()) step->promotion = std::move(promotion);
+  const bool is_filed = !context_.spec.no_promotion() && (context_.spec.promote_given() || !OnlyMeasures(context_));
+  if (is_filed) step->promotion = std::move(promotion);
   End(step);
+  if (!is_filed && !context_.spec.no_promotion()) {
+    NoteNotPromoted("the job measured given configs only, which is no search; with --promote they are filed", step);
+  }
   return absl::OkStatus();
 }
 

@@ -132,6 +132,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_label(job.label());
   own.set_required_isolation(job.required_isolation());
   own.set_no_promotion(job.no_promotion());
+  own.set_promote_given(job.promote_given());
   own.set_no_memory(job.no_memory());
   *own.mutable_starting_configs() = job.starting_configs();
   return own;

@@ -172,7 +172,8 @@ class Adapter : public Service {
 class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, KernelApi> {
  public:
   using Adapter::Adapter;
-  TUNEFARM_CALL(KernelService, CreateKernel, Slow)
+  TUNEFARM_CALL_AS(KernelService, CreateKernel, Slow, api->CreateKernel(context.principal, *request))
+  TUNEFARM_CALL_AS(KernelService, DeleteKernel, Slow, api->DeleteKernel(context.principal, *request))
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
   TUNEFARM_CALL(KernelService, CountSpace, Slow)

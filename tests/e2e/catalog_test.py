@@ -118,7 +118,7 @@ class Catalog(unittest.TestCase):
         with Farm() as farm:
             self.started(farm)
             one = ("matmul_host", "--policy", "fast", "--strategy", "random", "--measure", "no_reuse=true", *problem(64))
-            farm.cli("tune", *one, "--max-trials", "1", "--seed", "1")
+            farm.cli("tune", *one, "--max-trials", "2", "--seed", "1")
             first = farm.json("best", "matmul_host", *problem(64))["best"]
             farm.cli("bests", "pin", "matmul_host", *problem(64), "--reason", "in production")
             farm.cli("tune", *one, "--max-trials", "12", "--seed", "2")

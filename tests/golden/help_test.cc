@@ -34,6 +34,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"kernels", "check"},
                                                                            {"kernels", "space"},
                                                                            {"kernels", "new"},
+                                                                           {"kernels", "delete"},
                                                                            {"devices"},
                                                                            {"db"},
                                                                            {"db", "status"},

@@ -2,6 +2,7 @@
 
 #include "server/base/file.h"
 #include "tests/golden/command_line.h"
+#include "tests/golden/fake_data.h"
 
 namespace tunefarm::golden {
 namespace {
@@ -39,6 +40,18 @@ TEST(KernelsTest, ListShowAndSpace) {
   cli.Comment("Counted by the daemon, by sampling.");
   cli.Record({"kernels", "space", "stored"});
   cli.ExpectMatches("kernels");
+}
+
+TEST(KernelsTest, Delete) {
+  CommandLine cli;
+  cli.Record({"kernels", "delete", "stored"});
+  cli.Record({"kernels", "delete", "stored@0123"});
+  cli.Record({"kernels", "delete", StoredKernel().name()});
+  EXPECT_EQ(cli.Record({"kernels", "delete", "stored@4567"}).code, 3);
+  EXPECT_EQ(cli.Record({"kernels", "delete", "scale_host"}).code, 3);
+  EXPECT_EQ(cli.Record({"kernels", "delete", "stored@"}).code, 2);
+  cli.Record({"__complete", "kernels", "delete", "st"});
+  cli.ExpectMatches("kernels_delete");
 }
 
 TEST(KernelsTest, CheckSaysWhere) {

@@ -5,6 +5,7 @@ import csv
 import io
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,6 +217,30 @@ class Rest(WithDaemon):
         self.assertEqual((x.name, x.default, len(x.values)), ("X", 0, 1000))
         self.assertEqual(stored.language, tunefarm.Language.HOST_CXX)
         self.assertEqual(self.client.best("noop_host", N=4).match, tunefarm.Match.DEFAULT)
+
+    def test_a_path_asks_for_its_own_definition(self):
+        self.client.tune("noop_host", dims={"N": 77}, max_trials=5, **quick())
+        folder = pathlib.Path(tempfile.mkdtemp()) / "noop_host"
+        self.addCleanup(shutil.rmtree, folder.parent)
+        shutil.copytree(KERNELS / "examples" / "noop_host", folder)
+        own = self.client.best(folder, N=77)
+        self.assertEqual(own.match, tunefarm.Match.EXACT)
+        self.assertEqual(own.program_digest, own.best.program_digest)
+        self.assertIn("noop_host", {best.kernel_name for best in self.client.bests(folder)})
+        source = next(folder.glob("*.cc"))
+        source.write_text(source.read_text() + "// edited\n")
+        edited = self.client.best(str(folder), N=77)
+        self.assertEqual(edited.match, tunefarm.Match.STALE_SOURCE)
+        self.assertEqual(edited.program_digest, own.program_digest)
+        self.assertEqual(self.client.best_batch(folder, {"N": [77]}).matches, (tunefarm.Match.STALE_SOURCE,))
+        self.assertEqual(self.client.bests(folder), [])
+        # A stored definition is deleted, and its bests stay.
+        stored = self.client.create_kernel(folder)
+        self.assertEqual(self.client.kernel("noop_host"), stored)
+        self.client.delete_kernel(stored.name)
+        with self.assertRaises(tunefarm.NotFoundError):
+            self.client.kernel(stored.name)
+        self.assertEqual(self.client.best("noop_host", N=77).match, tunefarm.Match.EXACT)
 
     def test_devices(self):
         (host,) = self.client.devices()

@@ -157,6 +157,36 @@ class Definitions(unittest.TestCase):
             self.assertEqual(_definitions.resolve("kernels/abc"), ("kernels/abc", None))
             self.assertEqual(_definitions.resolve("of_my_own"), ("of_my_own", None))
 
+    def test_a_source_that_leads_out_of_the_folder_is_refused_by_name(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder.parent / "private_key").write_bytes(b"secret")
+        (folder / "kernel.pbtxt").write_text('display_name: "k" sources { path: "k.cc" } sources { path: "sub/k.h" }')
+        (folder / "sub").mkdir()
+        (folder / "real.h").write_bytes(b"header")
+        (folder / "sub" / "k.h").symlink_to("../real.h")
+        source = folder / "k.cc"
+        for target in ("../private_key", folder.parent / "private_key"):
+            source.symlink_to(target)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "k.cc leads to .*private_key, outside of"):
+                _definitions.resolve(folder)
+            source.unlink()
+        os.mkfifo(source)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "k.cc is not a regular file"):
+            _definitions.resolve(folder)
+        source.unlink()
+        source.write_bytes(b"code")
+        # The folder itself may be a link, and one inside of it.
+        link = folder.parent / "link"
+        link.symlink_to(folder)
+        _, definition = _definitions.resolve(link)
+        self.assertEqual([source.content for source in definition.sources], [b"code", b"header"])
+
+    def test_paths_are_told_from_names(self):
+        for path in (pathlib.Path("k"), "./k", "a/k", "k.pbtxt", "."):
+            self.assertTrue(_definitions.is_path(path), path)
+        for name in ("k", "kernels/0123", ""):
+            self.assertFalse(_definitions.is_path(name), name)
+
     def test_errors_name_the_place(self):
         file = self.folder / "kernel.pbtxt"
         for text, error, word in (

@@ -7,7 +7,9 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import sys
+import tempfile
 import time
 import unittest
 
@@ -433,6 +435,28 @@ class Definitions(unittest.TestCase):
         kernel = kernel_of(self.read("stencil.json"))
         self.assertEqual([source["path"] for source in kernel["sources"]], ["imported.cu", "stencil.cu", "stencil_bias.h"])
         self.assertEqual(base64.b64decode(kernel["sources"][1]["content"]), (DATA / "stencil.cu").read_bytes())
+
+
+    def test_links_that_lead_out_of_the_folder_are_refused_by_name(self):
+        text = self.read("stencil.json")
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory, "folder")
+            folder.mkdir()
+            secret = pathlib.Path(directory, "secret.h")
+            secret.write_text("the secret")
+            shutil.copy(DATA / "stencil.cu", folder)
+            header = folder / "stencil_bias.h"
+            header.symlink_to(secret)
+            refused = error_of(text, folder=str(folder))
+            self.assertIn("stencil_bias.h", refused)
+            self.assertIn("lies outside of", refused)
+            header.unlink()
+            os.mkfifo(header)
+            self.assertIn("is not a regular file", error_of(text, folder=str(folder)))
+            header.unlink()
+            shutil.copy(DATA / "stencil_bias.h", folder / "inner.h")
+            header.symlink_to("inner.h")
+            self.assertEqual(kernel_of(text, folder=str(folder))["sources"][2]["path"], "stencil_bias.h")
 
 
 class HostileFiles(unittest.TestCase):

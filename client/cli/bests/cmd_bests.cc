@@ -43,6 +43,23 @@ absl::StatusOr<std::string> KernelNameOf(Session* session, const std::string& te
   return kernel.name;
 }
 
+// Whose bests a list is about: all, those of a name, or those of the definition that a path names.
+struct Listed {
+  std::string name;     // empty: all
+  std::string program;  // empty: of every definition of the name
+
+  bool Takes(const std::string& program_digest) const { return program.empty() || program_digest == program; }
+};
+
+absl::StatusOr<Listed> ListedOf(Session* session, const std::string& text) {
+  Listed listed;
+  if (text.empty()) return listed;
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  listed.name = kernel.name;
+  ASSIGN_OR_RETURN(listed.program, ProgramDigestOfPath(kernel));
+  return listed;
+}
+
 v1::BestConfigKey KeyOfBest(const v1::BestConfig& best) {
   v1::BestConfigKey key;
   key.set_program_digest(best.program_digest());
@@ -54,9 +71,10 @@ v1::BestConfigKey KeyOfBest(const v1::BestConfig& best) {
 // The best of exactly this kernel, problem and device.
 absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& choice) {
   if (choice.kernel.empty()) return InvalidArgument("--dim, --pin and --device say more about a KERNEL; name it too");
-  ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(choice.kernel, session->environment));
   v1::LookupConfigRequest request;
-  request.set_kernel(kernel);
+  request.set_kernel(kernel.name);
+  ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
   ASSIGN_OR_RETURN(*request.mutable_problem(), MakeProblem(choice.problem));
   request.set_device_selector(choice.device);
   request.set_worst_match(v1::MATCH_STALE);
@@ -64,11 +82,17 @@ absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& ch
   ASSIGN_OR_RETURN(v1::LookupConfigResponse response,
                    Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
   if (response.match() == v1::MATCH_EXACT || response.match() == v1::MATCH_STALE) {
+    if (response.other_programs() > 0) {
+      session->Note(
+          kernel.name +
+          " stands for several definitions with a best config for this problem; this is about the one that was "
+          "submitted last. A path or kernels/ID names another.");
+    }
     return std::move(*response.mutable_best());
   }
   return NotFound(
-      "{} has no best config for exactly this problem and device; tunefarm bests list {} shows those it has", kernel,
-      choice.kernel);
+      "{} has no best config for exactly this problem and device; tunefarm bests list {} shows those it has",
+      kernel.name, choice.kernel);
 }
 
 // Pages of a list until `limit` items are there; whether there are more. `fetch` adds the next page.
@@ -87,12 +111,13 @@ void NoteMore(const Session& session, bool has_more) {
 
 absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
-  ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
+  ASSIGN_OR_RETURN(const Listed listed, ListedOf(session, choice.kernel));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListBestConfigsResponse all;
   const auto fetch = [&](int size, const std::string& token) -> absl::StatusOr<std::string> {
     v1::ListBestConfigsRequest request;
-    request.set_kernel(kernel);
+    request.set_kernel(listed.name);
+    request.set_program_digest(listed.program);
     request.set_page_size(size);
     request.set_page_token(token);
     ASSIGN_OR_RETURN(
@@ -107,8 +132,8 @@ absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
   } else if (format == OutputFormat::kCsv) {
     session->Print(BestsTable(all, true).ToCsv());
   } else if (all.bests().empty()) {
-    session->Note(kernel.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
-                                 : "No bests yet. Run: tunefarm tune " + choice.kernel);
+    session->Note(listed.name.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
+                                      : "No bests yet. Run: tunefarm tune " + choice.kernel);
   } else {
     session->Print(BestsTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
   }
@@ -119,12 +144,13 @@ absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
 absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& choice) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   v1::ListBestConfigChangesRequest request;
+  Listed listed;
   if (choice.names_problem()) {
     ASSIGN_OR_RETURN(const v1::BestConfig best, ChosenBest(session, choice));
     *request.mutable_key() = KeyOfBest(best);
   } else {
-    ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
-    request.set_kernel(kernel);
+    ASSIGN_OR_RETURN(listed, ListedOf(session, choice.kernel));
+    request.set_kernel(listed.name);
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListBestConfigChangesResponse all;
@@ -133,7 +159,9 @@ absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& cho
     request.set_page_token(token);
     ASSIGN_OR_RETURN(const v1::ListBestConfigChangesResponse page,
                      Connection::Call(connection->catalog(), &Catalog::ListBestConfigChanges, request));
-    all.mutable_changes()->MergeFrom(page.changes());
+    for (const v1::BestConfigChange& change : page.changes()) {
+      if (listed.Takes(change.best().program_digest())) *all.add_changes() = change;
+    }
     return page.next_page_token();
   };
   ASSIGN_OR_RETURN(const bool has_more, FetchPages(choice.limit, fetch, [&] { return all.changes_size(); }));
@@ -325,8 +353,8 @@ void AddBests(CLI::App* app, Session* session) {
       AddBestVerb(bests, session, "watch", "Print every best config, then every change as it happens.",
                   "tunefarm bests watch matmul --output json",
                   [](Session* own, const BestChoice& choice) -> absl::StatusOr<ExitCode> {
-                    ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(own, choice.kernel));
-                    return WatchBests(own, kernel);
+                    ASSIGN_OR_RETURN(const Listed listed, ListedOf(own, choice.kernel));
+                    return WatchBests(own, listed.name, listed.program);
                   });
   watch.AddKernel(false);
 }

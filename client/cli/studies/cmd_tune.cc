@@ -42,6 +42,8 @@ struct SubmitOptions {
   bool retry_poisoned = false;
   int agent_losses_max = 0;
   bool no_memory = false;
+  bool no_promotion = false;
+  bool promote = false;
   std::string required_isolation;
   std::string label;
   std::string starting_configs;
@@ -105,6 +107,8 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
           "configs.")
       ->type_name("FILE");
   AddRecordedObjectiveOption(command, &options->recorded_objective);
+  command->add_flag("--promote", options->promote,
+                    "Keep the winner as the best config also where --max-trials leaves no room for a search.");
 }
 
 // All but the problems, the kernel and what is tried first.
@@ -124,6 +128,8 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
   job->set_retry_poisoned(options.retry_poisoned);
   job->set_agent_losses_max(options.agent_losses_max);
   job->set_no_memory(options.no_memory);
+  job->set_no_promotion(options.no_promotion);
+  job->set_promote_given(options.promote);
   job->set_label(options.label);
   job->set_required_isolation(options.required_isolation);
   request->set_request_id(NewUuid(EntropySource::Real()));
@@ -357,6 +363,7 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
   options.budget.max_trials = 1;
+  options.no_promotion = !options.promote;
   options.retry_poisoned = true;
   options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
   ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
@@ -431,6 +438,8 @@ void AddTune(CLI::App* app, Session* session) {
                   "the default first.");
   AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
   AddMeasureOptions(run, run_options.get());
+  run->add_flag("--promote", run_options->promote,
+                "Keep the config as the best one if it wins against the present one; without it nothing is kept.");
   run->callback([session, run_options, settings] {
     session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };
   });

@@ -35,7 +35,7 @@ def load(file: Path) -> Any:
         parts = source.path.split("/")
         if not source.path or source.path.startswith("/") or ".." in parts:
             raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
-        source.content = _files.read(file.parent / source.path, _SOURCE_BYTES_MAX)
+        source.content = _files.read(file.parent / source.path, _SOURCE_BYTES_MAX, file.parent)
     return message
 
 
@@ -70,6 +70,14 @@ def _in_box(name: str) -> Optional[Path]:
                     if found == name:
                         return file
     return None
+
+
+def is_path(kernel: Union[str, "os.PathLike[str]"]) -> bool:
+    """Whether a caller names a place on disk and not a kernel's name."""
+    if not isinstance(kernel, str):
+        return True
+    has_folder = "/" in kernel and not kernel.startswith("kernels/")
+    return has_folder or kernel.endswith(".pbtxt") or kernel in (".", "..")
 
 
 def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:

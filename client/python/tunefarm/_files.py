@@ -5,25 +5,35 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from typing import Union
+from pathlib import Path
+from typing import Optional, Union
 
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
 _LINKS_MAX = 40
 
 
-def read(path: Union[str, "os.PathLike[str]"], bytes_max: int) -> bytes:
-    """The whole file. Only a regular one: a pipe would wait for its writer."""
+def read(path: Union[str, "os.PathLike[str]"], bytes_max: int, below: Optional[Path] = None) -> bytes:
+    """The whole file. Only a regular one: a pipe would wait for its writer. With `below` it must lie in or below that
+    folder, wherever links lead: what is read goes to the daemon."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        place = Path(path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        if below is not None:
+            place = place.resolve(strict=True)
+            if below.resolve(strict=True) not in place.parents:
+                raise InvalidArgumentError(
+                    f"{path} leads to {place}, outside of its folder {below}; copy the file into the folder")
+            flags |= os.O_NOFOLLOW  # the resolved path has no link; one that takes its place now is not followed
+        descriptor = os.open(place, flags)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InvalidArgumentError(f"{path} is no regular file, which is needed here")
             content = file.read(bytes_max + 1)
     except IsADirectoryError:
         raise InvalidArgumentError(f"{path} is a directory; a regular file is needed here") from None
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise NotFoundError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if len(content) > bytes_max:
         raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
     return content

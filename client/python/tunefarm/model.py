@@ -270,6 +270,13 @@ class Answer:
     distance: float
     catalog_revision: int
     age_ms: int
+    # The stored definition by which the question was read ("kernels/{id}"), and its program_digest. Another one than was
+    # asked for: that was never submitted, and the newest of its name took its place.
+    kernel: str = ""
+    program_digest: str = ""
+    # For a question by name: how many other definitions of the name have a best for the problem. More than 0: the name
+    # is ambiguous, and the definition that was submitted last answered.
+    other_programs: int = 0
 
     @property
     def config(self) -> Mapping[str, Value]:

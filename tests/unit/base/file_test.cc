@@ -157,6 +157,50 @@ TEST(FileTest, OutputErrors) {
   }
 }
 
+TEST(FileTest, AFileBelowAFolderIsReadWhereverTheFolderLies) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder/sub")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/own"), "own").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/sub/deep"), "deep").ok());
+  ASSERT_EQ(symlink("sub/deep", directory.File("folder/inner").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("folder/own").c_str(), directory.File("folder/absolute").c_str()), 0);
+  ASSERT_EQ(symlink("folder", directory.File("link").c_str()), 0);
+  for (const char* folder : {"folder", "link", "folder/sub/..", "folder/"}) {
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "own", 10).value(), "own") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "sub/deep", 10).value(), "deep") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "inner", 10).value(), "deep") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "absolute", 10).value(), "own") << folder;
+  }
+  EXPECT_TRUE(absl::IsNotFound(ReadFileBelow(directory.File("folder"), "none", 10).status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadFileBelow(directory.File("none"), "own", 10).status()));
+  EXPECT_EQ(ReadFileBelow(directory.File("folder"), "own", 2).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(FileTest, WhatLeadsOutOfAFolderOrIsNoRegularFileIsRefused) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder/sub")).ok());
+  ASSERT_TRUE(MakeDirectories(directory.File("folder_of_another")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("secret"), "secret").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder_of_another/secret"), "secret").ok());
+  ASSERT_EQ(symlink("../secret", directory.File("folder/link").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("secret").c_str(), directory.File("folder/absolute").c_str()), 0);
+  ASSERT_EQ(symlink("link", directory.File("folder/second").c_str()), 0);
+  ASSERT_EQ(symlink("../folder_of_another", directory.File("folder/beside").c_str()), 0);
+  ASSERT_EQ(mkfifo(directory.File("folder/fifo").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("/dev/zero", directory.File("folder/device").c_str()), 0);
+  const size_t open_before = CountOpenFiles();
+  for (const char* path : {"link", "absolute", "second", "beside/secret", "../secret", "sub/../../secret", "device"}) {
+    const absl::Status refused = ReadFileBelow(directory.File("folder"), path, 100).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << path << ": " << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr(path));
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("outside of its folder"));
+  }
+  for (const std::string& path : {directory.File("secret"), std::string(), std::string("sub"), std::string("fifo")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ReadFileBelow(directory.File("folder"), path, 100).status())) << path;
+  }
+  EXPECT_EQ(CountOpenFiles(), open_before);
+}
+
 TEST(FileTest, MakeDirectories) {
   TemporaryDirectory directory;
   const std::string deep = directory.File("a//b/c/");
