@@ -57,26 +57,47 @@ std::optional<ValueType> CommonType(const Parameter& parameter) {
 }  // namespace
 
 struct Space::Impl {
-  Impl(SpaceRules compiled, const SymbolTable& symbols, const SpaceOptions& options)
-      : rules(std::move(compiled)), search(rules, symbols, options) {
+  Impl(SpaceRules compiled, SymbolTable names, SpaceOptions how)
+      : rules(std::move(compiled)), symbols(std::move(names)), options(std::move(how)) {
     for (const Parameter& parameter : rules.parameters()) {
       index_of.emplace(parameter.name, static_cast<int>(index_of.size()));
       cartesian_size *= static_cast<double>(parameter.values.size());
     }
   }
 
-  const SpaceSampler& TheSampler() const {
-    const MutexLock lock(&sampler_mutex);
-    if (made_sampler == nullptr) made_sampler = std::make_unique<const SpaceSampler>(search);
-    return *made_sampler;
+  absl::Status LimitStatus() const { return options.limit == nullptr ? absl::OkStatus() : options.limit->Why(); }
+
+  // These fail as the options' limit says; the next call then begins again.
+  absl::StatusOr<const SpaceSearch*> TheSearch() const {
+    const MutexLock lock(&search_mutex);
+    if (made_search != nullptr) return made_search.get();
+    if (!rules.Narrow(options.limit.get())) return LimitStatus();
+    auto search = std::make_unique<const SpaceSearch>(rules, symbols, options);
+    RETURN_IF_ERROR(LimitStatus());
+    made_search = std::move(search);
+    return made_search.get();
   }
 
-  const SpaceRules rules;
-  const SpaceSearch search;
+  absl::StatusOr<const SpaceSampler*> TheSampler() const {
+    ASSIGN_OR_RETURN(const SpaceSearch* const search, TheSearch());
+    const MutexLock lock(&sampler_mutex);
+    if (made_sampler != nullptr) return made_sampler.get();
+    auto sampler = std::make_unique<const SpaceSampler>(*search);
+    RETURN_IF_ERROR(LimitStatus());
+    made_sampler = std::move(sampler);
+    return made_sampler.get();
+  }
+
+  mutable SpaceRules rules;  // narrowed with the first search, which changes nothing that judging a point reads
+  const SymbolTable symbols;
+  const SpaceOptions options;
   std::vector<Config> starting_configs;
   std::map<std::string, int, std::less<>> index_of;
   double cartesian_size = 1;
 
+  mutable Mutex search_mutex;
+  // Made by the first operation that searches; never changes afterwards.
+  mutable std::unique_ptr<const SpaceSearch> made_search GUARDED_BY(search_mutex);
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
   mutable std::unique_ptr<const SpaceSampler> made_sampler GUARDED_BY(sampler_mutex);
@@ -108,7 +129,7 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
   ASSIGN_OR_RETURN(SpaceRules rules,
                    SpaceRules::Compile(std::move(definition.parameters), std::move(definition.constraints),
                                        std::move(definition.device_rules), symbols));
-  auto impl = std::make_shared<Impl>(std::move(rules), symbols, options);
+  auto impl = std::make_shared<Impl>(std::move(rules), std::move(symbols), options);
   impl->starting_configs = std::move(definition.starting_configs);
   return Space(std::move(impl));
 }
@@ -127,20 +148,29 @@ double Space::CartesianSize() const { return impl_->cartesian_size; }
 std::string Space::CartesianText() const { return space_internal::CountText(CartesianSize(), /*is_exact=*/true); }
 
 absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
-  ASSIGN_OR_RETURN(const space_internal::SolutionCount count, impl_->search.Count(impl_->search.options().nodes_max));
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  ASSIGN_OR_RETURN(const space_internal::SolutionCount count,
+                   search->Count({impl_->options.nodes_max, impl_->options.limit.get()}));
   if (count <= limit && count < UINT64_MAX) return static_cast<uint64_t>(count);
   return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
                            space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(limit); }
-
-absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
-  return impl_->TheSampler().Draw(random);
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  return search->List(limit);
 }
 
+absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
+  ASSIGN_OR_RETURN(const SpaceSampler* const sampler, impl_->TheSampler());
+  return sampler->Draw(random);
+}
+
+absl::Status Space::PrepareSampling() const { return impl_->TheSampler().status(); }
+
 absl::StatusOr<PruneReport> Space::CountByRule(uint64_t exact_max) const {
-  return space_internal::CountByRule(impl_->search, CartesianSize(), exact_max);
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  return space_internal::CountByRule(*search, CartesianSize(), exact_max);
 }
 
 std::string Space::ExplainEmpty() const {

@@ -38,11 +38,12 @@ class Groups {
 // Early failure first: again and again the rule that is cheapest to complete (fewest combinations of its unbound
 // parameters) has those parameters bound next.
 std::vector<int> SearchOrder(const std::vector<int>& parameters, const std::vector<std::vector<int>>& rule_variables,
-                             const std::vector<std::vector<uint16_t>>& domain_of) {
+                             const std::vector<std::vector<uint16_t>>& domain_of, const WorkLimit* limit) {
+  WorkPace pace(limit);
   std::vector<int> order;
   std::vector<bool> is_bound(domain_of.size(), false);
   std::vector<bool> is_used(rule_variables.size(), false);
-  while (true) {
+  while (pace.Spend(4 * rule_variables.size())) {
     int best = -1;
     double best_cost = 0;
     for (size_t rule = 0; rule < rule_variables.size(); ++rule) {
@@ -110,6 +111,7 @@ SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, co
   RuleGraph graph(rules.parameters(), rules.domains());
   std::vector<Conjunct> conjuncts;
   for (const int rule : rules.open_rules()) {
+    if (options.limit != nullptr && !options.limit->GoOn()) return;
     const Expression& expression = rules.At(rule);
     const auto lowered = LowerRule(expression.text(), symbols, rules.parameters(), &graph);
     if (!lowered.has_value()) {
@@ -148,10 +150,12 @@ SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::ve
       own.push_back(conjunct);
       variables.push_back(conjunct.variables);
     }
-    std::vector<int> order = SearchOrder(group, variables, rules_.domains());
+    std::vector<int> order = SearchOrder(group, variables, rules_.domains(), options_.limit.get());
     std::vector<std::vector<uint16_t>> domains;
     for (const int parameter : order) domains.push_back(rules_.domains()[static_cast<size_t>(parameter)]);
-    programs.push_back(std::make_shared<const SearchProgram>(rules_, graph, std::move(order), std::move(domains), own));
+    programs.push_back(std::make_shared<const SearchProgram>(rules_, graph, std::move(order), std::move(domains), own,
+                                                             options_.limit.get()));
+    if (options_.limit != nullptr && !options_.limit->GoOn()) break;
   }
   return programs;
 }
@@ -164,20 +168,21 @@ SpaceSearch::Programs SpaceSearch::JudgedPrograms() const {
 }
 
 template <typename Search>
-absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(uint64_t nodes_max, const Search& search) const {
+absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(const SearchBudget& whole, const Search& search) const {
   if (is_empty_) return SolutionCount{0};
   SolutionCount total = 1;
   bool is_over_budget = false;
   absl::Status failure = rules_.constant_fault();
-  uint64_t nodes = nodes_max;
+  SearchBudget budget = whole;
   for (const auto& program : programs_) {
     SolutionCount count = 0;
     absl::Status fault;
-    const WalkEnd end = search(*program, &nodes, &count, &fault);
+    const WalkEnd end = search(*program, &budget, &count, &fault);
+    RETURN_IF_ERROR(LimitStatus());
     // A group without a solution rejects every point: then nothing else matters.
     if (end == WalkEnd::kDone && count == 0) return SolutionCount{0};
     if (end == WalkEnd::kFault && failure.ok()) failure = fault;
-    if (end != WalkEnd::kDone) nodes = nodes_max;
+    if (end != WalkEnd::kDone) budget.nodes = whole.nodes;
     is_over_budget = is_over_budget || end == WalkEnd::kBudget;
     total = end == WalkEnd::kDone ? MultiplyCounts(total, count) : kCountMax;
   }
@@ -186,24 +191,31 @@ absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(uint64_t nodes_max, const S
   return total;
 }
 
-absl::StatusOr<SolutionCount> SpaceSearch::Count(uint64_t nodes_max) const {
-  return SearchAll(nodes_max, CountSolutions);
+absl::StatusOr<SolutionCount> SpaceSearch::Count(const SearchBudget& budget) const {
+  return SearchAll(budget, CountSolutions);
 }
 
 absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
   limit = std::min(limit, kRowsMax);
   if (layout_.total_bits > 64) return ListWide(limit);
   const int threads = ThreadCount(options_.threads);
+  const uint64_t row_bytes = rules_.parameters().size() * sizeof(uint16_t);
+  auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
+  // Its key as it is found, among all others and while they are sorted; its row.
+  const ListOptions list_options = {limit, threads, memory.get(), 3 * sizeof(uint64_t) + row_bytes};
   std::vector<std::vector<uint64_t>> lists;
-  const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
+  const auto search = [&](const SearchProgram& program, SearchBudget* budget, SolutionCount* count,
+                          absl::Status* fault) {
     std::vector<uint64_t>& list = lists.emplace_back();
-    const WalkEnd end = ListKeys(program, layout_, limit, threads, nodes, &list, fault);
+    const WalkEnd end = ListKeys(program, layout_, list_options, budget, &list, fault);
     *count = list.size();
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll(options_.nodes_max, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, options_.limit.get()}, search));
+  if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(rules_.parameters().size()));
   if (count > limit) return TooManyToList(limit);
+  if (!memory->AtLeast(static_cast<uint64_t>(count) * list_options.bytes_each)) return MemoryStatus();
   // Lists of one key first, then those of earlier parameters outside: where no two lists interleave, nothing is left to
   // sort.
   std::sort(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
@@ -213,7 +225,10 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
   for (auto& list : lists) keys = keys == std::vector<uint64_t>{0} ? std::move(list) : Combine(keys, list, 1);
   lists.clear();
   SortKeys(layout_.total_bits, &keys);
-  return UnpackKeys(keys, threads);
+  ConfigTable table = UnpackKeys(keys, threads);
+  memory->AtMost(table.size() * row_bytes);
+  table.HoldMemory(std::move(memory));
+  return table;
 }
 
 ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threads) const {
@@ -246,18 +261,25 @@ ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threa
 
 absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
   const size_t width = layout_.bits.size();
+  const uint64_t row_bytes = width * sizeof(uint16_t);
+  auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
+  // As it is found, combined with others twice, and sorted; where it stands.
+  const ListOptions list_options = {limit, 1, memory.get(), 4 * row_bytes + sizeof(std::span<const uint16_t>)};
   std::vector<std::vector<uint16_t>> lists;
-  const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
-    SearchState state(program, *nodes);
-    const WalkEnd end = ListRows(&state, limit, &lists.emplace_back());
+  const auto search = [&](const SearchProgram& program, SearchBudget* budget, SolutionCount* count,
+                          absl::Status* fault) {
+    SearchState state(program, *budget);
+    const WalkEnd end = ListRows(&state, list_options, &lists.emplace_back());
     if (end == WalkEnd::kFault) *fault = state.FaultStatus();
-    *nodes = state.nodes;
+    budget->nodes = state.nodes;
     *count = lists.back().size() / width;
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll(options_.nodes_max, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, options_.limit.get()}, search));
+  if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(width));
   if (count > limit) return TooManyToList(limit);
+  if (!memory->AtLeast(static_cast<uint64_t>(count) * list_options.bytes_each)) return MemoryStatus();
   // What has one value only is put together first, as in List.
   std::stable_partition(lists.begin(), lists.end(), [width](const auto& list) { return list.size() == width; });
   std::vector<uint16_t> rows(width, 0);
@@ -269,10 +291,24 @@ absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
   std::vector<uint16_t> sorted;
   sorted.reserve(order.size() * width);
   for (const auto& row : order) sorted.insert(sorted.end(), row.begin(), row.end());
-  return ConfigTable(static_cast<int>(width), order.size(), std::move(sorted));
+  ConfigTable table(static_cast<int>(width), order.size(), std::move(sorted));
+  memory->AtMost(table.size() * row_bytes);
+  table.HoldMemory(std::move(memory));
+  return table;
+}
+
+absl::Status SpaceSearch::MemoryStatus() const {
+  const MemoryBudget& budget = *options_.limit->memory();
+  return WithReason(
+      ResourceExhausted("a list of the valid configs ({} points before the rules) needs more memory than search spaces "
+                        "may hold ({}, or what other spaces leave of it); list fewer values, or use a strategy that "
+                        "does not list the space",
+                        CartesianText(), FormatBytes(budget.bytes_max())),
+      "SPACE_MEMORY");
 }
 
 absl::Status SpaceSearch::BudgetStatus() const {
+  RETURN_IF_ERROR(LimitStatus());
   return WithReason(
       ResourceExhausted(
           "searching the space took more than {} steps; add constraints over fewer parameters or list fewer values",
@@ -280,13 +316,17 @@ absl::Status SpaceSearch::BudgetStatus() const {
       "SEARCH_BUDGET");
 }
 
-absl::Status SpaceSearch::TooManyToList(uint64_t limit) const {
+std::string SpaceSearch::CartesianText() const {
   double cartesian = 1;
   for (const Parameter& parameter : rules_.parameters()) cartesian *= static_cast<double>(parameter.values.size());
+  return CountText(cartesian, true);
+}
+
+absl::Status SpaceSearch::TooManyToList(uint64_t limit) const {
   return ResourceExhausted(
       "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
       "use a strategy that does not list the space",
-      CountText(static_cast<double>(limit), true), CountText(cartesian, true));
+      CountText(static_cast<double>(limit), true), CartesianText());
 }
 
 }  // namespace tunefarm::space_internal

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,7 +21,8 @@ class SpaceSearch {
  public:
   using Programs = std::vector<std::shared_ptr<const SearchProgram>>;
 
-  // The rules must outlive this; they were compiled with the same symbols.
+  // The rules must outlive this; they were compiled with the same symbols, and narrowed. Where the options' limit ends
+  // meanwhile, this is not to be used.
   SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options);
 
   // A rule that rejects every point was found without searching.
@@ -33,20 +35,25 @@ class SpaceSearch {
   // rule is in one of them as a whole.
   Programs JudgedPrograms() const;
 
-  // The number of valid configs. These fail with the error of a rule that cannot be evaluated, or with
-  // ResourceExhausted.
-  absl::StatusOr<SolutionCount> Count(uint64_t nodes_max) const;
+  // The number of valid configs. These fail with the error of a rule that cannot be evaluated, with ResourceExhausted,
+  // or as the options' limit says. `budget.limit`: the options' or a part of it.
+  absl::StatusOr<SolutionCount> Count(const SearchBudget& budget) const;
   absl::StatusOr<ConfigTable> List(uint64_t limit) const;
 
+  // Why a search with kBudget was given up.
   absl::Status BudgetStatus() const;
+  // OK while the options' limit lets the work go on.
+  absl::Status LimitStatus() const { return options_.limit == nullptr ? absl::OkStatus() : options_.limit->Why(); }
 
  private:
   Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const;
   // The product of what `search` counts in each program; it is called and ends as CountSolutions.
   template <typename Search>
-  absl::StatusOr<SolutionCount> SearchAll(uint64_t nodes_max, const Search& search) const;
+  absl::StatusOr<SolutionCount> SearchAll(const SearchBudget& whole, const Search& search) const;
   // List where a config does not fit into a key.
   absl::StatusOr<ConfigTable> ListWide(uint64_t limit) const;
+  absl::Status MemoryStatus() const;
+  std::string CartesianText() const;
   ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
   absl::Status TooManyToList(uint64_t limit) const;
 
