@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/base/work_limit.h"
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
@@ -26,8 +27,9 @@ class KernelApi {
   // Without source contents. InvalidArgument (PAGE_SIZE_INVALID, PAGE_TOKEN_INVALID); the store's errors.
   absl::StatusOr<v1::ListKernelsResponse> ListKernels(const v1::ListKernelsRequest& request);
   // InvalidArgument for a request without a kernel or with two, and with the errors of the definition and the problem;
-  // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve.
-  absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request);
+  // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve; Cancelled and ResourceExhausted
+  // (WORK_LIMIT) as `grant` says.
+  absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request, const WorkGrant& grant = {});
 
  private:
   Store* const store_;

@@ -2,18 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/check.h"
 
 namespace tunefarm {
 
-ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start) {
+ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start)
+    : slow_max_(static_cast<size_t>(std::max(1, threads / 2))) {
   TUNEFARM_CHECK(threads > 0);
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start] {
       if (on_start) on_start();
-      while (std::function<void()> task = NextTask()) task();
+      Run();
     });
   }
 }
@@ -31,17 +33,57 @@ void ThreadPool::Post(std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
   if (is_stopped_) return;
-  tasks_.push_back(std::move(task));
+  tasks_.push_back({std::move(task), std::nullopt});
   wake_.NotifyOne();
 }
 
-std::function<void()> ThreadPool::NextTask() {
+void ThreadPool::PostSlow(int64_t owner, std::function<void()> task) {
+  TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
-  while (tasks_.empty() && !is_stopped_) wake_.Wait(&mutex_);
-  if (tasks_.empty()) return nullptr;
-  std::function<void()> task = std::move(tasks_.front());
-  tasks_.pop_front();
+  if (is_stopped_) return;
+  slow_.push_back({std::move(task), owner});
+  wake_.NotifyOne();
+}
+
+void ThreadPool::Run() {
+  while (std::optional<Task> task = NextTask()) {
+    task->run();
+    task->run = nullptr;  // what it owns goes before the next one waits
+    if (task->slow_owner.has_value()) SlowEnded(*task->slow_owner);
+  }
+}
+
+std::optional<ThreadPool::Task> ThreadPool::NextTask() {
+  MutexLock lock(&mutex_);
+  while (true) {
+    if (!tasks_.empty()) {
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      return task;
+    }
+    if (const auto slow = NextSlow(); slow != slow_.end()) {
+      Task task = std::move(*slow);
+      slow_.erase(slow);
+      slow_running_.insert(*task.slow_owner);
+      return task;
+    }
+    // The threads that run slow tasks see to those that are left.
+    if (is_stopped_) return std::nullopt;
+    wake_.Wait(&mutex_);
+  }
+}
+
+std::deque<ThreadPool::Task>::iterator ThreadPool::NextSlow() {
+  if (slow_running_.size() >= slow_max_) return slow_.end();
+  auto task = slow_.begin();
+  while (task != slow_.end() && slow_running_.count(*task->slow_owner) > 0) ++task;
   return task;
+}
+
+void ThreadPool::SlowEnded(int64_t owner) {
+  MutexLock lock(&mutex_);
+  slow_running_.erase(owner);
+  wake_.NotifyOne();
 }
 
 }  // namespace tunefarm

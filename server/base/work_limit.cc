@@ -59,37 +59,36 @@ uint64_t MemoryUse::bytes() const {
   return bytes_;
 }
 
-WorkLimit::WorkLimit(Bounds bounds) : bounds_(std::move(bounds)) { Begin(); }
+WorkLimit::WorkLimit(Bounds bounds) : bounds_(std::move(bounds)) { Begin(bounds_.grant.processor_time); }
 
 WorkLimit::WorkLimit(const WorkLimit* whole, Duration processor_time) : whole_(whole) {
   TUNEFARM_CHECK(whole != nullptr);
   bounds_.subject = whole->bounds_.subject;
   bounds_.advice = whole->bounds_.advice;
-  bounds_.processor_time = processor_time;
+  bounds_.grant.processor_time = processor_time;
   bounds_.memory = whole->bounds_.memory;
-  Begin();
+  Begin(processor_time);
 }
 
-void WorkLimit::Begin() {
+void WorkLimit::Begin(Duration processor_time) {
+  bounds_.grant.processor_time = processor_time;
   owner_ = std::this_thread::get_id();
   owner_began_ = ProcessorTime();
   end_ = End::kNone;
 }
 
+Duration WorkLimit::Spent() const { return ProcessorTime() - owner_began_; }
+
 bool WorkLimit::GoOn() const {
   if (end_.load() != End::kNone) return false;
   if (whole_ != nullptr && !whole_->GoOn()) return false;
-  if (is_cancelled_.load() || (bounds_.is_cancelled && bounds_.is_cancelled())) {
+  if (is_cancelled_.load() || (bounds_.grant.is_cancelled && bounds_.grant.is_cancelled())) {
     end_ = End::kCancelled;
     return false;
   }
-  if (bounds_.end != MonotonicTime::max() && Clock::Real()->Now() > bounds_.end) {
-    end_ = End::kTime;
-    return false;
-  }
-  if (bounds_.processor_time == Duration::max()) return true;
+  if (bounds_.grant.processor_time == Duration::max()) return true;
   const Duration began = std::this_thread::get_id() == owner_ ? owner_began_ : Duration::zero();
-  if (ProcessorTime() - began <= bounds_.processor_time) return true;
+  if (ProcessorTime() - began <= bounds_.grant.processor_time) return true;
   end_ = End::kProcessorTime;
   return false;
 }
@@ -103,17 +102,13 @@ absl::Status WorkLimit::Why() const {
     case End::kNone:
       return absl::OkStatus();
     case End::kCancelled:
-      return Cancelled("the work on {} was cancelled", bounds_.subject);
+      return Cancelled("{} was cancelled", bounds_.subject);
     case End::kProcessorTime: {
-      const double ns = static_cast<double>(std::chrono::nanoseconds(bounds_.processor_time).count());
+      const double ns = static_cast<double>(std::chrono::nanoseconds(bounds_.grant.processor_time).count());
       return WithReason(ResourceExhausted("{} takes more than {} of processor time; {}", bounds_.subject,
                                           FormatDuration(ns), bounds_.advice),
                         kWorkLimitReason);
     }
-    case End::kTime:
-      return WithReason(
-          ResourceExhausted("{} takes longer than the call may; {}", bounds_.subject, bounds_.advice),
-          kWorkLimitReason);
   }
   return absl::OkStatus();
 }

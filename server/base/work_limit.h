@@ -1,5 +1,5 @@
-// WorkLimit: how long a piece of work may take and who may end it early. MemoryBudget: how much memory several pieces of
-// work may hold together.
+// WorkLimit: how long a piece of work may take and who may end it early. MemoryBudget: how much memory several pieces
+// of work may hold together.
 //
 // Work asks GoOn every some milliseconds (WorkPace counts them) and gives up where the answer is no; Why then says the
 // reason. Processor time is counted for each thread that works, so that neither a loaded machine nor a low priority
@@ -71,6 +71,13 @@ class MemoryUse {
   uint64_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 
+// What somebody who waits for some work grants it.
+struct WorkGrant {
+  Duration processor_time = Duration::max();  // of each thread that works
+  // Whether nobody waits any more: asked often, on any thread that works. Empty: somebody does.
+  std::function<bool()> is_cancelled;
+};
+
 // Threads: Begin by the thread that is about to work, while no other works under the limit; Cancel from any thread at
 // any time; GoOn and Why by that thread and by threads that it starts for the work.
 class WorkLimit {
@@ -80,10 +87,8 @@ class WorkLimit {
     // values".
     std::string subject;
     std::string advice;
-    Duration processor_time = Duration::max();      // of each thread
-    MonotonicTime end = MonotonicTime::max();       // by the real clock
-    std::function<bool()> is_cancelled;             // asked with each GoOn, on any of the threads; empty: never
-    std::shared_ptr<MemoryBudget> memory = nullptr;  // what the work makes is held of it; null: no bound
+    WorkGrant grant;
+    std::shared_ptr<MemoryBudget> memory;  // what the work makes is held of it; null: no bound
   };
 
   explicit WorkLimit(Bounds bounds);
@@ -92,8 +97,10 @@ class WorkLimit {
   WorkLimit(const WorkLimit&) = delete;
   WorkLimit& operator=(const WorkLimit&) = delete;
 
-  // The calling thread works from now on, with all its processor time before it. A cancelled limit stays cancelled.
-  void Begin();
+  // The calling thread works from now on and may take so much processor time. A cancelled limit stays cancelled.
+  void Begin(Duration processor_time);
+  // The processor time of the thread that began, called by it.
+  Duration Spent() const;
   // Nothing more is done under it.
   void Cancel() { is_cancelled_.store(true); }
 
@@ -106,7 +113,7 @@ class WorkLimit {
   const std::shared_ptr<MemoryBudget>& memory() const { return bounds_.memory; }
 
  private:
-  enum class End { kNone, kCancelled, kProcessorTime, kTime };
+  enum class End { kNone, kCancelled, kProcessorTime };
 
   Bounds bounds_;
   const WorkLimit* const whole_ = nullptr;

@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A space that takes minutes to list keeps one of them busy, and jobs go on with the others.
-constexpr int kSearchThreads = 4;
+// Half of them are left for quick tasks while spaces are made that take long; most wait most of the time.
+constexpr int kSearchThreads = 12;
 
 }  // namespace
 
@@ -210,8 +210,8 @@ absl::Status ControlDaemon::Open() {
     control_->Post(YieldToOthers);
     agent_executor_->Post(YieldToOthers);
   }
-  search_ = std::make_unique<ThreadPool>("search", kSearchThreads,
-                                         config_.lookups_first ? YieldToOthers : std::function<void()>());
+  search_ =
+      std::make_unique<ThreadPool>("search", kSearchThreads, config_.lookups_first ? YieldToOthers : LowerPriority);
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;

@@ -18,10 +18,13 @@
 #include "server/api/open_calls.h"
 #include "server/api/server_api.h"
 #include "server/api/tuning_api.h"
+#include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 #include "server/base/thread_pool.h"
+#include "server/base/work_limit.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/entrance.h"
@@ -45,6 +48,11 @@ constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does 
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kThreads = 4;  // of each kind
+// Of the calls that search spaces. Half of them at most are with calls that take more than kQuickTime of processor
+// time, one such call of each caller at a time; after kSpaceTime a call is refused.
+constexpr int kSpaceThreads = 8;
+constexpr Duration kQuickTime = std::chrono::seconds(1);
+constexpr Duration kSpaceTime = std::chrono::seconds(20);
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -73,14 +81,47 @@ class Dispatcher {
     return reactor;
   }
 
-  // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
+  // On a thread of ours: for what waits for the store. Given up if its time has passed before it starts.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                  Response* response, const Run& run) {
     return Queue(&slow_, call, name, request, response, run);
   }
 
-  // The same for what people order of a job, which waits for nothing that builds a space.
+  // The same for what searches a space: `run` is called twice where that takes long, and asked to end when the caller
+  // has gone away.
+  template <typename Request, typename Response, typename Run>
+  grpc::ServerUnaryReactor* Space(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                  Response* response, const Run& run) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    absl::StatusOr<CallContext> context = Enter(*call, name, *request);
+    if (!context.ok()) {
+      reactor->Finish(ToGrpc(context.status()));
+      return reactor;
+    }
+    context->grant.is_cancelled = [call] { return call->IsCancelled(); };
+    const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
+    const auto answer = [=, this](CallContext granted, Duration processor_time) {
+      if (call->IsCancelled() || clock_->Now() > deadline) {
+        reactor->Finish(ToGrpc(Late()));
+        return true;
+      }
+      granted.grant.processor_time = processor_time;
+      const OpenCalls::Call open(calls_);
+      absl::StatusOr<Response> result = run(granted);
+      if (processor_time < kSpaceTime && ReasonOf(result.status()) == kWorkLimitReason) return false;
+      reactor->Finish(Answer(granted, name, request, response, std::move(result)));
+      return true;
+    };
+    spaces_.Post([=, this, context = *std::move(context)] {
+      if (answer(context, kQuickTime)) return;
+      const auto owner = static_cast<int64_t>(Xxh3(context.principal.name));
+      spaces_.PostSlow(owner, [answer, context] { answer(context, kSpaceTime); });
+    });
+    return reactor;
+  }
+
+  // The same as Slow for what people order of a job, which waits for nothing else.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Order(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                   Response* response, const Run& run) {
@@ -100,13 +141,15 @@ class Dispatcher {
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
     threads->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
-        reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
+        reactor->Finish(ToGrpc(Late()));
         return;
       }
       reactor->Finish(Invoke(context, name, request, response, run, true));
     });
     return reactor;
   }
+
+  static absl::Status Late() { return DeadlineExceeded("the call waited longer than its deadline; try again later"); }
 
   static Listener ListenerOf(const RpcServerOptions& options) {
     Listener listener;
@@ -134,7 +177,12 @@ class Dispatcher {
                       const Run& run, bool counts) {
     std::optional<OpenCalls::Call> open;
     if (counts) open.emplace(calls_);
-    absl::StatusOr<Response> result = run(context);
+    return Answer(context, name, request, response, run(context));
+  }
+
+  template <typename Request, typename Response>
+  grpc::Status Answer(const CallContext& context, std::string_view name, const Request* request, Response* response,
+                      absl::StatusOr<Response> result) {
     entrance_.Record(context, name, request, result.ok() ? &*result : nullptr, result.status());
     if (!result.ok()) return ToGrpc(result.status());
     *response = *std::move(result);
@@ -146,6 +194,7 @@ class Dispatcher {
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
   ThreadPool slow_{"rpc-slow", kThreads}, orders_{"rpc-order", kThreads};
+  ThreadPool spaces_{"rpc-space", kSpaceThreads, LowerPriority};
 };
 
 // A generated service whose calls `Api` answers.
@@ -175,13 +224,13 @@ class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, 
   TUNEFARM_CALL(KernelService, CreateKernel, Slow)
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
-  TUNEFARM_CALL(KernelService, CountSpace, Slow)
+  TUNEFARM_CALL_AS(KernelService, CountSpace, Space, api->CountSpace(*request, context.grant))
 };
 
 class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, TuningApi> {
  public:
   using Adapter::Adapter;
-  TUNEFARM_CALL_AS(TuningService, CreateJob, Slow, api->CreateJob(context.principal, *request))
+  TUNEFARM_CALL_AS(TuningService, CreateJob, Space, api->CreateJob(context.principal, *request, context.grant))
   TUNEFARM_CALL(TuningService, GetJob, Fast)
   TUNEFARM_CALL(TuningService, ListJobs, Fast)
   TUNEFARM_CALL(TuningService, CancelJob, Order)

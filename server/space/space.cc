@@ -46,6 +46,10 @@ absl::Status CheckParameter(const Parameter& parameter) {
   return absl::OkStatus();
 }
 
+// Of so many rules, or bytes of their texts, a point takes some ten microseconds to judge, and a limit can be asked
+// each time.
+constexpr size_t kManyRules = 32, kLongRules = 4096;
+
 std::optional<ValueType> CommonType(const Parameter& parameter) {
   const ValueType type = parameter.values[0].type();
   for (const Value& value : parameter.values) {
@@ -63,6 +67,9 @@ struct Space::Impl {
       index_of.emplace(parameter.name, static_cast<int>(index_of.size()));
       cartesian_size *= static_cast<double>(parameter.values.size());
     }
+    size_t rule_bytes = 0;
+    for (size_t rule = 0; rule < rules.size(); ++rule) rule_bytes += rules.Declared(static_cast<int>(rule)).text.size();
+    is_slow_to_judge = rules.size() >= kManyRules || rule_bytes >= kLongRules;
   }
 
   absl::Status LimitStatus() const { return options.limit == nullptr ? absl::OkStatus() : options.limit->Why(); }
@@ -94,6 +101,7 @@ struct Space::Impl {
   std::vector<Config> starting_configs;
   std::map<std::string, int, std::less<>> index_of;
   double cartesian_size = 1;
+  bool is_slow_to_judge = false;
 
   mutable Mutex search_mutex;
   // Made by the first operation that searches; never changes afterwards.
@@ -134,6 +142,7 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
   return Space(std::move(impl));
 }
 
+const SpaceOptions& Space::options() const { return impl_->options; }
 const std::vector<Parameter>& Space::parameters() const { return impl_->rules.parameters(); }
 const std::vector<Rule>& Space::constraints() const { return impl_->rules.constraints(); }
 const std::vector<Rule>& Space::device_rules() const { return impl_->rules.device_rules(); }
@@ -156,9 +165,12 @@ absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
                            space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const {
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit, Duration time) const {
   ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
-  return search->List(limit);
+  const WorkLimit* const whole = impl_->options.limit.get();
+  if (whole == nullptr) return search->List(limit, nullptr);
+  const WorkLimit part(whole, time);
+  return search->List(limit, &part);
 }
 
 absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
@@ -229,6 +241,7 @@ absl::Status Space::Check(const Config& config) const {
 bool Space::IsValid(std::span<const uint16_t> indices) const {
   const SpaceRules& rules = impl_->rules;
   TUNEFARM_CHECK(indices.size() == rules.parameters().size());
+  if (impl_->is_slow_to_judge && impl_->options.limit != nullptr && !impl_->options.limit->GoOn()) return false;
   const space_internal::Binding binding = rules.BindAll(indices);
   for (size_t rule = 0; rule < rules.size(); ++rule) {
     if (rules.Judge(static_cast<int>(rule), binding) != Verdict::kPass) return false;

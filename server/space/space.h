@@ -8,9 +8,9 @@
 // A rule that cannot be evaluated at some point (a division by zero, say) fails the whole operation with the rule, the
 // place in it and the values, unless another rule rejects that point: `BK != 0` guards `N % BK == 0` in either order.
 //
-// Threads: a Space never changes after Build; const use from any thread. It owns everything it refers to. What counting,
-// listing and drawing need beyond the rules is made by the first of these calls, while others wait for it; Check,
-// Contains and IsValid never wait.
+// Threads: a Space never changes after Build; const use from any thread. It owns everything it refers to. What
+// counting, listing and drawing need beyond the rules is made by the first of these calls, while others wait for it;
+// Check, Contains and IsValid never wait.
 #pragma once
 
 #include <cstdint>
@@ -123,6 +123,7 @@ class Space {
   // rule that does not compile, any limit above. Does not search: an empty space is built without complaint.
   static absl::StatusOr<Space> Build(SpaceDefinition definition, const SpaceOptions& options = {});
 
+  const SpaceOptions& options() const;
   const std::vector<Parameter>& parameters() const;
   const std::vector<Rule>& constraints() const;
   const std::vector<Rule>& device_rules() const;
@@ -138,8 +139,9 @@ class Space {
   absl::StatusOr<uint64_t> CountValid(uint64_t limit = UINT64_MAX) const;
 
   // All valid configs in order; memory is two bytes per parameter and config. ResourceExhausted as for CountValid.
-  // An empty space is an empty table; ExplainEmpty says why it is empty.
-  absl::StatusOr<ConfigTable> Enumerate(uint64_t limit = kSpaceListMax) const;
+  // An empty space is an empty table; ExplainEmpty says why it is empty. `time`: the part of the options' limit that it
+  // may take, after which it gives up as after nodes_max.
+  absl::StatusOr<ConfigTable> Enumerate(uint64_t limit = kSpaceListMax, Duration time = Duration::max()) const;
 
   // One valid config's value indices, uniformly distributed over the space, drawn from `random`; without listing the
   // space. Exactly uniform: from lists or exact counts of each independent group of parameters, or else by rejection
@@ -150,9 +152,9 @@ class Space {
   absl::Status PrepareSampling() const;
 
   // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points
-  // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds. Where the
-  // options have a limit, each of these has a part of its time: fewer points are drawn then, and also small spaces are
-  // estimated.
+  // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds. Where
+  // the options have a limit, each of these has a part of its time: fewer points are drawn then, and also small spaces
+  // are estimated.
   absl::StatusOr<PruneReport> CountByRule(uint64_t exact_max = kSpaceListMax) const;
 
   // For a space that was found empty: one sentence with what each rule killed, and the rules.
@@ -164,7 +166,7 @@ class Space {
   bool Contains(const Config& config) const { return Check(config).ok(); }
 
   // The same question for value indices (one per parameter, each in range), as an answer alone: false also where a rule
-  // cannot be evaluated. Made for searches that ask it often.
+  // cannot be evaluated, and where the options' limit has ended. Made for searches that ask it often.
   bool IsValid(std::span<const uint16_t> indices) const;
 
   // Value indices to a Config and back. `indices` has one entry per parameter, each in range. IndicesOf checks names

@@ -174,6 +174,7 @@ absl::Status SpaceSampler::DrawByRejection(const SearchProgram& program, PhiloxS
 }
 
 absl::StatusOr<std::vector<uint16_t>> SpaceSampler::Draw(PhiloxStream& random) const {
+  RETURN_IF_ERROR(search_.LimitStatus());
   RETURN_IF_ERROR(status_);
   std::vector<uint16_t> row(rules_.parameters().size(), 0);
   for (const Part& part : parts_) {

@@ -195,9 +195,9 @@ absl::StatusOr<SolutionCount> SpaceSearch::Count(const SearchBudget& budget) con
   return SearchAll(budget, CountSolutions);
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit, const WorkLimit* work_limit) const {
   limit = std::min(limit, kRowsMax);
-  if (layout_.total_bits > 64) return ListWide(limit);
+  if (layout_.total_bits > 64) return ListWide(limit, work_limit);
   const int threads = ThreadCount(options_.threads);
   const uint64_t row_bytes = rules_.parameters().size() * sizeof(uint16_t);
   auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
@@ -211,7 +211,7 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
     *count = list.size();
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, options_.limit.get()}, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, work_limit}, search));
   if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(rules_.parameters().size()));
   if (count > limit) return TooManyToList(limit);
@@ -259,7 +259,7 @@ ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threa
   return ConfigTable(static_cast<int>(width), keys.size(), std::move(indices));
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit, const WorkLimit* work_limit) const {
   const size_t width = layout_.bits.size();
   const uint64_t row_bytes = width * sizeof(uint16_t);
   auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
@@ -275,7 +275,7 @@ absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
     *count = lists.back().size() / width;
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, options_.limit.get()}, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, work_limit}, search));
   if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(width));
   if (count > limit) return TooManyToList(limit);

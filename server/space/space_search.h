@@ -36,9 +36,9 @@ class SpaceSearch {
   Programs JudgedPrograms() const;
 
   // The number of valid configs. These fail with the error of a rule that cannot be evaluated, with ResourceExhausted,
-  // or as the options' limit says. `budget.limit`: the options' or a part of it.
+  // or as the options' limit says. `budget.limit` and `work_limit`: the options' or a part of it.
   absl::StatusOr<SolutionCount> Count(const SearchBudget& budget) const;
-  absl::StatusOr<ConfigTable> List(uint64_t limit) const;
+  absl::StatusOr<ConfigTable> List(uint64_t limit, const WorkLimit* work_limit) const;
 
   // Why a search with kBudget was given up.
   absl::Status BudgetStatus() const;
@@ -51,7 +51,7 @@ class SpaceSearch {
   template <typename Search>
   absl::StatusOr<SolutionCount> SearchAll(const SearchBudget& whole, const Search& search) const;
   // List where a config does not fit into a key.
-  absl::StatusOr<ConfigTable> ListWide(uint64_t limit) const;
+  absl::StatusOr<ConfigTable> ListWide(uint64_t limit, const WorkLimit* work_limit) const;
   absl::Status MemoryStatus() const;
   std::string CartesianText() const;
   ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
