@@ -35,6 +35,56 @@ TEST(ThreadPoolTest, ATaskThatWaitsKeepsNoOtherFromRunning) {
   EXPECT_EQ(left, 0);
 }
 
+TEST(ThreadPoolTest, SlowTasksLeaveHalfOfTheThreads) {
+  std::atomic<int> running = 0, most = 0, ended = 0;
+  {
+    Notification two_run, released, quick_ran;
+    ThreadPool pool("pool", 4);
+    for (int owner = 0; owner < 6; ++owner) {
+      pool.PostSlow(owner, [&] {
+        const int now = ++running;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) continue;
+        if (now == 2 && !two_run.HasBeenNotified()) two_run.Notify();
+        released.WaitForNotification();
+        --running;
+        ++ended;
+      });
+    }
+    two_run.WaitForNotification();
+    pool.Post([&] { quick_ran.Notify(); });
+    quick_ran.WaitForNotification();
+    EXPECT_EQ(ended, 0);
+    released.Notify();
+  }
+  EXPECT_EQ(most, 2);
+  EXPECT_EQ(ended, 6);
+}
+
+TEST(ThreadPoolTest, AnOwnersSlowTasksRunOneAfterAnother) {
+  std::atomic<bool> is_first_over = false;
+  {
+    Notification other_ran;
+    ThreadPool pool("pool", 4);
+    pool.PostSlow(1, [&] {
+      other_ran.WaitForNotification();
+      is_first_over = true;
+    });
+    pool.PostSlow(1, [&] { EXPECT_TRUE(is_first_over); });
+    pool.PostSlow(2, [&] { other_ran.Notify(); });
+  }
+  EXPECT_TRUE(is_first_over);
+}
+
+TEST(ThreadPoolTest, OneThreadRunsSlowTasksToo) {
+  std::atomic<int> ran = 0;
+  {
+    ThreadPool pool("pool", 1);
+    for (int owner = 0; owner < 3; ++owner) pool.PostSlow(owner, [&] { ++ran; });
+    pool.Post([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 4);
+}
+
 TEST(ThreadPoolTest, EachThreadBeginsWithWhatItWasGiven) {
   Mutex mutex;
   std::set<std::thread::id> started, ran;
