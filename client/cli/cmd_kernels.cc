@@ -150,7 +150,8 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
   ASSIGN_OR_RETURN(
       const Space space,
-      plan->BuildSpace(resolved, device, {.limit = MakeSpaceLimit(plan->display_name(), {kCountTimeMax, {}})}));
+      plan->BuildSpace(resolved, device,
+                       {.limit = MakeSpaceLimit(plan->display_name(), {.processor_time = kCountTimeMax})}));
   v1::CountSpaceResponse response;
   response.set_device_class_name(device.display_name);
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));

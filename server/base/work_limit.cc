@@ -1,5 +1,6 @@
 #include "server/base/work_limit.h"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -59,7 +60,9 @@ uint64_t MemoryUse::bytes() const {
   return bytes_;
 }
 
-WorkLimit::WorkLimit(Bounds bounds) : bounds_(std::move(bounds)) { Begin(bounds_.grant.processor_time); }
+WorkLimit::WorkLimit(Bounds bounds) : bounds_(std::move(bounds)) {
+  Begin(bounds_.grant.processor_time, bounds_.grant.give_up_after);
+}
 
 WorkLimit::WorkLimit(const WorkLimit* whole, Duration processor_time) : whole_(whole) {
   TUNEFARM_CHECK(whole != nullptr);
@@ -70,14 +73,21 @@ WorkLimit::WorkLimit(const WorkLimit* whole, Duration processor_time) : whole_(w
   Begin(processor_time);
 }
 
-void WorkLimit::Begin(Duration processor_time) {
+void WorkLimit::Begin(Duration processor_time, Duration give_up_after) {
   bounds_.grant.processor_time = processor_time;
+  bounds_.grant.give_up_after = give_up_after;
   owner_ = std::this_thread::get_id();
   owner_began_ = ProcessorTime();
   end_ = End::kNone;
 }
 
 Duration WorkLimit::Spent() const { return ProcessorTime() - owner_began_; }
+
+Duration WorkLimit::Left() const {
+  const Duration whole = whole_ == nullptr ? Duration::max() : whole_->Left();
+  if (bounds_.grant.processor_time == Duration::max()) return whole;
+  return std::clamp(bounds_.grant.processor_time - Spent(), Duration::zero(), whole);
+}
 
 bool WorkLimit::GoOn() const {
   if (end_.load() != End::kNone) return false;
@@ -86,9 +96,10 @@ bool WorkLimit::GoOn() const {
     end_ = End::kCancelled;
     return false;
   }
-  if (bounds_.grant.processor_time == Duration::max()) return true;
+  const Duration time = std::min(bounds_.grant.processor_time, bounds_.grant.give_up_after);
+  if (time == Duration::max()) return true;
   const Duration began = std::this_thread::get_id() == owner_ ? owner_began_ : Duration::zero();
-  if (ProcessorTime() - began <= bounds_.grant.processor_time) return true;
+  if (ProcessorTime() - began <= time) return true;
   end_ = End::kProcessorTime;
   return false;
 }

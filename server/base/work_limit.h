@@ -74,8 +74,11 @@ class MemoryUse {
 // What somebody who waits for some work grants it.
 struct WorkGrant {
   Duration processor_time = Duration::max();  // of each thread that works
+  // Where this is less: after so much the work is given up, to be done again with all the time by somebody who holds up
+  // nobody else.
+  Duration give_up_after = Duration::max();
   // Whether nobody waits any more: asked often, on any thread that works. Empty: somebody does.
-  std::function<bool()> is_cancelled;
+  std::function<bool()> is_cancelled = nullptr;
 };
 
 // Threads: Begin by the thread that is about to work, while no other works under the limit; Cancel from any thread at
@@ -97,10 +100,12 @@ class WorkLimit {
   WorkLimit(const WorkLimit&) = delete;
   WorkLimit& operator=(const WorkLimit&) = delete;
 
-  // The calling thread works from now on and may take so much processor time. A cancelled limit stays cancelled.
-  void Begin(Duration processor_time);
-  // The processor time of the thread that began, called by it.
+  // The calling thread works from now on; times as in WorkGrant. A cancelled limit stays cancelled.
+  void Begin(Duration processor_time, Duration give_up_after = Duration::max());
+  // Of the thread that began, which calls them: the processor time that it has spent since, and what is left of what it
+  // has. Max: no bound.
   Duration Spent() const;
+  Duration Left() const;
   // Nothing more is done under it.
   void Cancel() { is_cancelled_.store(true); }
 

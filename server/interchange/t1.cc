@@ -125,7 +125,7 @@ class Finisher {
     }
     for (const v1::Constraint& constraint : kernel().constraints())
       definition.constraints.push_back({constraint.expression(), constraint.reason()});
-    const std::shared_ptr<WorkLimit> limit = MakeSpaceLimit(kernel().display_name(), {kSpaceTime, {}});
+    const std::shared_ptr<WorkLimit> limit = MakeSpaceLimit(kernel().display_name(), {.processor_time = kSpaceTime});
     const absl::StatusOr<Space> space = Space::Build(std::move(definition), {.nodes_max = kNodesMax, .limit = limit});
     if (!space.ok()) return ErrorAt("", MessageOf(space.status()));
     const absl::StatusOr<uint64_t> valid = space->CountValid();

@@ -56,13 +56,13 @@ JobRun::JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_p
       is_given_up_(std::move(is_given_up)) {}
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobBoard* board, const JobRow& row,
-                                                     Duration study_time,
+                                                     Duration give_up_after,
                                                      std::shared_ptr<std::atomic<bool>> is_given_up) {
   ASSIGN_OR_RETURN(auto loader, StudyLoader::Create({tools.store, tools.kernels, tools.catalog}, row, is_given_up));
   std::unique_ptr<JobRun> run(new JobRun(tools, board, row, std::move(loader), std::move(is_given_up)));
   for (const StudyRow& study_row : row.studies) {
     const std::shared_ptr<WorkLimit> limit = run->loader_->NewLimit();
-    limit->Begin(study_time);
+    limit->Begin(kTaskTime, give_up_after);
     ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->loader_->Load(study_row, limit));
     run->changed_.insert(study_row.study_id);
   }
@@ -238,8 +238,9 @@ StudyTask JobRun::PrepareStep(int64_t study_id, int open_trials_wanted, int devi
     answers_.erase(study_id);
     const std::shared_ptr<WorkLimit> limit = loader_->NewLimit();
     tasks_[study_id] = {TaskKind::kLoadAgain, limit};
-    return [loader = loader_, study_id, limit, time = TaskTime(study_id)]() -> absl::StatusOr<StudyTaskResult> {
-      limit->Begin(time);
+    return [loader = loader_, study_id, limit,
+            give_up_after = GiveUpAfter(study_id)]() -> absl::StatusOr<StudyTaskResult> {
+      limit->Begin(kTaskTime, give_up_after);
       StudyTaskResult result;
       ASSIGN_OR_RETURN(result.study, loader->LoadAgain(study_id, limit));
       return result;
@@ -384,8 +385,8 @@ std::optional<JobRun::Beginning> JobRun::TakeNextToBegin() {
     tasks_[study_id] = {TaskKind::kBegin, limit};
     return Beginning{study_id,
                      [loader = loader_, context = study->context(), limit,
-                      time = TaskTime(study_id)]() -> absl::StatusOr<StudyTaskResult> {
-                       limit->Begin(time);
+                      give_up_after = GiveUpAfter(study_id)]() -> absl::StatusOr<StudyTaskResult> {
+                       limit->Begin(kTaskTime, give_up_after);
                        StudyTaskResult result;
                        ASSIGN_OR_RETURN(result.study, loader->Begin(context, limit));
                        return result;

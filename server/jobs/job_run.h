@@ -66,10 +66,10 @@ class JobRun {
   static constexpr Duration kPublishPause = std::chrono::milliseconds(100);
 
   // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies; WORK_LIMIT
-  // where a space takes more than `study_time`. Once `is_given_up` is true, this and all tasks of the run end with
+  // where a space takes more than `give_up_after`. Once `is_given_up` is true, this and all tasks of the run end with
   // Cancelled.
   static absl::StatusOr<std::unique_ptr<JobRun>> Load(const JobTools& tools, JobBoard* board, const JobRow& row,
-                                                      Duration study_time,
+                                                      Duration give_up_after,
                                                       std::shared_ptr<std::atomic<bool>> is_given_up);
 
   int64_t id() const { return row_.job_id; }
@@ -155,7 +155,7 @@ class JobRun {
 
   JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader,
          std::shared_ptr<std::atomic<bool>> is_given_up);
-  Duration TaskTime(int64_t study_id) const { return IsSlow(study_id) ? kTaskTime : kQuickTaskTime; }
+  Duration GiveUpAfter(int64_t study_id) const { return IsSlow(study_id) ? Duration::max() : kQuickTaskTime; }
   // Takes the units that became DONE while the study's history was read: what was reported then reached no study, or
   // the one that this replaces. The store's errors, after which the study must be made again.
   absl::Status CatchUp(int64_t study_id, const ArrivingUnits& arriving);

@@ -89,7 +89,8 @@ void Scheduler::Adopt(int64_t job_id, std::shared_ptr<const AdmittedJob> admitte
     if (stopped_ || adoption_.EpochOf(job_id) != epoch || !admission_.Admit(*row)) return;
     admitted = std::make_shared<const AdmittedJob>(AdmittedJob{*std::move(row), *epoch, loading_.Begin(job_id)});
   }
-  auto run = JobRun::Load(deps_, &board_, admitted->row, is_slow ? kTaskTime : kQuickTaskTime, admitted->is_given_up);
+  auto run =
+      JobRun::Load(deps_, &board_, admitted->row, is_slow ? Duration::max() : kQuickTaskTime, admitted->is_given_up);
 
   const Work work(this);
   if (!is_slow && ReasonOf(run.status()) == kWorkLimitReason) {

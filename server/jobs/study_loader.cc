@@ -45,7 +45,8 @@ absl::StatusOr<std::shared_ptr<const StudyLoader>> StudyLoader::Create(
 }
 
 std::shared_ptr<WorkLimit> StudyLoader::NewLimit() const {
-  return MakeSpaceLimit(spec_.kernel_name(), {kTaskTime, [given_up = is_given_up_] { return given_up->load(); }});
+  return MakeSpaceLimit(spec_.kernel_name(), {.processor_time = kTaskTime,
+                                              .is_cancelled = [given_up = is_given_up_] { return given_up->load(); }});
 }
 
 absl::StatusOr<StudyContext> StudyLoader::ContextOf(const StudyRow& row) const {

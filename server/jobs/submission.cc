@@ -191,7 +191,7 @@ absl::Status CheckSampling(const Space& space, const tunefarm::v1::SpaceSize& si
 
 absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
                                             const tunefarm::v1::Job& job, const SelectedDevice& device, int number,
-                                            const std::shared_ptr<const WorkLimit>& limit) {
+                                            const WorkLimit* limit, int problems_left) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
@@ -202,7 +202,8 @@ absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefa
                         FormatBytes(static_cast<uint64_t>(device.memory_bytes))),
         "PROBLEM_TOO_LARGE");
   }
-  ASSIGN_OR_RETURN(const Space space, plan.BuildSpace(resolved, device.device_class, {.limit = limit}));
+  const auto share = std::make_shared<const WorkLimit>(limit, limit->Left() / problems_left);
+  ASSIGN_OR_RETURN(const Space space, plan.BuildSpace(resolved, device.device_class, {.limit = share}));
   tunefarm::v1::Study summary;
   ASSIGN_OR_RETURN(*summary.mutable_space(), SizeOfSpace(space));
   if (summary.space().valid() == 0 && !summary.space().approximate()) {
@@ -273,7 +274,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   for (int number = 1; number <= studies; ++number) {
     const int i = (number - 1) % job.problems_size();
     const SelectedDevice& device = selected[static_cast<size_t>((number - 1) / job.problems_size())];
-    auto checked = CheckProblem(plan, job.problems(i), job, device, number, limit);
+    auto checked = CheckProblem(plan, job.problems(i), job, device, number, limit.get(), studies - number + 1);
     if (!checked.ok() && selected.size() > 1) {
       return Annotate(checked.status(), "problems[{}] on {}", i, device.device_class.display_name);
     }

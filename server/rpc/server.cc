@@ -22,7 +22,6 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/base/thread.h"
 #include "server/base/thread_pool.h"
 #include "server/base/work_limit.h"
 #include "server/rpc/agent_service.h"
@@ -49,10 +48,10 @@ constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does 
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kThreads = 4;  // of each kind
 // Of the calls that search spaces. Half of them at most are with calls that take more than kQuickTime of processor
-// time, one such call of each caller at a time; after kSpaceTime a call is refused.
+// time, one such call of each caller at a time; none takes more than kSpaceTime.
 constexpr int kSpaceThreads = 8;
 constexpr Duration kQuickTime = std::chrono::seconds(1);
-constexpr Duration kSpaceTime = std::chrono::seconds(20);
+constexpr Duration kSpaceTime = std::chrono::seconds(15);
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -101,22 +100,24 @@ class Dispatcher {
     }
     context->grant.is_cancelled = [call] { return call->IsCancelled(); };
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
-    const auto answer = [=, this](CallContext granted, Duration processor_time) {
+    context->grant.processor_time = kSpaceTime;
+    // False: it takes longer than `give_up_after`.
+    const auto answer = [=, this](CallContext granted, Duration give_up_after) {
       if (call->IsCancelled() || clock_->Now() > deadline) {
         reactor->Finish(ToGrpc(Late()));
         return true;
       }
-      granted.grant.processor_time = processor_time;
+      granted.grant.give_up_after = give_up_after;
       const OpenCalls::Call open(calls_);
       absl::StatusOr<Response> result = run(granted);
-      if (processor_time < kSpaceTime && ReasonOf(result.status()) == kWorkLimitReason) return false;
+      if (give_up_after < kSpaceTime && ReasonOf(result.status()) == kWorkLimitReason) return false;
       reactor->Finish(Answer(granted, name, request, response, std::move(result)));
       return true;
     };
     spaces_.Post([=, this, context = *std::move(context)] {
       if (answer(context, kQuickTime)) return;
       const auto owner = static_cast<int64_t>(Xxh3(context.principal.name));
-      spaces_.PostSlow(owner, [answer, context] { answer(context, kSpaceTime); });
+      spaces_.PostSlow(owner, [answer, context] { answer(context, Duration::max()); });
     });
     return reactor;
   }
@@ -194,7 +195,7 @@ class Dispatcher {
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
   ThreadPool slow_{"rpc-slow", kThreads}, orders_{"rpc-order", kThreads};
-  ThreadPool spaces_{"rpc-space", kSpaceThreads, LowerPriority};
+  ThreadPool spaces_{"rpc-space", kSpaceThreads};
 };
 
 // A generated service whose calls `Api` answers.

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "server/base/format.h"
-#include "server/base/work_limit.h"
 #include "server/base/status_macros.h"
+#include "server/base/work_limit.h"
 #include "server/space/space_search.h"
 
 namespace tunefarm {
@@ -16,8 +16,9 @@ namespace {
 
 constexpr uint64_t kEstimateSamples = 1'000'000;
 constexpr uint64_t kExactNodesMax = 100'000'000;
-// The part of a limited time that each way to count may take.
+// The part of a limited time that each way to count may take: so much, and so much of what is left.
 constexpr Duration kPartTime = std::chrono::seconds(3);
+constexpr int kPartOfLeft = 4;
 constexpr uint64_t kEstimateSeed = 0x7075'6e65'7265'706f;  // any fixed number: two calls give one answer
 
 // Walks the parameters in declared order and judges a rule where its last parameter is bound. Below a point where rule
@@ -132,7 +133,8 @@ absl::Status Estimate(const SpaceRules& rules, const WorkLimit* limit, PruneRepo
 class Part {
  public:
   explicit Part(const SpaceSearch& search) {
-    if (search.options().limit != nullptr) limit_.emplace(search.options().limit.get(), kPartTime);
+    const WorkLimit* const whole = search.options().limit.get();
+    if (whole != nullptr) limit_.emplace(whole, std::min(kPartTime, whole->Left() / kPartOfLeft));
   }
   const WorkLimit* limit() const { return limit_.has_value() ? &*limit_ : nullptr; }
   bool has_ended() const { return limit_.has_value() && !limit_->GoOn(); }

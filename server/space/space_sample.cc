@@ -21,14 +21,16 @@ constexpr int kTrials = 4096;
 constexpr int kTrialsValidMin = 40;              // about 1 %: rejection then costs about 100 points a sample
 constexpr double kCountFirstCartesianMax = 1e6;  // below, counting is a matter of milliseconds
 constexpr uint64_t kRejectionTriesMax = 20'000'000;
-// The part of a limited time that a group may take to be counted, and to be listed; and to have its prefixes counted.
+// The part of a limited time that a group may take to be counted, and to be listed; and to have its prefixes counted:
+// so much, and so much of what is left.
 constexpr Duration kCountTime = std::chrono::seconds(5);
 constexpr Duration kPrefixesTime = std::chrono::seconds(10);
+constexpr int kPartOfLeft = 4;
 
 // A budget within a part of the limit, which may be null; `part` holds it.
 SearchBudget PartOf(const WorkLimit* limit, Duration time, uint64_t nodes, std::optional<WorkLimit>* part) {
   if (limit == nullptr) return {nodes, nullptr};
-  part->emplace(limit, time);
+  part->emplace(limit, std::min(time, limit->Left() / kPartOfLeft));
   return {nodes, &**part};
 }
 

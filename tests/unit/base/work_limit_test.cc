@@ -70,6 +70,21 @@ TEST(WorkLimitTest, APartEndsAloneOrWithTheWhole) {
   EXPECT_TRUE(absl::IsCancelled(part.Why()));
 }
 
+TEST(WorkLimitTest, WhatIsGivenUpEarlyHasMoreTimeLeft) {
+  WorkLimit limit(Within(std::chrono::hours(1)));
+  const WorkLimit part(&limit, std::chrono::hours(2)), unbounded(&limit, Duration::max());
+  EXPECT_LE(part.Left(), std::chrono::hours(1)) << "no more than the whole has";
+  EXPECT_LE(unbounded.Left(), std::chrono::hours(1));
+  limit.Begin(std::chrono::hours(1), std::chrono::milliseconds(1));
+  UseUp(limit);
+  EXPECT_EQ(ReasonOf(limit.Why()), kWorkLimitReason);
+  EXPECT_GT(limit.Left(), std::chrono::minutes(59));
+  limit.Begin(Duration::zero());
+  UseUp(limit);
+  EXPECT_EQ(limit.Left(), Duration::zero());
+  EXPECT_EQ(WorkLimit(WorkLimit::Bounds{}).Left(), Duration::max());
+}
+
 TEST(WorkLimitTest, EachThreadHasTheTime) {
   WorkLimit limit(Within(std::chrono::milliseconds(50)));
   // What this thread has worked before counts for nobody else.

@@ -251,9 +251,10 @@ TEST_F(TaskTest, ASubmissionThatNobodyWaitsForEnds) {
   *request.mutable_kernel_definition() = HostileKernel();
   int asked = 0;
   const auto refused =
-      farm_.service().tuning_api().CreateJob(AdminSocket(), request, {Duration::max(), [&] { return ++asked > 10; }});
+      farm_.service().tuning_api().CreateJob(AdminSocket(), request, {.is_cancelled = [&] { return ++asked > 10; }});
   EXPECT_TRUE(absl::IsCancelled(refused.status())) << refused.status();
-  const auto late = farm_.service().tuning_api().CreateJob(AdminSocket(), request, {std::chrono::milliseconds(1), {}});
+  const auto late =
+      farm_.service().tuning_api().CreateJob(AdminSocket(), request, {.processor_time = Duration::zero()});
   EXPECT_EQ(ReasonOf(late.status()), "WORK_LIMIT") << late.status();
   EXPECT_THAT(std::string(MessageOf(late.status())), testing::HasSubstr("kernel 'hostile'"));
   EXPECT_EQ(farm_.service().tuning_api().ListJobs({})->jobs_size(), 0);

@@ -161,8 +161,8 @@ TEST(SpaceLimit, CountingEndsWithItsTimeWhereverItIs) {
   for (const auto& [name, definition] : HostileSpaces()) {
     if (name == "alone") continue;  // takes seconds only
     for (const auto time : {std::chrono::milliseconds(5), std::chrono::milliseconds(300)}) {
-      const auto space =
-          Space::Build(definition, {.nodes_max = UINT64_MAX, .limit = MakeSpaceLimit("hostile", {time, {}})});
+      const auto space = Space::Build(
+          definition, {.nodes_max = UINT64_MAX, .limit = MakeSpaceLimit("hostile", {.processor_time = time})});
       ASSERT_TRUE(space.ok()) << name << ": " << space.status();
       const absl::Status counted = space->CountValid().status();
       EXPECT_EQ(ReasonOf(counted), kWorkLimitReason) << name << ": " << counted;
@@ -175,7 +175,7 @@ TEST(SpaceLimit, CountingEndsWithItsTimeWhereverItIs) {
 // Cancelled by another thread, or by what the limit asks, while several threads list.
 TEST(SpaceLimit, AListingOfSeveralThreadsEndsWhenItIsCancelled) {
   std::atomic<int> asked = 0;
-  const auto limit = MakeSpaceLimit("hostile", {Duration::max(), [&asked] { return ++asked > 500; }});
+  const auto limit = MakeSpaceLimit("hostile", {.is_cancelled = [&asked] { return ++asked > 500; }});
   const auto space = Space::Build(Sums(), {.nodes_max = UINT64_MAX, .threads = 4, .limit = limit});
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_TRUE(absl::IsCancelled(space->Enumerate(UINT32_MAX).status()));
@@ -187,7 +187,7 @@ TEST(SpaceLimit, WhatIsGivenUpCanBeBegunAgain) {
   definition.constraints = {{"a % 2 == 0", ""}, {"(a + b) % 3 == 0", ""}};
   const auto expected = Space::Build(definition)->CountValid();
   ASSERT_TRUE(expected.ok());
-  const auto limit = MakeSpaceLimit("small", {Duration::zero(), {}});
+  const auto limit = MakeSpaceLimit("small", {.processor_time = Duration::zero()});
   while (limit->GoOn()) continue;
   const auto space = Space::Build(definition, {.limit = limit});
   EXPECT_EQ(ReasonOf(space->CountValid().status()), kWorkLimitReason);
@@ -198,7 +198,8 @@ TEST(SpaceLimit, WhatIsGivenUpCanBeBegunAgain) {
 
 // The parts of a limit that counting has are used up, and the space is estimated.
 TEST(SpaceLimit, WhatCannotBeCountedInTimeIsEstimated) {
-  const auto space = Space::Build(Sums(), {.limit = MakeSpaceLimit("sums", {std::chrono::minutes(5), {}})});
+  const auto space =
+      Space::Build(Sums(), {.limit = MakeSpaceLimit("sums", {.processor_time = std::chrono::minutes(5)})});
   ASSERT_TRUE(space.ok()) << space.status();
   const auto report = space->CountByRule();
   ASSERT_TRUE(report.ok()) << report.status();
