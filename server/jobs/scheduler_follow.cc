@@ -102,6 +102,7 @@ void Scheduler::Adopt(int64_t job_id, std::shared_ptr<const AdmittedJob> admitte
   if (run.status().code() == absl::StatusCode::kUnavailable) return wait(run.status());
   if (absl::IsCancelled(run.status())) {
     // Somebody wants the job's end: looked at until its units are back.
+    deps_.link->Cancel(job_id);
     admission_.Park(job_id);
     AdmitNext();
     FinishCancel(job_id);
