@@ -4,8 +4,8 @@
 // component that owns one needs no lock for what only its tasks touch. A TaskRunner promises no order: it is for what
 // takes long and touches nothing else (thread_pool.h).
 
-#include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -24,9 +24,9 @@ class TaskRunner {
   virtual ~TaskRunner() = default;
 
   virtual void Post(std::function<void()> task) = 0;
-  // The same for a task that may take minutes: a runner with several threads keeps some of them free for others, and
-  // runs one such task of each owner at a time.
-  virtual void PostSlow(int64_t /*owner*/, std::function<void()> task) { Post(std::move(task)); }
+  // The same for a task that may take minutes: a runner with several threads keeps some of them free for other tasks,
+  // and some of the others for other owners.
+  virtual void PostSlow(std::string /*owner*/, std::function<void()> task) { Post(std::move(task)); }
 };
 
 // Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and

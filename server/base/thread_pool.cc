@@ -10,7 +10,7 @@
 namespace tunefarm {
 
 ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start)
-    : slow_max_(static_cast<size_t>(std::max(1, threads / 2))) {
+    : slow_max_(std::max(1, threads / 2)), slow_of_owner_max_(std::max(1, slow_max_ / 2)) {
   TUNEFARM_CHECK(threads > 0);
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start] {
@@ -37,11 +37,11 @@ void ThreadPool::Post(std::function<void()> task) {
   wake_.NotifyOne();
 }
 
-void ThreadPool::PostSlow(int64_t owner, std::function<void()> task) {
+void ThreadPool::PostSlow(std::string owner, std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
   if (is_stopped_) return;
-  slow_.push_back({std::move(task), owner});
+  slow_.push_back({std::move(task), std::move(owner)});
   wake_.NotifyOne();
 }
 
@@ -64,7 +64,8 @@ std::optional<ThreadPool::Task> ThreadPool::NextTask() {
     if (const auto slow = NextSlow(); slow != slow_.end()) {
       Task task = std::move(*slow);
       slow_.erase(slow);
-      slow_running_.insert(*task.slow_owner);
+      ++slow_running_;
+      ++slow_of_owner_[*task.slow_owner];
       return task;
     }
     // The threads that run slow tasks see to those that are left.
@@ -74,15 +75,18 @@ std::optional<ThreadPool::Task> ThreadPool::NextTask() {
 }
 
 std::deque<ThreadPool::Task>::iterator ThreadPool::NextSlow() {
-  if (slow_running_.size() >= slow_max_) return slow_.end();
-  auto task = slow_.begin();
-  while (task != slow_.end() && slow_running_.count(*task->slow_owner) > 0) ++task;
-  return task;
+  if (slow_running_ >= slow_max_) return slow_.end();
+  for (auto task = slow_.begin(); task != slow_.end(); ++task) {
+    const auto running = slow_of_owner_.find(*task->slow_owner);
+    if (running == slow_of_owner_.end() || running->second < slow_of_owner_max_) return task;
+  }
+  return slow_.end();
 }
 
-void ThreadPool::SlowEnded(int64_t owner) {
+void ThreadPool::SlowEnded(const std::string& owner) {
   MutexLock lock(&mutex_);
-  slow_running_.erase(owner);
+  --slow_running_;
+  if (--slow_of_owner_[owner] == 0) slow_of_owner_.erase(owner);
   wake_.NotifyOne();
 }
 

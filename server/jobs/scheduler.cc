@@ -48,13 +48,13 @@ TimerId Scheduler::Post(std::function<void(Scheduler*)> task, Duration delay) {
   return 0;
 }
 
-void Scheduler::PostTask(std::function<void(Scheduler*)> task, std::optional<int64_t> slow_job) {
+void Scheduler::PostTask(std::function<void(Scheduler*)> task, std::optional<std::string> slow_owner) {
   if (stopped_) return;
   auto run = [weak = weak_from_this(), task = std::move(task)] {
     if (const auto self = weak.lock()) task(self.get());
   };
-  if (slow_job.has_value()) {
-    deps_.tasks->PostSlow(*slow_job, std::move(run));
+  if (slow_owner.has_value()) {
+    deps_.tasks->PostSlow(*std::move(slow_owner), std::move(run));
   } else {
     deps_.tasks->Post(std::move(run));
   }
@@ -302,7 +302,7 @@ void Scheduler::RunTask(const Driven& driven, int64_t study_id, StudyTask task) 
       }
     });
   };
-  PostTask(begin, is_slow ? std::optional(driven.run->id()) : std::nullopt);
+  PostTask(begin, is_slow ? std::optional(driven.run->spec().submitted_by()) : std::nullopt);
 }
 
 void Scheduler::OnStepError(Driven& driven, int64_t study_id, const absl::Status& status) {

@@ -131,8 +131,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // Runs the task on the executor, at once or after the delay, while the scheduler lives.
   TimerId Post(std::function<void(Scheduler*)> task, Duration delay = Duration::zero());
-  // The same on the task runner; not once the scheduler has been stopped. `slow_job`: a slow task of that job.
-  void PostTask(std::function<void(Scheduler*)> task, std::optional<int64_t> slow_job = std::nullopt)
+  // The same on the task runner; not once the scheduler has been stopped. `slow_owner`: a slow task of that principal.
+  void PostTask(std::function<void(Scheduler*)> task, std::optional<std::string> slow_owner = std::nullopt)
       EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Runs the study's task, and then its step.
   void RunTask(const Driven& driven, int64_t study_id, StudyTask task) EXCLUSIVE_LOCKS_REQUIRED(turn_);

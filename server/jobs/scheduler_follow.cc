@@ -94,7 +94,9 @@ void Scheduler::Adopt(int64_t job_id, std::shared_ptr<const AdmittedJob> admitte
 
   const Work work(this);
   if (!is_slow && ReasonOf(run.status()) == kWorkLimitReason) {
-    PostTask([job_id, admitted](Scheduler* self) { self->Adopt(job_id, admitted); }, job_id);
+    tunefarm::v1::Job spec;
+    spec.ParseFromString(admitted->row.spec);
+    PostTask([job_id, admitted](Scheduler* self) { self->Adopt(job_id, admitted); }, spec.submitted_by());
     return;
   }
   loading_.End(job_id, admitted->is_given_up);

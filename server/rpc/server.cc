@@ -18,7 +18,6 @@
 #include "server/api/open_calls.h"
 #include "server/api/server_api.h"
 #include "server/api/tuning_api.h"
-#include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -48,9 +47,9 @@ constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does 
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kThreads = 4;  // of each kind
 // Of the calls that search spaces. Half of them at most are with calls that take more than kQuickTime of processor
-// time, one such call of each caller at a time; none takes more than kSpaceTime.
+// time, half of these at most with those of one caller; none takes more than kSpaceTime.
 constexpr int kSpaceThreads = 8;
-constexpr Duration kQuickTime = std::chrono::seconds(1);
+constexpr Duration kQuickTime = std::chrono::seconds(3);
 constexpr Duration kSpaceTime = std::chrono::seconds(15);
 
 absl::Status CheckMessageSize(size_t bytes) {
@@ -116,8 +115,7 @@ class Dispatcher {
     };
     spaces_.Post([=, this, context = *std::move(context)] {
       if (answer(context, kQuickTime)) return;
-      const auto owner = static_cast<int64_t>(Xxh3(context.principal.name));
-      spaces_.PostSlow(owner, [answer, context] { answer(context, Duration::max()); });
+      spaces_.PostSlow(context.principal.name, [answer, context] { answer(context, Duration::max()); });
     });
     return reactor;
   }

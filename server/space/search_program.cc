@@ -15,7 +15,7 @@ namespace {
 constexpr int kBoundsMax = 24;
 constexpr int kBoundsPerProgramMax = 2000;
 // Nodes of the graph, some hundred bytes each, beyond which no more bounds are built.
-constexpr int kGraphNodesMax = 1'000'000;
+constexpr int kGraphNodesMax = 200'000;
 // What it costs to go through the parts of a rule once, in the units of WorkPace.
 constexpr uint64_t kRuleWork = 20'000;
 // Numbers that a search holds; more only where very many rules meet very long lists of values.

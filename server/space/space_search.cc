@@ -18,6 +18,8 @@ namespace {
 
 // Of fewer rows than this, half are not worth a thread.
 constexpr size_t kRowsOfAPart = 1 << 19;
+// Of a node of the graph, with its place in the map of all.
+constexpr uint64_t kNodeBytes = 256;
 // Rows are numbered in 32 bits by those who read a list.
 constexpr uint64_t kRowsMax = UINT32_MAX;
 
@@ -107,13 +109,20 @@ std::vector<Word> Combine(const std::vector<Word>& outer, const std::vector<Word
 }  // namespace
 
 SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options)
-    : rules_(rules), options_(options), layout_(rules.parameters()), is_empty_(rules.is_rejected_by_constant_rule()) {
+    : rules_(rules),
+      options_(options),
+      layout_(rules.parameters()),
+      memory_(options.limit == nullptr ? nullptr : options.limit->memory()),
+      is_empty_(rules.is_rejected_by_constant_rule()) {
   RuleGraph graph(rules.parameters(), rules.domains());
+  MemoryUse graph_memory(options.limit == nullptr ? nullptr : options.limit->memory());
   std::vector<Conjunct> conjuncts;
   for (const int rule : rules.open_rules()) {
     if (options.limit != nullptr && !options.limit->GoOn()) return;
     const Expression& expression = rules.At(rule);
-    const auto lowered = LowerRule(expression.text(), symbols, rules.parameters(), &graph);
+    const bool has_room = graph_memory.AtLeast(static_cast<uint64_t>(graph.size()) * kNodeBytes);
+    const auto lowered =
+        has_room ? LowerRule(expression.text(), symbols, rules.parameters(), &graph) : std::optional<LoweredRule>();
     if (!lowered.has_value()) {
       conjuncts.push_back({-1, -1, rule, expression.Variables()});
     } else if (!graph.IsConstant(lowered->fault)) {
@@ -127,13 +136,16 @@ SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, co
       is_empty_ = true;
     }
   }
-  programs_ = BuildPrograms(&graph, conjuncts);
+  programs_ = BuildPrograms(&graph, conjuncts, &memory_);
   const bool is_too_large =
       std::any_of(programs_.begin(), programs_.end(), [](const auto& program) { return program->is_too_large(); });
-  if (is_too_large) programs_ = JudgedPrograms();
+  if (!is_too_large && !memory_.is_refused()) return;
+  programs_ = JudgedPrograms();
+  memory_.AtMost(0);
 }
 
-SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const {
+SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts,
+                                                 MemoryUse* memory) const {
   const size_t count = rules_.parameters().size();
   Groups groups(count);
   for (const Conjunct& conjunct : conjuncts) {
@@ -142,6 +154,7 @@ SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::ve
   std::map<int, std::vector<int>> members;
   for (size_t p = 0; p < count; ++p) members[groups.Find(static_cast<int>(p))].push_back(static_cast<int>(p));
   Programs programs;
+  uint64_t bytes = 0;
   for (const auto& [root, group] : members) {
     std::vector<Conjunct> own;
     std::vector<std::vector<int>> variables;
@@ -156,6 +169,8 @@ SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::ve
     programs.push_back(std::make_shared<const SearchProgram>(rules_, graph, std::move(order), std::move(domains), own,
                                                              options_.limit.get()));
     if (options_.limit != nullptr && !options_.limit->GoOn()) break;
+    bytes += programs.back()->memory().size() * sizeof(int64_t);
+    if (memory != nullptr && !memory->AtLeast(bytes)) break;
   }
   return programs;
 }
@@ -164,7 +179,7 @@ SpaceSearch::Programs SpaceSearch::JudgedPrograms() const {
   std::vector<Conjunct> conjuncts;
   for (const int rule : rules_.open_rules()) conjuncts.push_back({-1, -1, rule, rules_.At(rule).Variables()});
   RuleGraph graph({}, {});
-  return BuildPrograms(&graph, conjuncts);
+  return BuildPrograms(&graph, conjuncts, nullptr);
 }
 
 template <typename Search>

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/work_limit.h"
 #include "server/space/search_list.h"
 #include "server/space/search_program.h"
 #include "server/space/space_rules.h"
@@ -46,7 +47,8 @@ class SpaceSearch {
   absl::Status LimitStatus() const { return options_.limit == nullptr ? absl::OkStatus() : options_.limit->Why(); }
 
  private:
-  Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const;
+  // `memory` says afterwards whether there was room for what the programs hold; null: they are small.
+  Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts, MemoryUse* memory) const;
   // The product of what `search` counts in each program; it is called and ends as CountSolutions.
   template <typename Search>
   absl::StatusOr<SolutionCount> SearchAll(const SearchBudget& whole, const Search& search) const;
@@ -60,6 +62,7 @@ class SpaceSearch {
   const SpaceRules& rules_;
   const SpaceOptions options_;
   const KeyLayout layout_;
+  MemoryUse memory_;  // of the programs
   Programs programs_;
   bool is_empty_ = false;
 };

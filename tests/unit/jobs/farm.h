@@ -148,17 +148,17 @@ class HoldableRunner : public TaskRunner {
     }
   }
   // Held apart where the test wants that.
-  void PostSlow(int64_t owner, std::function<void()> task) override {
+  void PostSlow(std::string owner, std::function<void()> task) override {
     if (holds_slow_) {
-      held_slow_.emplace_back(owner, std::move(task));
+      held_slow_.emplace_back(std::move(owner), std::move(task));
     } else {
       executor_->Post(std::move(task));
     }
   }
   void HoldSlow() { holds_slow_ = true; }
   // The owners of slow tasks that are held.
-  std::vector<int64_t> slow_owners() const {
-    std::vector<int64_t> owners;
+  std::vector<std::string> slow_owners() const {
+    std::vector<std::string> owners;
     for (const auto& [owner, task] : held_slow_) owners.push_back(owner);
     return owners;
   }
@@ -175,7 +175,7 @@ class HoldableRunner : public TaskRunner {
   bool holds_next_ = false;
   std::function<void()> held_;
   bool holds_slow_ = false;
-  std::vector<std::pair<int64_t, std::function<void()>>> held_slow_;
+  std::vector<std::pair<std::string, std::function<void()>>> held_slow_;
 };
 
 class Farm {
