@@ -69,10 +69,9 @@ void YieldToOthers() {
           std::error_code(errno, std::system_category()).message());
 }
 
-void LowerPriority() {
-  constexpr int kNice = 5;
+void LowerPriority(int nice) {
   // On Linux the nice value is a thread's own.
-  if (setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice) == 0) return;
+  if (setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice) == 0) return;
   LogWarn("base", "a thread keeps its priority: {}", std::error_code(errno, std::system_category()).message());
 }
 

@@ -9,13 +9,20 @@
 
 namespace tunefarm {
 
-ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start)
-    : slow_max_(std::max(1, threads / 2)), slow_of_owner_max_(std::max(1, slow_max_ / 2)) {
+ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start,
+                       const SlowThreads& slow)
+    : has_slow_threads_(slow.count > 0), slow_of_owner_max_(std::max(1, slow.count / 2)) {
   TUNEFARM_CHECK(threads > 0);
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start] {
       if (on_start) on_start();
-      Run();
+      while (std::function<void()> task = NextTask()) task();
+    });
+  }
+  for (int i = 0; i < slow.count; ++i) {
+    threads_.emplace_back(fmt::format("{}-{}", slow.name, i), [this, on_start = slow.on_start] {
+      if (on_start) on_start();
+      RunSlowTasks();
     });
   }
 }
@@ -25,6 +32,7 @@ ThreadPool::~ThreadPool() {
     MutexLock lock(&mutex_);
     is_stopped_ = true;
     wake_.NotifyAll();
+    wake_slow_.NotifyAll();
   }
   for (Thread& thread : threads_) thread.Join();
 }
@@ -33,61 +41,64 @@ void ThreadPool::Post(std::function<void()> task) {
   TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
   if (is_stopped_) return;
-  tasks_.push_back({std::move(task), std::nullopt});
+  tasks_.push_back(std::move(task));
   wake_.NotifyOne();
 }
 
 void ThreadPool::PostSlow(std::string owner, std::function<void()> task) {
+  if (!has_slow_threads_) {
+    Post(std::move(task));
+    return;
+  }
   TUNEFARM_CHECK(task != nullptr);
   MutexLock lock(&mutex_);
   if (is_stopped_) return;
-  slow_.push_back({std::move(task), std::move(owner)});
-  wake_.NotifyOne();
+  slow_tasks_.emplace_back(std::move(owner), std::move(task));
+  wake_slow_.NotifyOne();
 }
 
-void ThreadPool::Run() {
-  while (std::optional<Task> task = NextTask()) {
-    task->run();
-    task->run = nullptr;  // what it owns goes before the next one waits
-    if (task->slow_owner.has_value()) SlowEnded(*task->slow_owner);
-  }
+std::function<void()> ThreadPool::NextTask() {
+  MutexLock lock(&mutex_);
+  while (tasks_.empty() && !is_stopped_) wake_.Wait(&mutex_);
+  if (tasks_.empty()) return nullptr;
+  std::function<void()> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  return task;
 }
 
-std::optional<ThreadPool::Task> ThreadPool::NextTask() {
+ThreadPool::SlowTask ThreadPool::NextSlowTask() {
   MutexLock lock(&mutex_);
   while (true) {
-    if (!tasks_.empty()) {
-      Task task = std::move(tasks_.front());
-      tasks_.pop_front();
+    if (const auto first = FirstSlowTask(); first != slow_tasks_.end()) {
+      SlowTask task = std::move(*first);
+      slow_tasks_.erase(first);
+      ++slow_of_owner_[task.first];
       return task;
     }
-    if (const auto slow = NextSlow(); slow != slow_.end()) {
-      Task task = std::move(*slow);
-      slow_.erase(slow);
-      ++slow_running_;
-      ++slow_of_owner_[*task.slow_owner];
-      return task;
-    }
-    // The threads that run slow tasks see to those that are left.
-    if (is_stopped_) return std::nullopt;
-    wake_.Wait(&mutex_);
+    // What is left is of owners that have tasks running: the threads that run these take it.
+    if (is_stopped_) return {};
+    wake_slow_.Wait(&mutex_);
   }
 }
 
-std::deque<ThreadPool::Task>::iterator ThreadPool::NextSlow() {
-  if (slow_running_ >= slow_max_) return slow_.end();
-  for (auto task = slow_.begin(); task != slow_.end(); ++task) {
-    const auto running = slow_of_owner_.find(*task->slow_owner);
+std::deque<ThreadPool::SlowTask>::iterator ThreadPool::FirstSlowTask() {
+  for (auto task = slow_tasks_.begin(); task != slow_tasks_.end(); ++task) {
+    const auto running = slow_of_owner_.find(task->first);
     if (running == slow_of_owner_.end() || running->second < slow_of_owner_max_) return task;
   }
-  return slow_.end();
+  return slow_tasks_.end();
 }
 
-void ThreadPool::SlowEnded(const std::string& owner) {
-  MutexLock lock(&mutex_);
-  --slow_running_;
-  if (--slow_of_owner_[owner] == 0) slow_of_owner_.erase(owner);
-  wake_.NotifyOne();
+void ThreadPool::RunSlowTasks() {
+  while (true) {
+    SlowTask task = NextSlowTask();
+    if (task.second == nullptr) return;
+    task.second();
+    task.second = nullptr;  // what it owns goes before another one of its owner begins
+    MutexLock lock(&mutex_);
+    if (--slow_of_owner_[task.first] == 0) slow_of_owner_.erase(task.first);
+    wake_slow_.NotifyOne();
+  }
 }
 
 }  // namespace tunefarm

@@ -21,6 +21,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 #include "server/base/thread_pool.h"
 #include "server/base/work_limit.h"
 #include "server/rpc/agent_service.h"
@@ -46,9 +47,10 @@ constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does 
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kThreads = 4;  // of each kind
-// Of the calls that search spaces. Half of them at most are with calls that take more than kQuickTime of processor
-// time, half of these at most with those of one caller; none takes more than kSpaceTime.
-constexpr int kSpaceThreads = 8;
+// Of the calls that search spaces, and of those among them that take more than kQuickTime of processor time: half of
+// these at most are of one caller, and none takes more than kSpaceTime.
+constexpr int kSpaceThreads = 4, kLargeSpaceThreads = 4;
+constexpr int kLargeSpaceNice = 5;
 constexpr Duration kQuickTime = std::chrono::seconds(3);
 constexpr Duration kSpaceTime = std::chrono::seconds(15);
 
@@ -193,7 +195,9 @@ class Dispatcher {
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
   ThreadPool slow_{"rpc-slow", kThreads}, orders_{"rpc-order", kThreads};
-  ThreadPool spaces_{"rpc-space", kSpaceThreads};
+  ThreadPool spaces_{"rpc-space", kSpaceThreads, {}, SlowThreads{"rpc-large", kLargeSpaceThreads, [] {
+                                                                   LowerPriority(kLargeSpaceNice);
+                                                                 }}};
 };
 
 // A generated service whose calls `Api` answers.

@@ -143,7 +143,7 @@ class Spaces(unittest.TestCase):
             def is_counting():
                 tasks = pathlib.Path(f"/proc/{farm.process.pid}/task").iterdir()
                 states = [(task / "stat").read_text().split("(", 1)[1].rsplit(")", 1) for task in tasks]
-                return any(re.match("rpc-space", name) and fields.split()[0] == "R" for name, fields in states)
+                return any(re.match("rpc-(space|large)", name) and fields.split()[0] == "R" for name, fields in states)
 
             wait_until(is_counting, "a call that counts")
             self.assertEqual(farm.stop(), 0)
