@@ -71,7 +71,7 @@ struct SpaceOptions {
   // Bound on the time and the memory of counting, listing and drawing, and the way to cancel them; null: there is none,
   // and only nodes_max bounds the work. One thread at a time calls Begin and does these things. Errors: WorkLimit::Why,
   // and ResourceExhausted with the reason SPACE_MEMORY.
-  std::shared_ptr<const WorkLimit> limit;
+  std::shared_ptr<const WorkLimit> limit = nullptr;
 };
 
 // Valid configs as value indices, in the order of the space.
