@@ -98,7 +98,7 @@ class Listing {
   const WorkLimit* const work_limit_;
   MemoryUse* const memory_;
   const uint64_t bytes_before_, bytes_each_;  // of memory_
-  size_t split_depth_ = 0;  // of the parts' first own parameter; 0: it is never divided
+  size_t split_depth_ = 0;                    // of the parts' first own parameter; 0: it is never divided
   std::vector<std::unique_ptr<Part>> parts_;
   std::atomic<size_t> next_{1}, failed_{SIZE_MAX};      // the first part known to have failed
   std::atomic<uint64_t> nodes_used_{0}, key_count_{0};  // of all parts, as they were last noted

@@ -27,8 +27,8 @@ struct KeyLayout {
 
 // What a list may hold and how it is made.
 struct ListOptions {
-  uint64_t limit = 0;         // solutions
-  int threads = 1;            // up to so many, where there are many solutions
+  uint64_t limit = 0;           // solutions
+  int threads = 1;              // up to so many, where there are many solutions
   MemoryUse* memory = nullptr;  // of this program's list and others
   uint64_t bytes_each = 0;      // what one solution takes of it, with what is made of the list
 };
