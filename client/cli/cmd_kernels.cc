@@ -23,12 +23,16 @@
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
 #include "server/device/device_class.h"
+#include "server/space/space_limit.h"
 
 namespace tunefarm::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using Kernels = v1::KernelService::StubInterface;
+
+// The processor time of counting a space here.
+constexpr Duration kCountTimeMax = std::chrono::seconds(60);
 
 std::string LanguageText(v1::Language language) {
   return v1::Language_Name(language).substr(std::string_view("LANGUAGE_").size());
@@ -147,7 +151,10 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
                                                  const DeviceClass& device) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
-  ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(resolved, device));
+  ASSIGN_OR_RETURN(
+      const Space space,
+      plan->BuildSpace(resolved, device,
+                       {.limit = MakeSpaceLimit(plan->display_name(), {.processor_time = kCountTimeMax})}));
   v1::CountSpaceResponse response;
   response.set_device_class_name(device.display_name);
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));

@@ -11,6 +11,7 @@
 #include "server/definition/space_size.h"
 #include "server/records/resource_names.h"
 #include "server/space/space.h"
+#include "server/space/space_limit.h"
 #include "server/store/kernel_store.h"
 
 namespace tunefarm {
@@ -81,7 +82,8 @@ absl::StatusOr<v1::ListKernelsResponse> KernelApi::ListKernels(const v1::ListKer
   return response;
 }
 
-absl::StatusOr<v1::CountSpaceResponse> KernelApi::CountSpace(const v1::CountSpaceRequest& request) {
+absl::StatusOr<v1::CountSpaceResponse> KernelApi::CountSpace(const v1::CountSpaceRequest& request,
+                                                             const WorkGrant& grant) {
   if (request.has_kernel() == !request.name().empty()) {
     return WithReason(InvalidArgument("give either the name of a stored kernel or a definition"), "KERNEL_NOT_FOUND");
   }
@@ -93,7 +95,8 @@ absl::StatusOr<v1::CountSpaceResponse> KernelApi::CountSpace(const v1::CountSpac
   }
   ASSIGN_OR_RETURN(const SelectedDevice device, devices_->Resolve(request.device_selector(), *plan, true));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, plan->ResolveProblem(request.problem()));
-  ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(problem, device.device_class));
+  ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(problem, device.device_class,
+                                                       {.limit = MakeSpaceLimit(plan->display_name(), grant)}));
   v1::CountSpaceResponse response;
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
   response.set_device_class_name(device.device_class.display_name);

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/principal.h"
 #include "server/base/clock.h"
+#include "server/base/work_limit.h"
 #include "server/definition/kernel_plan.h"
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
@@ -49,8 +50,9 @@ class KernelApi {
   // Without source contents. InvalidArgument (PAGE_SIZE_INVALID, PAGE_TOKEN_INVALID); the store's errors.
   absl::StatusOr<v1::ListKernelsResponse> ListKernels(const v1::ListKernelsRequest& request);
   // InvalidArgument for a request without a kernel or with two, and with the errors of the definition and the problem;
-  // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve.
-  absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request);
+  // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve; Cancelled and ResourceExhausted
+  // (WORK_LIMIT) as `grant` says.
+  absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request, const WorkGrant& grant = {});
 
  private:
   Store* const store_;

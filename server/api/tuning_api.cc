@@ -71,7 +71,8 @@ absl::Status TuningApi::PauseWhatCannotRun() {
 // ---- Jobs ----
 
 absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& principal,
-                                                           const v1::CreateJobRequest& request) {
+                                                           const v1::CreateJobRequest& request,
+                                                           const WorkGrant& grant) {
   RETURN_IF_ERROR(deps_.calls->CheckNotEnding());
   if (request.has_kernel_definition()) {
     // A definition is code that is compiled and run.
@@ -81,12 +82,13 @@ absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& prin
   const bool counts = !is_local_socket && !request.validate_only();
   if (counts) RETURN_IF_ERROR(quota_.Check(principal));
   v1::CreateJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, is_local_socket ? "" : principal.name));
+  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, is_local_socket ? "" : principal.name, grant));
   if (counts) quota_.Submitted(principal);
   return response;
 }
 
-absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const std::string& submitted_by) {
+absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
+                                          const WorkGrant& grant) {
   const v1::Job& job = request.job();
   if (request.request_id().size() > 64) {
     return WithReason(
@@ -99,7 +101,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   }
   std::optional<v1::Kernel> definition;
   if (request.has_kernel_definition()) definition = request.kernel_definition();
-  ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices));
+  ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices, grant));
   RETURN_IF_ERROR(CheckLanguage(*submission.plan));
   submission.spec.set_submitted_by(submitted_by);
   if (const int active = deps_.scheduler->active_jobs(); active >= active_jobs_max_) {

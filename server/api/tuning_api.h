@@ -65,8 +65,9 @@ class TuningApi {
   // principal needs the right to submit kernels: PermissionDenied (RIGHT_MISSING). validate_only answers with the job
   // as it would be, without a name. ResourceExhausted (JOB_QUOTA, KERNEL_QUOTA, TOO_MANY_JOBS, LOW_SPACE),
   // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable
-  // (DAEMON_ENDING), and the errors of CheckSubmission.
-  absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request);
+  // (DAEMON_ENDING), and the errors of CheckSubmission. `grant`: for the work on its spaces.
+  absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request,
+                                                  const WorkGrant& grant = {});
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);
   // Newest first, without studies.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
@@ -93,7 +94,8 @@ class TuningApi {
   absl::Status PauseWhatCannotRun();
 
  private:
-  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const std::string& submitted_by);
+  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
+                                 const WorkGrant& grant);
   absl::StatusOr<v1::Job> Find(int64_t job_id) const;
   absl::Status CheckLanguage(const KernelPlan& plan) const;
   absl::Status CheckMayRun(const v1::Job& job) const;

@@ -26,8 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A space that takes minutes to list keeps one of them busy, and jobs go on with the others.
-constexpr int kSearchThreads = 4;
+// For quick tasks and for slow ones (jobs/README.md), whatever the number of cores: most wait most of the time. Where
+// there is too little processor time, calls and workers come first, and slow tasks last.
+constexpr int kSearchThreads = 6, kSlowSearchThreads = 6;
+constexpr int kSearchNice = 5, kSlowSearchNice = 10;
 
 }  // namespace
 
@@ -212,8 +214,12 @@ absl::Status ControlDaemon::Open() {
     control_->Post(YieldToOthers);
     agent_executor_->Post(YieldToOthers);
   }
-  search_ = std::make_unique<ThreadPool>("search", kSearchThreads,
-                                         config_.lookups_first ? YieldToOthers : std::function<void()>());
+  const auto begin = [yields = config_.lookups_first](int nice) -> std::function<void()> {
+    if (yields) return YieldToOthers;
+    return [nice] { LowerPriority(nice); };
+  };
+  search_ = std::make_unique<ThreadPool>("search", kSearchThreads, begin(kSearchNice),
+                                         SlowThreads{"search-slow", kSlowSearchThreads, begin(kSlowSearchNice)});
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;

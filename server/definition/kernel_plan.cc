@@ -47,7 +47,8 @@ absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& pr
   return definition::ResolveProblem(*impl_, problem);
 }
 
-absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const {
+absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device,
+                                             const SpaceOptions& options) const {
   if (device.kind != device_kind()) {
     return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
                                       language() == v1::LANGUAGE_CUDA     ? "CUDA"
@@ -78,7 +79,7 @@ absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, con
   space.constants = device.Constants();
   for (const auto& [name, value] : problem.dims) space.constants.insert_or_assign(name, value);
   for (const definition::DerivedPlan& derived : impl_->derived) space.derived.emplace_back(derived.name, derived.text);
-  return Space::Build(std::move(space));
+  return Space::Build(std::move(space), options);
 }
 
 Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {

@@ -133,7 +133,8 @@ class KernelPlan {
   absl::StatusOr<ResolvedProblem> ResolveProblem(const tunefarm::v1::Problem& problem) const;
 
   // Constraints, then the device's limits (threads, shared memory, grid, registers if declared) as device rules.
-  absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const;
+  absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device,
+                                   const SpaceOptions& options = {}) const;
 
   // The declared defaults with the problem's pins, or without them where they would break a constraint that names no
   // device: reference and baseline are compiled with this config. It need not satisfy the constraints.

@@ -42,9 +42,9 @@ std::unique_ptr<Study> Study::Create(StudyContext context) {
   return std::unique_ptr<Study>(new Study(std::move(context)));
 }
 
-absl::Status Study::Begin(const ChosenPriors& priors) {
+absl::Status Study::Begin(const ChosenPriors& priors, std::shared_ptr<WorkLimit> limit) {
   TUNEFARM_CHECK(!has_begun());
-  ASSIGN_OR_RETURN(proposer_, Proposer::Create(context_, priors.rows));
+  ASSIGN_OR_RETURN(proposer_, Proposer::Create(context_, priors.rows, std::move(limit)));
   priors_ = priors.rows;
   if (!priors.summaries.empty()) {
     summary_.mutable_priors()->Assign(priors.summaries.begin(), priors.summaries.end());

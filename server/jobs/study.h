@@ -62,8 +62,8 @@ class Study {
  public:
   static std::unique_ptr<Study> Create(StudyContext context);
 
-  // Makes its proposer, which is told `priors`. Once; not for a study that has ended. The errors of Proposer::Create.
-  absl::Status Begin(const ChosenPriors& priors);
+  // Makes its proposer, which is told `priors`. Once; not for a study that has ended. As Proposer::Create.
+  absl::Status Begin(const ChosenPriors& priors, std::shared_ptr<WorkLimit> limit);
 
   // After Begin and before anything else: takes up a recorded history, part by part in their order, each once.
   // `with_samples` reads a trial of a final again with its samples. DataLoss when the history cannot be what this

@@ -23,11 +23,16 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
     }
     rules.expressions_.push_back(*std::move(expression));
   }
-  rules.NarrowDomains();
   return rules;
 }
 
-void SpaceRules::NarrowDomains() {
+bool SpaceRules::Narrow(const WorkLimit* limit) {
+  WorkPace pace(limit);
+  bool goes_on = true;
+  domains_.clear();
+  open_rules_.clear();
+  is_rejected_by_constant_rule_ = false;
+  constant_fault_ = absl::OkStatus();
   for (const Parameter& parameter : parameters_) {
     domains_.emplace_back(parameter.values.size());
     std::iota(domains_.back().begin(), domains_.back().end(), uint16_t{0});
@@ -45,6 +50,8 @@ void SpaceRules::NarrowDomains() {
     bool is_open = variables.size() > 1;
     if (!is_open) {
       std::erase_if(domains_[static_cast<size_t>(variables[0])], [&](uint16_t value) {
+        goes_on = goes_on && pace.Spend(kJudgeWork);
+        if (!goes_on) return false;
         Bind(variables[0], value, &binding);
         const Verdict verdict = Judge(rule, binding);
         if (verdict == Verdict::kFault) is_open = true;
@@ -52,7 +59,9 @@ void SpaceRules::NarrowDomains() {
       });
     }
     if (is_open) open_rules_.push_back(rule);
+    if (!goes_on) return false;
   }
+  return true;
 }
 
 Binding SpaceRules::BindAll(std::span<const uint16_t> indices) const {

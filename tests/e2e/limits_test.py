@@ -192,7 +192,8 @@ class LookupsFirst(unittest.TestCase):
                 found[name] = fields.split()[41 - 3] == "5"
             return found
 
-        jobs = {"supervisor", "agent", "control", *(f"search-{i}" for i in range(4))}
+        jobs = {"supervisor", "agent", "control", *(f"search-{i}" for i in range(6)),
+                *(f"search-slow-{i}" for i in range(6))}
         for flags, expected in ([], set()), (["--lookups-first"], jobs):
             with Farm(*flags) as farm:
                 farm.start()
