@@ -14,6 +14,7 @@
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/source_includes.h"
 #include "server/exec/frame_limits.h"
 #include "server/worker/backend.h"
 #include "server/worker/host/host_toolchain.h"
@@ -175,9 +176,7 @@ class HostCompileBackend final : public CompileBackend {
   absl::Status WriteSources(const std::string& directory, const PreparedKernel& kernel,
                             const std::vector<std::pair<std::string, std::string>>& constants) {
     RETURN_IF_ERROR(MakeDirectories(directory + "/src", 0700));
-    std::string prologue = "// The constants of this config.\n";
-    for (const auto& [name, value] : constants) prologue += fmt::format("#define {} {}\n", name, value);
-    RETURN_IF_ERROR(WriteScratchFile(directory + "/tunefarm_config.h", prologue));
+    RETURN_IF_ERROR(WriteScratchFile(directory + "/tunefarm_config.h", ConfigHeader(kernel.plan->kernel(), constants)));
     for (const v1::SourceFile& source : kernel.plan->kernel().sources()) {
       if (!IsInside(source.path())) return InvalidArgument("the source path '{}' leaves its directory", source.path());
       const std::string path = directory + "/src/" + source.path();

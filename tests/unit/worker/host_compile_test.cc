@@ -65,6 +65,26 @@ TEST(HostCompileTest, ConstantsMakeTheBinary) {
   EXPECT_NE(first, other);
 }
 
+TEST(HostCompileTest, AParameterMayHaveANameOfTheLibrary) {
+  std::string definition = kDefinition;
+  for (const char* name : {"size", "value", "type", "begin", "first", "data"}) {
+    definition += std::string("parameters { name: \"") + name + "\" values { ints: [3] } }\n";
+  }
+  HostKernel kernel(definition, "#include <algorithm>\n#include <map>\n#include <vector>\n" + std::string(kSource) +
+                                    "static_assert(size + value + type + begin + first + data == 18);\n");
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST(HostCompileTest, AMissingHeaderIsAnErrorOfTheSource) {
+  HostKernel kernel(kDefinition, "#include <no/such/header.h>\n" + std::string(kSource));
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_THAT(result.message(), HasSubstr("sub/kernel.cc:1:"));
+}
+
 TEST(HostCompileTest, AnErrorIsItsFirstLineWithARelativePath) {
   HostKernel kernel(kDefinition, kSource);
   std::string artifact;
