@@ -120,7 +120,11 @@ class HostCompileBackend final : public CompileBackend {
       result.set_outcome(v1::OUTCOME_LOST);
       result.set_message(std::string(MessageOf(status)));
     }
-    (void)RemoveTree(directory);
+    if (const absl::Status removed = RemoveTree(directory); !removed.ok()) {
+      // The next worker begins with an empty directory.
+      fmt::print(stderr, "the files of a compile cannot be removed: {}\n", MessageOf(removed));
+      result.set_worker_is_damaged(true);
+    }
     result.set_compile_ms(std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count());
     return result;
   }
