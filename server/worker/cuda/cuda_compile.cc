@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "server/base/clock.h"
+#include "server/base/file_set.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/source_includes.h"
 #include "server/worker/cuda/ptxas_log.h"
 #include "server/worker/cuda/standard_headers.h"
+#include "server/worker/cuda/toolkit_headers.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -86,7 +88,7 @@ void LimitProcessorTime(int seconds) {
 class CudaCompileBackend final : public CompileBackend {
  public:
   CudaCompileBackend(std::unique_ptr<Nvrtc> nvrtc, int compile_seconds)
-      : nvrtc_(std::move(nvrtc)), compile_seconds_(compile_seconds) {}
+      : nvrtc_(std::move(nvrtc)), toolkit_headers_(nvrtc_->include_directories()), compile_seconds_(compile_seconds) {}
 
   // With the file that the library's names lead to and its size: its version has no third number, and binaries are kept
   // for one compiler and its headers.
@@ -113,6 +115,7 @@ class CudaCompileBackend final : public CompileBackend {
       result.set_message(std::string(MessageOf(input.status())));
       return result;
     }
+    const int64_t begun_ms = Clock::Real()->WallMs();
     NvrtcOutput output = nvrtc_->Compile(*input);
     if (output.outcome == v1::OUTCOME_COMPILE_ERROR && FirstErrorLine(output.log).empty()) {
       // Asked for details, the assembler keeps its errors to itself.
@@ -126,6 +129,7 @@ class CudaCompileBackend final : public CompileBackend {
       SetResources(kernel, output, result.mutable_resources());
       for (const auto& [name, lowered] : output.lowered_names) (*result.mutable_lowered_names())[name] = lowered;
       result.set_has_artifact(true);
+      SetInputs(ReadFileSet(toolkit_headers_.ReachableFrom(*input), begun_ms), result.mutable_inputs());
       *artifact = std::move(output.cubin);
     }
     std::string log = WithoutResourceLines(output.log);
@@ -140,6 +144,7 @@ class CudaCompileBackend final : public CompileBackend {
 
  private:
   const std::unique_ptr<Nvrtc> nvrtc_;
+  ToolkitHeaders toolkit_headers_;
   const int compile_seconds_;
 };
 

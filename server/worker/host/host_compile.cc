@@ -9,9 +9,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/base/clock.h"
 #include "server/base/file.h"
+#include "server/base/file_set.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/source_includes.h"
@@ -26,6 +28,7 @@ using tunefarm::worker::v1::Result;
 
 constexpr size_t kLogBytesMax = 32 * 1024;
 constexpr size_t kLineBytesMax = 1024;
+constexpr uint64_t kRuleBytesMax = 4 << 20;
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -75,6 +78,36 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
   result->set_outcome(v1::OUTCOME_COMPILE_ERROR);
   const std::string error = FirstError(log);
   result->set_message(error.empty() ? fmt::format("The compiler ended with {}.", command.exit.ToString()) : error);
+}
+
+// The absolute paths among the prerequisites of a rule for make. A list that cannot be read gives a path that is none,
+// so that its set is never unchanged.
+std::vector<std::string> DependenciesIn(const std::string& path) {
+  const absl::StatusOr<std::string> rule = ReadFile(path, kRuleBytesMax);
+  if (!rule.ok()) return {""};
+  std::vector<std::string> paths;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty() && word.front() == '/') paths.push_back(word);
+    word.clear();
+  };
+  for (size_t i = 0; i < rule->size(); ++i) {
+    const char c = (*rule)[i];
+    const char next = i + 1 < rule->size() ? (*rule)[i + 1] : '\0';
+    if (c == '\\' && next == '\n') {
+      ++i;
+      end_word();
+    } else if ((c == '\\' && (next == ' ' || next == '#')) || (c == '$' && next == '$')) {
+      word += next;
+      ++i;
+    } else if (c == ' ' || c == '\n') {
+      end_word();
+    } else {
+      word += c;
+    }
+  }
+  end_word();
+  return paths;
 }
 
 // Unlike WriteFileAtomically without a sync: the directory is gone before a power cut could matter.
@@ -141,6 +174,7 @@ class HostCompileBackend final : public CompileBackend {
     }
     RETURN_IF_ERROR(WriteSources(directory, kernel, *constants));
     const std::string output = directory + "/kernel.so";
+    const int64_t begun_ms = Clock::Real()->WallMs();
     ASSIGN_OR_RETURN(CommandResult command,
                      RunCommand(Arguments(kernel), directory + "/src", "..", kLogBytesMax, compile_seconds_));
     std::string log = std::move(command.output);
@@ -169,6 +203,9 @@ class HostCompileBackend final : public CompileBackend {
     *artifact = *std::move(library);
     result->set_outcome(v1::OUTCOME_OK);
     result->set_has_artifact(true);
+    std::vector<std::string> inputs = DependenciesIn(directory + "/kernel.d");
+    inputs.push_back(toolchain_.path);  // A compiler of the same version may have been built differently.
+    SetInputs(ReadFileSet(std::move(inputs), begun_ms), result->mutable_inputs());
     result->mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact->size()));
     for (const Sequence sequence : {Sequence::kLaunches, Sequence::kPreparePerProblem, Sequence::kPreparePerConfig,
                                     Sequence::kReference, Sequence::kBaseline}) {
@@ -202,6 +239,9 @@ class HostCompileBackend final : public CompileBackend {
                                           "-fdiagnostics-color=never",
                                           "-I",
                                           ".",
+                                          "-MD",
+                                          "-MF",
+                                          "../kernel.d",
                                           "-include",
                                           "../tunefarm_config.h"};
     const auto& options = kernel.plan->kernel().compile_options();

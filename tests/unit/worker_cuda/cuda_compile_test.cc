@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/base/file_set.h"
 #include "server/worker/cuda/harness.h"
 #include "tests/unit/worker_cuda/cuda_kernel.h"
 
@@ -140,6 +141,17 @@ TEST_F(CudaCompile, GivesABinaryItsEntriesAndItsNeeds) {
   EXPECT_THAT(result.log(), Not(HasSubstr("ptxas info")));
   EXPECT_THAT(reporter_.phases, testing::ElementsAre(v1::PHASE_COMPILE));
   EXPECT_THAT(backend_->toolchain(), HasSubstr("NVRTC"));
+}
+
+TEST_F(CudaCompile, HeadersOfTheToolkitAreWhatABinaryIsMadeOf) {
+  const Result result = Compile("none");
+  ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+  const absl::StatusOr<std::vector<std::string>> paths = UnpackPaths(result.inputs().packed_paths());
+  ASSERT_TRUE(paths.ok());
+  EXPECT_THAT(*paths, Contains(testing::EndsWith("/cuda_bf16.h")));
+  // What that header includes.
+  EXPECT_THAT(*paths, Contains(testing::EndsWith("/cuda_bf16.hpp")));
+  EXPECT_TRUE(IsUnchanged({result.inputs().packed_paths(), result.inputs().state(), result.inputs().content()}));
 }
 
 TEST_F(CudaCompile, IsDeterministic) {
