@@ -1,22 +1,55 @@
-// KernelApi: the calls of KernelService. Kernels are stored and shown, and their search spaces counted.
+// KernelApi: the calls of KernelService. Kernels are stored and shown, their search spaces counted, and some of their
+// configs compiled.
 //
-// Thread-safe. CreateKernel and CountSpace may take seconds; CreateKernel returns when the kernel is durable.
+// Thread-safe. CreateKernel and CountSpace may take seconds, CompileKernel minutes; CreateKernel returns when the
+// kernel is durable.
 #pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/definition/kernel_plan.h"
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/kernel_service.pb.h"
+#include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
+
+// What CompileKernel asks of the daemon's compile workers.
+struct CompileOrder {
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  DeviceClass device_class;
+  std::vector<Config> configs;
+};
+struct CompiledConfig {
+  v1::Outcome outcome = v1::OUTCOME_LOST;
+  std::string message;
+  std::string log;
+  v1::ResourceUse resources;
+  std::string binary_digest;  // empty: there is no binary
+};
+// In the order of the configs; blocks. Any thread.
+using CompileConfigs = std::function<absl::StatusOr<std::vector<CompiledConfig>>(const CompileOrder& order)>;
 
 class KernelApi {
  public:
   // All outlive it.
-  KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, Clock* clock)
-      : store_(store), kernels_(kernels), devices_(devices), clock_(clock) {}
+  KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, Clock* clock,
+            CompileConfigs compile_configs)
+      : store_(store),
+        kernels_(kernels),
+        devices_(devices),
+        clock_(clock),
+        compile_configs_(std::move(compile_configs)) {}
 
   // Answers without source contents. InvalidArgument with the definition's errors; Unavailable when the store cannot be
   // written (nothing was changed, repeat the call).
@@ -28,12 +61,17 @@ class KernelApi {
   // InvalidArgument for a request without a kernel or with two, and with the errors of the definition and the problem;
   // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve.
   absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request);
+  // As CountSpace; FailedPrecondition (NO_COMPILER) without compile workers, ResourceExhausted (TOO_MANY_COMPILES)
+  // while kCompileCallsMax other calls compile, InvalidArgument (CONFIGS_MAX_INVALID).
+  absl::StatusOr<v1::CompileKernelResponse> CompileKernel(const v1::CompileKernelRequest& request);
 
  private:
   Store* const store_;
   KernelRegistry* const kernels_;
   const DeviceDirectory* const devices_;
   Clock* const clock_;
+  const CompileConfigs compile_configs_;
+  std::atomic<int> compile_calls_{0};
 };
 
 }  // namespace tunefarm

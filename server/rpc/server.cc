@@ -176,6 +176,7 @@ class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, 
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
   TUNEFARM_CALL(KernelService, CountSpace, Slow)
+  TUNEFARM_CALL(KernelService, CompileKernel, Slow)
 };
 
 class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, TuningApi> {
