@@ -7,7 +7,7 @@
 #include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
-#include "server/exec/binary_entries.h"
+#include "server/definition/binary_entries.h"
 
 namespace tunefarm {
 namespace {
@@ -30,7 +30,8 @@ CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
   compiled.resources = result.resources;
   if (result.outcome != v1::OUTCOME_OK || result.artifact == nullptr) return compiled;
   compiled.binary_digest = Sha256(result.artifact->bytes).Hex();
-  if (std::string why = WhyEntriesDoNotFit(plan, *result.artifact); !why.empty()) {
+  if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
+      !why.empty()) {
     compiled.outcome = v1::OUTCOME_LOAD_ERROR;
     compiled.message = std::move(why);
   }

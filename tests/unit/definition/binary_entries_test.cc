@@ -1,4 +1,4 @@
-#include "server/exec/binary_entries.h"
+#include "server/definition/binary_entries.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>
@@ -97,8 +97,8 @@ std::shared_ptr<const KernelPlan> Plan(const std::string& language) {
 TEST(BinaryEntriesTest, AMissingEntryIsNamed) {
   const auto plan = Plan("LANGUAGE_HOST_CXX");
   ASSERT_NE(plan, nullptr);
-  EXPECT_EQ(WhyEntriesDoNotFit(*plan, {MakeBinary({"other", "run"}, 0), {{"run", "run"}}}), "");
-  EXPECT_THAT(WhyEntriesDoNotFit(*plan, {MakeBinary({"other", "_Z3runPf"}, 0), {{"run", "run"}}}),
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, MakeBinary({"other", "run"}, 0), {{"run", "run"}}), "");
+  EXPECT_THAT(WhyEntriesDoNotFit(*plan, MakeBinary({"other", "_Z3runPf"}, 0), {{"run", "run"}}),
               HasSubstr("launches[0]: the binary has no function 'run'; declare it extern \"C\""));
 }
 
@@ -106,7 +106,7 @@ TEST(BinaryEntriesTest, ArgumentsOfCudaKernelsAreCounted) {
   const auto plan = Plan("LANGUAGE_CUDA");
   ASSERT_NE(plan, nullptr);
   const auto why = [&plan](int parameters) {
-    return WhyEntriesDoNotFit(*plan, {MakeBinary({"_Z3runPf"}, parameters), {{"run", "_Z3runPf"}}});
+    return WhyEntriesDoNotFit(*plan, MakeBinary({"_Z3runPf"}, parameters), {{"run", "_Z3runPf"}});
   };
   EXPECT_EQ(why(1), "");
   EXPECT_EQ(why(0), "launches[0]: 'run' takes 0 parameters, but 1 arguments are passed");
@@ -120,12 +120,12 @@ TEST(BinaryEntriesTest, AnyBytesAreRead) {
   ASSERT_NE(plan, nullptr);
   const std::string whole = MakeBinary({"run"}, 1);
   for (size_t size = 0; size < whole.size(); ++size) {
-    (void)WhyEntriesDoNotFit(*plan, {whole.substr(0, size), {{"run", "run"}}});
+    (void)WhyEntriesDoNotFit(*plan, whole.substr(0, size), {{"run", "run"}});
     std::string changed = whole;
     changed[size] = static_cast<char>(0xff);
-    (void)WhyEntriesDoNotFit(*plan, {changed, {{"run", "run"}}});
+    (void)WhyEntriesDoNotFit(*plan, changed, {{"run", "run"}});
   }
-  EXPECT_EQ(WhyEntriesDoNotFit(*plan, {"no ELF file", {}}), "");
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, "no ELF file", {}), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/exec/binary_entries.h"
+#include "server/definition/binary_entries.h"
 
 #include <elf.h>
 #include <fmt/core.h>
@@ -43,7 +43,7 @@ struct Section {
   std::string_view content;
 };
 
-// None for what is no 64-bit ELF file.
+// Nothing for what is no 64-bit ELF file.
 std::vector<Section> SectionsOf(std::string_view binary) {
   const auto header = StructAt<Elf64_Ehdr>(binary, 0);
   if (!header.has_value() || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -118,19 +118,20 @@ int ParametersOf(std::string_view cubin, std::string_view symbol) {
   return -1;
 }
 
-std::string WhyEntriesDoNotFit(const KernelPlan& plan, const Artifact& binary) {
+std::string WhyEntriesDoNotFit(const KernelPlan& plan, std::string_view binary,
+                               const std::map<std::string, std::string>& symbols) {
   if (plan.language() == v1::LANGUAGE_PYTHON) return {};
-  const std::vector<Section> sections = SectionsOf(binary.bytes);
+  const std::vector<Section> sections = SectionsOf(binary);
   if (sections.empty()) return {};
   for (const auto& [place, launch] : KernelSteps(plan.kernel())) {
-    const auto lowered = binary.lowered_names.find(launch->entry());
-    const std::string& symbol = lowered == binary.lowered_names.end() ? launch->entry() : lowered->second;
+    const auto lowered = symbols.find(launch->entry());
+    const std::string& symbol = lowered == symbols.end() ? launch->entry() : lowered->second;
     if (!DefinesSymbol(sections, symbol)) {
       return fmt::format("{}: the binary has no function '{}'; declare it extern \"C\", or correct the entry", place,
                          launch->entry());
     }
     if (plan.language() != v1::LANGUAGE_CUDA) continue;
-    const int parameters = ParametersOf(binary.bytes, symbol);
+    const int parameters = ParametersOf(binary, symbol);
     if (parameters >= 0 && parameters != launch->arguments_size()) {
       return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", place, launch->entry(),
                          parameters, launch->arguments_size());
