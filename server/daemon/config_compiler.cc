@@ -84,8 +84,16 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
       }
     }
     batch->done.WaitForNotification();
+    return DeadlineExceeded(
+        "the configs did not compile within {} s; ask for fewer, or try again when the daemon has "
+        "less to do",
+        kPatience / std::chrono::seconds(1));
   }
   MutexLock inner(&batch->mutex);
+  for (const CompiledConfig& config : batch->configs) {
+    if (config.outcome != v1::OUTCOME_LOST) continue;
+    return WithReason(FailedPrecondition("this daemon cannot compile the kernel: {}", config.message), "NO_COMPILER");
+  }
   return std::move(batch->configs);
 }
 

@@ -19,7 +19,8 @@ class ConfigCompiler {
   // The evaluator, from now until it is set to null; it answers what is under way before it ends.
   void SetEvaluator(Evaluator* evaluator) LOCKS_EXCLUDED(mutex_);
 
-  // In the order of the configs. FailedPrecondition (NO_COMPILER) where this daemon has no compile workers.
+  // In the order of the configs. FailedPrecondition (NO_COMPILER) where this daemon has no compile workers, or they
+  // cannot be started; DeadlineExceeded after 100 s.
   absl::StatusOr<std::vector<CompiledConfig>> Compile(const CompileOrder& order) LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -1,10 +1,11 @@
 """`tunefarm kernels check`: what is found without running anything."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
-from farm import Farm
+from farm import Farm, search
 
 DEFINITION = """
 display_name: "checked"
@@ -77,6 +78,27 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("division by zero", done.stderr)
 
+    def tune(self, folder, *options, check=True):
+        """The number of the job."""
+        done = self.farm.cli("tune", folder, *options, check=check)
+        return re.search(r"[Jj]ob (\d+)", done.stdout + done.stderr).group(1)
+
+    def test_a_study_names_parameters_without_effect(self):
+        job = self.tune(self.write(HOST))
+        self.assertIn("parameter ORDER changes neither binary nor launch", self.farm.cli("results", job).stdout)
+        self.assertIn("parameter ORDER changes neither binary nor launch", self.farm.cli("jobs", "show", job).stdout)
+        trials = search(self.farm.trials(job))
+        self.assertEqual(len(trials), 6)
+        self.assertEqual(len({t["work"] for t in trials}), 3)
+
+    def test_a_search_ends_when_nothing_compiles(self):
+        folder = self.write("#error never\n", more='parameters { name: "P" range { first: 1 last: 100 } }')
+        job = self.tune(folder, "--strategy", "random", check=False)
+        shown = self.farm.cli("jobs", "show", job).stdout
+        self.assertIn("configs fail to compile alike", shown)
+        self.assertIn("never", shown)
+        self.assertLess(len(self.farm.trials(job)), 600)
+
     def test_cuda_kernels_need_no_gpu(self):
         source = 'extern "C" __global__ void fill(float* y, int n) { y[0] = WIDTH + n; }\n'
         folder = self.write(source, "CUDA", launch='grid: "1" block: "32"')
@@ -85,7 +107,7 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("name a known class instead, for example A100", done.stderr)
         done = self.check(folder, "--compile", "--device", "H100")
-        if "NVRTC is needed" in done.stdout:
+        if "NVRTC is needed" in done.stderr:
             self.skipTest("there is no NVRTC")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("configs for NVIDIA H100", done.stdout)
