@@ -211,7 +211,9 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
   const std::string checked =
       fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(), plan->program_digest());
   if (!options.compile) {
-    session->Print(checked);
+    v1::Kernel shown = plan->kernel();
+    for (v1::SourceFile& source : *shown.mutable_sources()) source.clear_content();
+    session->Print(format == OutputFormat::kJson ? ToJson(shown) : checked);
     return kExitOk;
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
