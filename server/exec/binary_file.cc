@@ -36,7 +36,8 @@ uint64_t ChecksumOf(const Header& header, std::string_view body) {
 }  // namespace
 
 std::shared_ptr<const FileSet> InputsOf(const tunefarm::worker::v1::CompileInputs& inputs) {
-  return std::make_shared<const FileSet>(FileSet{inputs.packed_paths(), inputs.state(), inputs.content()});
+  return std::make_shared<const FileSet>(
+      FileSet{inputs.packed_paths(), inputs.state_checksum(), inputs.content_checksum()});
 }
 
 std::string EncodeBinaryFile(const Digest& key, const CompileResult& result) {
@@ -51,8 +52,8 @@ std::string EncodeBinaryFile(const Digest& key, const CompileResult& result) {
   }
   if (result.inputs != nullptr) {
     description.mutable_inputs()->set_packed_paths(result.inputs->packed_paths);
-    description.mutable_inputs()->set_state(result.inputs->state);
-    description.mutable_inputs()->set_content(result.inputs->content);
+    description.mutable_inputs()->set_state_checksum(result.inputs->state);
+    description.mutable_inputs()->set_content_checksum(result.inputs->content);
   }
   const std::string text = description.SerializeAsString();
   Header header;

@@ -61,8 +61,8 @@ struct WorkerOptions {
 // What a compile worker sends about the headers that it read.
 inline void SetInputs(const FileSet& files, tunefarm::worker::v1::CompileInputs* inputs) {
   inputs->set_packed_paths(files.packed_paths);
-  inputs->set_state(files.state);
-  inputs->set_content(files.content);
+  inputs->set_state_checksum(files.state);
+  inputs->set_content_checksum(files.content);
 }
 
 class CompileBackend {
