@@ -1,10 +1,17 @@
-// KernelApi: the calls of KernelService. Kernels are stored and shown, and their search spaces counted.
+// KernelApi: the calls of KernelService. Kernels are stored and shown, their search spaces counted, and some of their
+// configs compiled.
 //
-// Thread-safe. CreateKernel and CountSpace may take seconds; CreateKernel returns when the kernel is durable.
+// Thread-safe. CreateKernel and CountSpace may take seconds, CompileKernel minutes; CreateKernel returns when the
+// kernel is durable.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/access/principal.h"
@@ -16,6 +23,7 @@
 #include "server/store/kernel_store.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/kernel_service.pb.h"
+#include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
 
@@ -30,12 +38,34 @@ std::string KernelOwner(const Principal& principal);
 // The row that stores a plan for its owner.
 KernelRow OwnedKernel(const KernelPlan& plan, const std::string& owner, const KernelQuota& quota, int64_t now_ms);
 
+// What CompileKernel asks of the daemon's compile workers.
+struct CompileOrder {
+  std::shared_ptr<const KernelPlan> plan;
+  std::shared_ptr<const ResolvedProblem> problem;
+  DeviceClass device_class;
+  std::vector<Config> configs;
+};
+struct CompiledConfig {
+  v1::Outcome outcome = v1::OUTCOME_LOST;
+  std::string message;
+  std::string log;
+  v1::ResourceUse resources;
+  std::string binary_digest;  // empty: there is no binary
+};
+// In the order of the configs; blocks. Any thread.
+using CompileConfigs = std::function<absl::StatusOr<std::vector<CompiledConfig>>(const CompileOrder& order)>;
+
 class KernelApi {
  public:
   // All outlive it.
   KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, const KernelQuota& quota,
-            Clock* clock)
-      : store_(store), kernels_(kernels), devices_(devices), quota_(quota), clock_(clock) {}
+            Clock* clock, CompileConfigs compile_configs)
+      : store_(store),
+        kernels_(kernels),
+        devices_(devices),
+        quota_(quota),
+        clock_(clock),
+        compile_configs_(std::move(compile_configs)) {}
 
   // Answers without source contents. InvalidArgument with the definition's errors; ResourceExhausted (KERNEL_QUOTA);
   // Unavailable when the store cannot be written (nothing was changed, repeat the call).
@@ -53,6 +83,10 @@ class KernelApi {
   // NotFound (KERNEL_NOT_FOUND), and the errors of DeviceDirectory::Resolve; Cancelled and ResourceExhausted
   // (WORK_LIMIT) as `grant` says.
   absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request, const WorkGrant& grant = {});
+  // As CountSpace; FailedPrecondition (NO_COMPILER) without compile workers, ResourceExhausted (TOO_MANY_COMPILES)
+  // while kCompileCallsMax other calls compile, InvalidArgument (CONFIGS_MAX_INVALID).
+  absl::StatusOr<v1::CompileKernelResponse> CompileKernel(const v1::CompileKernelRequest& request,
+                                                          const WorkGrant& grant = {});
 
  private:
   Store* const store_;
@@ -60,6 +94,8 @@ class KernelApi {
   const DeviceDirectory* const devices_;
   const KernelQuota quota_;
   Clock* const clock_;
+  const CompileConfigs compile_configs_;
+  std::atomic<int> compile_calls_{0};
 };
 
 }  // namespace tunefarm

@@ -40,10 +40,14 @@ absl::Status WriteOutputFile(const std::string& path, std::string_view bytes);
 // mode it has; AlreadyExists when something else has the name.
 absl::Status MakeDirectories(const std::string& path, mode_t mode = 0755);
 
-// Removes a file or a directory with all it holds. OK when missing. Never follows a symbolic link (a link is removed,
-// not its target) and never enters another file system (FailedPrecondition). More than 200 nested directories are
-// refused (OutOfRange). What was removed before an error stays removed.
+// Removes a file or a directory with all it holds, however deep, and also what its modes forbid its owner, who must be
+// the caller. OK when missing. Never follows a symbolic link (a link is removed, not its target) and never enters
+// another file system (FailedPrecondition). Unavailable when another process keeps adding files. What was removed
+// before an error stays removed.
 absl::Status RemoveTree(const std::string& path);
+
+// The same for all that a directory holds; the directory stays, and its owner may use it again. NotFound when missing.
+absl::Status EmptyDirectory(const std::string& path);
 
 // Bytes an unprivileged process can still write to the file system that holds `path`.
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path);

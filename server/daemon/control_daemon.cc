@@ -180,6 +180,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   options.has_own_agent = config_.role == "all";
   options.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
+  options.compile_configs = [this](const CompileOrder& order) { return config_compiler_.Compile(order); };
   options.release_device = [this](const std::string& uuid) { device_watch_->Release(uuid); };
   if (on_postgres) {
     // The lease has a thread that nothing else holds up.
@@ -240,6 +241,7 @@ void ControlDaemon::StartAgent() {
   device_watch_->Connect(&options);
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());
+  config_compiler_.SetEvaluator(evaluator_.get());
   evaluator_stats_ = &evaluator_->stats();
   if (!config_.listen.empty()) {
     // Agents of other machines may bring devices like these.
@@ -284,6 +286,7 @@ ControlDaemon::~ControlDaemon() {
     stopped.WaitForNotification();
   }
   if (device_watch_) device_watch_->SetEvaluator(nullptr);
+  config_compiler_.SetEvaluator(nullptr);
   evaluator_.reset();
   agent_executor_.reset();
   search_.reset();  // its tasks post to `control`

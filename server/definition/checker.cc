@@ -23,6 +23,7 @@ constexpr size_t kOptionBytesMax = 256;
 constexpr int kConstraintsMax = 128;
 constexpr int kConditionalTolerancesMax = 32;
 constexpr size_t kSourcePathMax = 256;
+constexpr size_t kSourceNameMax = 255;  // of a file system
 constexpr size_t kSourceBytesMax = 4 << 20;
 constexpr size_t kSourcesBytesMax = 8 << 20;
 
@@ -113,6 +114,15 @@ class Checker {
                           source.path(), source.content().size(), kSourceBytesMax);
       }
       total += source.content().size();
+    }
+    for (int i = 0; i < kernel.sources_size(); ++i) {
+      const std::string& path = kernel.sources(i).path();
+      for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+        if (paths.count(std::string_view(path).substr(0, slash)) == 0) continue;
+        return FieldError(fmt::format("sources[{}].path", i), kConflictingFields,
+                          "'{}' lies in a folder of the name of the source '{}'; rename one of them", path,
+                          path.substr(0, slash));
+      }
     }
     if (total > kSourcesBytesMax) {
       return FieldError("sources", kLimitExceeded, "the sources have {} bytes together; at most {} are allowed", total,
@@ -322,6 +332,10 @@ absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
       return FieldError(
           field, kInvalidField,
           "the path '{}' is not plain; write it relative to the definition, without '.', '..' or empty parts", path);
+    }
+    if (part.size() > kSourceNameMax) {
+      return FieldError(field, kLimitExceeded, "a part of the path has {} bytes; at most {} are allowed", part.size(),
+                        kSourceNameMax);
     }
     if (slash == std::string_view::npos) return absl::OkStatus();
     rest.remove_prefix(slash + 1);

@@ -223,6 +223,10 @@ bool KernelPlan::HasSequence(Sequence sequence) const {
   return formulas != impl_->sequences.end() && !formulas->second.empty();
 }
 
+absl::Status KernelPlan::CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const {
+  return definition::CheckProblem(*impl_, problem, DefaultConfig(problem), device);
+}
+
 absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
                                                                const DeviceClass& device) const {
   return definition::FirstBrokenDeviceLimit(*impl_, problem, config, device);

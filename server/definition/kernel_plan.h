@@ -174,8 +174,12 @@ class KernelPlan {
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;
 
-  // The first device limit that the config's launches break, in one sentence; empty if none. Launches that depend on
-  // kernel.* are checked as far as they can be.
+  // What the problem's dims decide for every config: that buffers, reference, prepare steps and baseline can be
+  // evaluated, and that scalars fit into their types. InvalidArgument with the field's path.
+  absl::Status CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const;
+
+  // The first device limit that the config's launches break, in one sentence; empty if none. InvalidArgument where a
+  // buffer or launch cannot be evaluated for the config. What depends on kernel.* is left out.
   absl::StatusOr<std::string> FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
                                                      const DeviceClass& device) const;
 

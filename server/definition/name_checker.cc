@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
@@ -21,18 +22,49 @@ constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
 constexpr int64_t kDimMaxDefault = int64_t{1} << 40;
 
-// A macro of such a name would change what the language means.
-bool IsReserved(std::string_view name) {
-  static constexpr std::string_view kWords[] = {
-      "alignas",  "alignof",  "asm",      "auto",     "bool",      "break",   "case",     "catch",     "char",
-      "class",    "concept",  "const",    "continue", "decltype",  "default", "defined",  "delete",    "do",
-      "double",   "else",     "enum",     "explicit", "export",    "extern",  "false",    "float",     "for",
-      "friend",   "goto",     "if",       "inline",   "int",       "long",    "mutable",  "namespace", "new",
-      "noexcept", "nullptr",  "operator", "private",  "protected", "public",  "register", "requires",  "return",
-      "short",    "signed",   "sizeof",   "static",   "struct",    "switch",  "template", "this",      "throw",
-      "true",     "try",      "typedef",  "typeid",   "typename",  "union",   "unsigned", "using",     "virtual",
-      "void",     "volatile", "while"};
-  return name.substr(0, 2) == "__" || std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
+// What a macro of such a name would break.
+constexpr std::string_view kWordsOfCxx[] = {"alignas",      "alignof",   "and",           "and_eq",
+                                            "asm",          "auto",      "bitand",        "bitor",
+                                            "bool",         "break",     "case",          "catch",
+                                            "char",         "char16_t",  "char32_t",      "char8_t",
+                                            "class",        "co_await",  "co_return",     "co_yield",
+                                            "compl",        "concept",   "const",         "const_cast",
+                                            "consteval",    "constexpr", "constinit",     "continue",
+                                            "decltype",     "default",   "defined",       "delete",
+                                            "do",           "double",    "dynamic_cast",  "else",
+                                            "enum",         "explicit",  "export",        "extern",
+                                            "false",        "float",     "for",           "friend",
+                                            "goto",         "if",        "inline",        "int",
+                                            "long",         "mutable",   "namespace",     "new",
+                                            "noexcept",     "not",       "not_eq",        "nullptr",
+                                            "operator",     "or",        "or_eq",         "private",
+                                            "protected",    "public",    "register",      "reinterpret_cast",
+                                            "requires",     "return",    "short",         "signed",
+                                            "sizeof",       "static",    "static_assert", "static_cast",
+                                            "struct",       "switch",    "template",      "this",
+                                            "thread_local", "throw",     "true",          "try",
+                                            "typedef",      "typeid",    "typename",      "union",
+                                            "unsigned",     "using",     "virtual",       "void",
+                                            "volatile",     "wchar_t",   "while",         "xor",
+                                            "xor_eq"};
+constexpr std::string_view kLibraryNames[] = {"std",      "NDEBUG",  "NULL",     "EOF",     "assert",   "errno",
+                                              "offsetof", "va_list", "va_start", "va_arg",  "va_end",   "va_copy",
+                                              "INFINITY", "NAN",     "CHAR_BIT", "INT_MIN", "INT_MAX",  "UINT_MAX",
+                                              "SIZE_MAX", "FLT_MAX", "DBL_MAX",  "size_t",  "ptrdiff_t"};
+constexpr std::string_view kCudaNames[] = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3"};
+
+// What a name already is to the sources, if a macro of that name would break them; empty if it would not.
+std::string_view WhyNoMacro(std::string_view name, bool is_cuda) {
+  const auto is_among = [name](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (name.size() >= 2 && name[0] == '_' && (name[1] == '_' || (name[1] >= 'A' && name[1] <= 'Z'))) {
+    return "reserved for the compiler and its libraries";
+  }
+  if (is_among(kWordsOfCxx)) return "a word of C++";
+  if (is_among(kLibraryNames)) return "a name of the C and C++ libraries";
+  if (is_cuda && is_among(kCudaNames)) return "a built-in name of CUDA";
+  return {};
 }
 
 absl::Status CheckDescription(const std::string& path, const std::string& text) {
@@ -250,9 +282,10 @@ class NameChecker {
   }
 
   absl::Status AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
-    if (IsReserved(name) && !draft_.is_python()) {
-      return FieldError(path, kInvalidField,
-                        "'{}' is a word of C++, so it cannot be a macro; choose another name or BIND_RUN", name);
+    const std::string_view why = draft_.is_python() ? std::string_view() : WhyNoMacro(name, draft_.is_cuda());
+    if (!why.empty()) {
+      return FieldError(path, kInvalidField, "'{}' is {}, so it cannot be a macro; choose another name or BIND_RUN",
+                        name, why);
     }
     std::vector<std::string> macros = {name};
     for (const Value& value : values) {

@@ -194,6 +194,7 @@ absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefa
                                             const tunefarm::v1::Job& job, const SelectedDevice& device, int number,
                                             const WorkLimit* limit, int problems_left) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  RETURN_IF_ERROR(plan.CheckProblem(resolved, device.device_class));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
   if (device.memory_bytes > 0 && footprint > device.memory_bytes) {

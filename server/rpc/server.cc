@@ -229,6 +229,7 @@ class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, 
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
   TUNEFARM_CALL_AS(KernelService, CountSpace, Space, api->CountSpace(*request, context.grant))
+  TUNEFARM_CALL_AS(KernelService, CompileKernel, Slow, api->CompileKernel(*request, context.grant))
 };
 
 class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, TuningApi> {

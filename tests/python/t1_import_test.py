@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT / "server" / "interchange" / "t1"))
 
 import t1_main  # noqa: E402
 from json_text import Document, Refused  # noqa: E402
-from nvrtc_names import NVRTC_NAMES  # noqa: E402
 from python_text import PythonText, TextError, literal  # noqa: E402
 from python_writer import ATOM, Names, Writer, Written  # noqa: E402
 from t1_file import T1  # noqa: E402
@@ -379,14 +378,6 @@ class Files(unittest.TestCase):
         vector = replaced(MINIMAL, '"WriteOnly"', f'"ReadOnly", "FillType": "Constant", "FillValue": {big}')
         self.assertIn("holds exactly", error_of(replaced(vector, '"float"', '"int64"')))
         self.assertIn("does not fit in 64 bits", error_of(replaced(MINIMAL, "[100]", f"[{1 << 63}]")))
-
-    def test_names_that_break_the_compilers_headers_are_named(self):
-        for name in ("T", "pad", "mode", "mask", "value", "x", "size", "threadIdx"):
-            text = MINIMAL.replace("unroll", name)
-            (note,) = [note for note in answer(text)["notes"] if "headers" in note]
-            self.assertTrue(note.startswith(f"Parameter {name}: a macro of this name breaks the compiler's own headers"), note)
-            self.assertEqual([note for note in answer(text, language="host")["notes"] if "headers" in note], [])
-        self.assertFalse({"block_size_x", "unroll", "TILE", "N", "kernel_tuner"} & NVRTC_NAMES)
 
 
 class Definitions(unittest.TestCase):

@@ -119,6 +119,7 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
       out += "  starts   from earlier results: " + priors + "\n";
     }
     if (const std::string taken = TakenOverText(study); !taken.empty()) out += "  known    " + taken + "\n";
+    if (const std::string idle = WithoutEffectText(study); !idle.empty()) out += "  note     " + idle + "\n";
     if (!study.search_ended_because().empty()) out += "  ended    " + study.search_ended_because() + "\n";
     out += BestSoFarText(study);
     if (!study.not_promoted_because().empty()) out += "  not promoted: " + study.not_promoted_because() + "\n";

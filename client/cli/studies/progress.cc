@@ -66,6 +66,7 @@ void Progress::TellMemory(const v1::Study& study) {
   if (const std::string taken = TakenOverText(study); !taken.empty()) {
     tell("end ", of.empty() ? taken : fmt::format("{}: {}", study.problem().key(), taken));
   }
+  if (const std::string idle = WithoutEffectText(study); !idle.empty()) tell("idle ", of + idle);
 }
 
 void Progress::Note(const std::string& text) {

@@ -9,6 +9,7 @@
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/studies/job_names.h"
+#include "client/cli/studies/memory_text.h"
 #include "client/cli/studies/progress.h"
 #include "client/cli/studies/trial_pages.h"
 #include "server/base/format.h"
@@ -126,6 +127,7 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   int64_t early = 0;
   for (const v1::Trial& trial : trials) early += trial.stopped_early();
   if (early > 0) text += fmt::format("{} stopped early (could not win)\n", FormatCount(early));
+  if (const std::string idle = WithoutEffectText(study); !idle.empty()) text += idle + "\n";
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
       text += "warning: the device throttled or was shared while finalists were measured: " +

@@ -33,12 +33,12 @@ bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsI
 uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
 uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
 
-double Mebibytes(double bytes) { return bytes / (1 << 20); }
-
-Failure MachineryFailure(const absl::Status& status) {
-  const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
-  return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
+// What the definition says cannot be for this problem: no other worker could do it either.
+Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
 }
+
+double Mebibytes(double bytes) { return bytes / (1 << 20); }
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Failure CudaProblem::Create(const RunTools& tools, std::shared_ptr<const Prepare
 Failure CudaProblem::Allocate() {
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   const bool has_reference = kernel_->plan->HasSequence(Sequence::kReference);
   double needed = 0;  // double: sums of hostile lengths must not wrap
   for (const BufferPlan& plan : *plans) {
@@ -120,7 +120,7 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
   sealed_.clear();
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   seed_ = seed;  // for work space that starts with data
   Failure failure = ResizeScratch(*plans);
   seed_.reset();
@@ -214,7 +214,7 @@ Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed) {
     return tools_.harness.Poison(buffer->plan.type, PoisonPattern::kFirst, target, ElementsOf(buffer->plan));
   }
   const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer->plan.fill, buffer->plan.type, buffer->plan.name, seed);
-  if (!fill.ok()) return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
+  if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
   return tools_.harness.Fill(*fill, target, ElementsOf(buffer->plan));
 }
 

@@ -36,6 +36,11 @@ Failure MachineryFailure(const absl::Status& status) {
   return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
 }
 
+// What the definition says cannot be for this problem: no other worker could do it either.
+Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
+}
+
 double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::string SignalName(int signal) {
@@ -105,7 +110,7 @@ Failure HostProblem::Create(std::shared_ptr<const PreparedKernel> kernel, std::u
 Failure HostProblem::Allocate() {
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   uint64_t needed = 0;
   for (const BufferPlan& plan : *plans) {
     const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
@@ -157,7 +162,7 @@ Failure HostProblem::BuildInputs(uint64_t seed) {
   // The last trial's config may have had a work space of another size.
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   TUNEFARM_RETURN_IF_FAILED(ResizeScratch(*plans));
   TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps());
   if (kernel_->plan->HasSequence(Sequence::kReference)) {
@@ -181,9 +186,7 @@ Failure HostProblem::FillData(uint64_t seed) {
       continue;
     }
     const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer.plan.fill, buffer.plan.type, buffer.plan.name, seed);
-    if (!fill.ok()) {
-      return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
-    }
+    if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
     FillElements(*fill, 0, data);
   }
   return {};
@@ -235,7 +238,7 @@ Failure HostProblem::KeepExpected() {
 Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what) {
   absl::StatusOr<std::vector<StepPlan>> steps =
       kernel_->plan->Steps(sequence, kernel_->problem, default_config_, kernel_->device_class);
-  if (!steps.ok()) return MachineryFailure(steps.status());
+  if (!steps.ok()) return DefinitionFailure(what + " cannot be launched", steps.status());
   TrialProgram program;
   UniqueFd library;
   if (!kernel_->reference_artifact.empty()) {
@@ -289,7 +292,7 @@ Failure HostProblem::FillScratch(const BufferPlan& plan) {
   Bytes& data = current_->data[plan.name];
   if (data.size() == static_cast<size_t>(plan.bytes())) return {};
   const absl::StatusOr<TunefarmFill> fill = PlanFill(plan.fill, plan.type, plan.name, current_->seed);
-  if (!fill.ok()) return MachineryFailure(fill.status());
+  if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
   data.resize(static_cast<size_t>(plan.bytes()));
   FillElements(*fill, 0, data);
   return {};

@@ -308,9 +308,9 @@ class HostRunBackend final : public RunBackend {
     kept_.reset();
     problem_.reset();
     Prepared prepared;
-    if (!is_checked_ && HasChanged()) {
+    if (!unemptied_.empty() || (!is_checked_ && HasChanged())) {
       prepared.set_outcome(v1::OUTCOME_LOST);
-      prepared.set_message("An earlier trial changed the runner.");
+      prepared.set_message(unemptied_.empty() ? "An earlier trial changed the runner." : unemptied_);
       prepared.set_worker_is_damaged(true);
       return prepared;
     }
@@ -339,6 +339,13 @@ class HostRunBackend final : public RunBackend {
       return result;
     }
     CleanUp();
+    if (!unemptied_.empty()) {
+      Result result;
+      result.set_outcome(v1::OUTCOME_LOST);
+      result.set_message(unemptied_);
+      result.set_worker_is_damaged(true);
+      return result;
+    }
     BriefPhases phases(reporter);
     HostTrial trial(problem_.get(), input, &phases, flush_bytes_, std::move(kept_));
     Result result = trial.Run();
@@ -356,7 +363,10 @@ class HostRunBackend final : public RunBackend {
     if (is_clean_) return;
     is_clean_ = true;
     if (kept_ != nullptr && !kept_->keeps_process) kept_->process = nullptr;
-    EmptyScratchDirectory(scratch_directory_);
+    if (const absl::Status emptied = EmptyScratchDirectory(scratch_directory_); !emptied.ok()) {
+      unemptied_ = fmt::format("The scratch directory of an earlier trial cannot be emptied: {}.", MessageOf(emptied));
+      fmt::print(stderr, "{} Another runner takes this one's place.\n", unemptied_);
+    }
   }
 
  private:
@@ -378,6 +388,7 @@ class HostRunBackend final : public RunBackend {
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
   bool is_clean_ = true;
   bool is_checked_ = true;  // since the last trial
+  std::string unemptied_;   // why the scratch directory holds files of an earlier trial; empty: it does not
   MonotonicTime checked_{};
 };
 

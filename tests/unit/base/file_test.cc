@@ -247,17 +247,55 @@ TEST(RemoveTreeTest, RefusesDangerousPaths) {
   }
 }
 
-TEST(RemoveTreeTest, RefusesHostileDepth) {
-  TemporaryDirectory directory;
-  std::string path = directory.File("deep");
-  for (int i = 0; i < 150; ++i) path += "/d";
-  const std::string middle = path;
-  for (int i = 0; i < 150; ++i) path += "/d";
+// Made by relative steps: the path is longer than any call takes.
+void MakeDeepTree(const std::string& path, int depth) {
   ASSERT_TRUE(MakeDirectories(path).ok());
-  EXPECT_EQ(RemoveTree(directory.File("deep")).code(), absl::StatusCode::kOutOfRange);
-  // Two halves are within the limit, so that the directory can be cleaned up.
-  ASSERT_EQ(rename(middle.c_str(), directory.File("half").c_str()), 0);
+  UniqueFd at(open(path.c_str(), O_RDONLY | O_DIRECTORY));
+  for (int i = 0; i < depth; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), "d", 0700), 0) << i;
+    ASSERT_TRUE(UniqueFd(openat(at.get(), "file", O_CREAT | O_WRONLY, 0600)).valid());
+    at = UniqueFd(openat(at.get(), "d", O_RDONLY | O_DIRECTORY));
+    ASSERT_TRUE(at.valid()) << i;
+  }
+}
+
+TEST(RemoveTreeTest, RemovesAnyDepth) {
+  TemporaryDirectory directory;
+  const size_t open_before = CountOpenFiles();
+  MakeDeepTree(directory.File("deep/a"), 3000);
+  MakeDeepTree(directory.File("deep/b"), 250);
+  // The name that moved directories get is taken.
+  ASSERT_TRUE(WriteFileAtomically(directory.File("deep/.removed-1"), "x").ok());
   EXPECT_TRUE(RemoveTree(directory.File("deep")).ok());
+  EXPECT_FALSE(Exists(directory.File("deep")));
+  EXPECT_EQ(CountOpenFiles(), open_before);
+}
+
+TEST(RemoveTreeTest, RemovesWhatModesForbid) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("tree/a/b/c")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("tree/a/b/c/file"), "x", 0).ok());
+  for (const char* name : {"tree/a/b/c", "tree/a/b", "tree/a", "tree"}) {
+    ASSERT_EQ(chmod(directory.File(name).c_str(), 0), 0) << name;
+  }
+  EXPECT_TRUE(RemoveTree(directory.File("tree")).ok());
+  EXPECT_FALSE(Exists(directory.File("tree")));
+}
+
+TEST(EmptyDirectoryTest, LeavesAnEmptyDirectoryThatItsOwnerMayUse) {
+  TemporaryDirectory directory;
+  MakeDeepTree(directory.File("scratch/deep"), 400);
+  ASSERT_TRUE(WriteFileAtomically(directory.File("scratch/file"), "x").ok());
+  ASSERT_EQ(chmod(directory.File("scratch/deep").c_str(), 0500), 0);
+  ASSERT_EQ(chmod(directory.File("scratch").c_str(), 0), 0);
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_EQ(ModeOf(directory.File("scratch")), 0700u);
+  EXPECT_TRUE(WriteFileAtomically(directory.File("scratch/new"), "x").ok());
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_TRUE(absl::IsNotFound(EmptyDirectory(directory.File("none"))));
+  ASSERT_EQ(symlink("scratch", directory.File("link").c_str()), 0);
+  EXPECT_FALSE(EmptyDirectory(directory.File("link")).ok());
 }
 
 TEST(FileSystemTest, FreeBytesAndKind) {
