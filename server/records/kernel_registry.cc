@@ -68,7 +68,7 @@ absl::Status KernelRegistry::UnknownKernel(std::string_view name) {
   return WithReason(NotFound("there is no kernel '{}'{}", name.substr(0, 256),
                              closest.has_value() ? fmt::format("; did you mean '{}'?", *closest)
                              : names.empty()     ? std::string("; none is stored yet")
-                                                 : std::string("; list those there are with ListKernels")),
+                                                 : std::string("; tunefarm kernels list shows those there are")),
                     "KERNEL_NOT_FOUND");
 }
 

@@ -47,10 +47,14 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   *request.mutable_problem() = problem;
   request.set_device_selector(options.device);
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
-  ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
-                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
   std::string tune = "tunefarm tune " + options.kernel;
   for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
+  const absl::StatusOr<v1::LookupConfigResponse> found =
+      Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request);
+  // A definition of this machine that was never submitted.
+  if (!found.ok() && kernel.definition.has_value() && ReasonOf(found.status()) == "KERNEL_NOT_FOUND")
+    return NotFound("{} was not tuned yet; run: {}", kernel.name, tune);
+  ASSIGN_OR_RETURN(const v1::LookupConfigResponse response, found);
   if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {
     return NotFound("{} is known of {} for this problem and device; run: {}",
                     options.exact ? "nothing exact" : "nothing", kernel.name, tune);
