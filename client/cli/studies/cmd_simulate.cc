@@ -210,9 +210,10 @@ void AddSimulate(CLI::App* app, Session* session) {
              "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
              "tunefarm simulate matmul_host\n"
              "tunefarm simulate --job 17,18");
-  simulate->add_option("FILE", options->files,
-                       "T4 or Kernel Tuner cache files (also .gz), job numbers, or kernels (the newest job of each); each is "
-                       "simulated by itself.");
+  simulate->add_option(
+      "FILE", options->files,
+      "T4 or Kernel Tuner cache files (also .gz), job numbers, or kernels (the newest job of each); each is "
+      "simulated by itself.");
   simulate
       ->add_option("--job", options->jobs,
                    "Simulate on the results of a job, or on the joined results of several jobs of one kernel, problem "
