@@ -95,9 +95,13 @@ std::string DomainText(const v1::Parameter& parameter) {
   return text;
 }
 
-absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, bool as_text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(v1::Kernel kernel, Definition(session, text));
+  if (as_text) {
+    session->Print(KernelText(kernel));
+    return kExitOk;
+  }
   for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(kernel));
@@ -261,7 +265,13 @@ void AddKernels(CLI::App* app, Session* session) {
     command->add_option(argument, *kernel, argument_help)->required();
     command->callback([=] { session->command = [=] { return action(session, *kernel); }; });
   };
-  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, ShowKernel);
+  auto shown = std::make_shared<std::string>();
+  auto as_text = std::make_shared<bool>(false);
+  CLI::App* show = kernels->add_subcommand("show", "Dims, parameters and constraints, or the whole definition.");
+  SetExample(show, "tunefarm kernels show matmul\ntunefarm kernels show matmul --definition > kernel.pbtxt");
+  show->add_option("KERNEL", *shown, kKernelHelp)->required();
+  show->add_flag("--definition", *as_text, "Print it as a kernel.pbtxt with all defaults, without the sources.");
+  show->callback([=] { session->command = [=] { return ShowKernel(session, *shown, *as_text); }; });
   add("check", "Check a definition; errors say file, line and column.", "tunefarm kernels check .", "KERNEL",
       kKernelHelp, CheckKernel);
   add("new", "Write a kernel.pbtxt beside FILE: from its signature, or with a small kernel if it is missing.",

@@ -80,6 +80,33 @@ TEST(ShortFormsTest, ErrorsComeAllAtOnceAndSayWhere) {
   EXPECT_GE(files, 1);
 }
 
+// What is printed is read back, and is short.
+TEST(ShortFormsTest, Printed) {
+  if (std::getenv("TUNEFARM_SOURCE_DIR") == nullptr) GTEST_SKIP() << "TUNEFARM_SOURCE_DIR is not set";
+  const std::filesystem::path root = std::getenv("TUNEFARM_SOURCE_DIR");
+  std::vector<std::filesystem::path> files;
+  for (const char* folder : {"kernels", "tests/golden/kernels", "tests/data/definitions/short_forms"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      if (entry.path().extension() == ".pbtxt" && entry.path().filename().string().rfind("bad_", 0) != 0)
+        files.push_back(entry.path());
+    }
+  }
+  EXPECT_GE(files.size(), 10U);
+  for (const std::filesystem::path& file : files) {
+    SCOPED_TRACE(file.string());
+    auto kernel = ParseKernelText(TextOf(file), "f");
+    ASSERT_TRUE(kernel.ok()) << Message(kernel.status());
+    for (v1::SourceFile& source : *kernel->mutable_sources()) source.clear_content();
+    const std::string printed = KernelText(*kernel);
+    const auto again = ParseKernelText(printed, "f");
+    ASSERT_TRUE(again.ok()) << Message(again.status()) << "\n" << printed;
+    EXPECT_EQ(again->DebugString(), kernel->DebugString()) << printed;
+    for (const char* word : {"DATA_TYPE_", "ACCESS_", "LANGUAGE_", "int_value", "ints:"}) {
+      EXPECT_THAT(printed, testing::Not(HasSubstr(word)));
+    }
+  }
+}
+
 TEST(ShortFormsTest, OffsetsLeadBack) {
   const std::string text = "dims { name: 'N' default_value: 2048 } language: cuda display_name: 'k'";
   const auto expanded = definition::ExpandShortForms(text, v1::Kernel::descriptor());
