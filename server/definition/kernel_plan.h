@@ -199,8 +199,8 @@ DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
 std::string FieldPathOf(const absl::Status& status);
 
 // Parses kernel.pbtxt text, in its short forms too (short_forms.h). InvalidArgument "kernel.pbtxt:12:7: ..." for syntax
-// (the first error) or for misspelt fields and enum values (all of them, a line each, with "did you mean"). Checks nothing
-// else; sources keep only their paths.
+// (the first error) or for misspelt fields and enum values (all of them, a line each, with "did you mean"). Checks
+// nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
 // Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...". All
