@@ -117,20 +117,20 @@ class Expander {
     if (at_ == begin || IsDigit(text_[begin])) return false;
     const std::string name(text_.substr(begin, at_ - begin));
     const FieldDescriptor* field = message.FindFieldByName(name);
-    SkipSpace();
-    const bool has_colon = Peek() == ':';
-    if (has_colon) ++at_;
-    SkipSpace();
-    const bool is_message = Peek() == '{' || Peek() == '<';
-    if (!has_colon && !is_message && Peek() != '[') return false;
     if (field == nullptr) {
       std::vector<std::string> fields;
       for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i)->name());
       Note(begin, WithReason(InvalidArgument("{} has no field '{}'{}", message.name(), name.substr(0, kShownMax),
                                              DidYouMean(name, fields)),
                              kUnknownField));
-      return SkipValue();
     }
+    SkipSpace();
+    const bool has_colon = Peek() == ':';
+    if (has_colon) ++at_;
+    SkipSpace();
+    const bool is_message = Peek() == '{' || Peek() == '<';
+    if (!has_colon && !is_message && Peek() != '[') return false;
+    if (field == nullptr) return SkipValue();
     if (field->message_type() == v1::ValueList::descriptor() && !is_message) return ReadValueList(name);
     if (Peek() != '[') return ReadValue(*field, depth);
     return ReadList([&] { return ReadValue(*field, depth); });

@@ -103,7 +103,7 @@ class DefinitionText {
     if (!expanded_.errors.empty()) {
       std::vector<absl::Status> errors;
       for (const auto& error : expanded_.errors) errors.push_back(Place(error.status, error.offset));
-      return Joined(errors);
+      return Joined(errors, errors.size());
     }
     FirstError error;
     TextFormat::Parser parser;
@@ -129,11 +129,12 @@ class DefinitionText {
     const definition::TextLocations locations(expanded_.text, &tree_);
     std::vector<absl::Status> placed;
     for (const absl::Status& error : errors) {
+      if (placed.size() == kErrorsShownMax) break;
       const size_t offset =
           locations.Find(FieldPathOf(error), v1::Kernel::descriptor(), definition::ExpressionColumnOf(error));
       placed.push_back(Place(error, expanded_.OriginalOffset(offset)));
     }
-    return Joined(placed);
+    return Joined(placed, errors.size());
   }
 
  private:
@@ -142,15 +143,13 @@ class DefinitionText {
     return Annotate(status, "{}:{}:{}", file_name_, position.line, position.column);
   }
 
-  // The first error, with the lines of all of them for a message.
-  static absl::Status Joined(const std::vector<absl::Status>& errors) {
-    if (errors.size() == 1) return errors.front();
+  // The first error with the lines of all: of those that are given, and how many more there are of `total`.
+  static absl::Status Joined(const std::vector<absl::Status>& errors, size_t total) {
+    if (total == 1) return errors.front();
     std::string message;
-    for (size_t i = 0; i < errors.size() && i < kErrorsShownMax; ++i) {
-      message += fmt::format("{}{}", i == 0 ? "" : "\n", MessageOf(errors[i]));
-    }
-    if (errors.size() > kErrorsShownMax)
-      message += fmt::format("\nand {} more errors", errors.size() - kErrorsShownMax);
+    for (const absl::Status& error : errors)
+      message += fmt::format("{}{}", message.empty() ? "" : "\n", MessageOf(error));
+    if (total > errors.size()) message += fmt::format("\nand {} more errors", total - errors.size());
     absl::Status joined = InvalidArgument("{}", message);
     errors.front().ForEachPayload(
         [&joined](absl::string_view url, const absl::Cord& payload) { joined.SetPayload(url, payload); });

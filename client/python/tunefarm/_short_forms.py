@@ -104,6 +104,9 @@ class _Expander:
         begin = self._at
         name = self._match(_NAME)
         field = message.fields_by_name.get(name)
+        if field is None:
+            fields = [known.name for known in message.fields]
+            self._note(begin, f"{message.name} has no field '{name[:_SHOWN_MAX]}'{_did_you_mean(name, fields)}")
         self._skip_space()
         has_colon = self._peek() == ":"
         if has_colon:
@@ -113,8 +116,6 @@ class _Expander:
         if not has_colon and not is_message and self._peek() != "[":
             raise _NotWellFormed
         if field is None:
-            fields = [known.name for known in message.fields]
-            self._note(begin, f"{message.name} has no field '{name[:_SHOWN_MAX]}'{_did_you_mean(name, fields)}")
             self._skip_value()
         elif field.message_type is not None and field.message_type.name == "ValueList" and not is_message:
             self._read_value_list(name)

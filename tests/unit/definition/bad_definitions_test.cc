@@ -91,5 +91,19 @@ tolerance { atol: -1 }
   EXPECT_EQ(ReasonOf(status), "INVALID_FIELD");
 }
 
+TEST(BadDefinitionsTest, ManyErrorsAreCounted) {
+  std::string text =
+      "display_name: 'k' language: HOST unverified_reason: 'none' sources { path: 'k.cc' content: 'x' }\n"
+      "launches { kernel { entry: 'f' } }\n";
+  for (int i = 0; i < 25; ++i) text += fmt::format("constraints {{ expression: 'absent{}' }}\n", i);
+  const std::string message =
+      Message(LoadKernelText(text, "f", [](const std::string&) { return absl::StatusOr<std::string>("x"); }).status());
+  EXPECT_NE(message.find("unknown name 'absent19'"), std::string::npos) << message;
+  EXPECT_EQ(message.find("unknown name 'absent20'"), std::string::npos) << message;
+  const std::string end = "\nand 5 more errors";
+  ASSERT_GT(message.size(), end.size());
+  EXPECT_EQ(message.substr(message.size() - end.size()), end);
+}
+
 }  // namespace
 }  // namespace tunefarm
