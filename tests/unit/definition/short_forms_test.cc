@@ -142,7 +142,7 @@ TEST(ShortFormsTest, FieldErrorsArePlacedInTheOriginal) {
               StartsWith("f:3:33: dims[0].values[2]: 1 is listed twice"));
   EXPECT_THAT(error("dims { name: 'M' default_value: 0 } flops: \"1 + oops\""),
               StartsWith("f:3:18: dims[0].default_value: 0 is not between 1 and"));
-  EXPECT_THAT(error("dims { name: 'M' default_value: 7 } flops: \"1 + oops\""), StartsWith("f:3:48: flops: "));
+  EXPECT_THAT(error("dims { name: 'M' default_value: 7 } flops: \"1 + oops\""), StartsWith("f:3:49: flops: "));
 }
 
 TEST(ShortFormsTest, AnyTextEnds) {
