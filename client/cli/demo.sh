@@ -33,6 +33,8 @@ tunefarm best "$kernel" --device "$device" --exact
 job=$("$bin/tunefarm" jobs list --output csv | sed -n '2s/,.*//p')
 
 printf '\nThe results are kept. Next:\n\n' >&2
+# The reader's shell expands it.
+# shellcheck disable=SC2016
 printf '  export PATH=%q:"$PATH"\n' "$bin" >&2
 [ -z "$server" ] || printf '  unset TUNEFARM_SERVER          # else commands ask the daemon at %s\n' "$server" >&2
 printf '  tunefarm best %-16s # the answer again\n' "$kernel" >&2
