@@ -145,6 +145,19 @@ TEST(ShortFormsTest, FieldErrorsArePlacedInTheOriginal) {
   EXPECT_THAT(error("dims { name: 'M' default_value: 7 } flops: \"1 + oops\""), StartsWith("f:3:49: flops: "));
 }
 
+// A dim whose values are texts is one of texts.
+TEST(ShortFormsTest, ValuesSayTheTypeOfADim) {
+  const auto kernel = LoadKernelText(
+      "display_name: 'k' language: HOST unverified_reason: 'none' sources { path: 'k.cc' content: 'x' }\n"
+      "launches { kernel { entry: 'f' } } dims { name: 'dtype' values: ['f32', 'f16'] default_value: 'f16' }\n"
+      "dims { name: 'N' values: [1, 2] default_value: 2 }",
+      "f", [](const std::string&) { return absl::StatusOr<std::string>("code"); });
+  ASSERT_TRUE(kernel.ok()) << Message(kernel.status());
+  EXPECT_EQ(kernel->dims(0).type(), v1::VALUE_TYPE_STRING);
+  EXPECT_EQ(kernel->dims(0).default_value().string_value(), "f16");
+  EXPECT_EQ(kernel->dims(1).type(), v1::VALUE_TYPE_INT);
+}
+
 TEST(ShortFormsTest, AnyTextEnds) {
   const std::string whole =
       "display_name: 'k' language: cuda dims { name: \"N\" values: [1, -2, 0x3] # x\n } "
