@@ -9,6 +9,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/expressions_help.h"
 #include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
@@ -40,7 +41,7 @@ constexpr char kExamples[] =
     "\n"
     "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it exits when idle.\n"
     "Options may stand before or after the command. Help on one command: tunefarm COMMAND --help\n"
-    "Exit codes: tunefarm help exit-codes   Search strategies: tunefarm help strategies";
+    "More: tunefarm help exit-codes, tunefarm help expressions, tunefarm help strategies";
 
 std::vector<std::string> VerbsOf(const CLI::App& app) {
   std::vector<std::string> verbs;
@@ -147,13 +148,14 @@ struct HelpTopic {
   std::string (*text)();
 };
 constexpr HelpTopic kHelpTopics[] = {{"exit-codes", [] { return std::string(kExitCodes); }},
+                                     {"expressions", ExpressionsHelp},
                                      {"strategies", StrategiesHelp}};
 
 void AddHelpTopics(CLI::App* app, Session* session) {
   auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* help = app->add_subcommand("help", "Help on a command, on exit-codes, or on strategies.");
-  SetExample(help, "tunefarm help jobs cancel\ntunefarm help strategies");
-  help->add_option("TOPIC", *words, "A command, exit-codes or strategies.");
+  CLI::App* help = app->add_subcommand("help", "Help on a command, on exit-codes, expressions or strategies.");
+  SetExample(help, "tunefarm help jobs cancel\ntunefarm help expressions");
+  help->add_option("TOPIC", *words, "A command, exit-codes, expressions or strategies.");
   help->callback([app, session, words] {
     session->command = [app, session, words]() -> absl::StatusOr<ExitCode> {
       const CLI::App* target = app;

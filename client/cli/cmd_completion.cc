@@ -150,7 +150,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
     if (command->get_option_no_throw("TOPIC") != nullptr) {
       for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
         candidates.push_back(sub->get_name());
-      candidates.insert(candidates.end(), {"exit-codes", "strategies"});
+      candidates.insert(candidates.end(), {"exit-codes", "expressions", "strategies"});
     }
     if (command->get_option_no_throw("SHELL") != nullptr) candidates.insert(candidates.end(), {"bash", "zsh", "fish"});
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "client/cli/kernel_template.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/sketch/definition_sketch.h"
 #include "client/cli/space_text.h"
 #include "client/cli/studies/report.h"
 #include "server/base/file.h"
@@ -26,6 +28,7 @@
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
 #include "server/device/device_class.h"
+#include "server/expression/expression.h"
 #include "server/space/space_limit.h"
 
 namespace tunefarm::cli {
@@ -44,6 +47,7 @@ constexpr std::string_view kClassChecked = "H100";
 constexpr int kLogLinesShown = 8;
 // More than the daemon's own.
 constexpr Duration kCompilePatience = std::chrono::seconds(120);
+constexpr uint64_t kNewSourceBytesMax = 4 << 20;
 
 std::string LanguageText(v1::Language language) {
   return v1::Language_Name(language).substr(std::string_view("LANGUAGE_").size());
@@ -108,9 +112,13 @@ std::string DomainText(const v1::Parameter& parameter) {
   return text;
 }
 
-absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, bool as_text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(v1::Kernel kernel, Definition(session, text));
+  if (as_text) {
+    session->Print(KernelText(kernel));
+    return kExitOk;
+  }
   for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(kernel));
@@ -287,20 +295,56 @@ absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, c
   return kExitOk;
 }
 
+enum class SourceKind { kCuda, kHost, kPython };
+
+absl::StatusOr<SourceKind> SourceKindOf(const fs::path& source) {
+  const std::string ending = source.extension().string();
+  if (ending == ".cu") return SourceKind::kCuda;
+  if (ending == ".cc" || ending == ".cpp" || ending == ".cxx") return SourceKind::kHost;
+  if (ending != ".py")
+    return InvalidArgument("'{}' is neither .cu (CUDA) nor .cc or .cpp (host C++) nor .py (Python)", source.string());
+  if (!IsValidName(source.stem().string()) || source.stem().string().find('.') != std::string::npos) {
+    return InvalidArgument("'{}' is no name of a Python module; name the file like my_kernel.py",
+                           source.filename().string());
+  }
+  return SourceKind::kPython;
+}
+
+// Of a source that exists: from its signature, where a kernel is recognized in it.
+absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source, const std::string& name,
+                                                         SourceKind kind) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(source.string(), kNewSourceBytesMax));
+  const std::string file = source.filename().string();
+  return kind == SourceKind::kPython ? SketchPythonDefinition(name, file, text)
+                                     : SketchDefinition(name, file, text, kind == SourceKind::kCuda);
+}
+
 absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const fs::path source(file);
-  const bool is_cuda = source.extension() == ".cu";
-  if (!is_cuda && source.extension() != ".cc" && source.extension() != ".cpp") {
-    return InvalidArgument("'{}' is neither .cu (CUDA) nor .cc or .cpp (host C++)", file);
-  }
+  ASSIGN_OR_RETURN(const SourceKind kind, SourceKindOf(source));
   std::error_code error;
   const fs::path definition = source.parent_path() / "kernel.pbtxt";
   if (fs::exists(definition, error)) return AlreadyExists("{} exists; nothing was written", definition.string());
-  const std::string stem = KernelNameFrom(source.stem().string());
-  RETURN_IF_ERROR(WriteOutputFile(definition.string(), KernelTemplate(stem, source.filename().string(), is_cuda)));
-  session->Note("Wrote " + definition.string());
-  if (!fs::exists(source, error)) {
-    RETURN_IF_ERROR(WriteOutputFile(source.string(), SourceTemplate(stem, is_cuda)));
+  const std::string name = KernelNameFrom(source.stem().string());
+  const bool is_there = fs::exists(source, error);
+  std::optional<DefinitionSketch> sketch;
+  if (is_there) {
+    ASSIGN_OR_RETURN(sketch, SketchOf(source, name, kind));
+    if (!sketch.has_value()) session->Note("No kernel is recognized in " + file + ": the definition is a template.");
+  }
+  const std::string source_name = source.filename().string();
+  const bool is_cuda = kind == SourceKind::kCuda;
+  const std::string text = sketch.has_value()            ? sketch->text
+                           : kind == SourceKind::kPython ? PythonTemplate(name, source_name)
+                                                         : KernelTemplate(name, source_name, is_cuda);
+  RETURN_IF_ERROR(WriteOutputFile(definition.string(), text));
+  session->Note("Wrote " + definition.string() + (sketch.has_value() ? ", guessed from the source:" : ""));
+  if (sketch.has_value()) {
+    for (const std::string& note : sketch->notes) session->Note("  " + note);
+  }
+  if (!is_there) {
+    RETURN_IF_ERROR(WriteOutputFile(
+        source.string(), kind == SourceKind::kPython ? PythonSourceTemplate() : SourceTemplate(name, is_cuda)));
     session->Note("Wrote " + source.string() + ", a small kernel to start from");
   }
   const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
@@ -378,7 +422,13 @@ void AddKernels(CLI::App* app, Session* session) {
     command->add_option(argument, *kernel, argument_help)->required();
     command->callback([=] { session->command = [=] { return action(session, *kernel); }; });
   };
-  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, ShowKernel);
+  auto shown = std::make_shared<std::string>();
+  auto as_text = std::make_shared<bool>(false);
+  CLI::App* show = kernels->add_subcommand("show", "Dims, parameters and constraints, or the whole definition.");
+  SetExample(show, "tunefarm kernels show matmul\ntunefarm kernels show matmul --definition > kernel.pbtxt");
+  show->add_option("KERNEL", *shown, kKernelHelp)->required();
+  show->add_flag("--definition", *as_text, "Print it as a kernel.pbtxt with all defaults, without the sources.");
+  show->callback([=] { session->command = [=] { return ShowKernel(session, *shown, *as_text); }; });
   auto checked = std::make_shared<CheckOptions>();
   CLI::App* check = kernels->add_subcommand("check", "Check a definition; errors say file, line and column.");
   SetExample(check, "tunefarm kernels check .\ntunefarm kernels check . --compile --device H100");
@@ -389,8 +439,9 @@ void AddKernels(CLI::App* app, Session* session) {
   check->add_option("--device", checked->device, "A device, or a known class such as A100 (needs no hardware).")
       ->type_name("DEVICE");
   check->callback([=] { session->command = [=] { return CheckKernel(session, *checked); }; });
-  add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
-      "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", NewKernel);
+  add("new", "Write a kernel.pbtxt beside FILE: from its signature, or with a small kernel if it is missing.",
+      "tunefarm kernels new my.cu\ntunefarm kernels new my.py", "FILE",
+      "The source: FILE.cu, FILE.cc, FILE.cpp or FILE.py. What is there is read, not changed.", NewKernel);
 
   add("delete", "Delete stored definitions; best configs and ended jobs stay.",
       "tunefarm kernels delete scale\ntunefarm kernels delete scale@0123456789ab", "STORED",

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "client/cli/python_process.h"
 #include "server/base/file.h"
 #include "server/base/pidfd.h"
 #include "server/base/socket_paths.h"
@@ -55,12 +56,30 @@ absl::StatusOr<std::string> DaemonProgram() {
 
 namespace {
 
+// The absolute path of the interpreter for kernels in Python; empty where PATH has none. What PATH calls python3 may be
+// a shim, which does not work in a sandbox: it is asked for the interpreter that it starts.
+absl::StatusOr<std::string> Interpreter(const std::string& chosen) {
+  std::error_code error;
+  if (!chosen.empty()) {
+    const std::string file = std::filesystem::absolute(chosen, error).string();
+    if (!error && std::filesystem::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file;
+    return InvalidArgument("--python {} is no executable file; name an interpreter, for example /usr/bin/python3",
+                           chosen);
+  }
+  const absl::StatusOr<std::string> found =
+      RunPython("import sys; sys.stdout.write(sys.executable)", "", 4096, std::chrono::seconds(10));
+  if (found.ok() && found->rfind('/', 0) == 0 && std::filesystem::is_regular_file(*found, error)) return *found;
+  return std::string();
+}
+
 // Starts the daemon in a session of its own, logging into the data directory. Returns a pidfd to see it fail.
-absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path) {
+absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path,
+                                  const std::string& interpreter) {
   ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
   const std::string idle = std::to_string(kIdleExitSeconds);
   std::vector<std::string> arguments = {program, "--data-dir", data_directory, "--idle-exit",
                                         idle,    "--log-file", log_path};
+  if (!interpreter.empty()) arguments.insert(arguments.end(), {"--python-interpreter", interpreter});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -94,14 +113,16 @@ std::string LastError(const std::string& log_path, uint64_t from) {
 }
 
 // True: the daemon answers. False: another daemon holds the directory but does not answer yet.
-absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path) {
+absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path,
+                          const std::string& python) {
+  ASSIGN_OR_RETURN(const std::string interpreter, Interpreter(python));
   RETURN_IF_ERROR(MakeDirectories(data_directory, 0700));
   RETURN_IF_ERROR(MakeDirectories(data_directory + "/log", 0700));
   const std::string log_path = data_directory + "/log/tunefarmd.log";
   std::error_code ignored;
   const uint64_t log_bytes =
       std::filesystem::exists(log_path, ignored) ? std::filesystem::file_size(log_path, ignored) : 0;
-  ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path));
+  ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path, interpreter));
   Clock* clock = Clock::Real();
   const MonotonicTime give_up = clock->Now() + kStartTimeout;
   MonotonicTime start_again = give_up;
@@ -119,7 +140,7 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
       start_again = clock->Now() + std::chrono::milliseconds(100);
     }
     if (!is_running && clock->Now() >= start_again) {
-      ASSIGN_OR_RETURN(daemon, StartDaemon(data_directory, log_path));
+      ASSIGN_OR_RETURN(daemon, StartDaemon(data_directory, log_path, interpreter));
       is_running = true;
     }
     // There is no event to wait for before the socket exists.
@@ -187,10 +208,16 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
         return Unavailable("no daemon is running for {}; a command that needs one, such as tunefarm devices, starts it",
                            data_directory);
       }
-      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin));
+      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin, options.python));
       started = true;
     }
     address = "unix:" + sockets.admin;
+  }
+  if (!options.python.empty() && !started) {
+    return FailedPrecondition(
+        "--python {} is for a private daemon that the command starts, and the daemon at {} runs already; run tunefarm "
+        "stop and repeat the command, or start the daemon with tunefarmd --python-interpreter {}",
+        options.python, address, options.python);
   }
   const absl::Status nobody = Unavailable(
       "no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one", address);

@@ -32,12 +32,13 @@ absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
 
 absl::Status TuningApi::CheckLanguage(const KernelPlan& plan) const {
   if (plan.language() != v1::LANGUAGE_PYTHON || abilities_.runs_python) return absl::OkStatus();
-  return WithReason(
-      FailedPrecondition("kernel '{}' is written in Python, which this daemon does not run: name an interpreter in its "
-                         "configuration (python_interpreter = \"/usr/bin/python3\") and restart it; tunefarm doctor "
-                         "reports why a configured interpreter is not used",
-                         plan.display_name()),
-      "PYTHON_DISABLED");
+  return WithReason(FailedPrecondition(
+                        "kernel '{}' is written in Python, which this daemon does not run: for a private daemon run "
+                        "tunefarm stop, then tunefarm tune KERNEL --python /usr/bin/python3; else write "
+                        "python_interpreter = \"/usr/bin/python3\" into the file of tunefarmd --config and restart it. "
+                        "tunefarm doctor reports why an interpreter is not used",
+                        plan.display_name()),
+                    "PYTHON_DISABLED");
 }
 
 absl::Status TuningApi::CheckMayRun(const v1::Job& job) const {

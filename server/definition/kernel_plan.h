@@ -203,16 +203,22 @@ DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);
 
-// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax (the first error), with "did you mean"
-// for misspelt fields and enum values. Checks nothing else; sources keep only their paths.
+// Parses kernel.pbtxt text, in its short forms too (short_forms.h). InvalidArgument "kernel.pbtxt:12:7: ..." for syntax
+// (the first error) or for misspelt fields and enum values (all of them, a line each, with "did you mean"). Checks
+// nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
-// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...".
+// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...". All
+// errors are reported, a line each and those of expressions with two more, but for those that only follow from another.
 // `read_source` gives a source's bytes by its relative path; it is asked only for paths that a definition may name, and
 // not for a source whose content is in the text. Returns the canonical definition (KernelPlan::kernel). Text over 1 MiB
 // is refused.
 absl::StatusOr<tunefarm::v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source);
+
+// A definition as kernel.pbtxt in short form, which ParseKernelText reads back: without output-only fields, sources by
+// their paths.
+std::string KernelText(const tunefarm::v1::Kernel& kernel);
 
 }  // namespace tunefarm

@@ -164,37 +164,34 @@ class NameChecker {
  public:
   explicit NameChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
 
-  absl::Status Check() {
-    RETURN_IF_ERROR(CheckDims());
-    RETURN_IF_ERROR(CheckParameters());
-    RETURN_IF_ERROR(CheckStartingConfigs());
-    RETURN_IF_ERROR(AddDeviceNames());
-    return CheckDerived();
+  void Check() {
+    v1::Kernel& kernel = plan_.kernel;
+    ForEach("dims", "dims", kDimsMax, kernel.mutable_dims(),
+            [this](const std::string& path, v1::Dim* dim) { return CheckDim(path, dim); });
+    ForEach("parameters", "parameters", kParametersMax, kernel.mutable_parameters(),
+            [this](const std::string& path, v1::Parameter* parameter) { return CheckParameter(path, parameter); });
+    // A starting config may name a parameter that has an error.
+    if (draft_.broken.empty()) draft_.Note(CheckStartingConfigs());
+    draft_.Note(AddDeviceNames());
+    ForEach("derived", "derived values", kDerivedMax, kernel.mutable_derived(),
+            [this](const std::string& path, v1::Derived* derived) { return CheckDerived(path, derived); });
   }
 
  private:
-  absl::Status CheckDims() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.dims_size() > kDimsMax) {
-      return FieldError("dims", kLimitExceeded, "{} dims are too many; at most {} are allowed", kernel.dims_size(),
-                        kDimsMax);
+  template <typename Items, typename CheckItem>
+  void ForEach(std::string_view field, std::string_view what, int most, Items* items, CheckItem check) {
+    if (items->size() > most) {
+      draft_.Note(
+          FieldError(field, kLimitExceeded, "{} {} are too many; at most {} are allowed", items->size(), what, most));
+      // None is checked, and none is unknown.
+      for (const auto& item : *items) draft_.broken.insert(item.name());
+      return;
     }
-    for (int i = 0; i < kernel.dims_size(); ++i) {
-      RETURN_IF_ERROR(CheckDim(fmt::format("dims[{}]", i), kernel.mutable_dims(i)));
+    for (int i = 0; i < items->size(); ++i) {
+      auto* item = items->Mutable(i);
+      const absl::Status status = check(fmt::format("{}[{}]", field, i), item);
+      if (!draft_.Note(status)) draft_.broken.insert(item->name());
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckParameters() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.parameters_size() > kParametersMax) {
-      return FieldError("parameters", kLimitExceeded, "{} parameters are too many; at most {} are allowed",
-                        kernel.parameters_size(), kParametersMax);
-    }
-    for (int i = 0; i < kernel.parameters_size(); ++i) {
-      RETURN_IF_ERROR(CheckParameter(fmt::format("parameters[{}]", i), kernel.mutable_parameters(i)));
-    }
-    return absl::OkStatus();
   }
 
   absl::Status CheckStartingConfigs() {
@@ -242,31 +239,23 @@ class NameChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckDerived() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.derived_size() > kDerivedMax) {
-      return FieldError("derived", kLimitExceeded, "{} derived values are too many; at most {} are allowed",
-                        kernel.derived_size(), kDerivedMax);
+  absl::Status CheckDerived(const std::string& path, v1::Derived* derived) {
+    RETURN_IF_ERROR(AddName(path + ".name", derived->name(), "a derived value"));
+    if (!v1::Bind_IsValid(derived->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
+    RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
+    if (derived->bind() == v1::BIND_UNSPECIFIED)
+      derived->set_bind(draft_.is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
+    ASSIGN_OR_RETURN(Formula formula,
+                     draft_.CompileFormula(path + ".expression", derived->expression(), kConfigContext, Result::kAny));
+    const bool compile = derived->bind() == v1::BIND_COMPILE;
+    if (compile) RETURN_IF_ERROR(AddMacro(path + ".name", derived->name(), {}));
+    if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
+      return ExpressionError(path + ".expression", status);
     }
-    for (int i = 0; i < kernel.derived_size(); ++i) {
-      v1::Derived* derived = kernel.mutable_derived(i);
-      const std::string path = fmt::format("derived[{}]", i);
-      RETURN_IF_ERROR(AddName(path + ".name", derived->name(), "a derived value"));
-      if (!v1::Bind_IsValid(derived->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
-      RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
-      if (derived->bind() == v1::BIND_UNSPECIFIED)
-        derived->set_bind(draft_.is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
-      ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", derived->expression(),
-                                                              kConfigContext, Result::kAny));
-      const bool compile = derived->bind() == v1::BIND_COMPILE;
-      if (compile) RETURN_IF_ERROR(AddMacro(path + ".name", derived->name(), {}));
-      if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
-        return ExpressionError(path + ".expression", status);
-      }
-      plan_.derived.push_back(DerivedPlan{derived->name(), derived->expression(), std::move(formula), compile});
-    }
+    plan_.derived.push_back(DerivedPlan{derived->name(), derived->expression(), std::move(formula), compile});
     return absl::OkStatus();
   }
+
   absl::Status AddName(const std::string& path, const std::string& name, std::string_view what) {
     if (name.empty()) return FieldError(path, kMissingField, "{} needs a name", what);
     if (!IsIdentifier(name) || !IsValidName(name) || name == "device" || name == "kernel") {
@@ -313,6 +302,9 @@ class NameChecker {
     if (!v1::Bind_IsValid(dim->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
     DimPlan plan;
     plan.name = dim->name();
+    if (dim->type() == v1::VALUE_TYPE_UNSPECIFIED && dim->values_size() > 0 && dim->values(0).has_string_value()) {
+      dim->set_type(v1::VALUE_TYPE_STRING);
+    }
     plan.type = FromProto(dim->type());
     dim->set_type(ToProto(plan.type));
     RETURN_IF_ERROR(CheckBindOfPython(path, dim->bind()));
@@ -470,6 +462,6 @@ class NameChecker {
 
 }  // namespace
 
-absl::Status CheckNames(PlanDraft* draft) { return NameChecker(draft).Check(); }
+void CheckNames(PlanDraft* draft) { NameChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

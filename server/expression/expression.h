@@ -136,4 +136,9 @@ class Expression {
 // language.
 bool IsValidName(std::string_view name);
 
+// The words and signs of the language, for its documentation: the functions that it knows, and what stands before and
+// between operands ("//", "and", "if").
+std::vector<std::string> ExpressionFunctions();
+std::vector<std::string> ExpressionOperators();
+
 }  // namespace tunefarm

@@ -739,3 +739,20 @@ absl::StatusOr<Tree> Parse(std::string_view text) {
 }
 
 }  // namespace tunefarm::expression
+
+namespace tunefarm {
+
+std::vector<std::string> ExpressionFunctions() {
+  std::vector<std::string> names;
+  for (const expression::FunctionSpec& spec : expression::kFunctions) names.emplace_back(spec.name);
+  return names;
+}
+
+std::vector<std::string> ExpressionOperators() {
+  std::vector<std::string> names = {"and", "or", "not", "in", "if", "else", "for", "**", "~"};
+  for (const expression::BinarySpec& spec : expression::kBinaries) names.emplace_back(spec.text);
+  for (const expression::CompareSpec& spec : expression::kCompares) names.emplace_back(spec.text);
+  return names;
+}
+
+}  // namespace tunefarm

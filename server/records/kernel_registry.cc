@@ -67,8 +67,8 @@ absl::Status KernelRegistry::UnknownKernel(std::string_view name) {
   const auto closest = ClosestMatch(name, names);
   return WithReason(NotFound("there is no kernel '{}'{}", name.substr(0, 256),
                              closest.has_value() ? fmt::format("; did you mean '{}'?", *closest)
-                             : names.empty()     ? std::string("; none is stored yet")
-                                                 : std::string("; list those there are with ListKernels")),
+                             : names.empty()     ? std::string("; none is stored yet: tunefarm tune FOLDER stores one")
+                                                 : std::string("; tunefarm kernels list shows those there are")),
                     "KERNEL_NOT_FOUND");
 }
 

@@ -48,6 +48,26 @@ class BadInput(unittest.TestCase):
         self.assertEqual(len(message), 1, done.stderr)
         return done.stderr
 
+    def test_a_built_in_kernel_that_was_never_tuned_is_no_unknown_name(self):
+        snapshot = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "snapshot"
+        for command in (["best", "grouped_gemm_forward"], ["export", "snapshot", snapshot, "--kernel", "grouped_gemm_forward"]):
+            self.refused(3, "run: tunefarm tune grouped_gemm_forward", command=command)
+
+    def test_all_errors_of_a_definition_come_at_once(self):
+        text = VALID.replace("ACCESS_OUT", "INN").replace("DATA_TYPE_I32", "INT32")
+        said = self.refused(2, "did you mean 'IN'", "kernel.pbtxt:7:", "kernel.pbtxt:8:",
+                            command=["kernels", "check", self.definition(text)])
+        self.assertNotIn("kernel.pbtxt:6:", said)
+        text = VALID.replace('length: "SIZE"', 'length: "SIZ"').replace('value: "SIZE"', 'value: "SIZES"')
+        self.refused(2, "kernel.pbtxt:7:", "kernel.pbtxt:8:", "did you mean 'SIZE'", command=["kernels", "check", self.definition(text)])
+
+    def test_short_forms_are_accepted(self):
+        text = VALID.replace("ACCESS_OUT", "out").replace("DATA_TYPE_", "").replace("LANGUAGE_HOST_CXX", "HOST")
+        text = text.replace("{ int_value: 64 }", ": 64").replace("{ ints: 1 ints: 2 }", ": [1, 2]")
+        self.assertIn("OK", self.farm.cli("kernels", "check", self.definition(text)).stdout)
+        self.assertEqual(self.farm.cli("kernels", "check", self.definition(text)).stdout.splitlines()[1:],
+                         self.farm.cli("kernels", "check", self.definition(VALID)).stdout.splitlines()[1:])
+
     def test_a_valid_definition_is_accepted(self):
         self.farm.cli("tune", self.definition(VALID), "--policy", "fast")
 

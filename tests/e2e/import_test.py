@@ -119,6 +119,11 @@ class Import(unittest.TestCase):
             drawn[name] = [row[:1] + row[2:] for row in csv.reader(curves.read_text().splitlines())]
         self.assertEqual(drawn["job"], drawn["file"])
         self.assertIn("all 20 valid configs were measured", self.farm.cli("simulate", "--job", job).stderr)
+        # A kernel stands for its newest job.
+        by_kernel = self.farm.cli("simulate", made, "--strategy", "random", "--repeats", "2", "--output", "csv").stdout
+        by_job = self.farm.cli("simulate", job, "--strategy", "random", "--repeats", "2", "--output", "csv").stdout
+        self.assertEqual(by_kernel, by_job)
+        self.refused(3, "tunefarm tune vector_add_host", command=["simulate", "vector_add_host"])
         self.started_from(results, document)
         self.joined(made, job)
         self.refused(2, "nothing in the recording", command=["simulate", self.failed_only(results)])

@@ -2,10 +2,11 @@
 
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from farm import KERNELS, WORKER_UIDS, Farm, assert_ordinals_complete, config, outcome, search
+from farm import BIN, KERNELS, WORKER_UIDS, Farm, assert_ordinals_complete, config, outcome, search
 
 INTERPRETER = "/usr/bin/python3"
 FAULTY = KERNELS / "examples" / "faulty_python"
@@ -143,6 +144,32 @@ class PythonKernels(unittest.TestCase):
             found = farm.cli("doctor", check=False).stdout
             self.assertIn(f"({INTERPRETER})", found)
             self.assertIn("numpy", found)
+
+    def test_a_private_daemon_takes_the_interpreter_of_the_command_line(self):
+        with tempfile.TemporaryDirectory(prefix="tunefarm-private.", ignore_cleanup_errors=True) as folder:
+            environment = {**os.environ, "TUNEFARM_DATA_DIR": folder}
+            environment.pop("TUNEFARM_SERVER", None)
+
+            def cli(*words):
+                return subprocess.run([BIN / "tunefarm", *map(str, words)], env=environment, capture_output=True, text=True,
+                                      timeout=600)
+
+            run = ("run", FAULTY, "--dim", "N=1024", "--policy", "fast", "CHUNK=64")
+            refused = cli(*run, "FAULT=none", "--python", "/no/such/python3")
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("/no/such/python3 is no executable file", refused.stderr)
+            try:
+                done = cli(*run, "FAULT=none", "--python", INTERPRETER)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                again = cli(*run, "FAULT=none", "--python", INTERPRETER)
+                self.assertEqual(again.returncode, 1, again.stderr)
+                self.assertIn("tunefarm stop", again.stderr)
+                missing = cli(*run, "FAULT=missing_module")
+                self.assertEqual(missing.returncode, 5, missing.stderr)
+                self.assertIn(f"in {INTERPRETER}", missing.stdout)
+                self.assertIn("--python", missing.stdout)
+            finally:
+                cli("stop", "--now")
 
     def test_the_second_input_set_and_values_of_every_type(self):
         folder = self.kernel(

@@ -91,9 +91,12 @@ absl::Status FetchBests(Connection* connection, const std::string& kernel, std::
 absl::StatusOr<v1::Kernel> StoredDefinition(Connection* connection, const std::string& name) {
   v1::GetKernelRequest request;
   request.set_name(name);
-  ASSIGN_OR_RETURN(const v1::GetKernelResponse response,
-                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
-  return response.kernel();
+  const absl::StatusOr<v1::GetKernelResponse> response =
+      Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request);
+  if (ReasonOf(response.status()) == "KERNEL_NOT_FOUND")
+    return NotFound("no best of {0} is known; run: tunefarm tune {0}", name);
+  RETURN_IF_ERROR(response.status());
+  return response->kernel();
 }
 
 // The definition that a path names, else a stored one.

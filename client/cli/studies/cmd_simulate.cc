@@ -8,6 +8,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/kernel_argument.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
 #include "server/base/format.h"
@@ -19,7 +20,7 @@ namespace tunefarm::cli {
 namespace {
 
 struct SimulateOptions {
-  std::vector<std::string> files;  // or numbers of jobs, each for itself
+  std::vector<std::string> files;  // or numbers of jobs, or kernels, each for itself
   std::vector<std::string> jobs;   // joined
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
@@ -32,12 +33,42 @@ struct SimulateOptions {
   uint64_t seed = 1;
 };
 
+// The newest job of a kernel that has ended.
+absl::StatusOr<std::string> NewestJobOf(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListJobsRequest request;
+  request.add_states(v1::JOB_STATE_SUCCEEDED);
+  request.add_states(v1::JOB_STATE_CANCELLED);
+  request.set_page_size(1000);
+  do {
+    ASSIGN_OR_RETURN(const v1::ListJobsResponse page,
+                     Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::ListJobs, request));
+    for (const v1::Job& job : page.jobs()) {
+      if (job.kernel_name() == kernel.name || job.kernel() == kernel.name) return job.name();
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {0}", text);
+}
+
+// A kernel's folder, or a word that is no file and has no ending, such as "matmul_host".
+bool IsKernel(const std::string& text) {
+  std::error_code error;
+  if (std::filesystem::is_directory(text, error)) return true;
+  return !std::filesystem::exists(text, error) && text.find_first_of("./") == std::string::npos;
+}
+
 absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, const SimulateOptions& options) {
   std::error_code error;
   const bool is_job = text.find_first_not_of("0123456789") == std::string::npos || text.rfind("jobs/", 0) == 0;
   if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, options.study);
-  ASSIGN_OR_RETURN(const interchange::RecordedObjective objective, RecordedObjectiveOption(options.objective));
-  return FromFile(session, text, objective);
+  if (!IsKernel(text)) {
+    ASSIGN_OR_RETURN(const interchange::RecordedObjective objective, RecordedObjectiveOption(options.objective));
+    return FromFile(session, text, objective);
+  }
+  ASSIGN_OR_RETURN(const std::string job, NewestJobOf(session, text));
+  return FromJobs(session, {job}, options.study);
 }
 
 // All that the command line names, files first, then jobs.
@@ -180,9 +211,12 @@ void AddSimulate(CLI::App* app, Session* session) {
       app->add_subcommand("simulate", "Compare search strategies on recorded results, in simulated time.");
   SetExample(simulate,
              "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
+             "tunefarm simulate matmul_host\n"
              "tunefarm simulate --job 17,18");
-  simulate->add_option("FILE", options->files,
-                       "T4 or Kernel Tuner cache files (also .gz), or job numbers; each is simulated by itself.");
+  simulate->add_option(
+      "FILE", options->files,
+      "T4 or Kernel Tuner cache files (also .gz), job numbers, or kernels (the newest job of each); each is "
+      "simulated by itself.");
   simulate
       ->add_option("--job", options->jobs,
                    "Simulate on the results of a job, or on the joined results of several jobs of one kernel, problem "

@@ -63,6 +63,14 @@ CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
       ->required();
 }
 
+void AddPythonOption(CLI::App* command, Session* session) {
+  command
+      ->add_option("--python", session->connect.python,
+                   "The interpreter for kernels in Python, of a private daemon that this command starts (default: "
+                   "python3 of PATH).")
+      ->type_name("FILE");
+}
+
 void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--device", options->device,
@@ -411,6 +419,7 @@ void AddTune(CLI::App* app, Session* session) {
   tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
       ->check(CLI::Range(0, 1'000'000));
   options->misses.AddTo(tune);
+  AddPythonOption(tune, session);
   tune->callback([session, options] {
     session->command = [session, options] {
       return options->misses.is_chosen ? TuneWhatIsMissed(session, *options) : Tune(session, *options);
@@ -424,6 +433,7 @@ void AddTune(CLI::App* app, Session* session) {
   submit_options->problem.AddTo(submit, /*many=*/true);
   AddSearchOptions(submit, submit_options.get());
   AddMeasureOptions(submit, submit_options.get());
+  AddPythonOption(submit, session);
   submit->callback([session, submit_options] {
     session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); };
   });
@@ -440,6 +450,7 @@ void AddTune(CLI::App* app, Session* session) {
   AddMeasureOptions(run, run_options.get());
   run->add_flag("--promote", run_options->promote,
                 "Keep the config as the best one if it wins against the present one; without it nothing is kept.");
+  AddPythonOption(run, session);
   run->callback([session, run_options, settings] {
     session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };
   });

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple, Union
 
 from google.protobuf import text_format
 
-from tunefarm import _files, _wire
+from tunefarm import _files, _short_forms, _wire
 from tunefarm._connection import places_beside
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
@@ -20,15 +20,25 @@ def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
     message = _wire.empty_kernel()
     try:
-        text_format.Parse(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message)
+        expanded = _short_forms.ExpandedText(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message.DESCRIPTOR)
     except UnicodeDecodeError:
         raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
+    if expanded.errors:
+        lines = []
+        for offset, text in expanded.errors:
+            line, column = expanded.position(offset)
+            lines.append(f"{file}:{line}:{column}: {text}")
+        raise InvalidArgumentError("\n".join(lines))
+    try:
+        text_format.Parse(expanded.text, message)
     except text_format.ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
-        where = f"{file}:{line}:{column}" if line is not None else str(file)
         # Its text begins with the place.
         text = str(error)[len(f"{line}:{column} : "):] if str(error).startswith(f"{line}:{column} : ") else str(error)
-        raise InvalidArgumentError(f"{where}: {text}") from None
+        if line is None:
+            raise InvalidArgumentError(f"{file}: {text}") from None
+        line, column = expanded.position_of_parser(line, column or 1)
+        raise InvalidArgumentError(f"{file}:{line}:{column}: {text}") from None
     for source in message.sources:
         if source.content:
             continue

@@ -317,7 +317,7 @@ class Client:
             kernel = self.kernel(self.job(job, timeout=timeout).kernel, timeout=timeout)
             return [parameter.name for parameter in kernel.parameters]
 
-        return Results(fetch_page, fetch_parameters)
+        return Results(fetch_page, fetch_parameters, parent)
 
     def trial(self, name: str, *, timeout: Optional[float] = None) -> model.Trial:
         """One trial with its log, by Trial.name."""
@@ -468,6 +468,6 @@ def _say(display: Optional[ProgressDisplay], text: str) -> None:
 
 
 def tune_job(kernel: KernelLike, *, server: Optional[str] = None, **arguments: Any) -> model.Job:
-    """Client.tune on a connection of its own: tune_job("matmul_host", dims={"M": 256})."""
+    """Client.tune on a connection of its own: tune_job("matmul_host", dims={"M": 256}). `tunefarm.tune` is the same."""
     with Client(server) as client:
         return client.tune(kernel, **arguments)
