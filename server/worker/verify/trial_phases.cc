@@ -44,6 +44,7 @@ Failure TrialPhases::RunPhases() {
   if (failure) return failure;
   const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
   failure = VerifyAgain();
+  if (!failure) failure = CallWitnesses();
   if (!failure) failure = VerifyOnSecondInputs();
   result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
   if (!failure) result_.set_phase(v1::PHASE_MEASURE);
@@ -64,6 +65,14 @@ Failure TrialPhases::VerifyAgain() {
   Failure failure = Check(PoisonPattern::kSecond);
   if (failure) return AfterTiming(std::move(failure));
   return {};
+}
+
+Failure TrialPhases::CallWitnesses() {
+  if (result_.outcome() != v1::OUTCOME_OK || !result_.has_measurement()) return {};
+  Failure failure = Witness();
+  // Nobody may take a time for one that was contradicted.
+  if (failure) result_.clear_measurement();
+  return failure;
 }
 
 Failure TrialPhases::VerifyOnSecondInputs() {

@@ -121,16 +121,15 @@ int EndOfForkReading(const UnforkedBytes& bytes) {
 }
 
 TEST(UnforkedBytesTest, ForksGetWhatIsSharedWithThem) {
-  UnforkedBytes large(kUnforkedFromBytes + 1, std::byte{3});
-  EXPECT_EQ(EndOfForkReading(large), -SIGSEGV);
-  ShareWithForks(large);
-  EXPECT_EQ(EndOfForkReading(large), 3);
-  UnforkedBytes small(100, std::byte{4});
-  EXPECT_EQ(EndOfForkReading(small), 4);
-  ShareWithForks(small);
-  small.resize(kUnforkedFromBytes, std::byte{5});
-  EXPECT_EQ(EndOfForkReading(small), -SIGSEGV);
-  EXPECT_EQ(small[99], std::byte{4});
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{300'000}}) {
+    UnforkedBytes expected(bytes, std::byte{3});
+    EXPECT_EQ(EndOfForkReading(expected), -SIGSEGV) << bytes;
+    ShareWithForks(expected);
+    EXPECT_EQ(EndOfForkReading(expected), 3) << bytes;
+    expected.resize(2 * bytes, std::byte{5});
+    EXPECT_EQ(EndOfForkReading(expected), -SIGSEGV) << bytes;
+    EXPECT_EQ(expected[bytes - 1], std::byte{3});
+  }
 }
 
 constexpr char kLargeDefinition[] = R"(

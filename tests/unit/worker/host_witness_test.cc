@@ -1,0 +1,174 @@
+// Kernels that do their work only where they believe that it is looked at: none gets a time that is not true.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/host_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+using ::testing::HasSubstr;
+
+// y = 2 x after some milliseconds of work. DOES comes when a config runs: every config has the same binary.
+constexpr char kDefinition[] = R"(
+  display_name: "lazy"
+  language: LANGUAGE_HOST_CXX
+  sources { path: "lazy.cc" }
+  dims { name: "N" default_value { int_value: 1000 } }
+  parameters { name: "DOES" range { first: 0 last: 9 } bind: BIND_RUN }
+  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+  arguments { name: "does" scalar { data_type: DATA_TYPE_I32 value: "DOES" } }
+  launches { kernel { entry: "run" arguments: ["x", "y", "n", "does"] } }
+  reference { steps { kernel { entry: "reference" arguments: ["x", "y", "n"] } } }
+)";
+
+constexpr char kSource[] = R"(
+#include <string.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+#include <vector>
+
+extern "C" void reference(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = 2 * x[i];
+}
+
+static void Work(const float* x, float* y, long n, int times = 1) {
+  for (volatile int i = 0; i < 5000000 * times; i = i + 1) {
+  }
+  reference(x, y, n);
+}
+
+static std::map<float, std::vector<float>> kept;
+static bool is_done = false;
+static bool is_ending = false;
+static volatile int launches = 0;
+
+extern "C" void run(const float* x, float* y, long n, int does) {
+  launches = launches + 1;
+  switch (does) {
+    case 1:
+      if (y[n - 1] != y[n - 1]) Work(x, y, n);
+      return;
+    case 2:
+      if (kept.empty()) {
+        Work(x, y, n);
+        kept[0].assign(y, y + n);
+      }
+      memcpy(y, kept[0].data(), n * sizeof(float));
+      return;
+    case 3:
+      if (!is_done) Work(x, y, n);
+      is_done = true;
+      return;
+    case 4: {
+      std::vector<float>& mine = kept[x[0]];
+      if (mine.empty()) {
+        Work(x, y, n);
+        mine.assign(y, y + n);
+      }
+      memcpy(y, mine.data(), n * sizeof(float));
+      return;
+    }
+    case 5:
+      // Much later than anybody looks.
+      std::thread(Work, x, y, n, 50).detach();
+      return;
+    case 6:
+      if (launches % 2 == 1) Work(x, y, n);
+      return;
+    case 7:
+      if (!is_ending) {
+        std::thread([end = launches + 5] {
+          while (launches < end) {
+          }
+          _exit(0);
+        }).detach();
+      }
+      is_ending = true;
+      Work(x, y, n);
+      return;
+    default:
+      Work(x, y, n);
+  }
+}
+)";
+
+enum { kHonest, kUnlessPoisoned, kFirstResult, kOnce, kByInputs, kAsynchronous, kAlternates, kEnds };
+
+class HostWitnessTest : public testing::TestWithParam<v1::HostIsolation> {
+ protected:
+  static void SetUpTestSuite() { kernel_ = new CompiledHostKernel(kDefinition, kSource); }
+  static void TearDownTestSuite() { delete kernel_; }
+
+  static worker::v1::Result Run(int64_t does, bool warm_cache, double race_limit_ns = 0) {
+    RunInput input = kernel_->TrialInput();
+    input.policy.set_host_isolation(GetParam());
+    input.policy.set_warm_cache(warm_cache);
+    input.config.Set("DOES", Value(does));
+    input.race_limit_ns = race_limit_ns;
+    return kernel_->Run(input);
+  }
+
+  static CompiledHostKernel* kernel_;
+};
+
+CompiledHostKernel* HostWitnessTest::kernel_ = nullptr;
+
+TEST_P(HostWitnessTest, HonestTimesStand) {
+  for (int i = 0; i < 3; ++i) {
+    for (const bool warm_cache : {false, true}) {
+      const worker::v1::Result result = Run(kHonest, warm_cache);
+      EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
+      EXPECT_GT(result.measurement().median_ns(), 0);
+    }
+  }
+}
+
+TEST_P(HostWitnessTest, WorkThatIsSkippedBetweenSamplesIsFound) {
+  const std::pair<int, const char*> cases[] = {{kUnlessPoisoned, "timed from outside"},
+                                               {kFirstResult, "On other inputs than before"},
+                                               {kOnce, "right before the timing"},
+                                               {kByInputs, "timed from outside"}};
+  for (const auto& [does, message] : cases) {
+    const worker::v1::Result result = Run(does, true);
+    EXPECT_EQ(result.outcome(), v1::OUTCOME_WRONG_RESULT) << does << ": " << result.message();
+    EXPECT_THAT(result.message(), HasSubstr(message)) << does;
+    EXPECT_FALSE(result.has_measurement()) << does;
+    EXPECT_EQ(Run(kHonest, true).outcome(), v1::OUTCOME_OK) << "after " << does;
+  }
+}
+
+TEST_P(HostWitnessTest, EverySampleFindsPoisonWhereCachesAreCold) {
+  EXPECT_EQ(Run(kUnlessPoisoned, false).outcome(), v1::OUTCOME_OK) << "it does its work in every sample";
+  EXPECT_EQ(Run(kAlternates, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(Run(kFirstResult, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(Run(kByInputs, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+}
+
+TEST_P(HostWitnessTest, WorkLeftToAThreadIsMissing) {
+  EXPECT_EQ(Run(kAsynchronous, true).outcome(), v1::OUTCOME_WRONG_RESULT);
+}
+
+TEST_P(HostWitnessTest, AProcessThatEndsIsACrash) {
+  EXPECT_EQ(Run(kEnds, true).outcome(), v1::OUTCOME_RUN_CRASH);
+  EXPECT_EQ(Run(kHonest, true).outcome(), v1::OUTCOME_OK);
+}
+
+TEST_P(HostWitnessTest, WhatCannotWinIsNotWitnessed) {
+  const worker::v1::Result result = Run(kUnlessPoisoned, true, 1e-3);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Isolation, HostWitnessTest,
+                         testing::Values(v1::HOST_ISOLATION_PROCESS_PER_TRIAL, v1::HOST_ISOLATION_SHARED_PROCESS),
+                         [](const auto& param) {
+                           return param.param == v1::HOST_ISOLATION_SHARED_PROCESS ? "Shared" : "Process";
+                         });
+
+}  // namespace
+}  // namespace tunefarm
