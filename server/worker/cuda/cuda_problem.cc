@@ -33,6 +33,9 @@ bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsI
 uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
 uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
 
+// Poisoning so much takes some microseconds, a part of what a flush takes.
+constexpr uint64_t kPoisonBytesMax = uint64_t{4} << 20;
+
 double Mebibytes(double bytes) { return bytes / (1 << 20); }
 
 Failure MachineryFailure(const absl::Status& status) {
@@ -362,6 +365,28 @@ Failure CudaProblem::Restore() {
     TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kFirst));
   }
   return {};
+}
+
+Failure CudaProblem::PoisonOutputs() {
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
+    TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kSecond));
+  }
+  return {};
+}
+
+bool CudaProblem::has_poisonable_outputs() const {
+  uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers_) {
+    if (IsOutput(buffer.plan) && IsPoisoned(buffer.plan)) bytes += BytesOf(buffer.plan);
+  }
+  return bytes > 0 && bytes <= kPoisonBytesMax;
+}
+
+bool CudaProblem::is_repeatable() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    return IsInput(buffer.plan) || IsPoisoned(buffer.plan) || buffer.plan.restore == v1::RESTORE_PER_SAMPLE;
+  });
 }
 
 Failure CudaProblem::FindGuardDamage() {

@@ -51,6 +51,13 @@ class CudaProblem {
   // Enqueues what sets back the buffers that are restored before each sample.
   Failure Restore();
   bool has_restores() const;
+  // Enqueues the poisoning of what starts as poison, with the second pattern. Outputs only.
+  Failure PoisonOutputs();
+  // Whether there are such outputs, and no more of them than is cheap to poison before each sample.
+  bool has_poisonable_outputs() const;
+  // Whether a launch sequence leaves the same outputs wherever it is repeated, if Restore and PoisonOutputs come
+  // before.
+  bool is_repeatable() const;
   // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place.
   // Guards are repaired; damaged data are rebuilt by the next SelectInputs.
   Failure FindDamage();

@@ -181,9 +181,7 @@ int HostProblem::VariantCount() const {
   return has_all ? static_cast<int>(variant_seeds_.size()) : 0;
 }
 
-void HostProblem::SelectVariant(int variant) {
-  current_ = &input_sets_.at(variant_seeds_.at(static_cast<size_t>(variant)));
-}
+void HostProblem::SelectVariant(int variant) { current_ = &input_sets_.at(variant_seed(variant)); }
 
 Failure HostProblem::BuildInputs(uint64_t seed) {
   const MonotonicTime start = Clock::Real()->Now();

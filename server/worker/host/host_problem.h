@@ -54,6 +54,7 @@ class HostProblem {
   // Those that there are.
   int VariantCount() const;
   void SelectVariant(int variant);
+  uint64_t variant_seed(int variant) const { return variant_seeds_.at(static_cast<size_t>(variant)); }
 
   // Work space whose size depends on the config. LOAD_ERROR or OUT_OF_MEMORY if it cannot be had.
   Failure ResizeScratch(const std::vector<BufferPlan>& buffers);

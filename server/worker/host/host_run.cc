@@ -369,7 +369,7 @@ class HostTrial final : public TrialPhases {
     if (shares_process()) {
       TUNEFARM_RETURN_IF_FAILED(Freeze());
       shared = std::move(loaded_->process);
-      TUNEFARM_RETURN_IF_FAILED(BeginProcess());
+      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
     } else {
       TUNEFARM_RETURN_IF_FAILED(Freeze());
     }
@@ -412,18 +412,18 @@ class HostTrial final : public TrialPhases {
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
     if (!verdict.contradicted) return {};
     return {v1::OUTCOME_WRONG_RESULT,
-            fmt::format("Its samples say {} for a launch, but none of {} launches that were timed from outside of its "
-                        "process took less than {}: the samples are false.",
+            fmt::format("Its samples say {} for a launch, but the shortest of {} launches that were timed from outside "
+                        "of its process took {}: the samples are false.",
                         FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
   }
 
-  // A process that has seen the trial's own inputs and nothing else, frozen.
-  Failure BeginProcess() {
+  // A process that has seen these inputs and nothing else, frozen.
+  Failure BeginProcess(uint64_t input_seed) {
     loaded_->process = nullptr;
     // What the process before may have left for this one.
     EmptyScratchDirectory(tools_->scratch_directory);
     next_variant_ = 0;
-    TUNEFARM_RETURN_IF_FAILED(Load(input().input_seed));
+    TUNEFARM_RETURN_IF_FAILED(Load(input_seed));
     TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kFirst));
     return Freeze();
   }
@@ -441,10 +441,9 @@ class HostTrial final : public TrialPhases {
   // One launch as the first on its inputs, from outside: the process does not run while outputs are poisoned, other
   // inputs take the place of those before, and caches are made cold.
   Failure WitnessedLaunch(double* nanoseconds) {
-    if (variants_ > 0 && next_variant_ == variants_) {
+    if (variants_ > 0 && next_variant_ == (is_sampled_again_ ? 1 : variants_)) {
       is_begun_again_ = true;
-      BeginPhase(v1::PHASE_VERIFY);
-      TUNEFARM_RETURN_IF_FAILED(BeginProcess());
+      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
     }
     if (variants_ > 0) {
       problem_->SelectVariant(next_variant_++);
@@ -486,14 +485,17 @@ class HostTrial final : public TrialPhases {
     return Explain(reply);
   }
 
-  // In a process of its own, as at first. Its measurement takes the place of the one before.
+  // In another process, and on the first variant: the time may depend on the inputs, and what follows is compared on
+  // the same ones. This measurement takes the place of the one before.
   Failure SampleAgain() {
-    is_begun_again_ = true;
+    is_begun_again_ = is_sampled_again_ = true;
     BeginPhase(v1::PHASE_MEASURE);
-    TUNEFARM_RETURN_IF_FAILED(BeginProcess());
+    TUNEFARM_RETURN_IF_FAILED(BeginProcess(variants_ > 0 ? problem_->variant_seed(0) : input().input_seed));
     loaded_->process->Thaw();
     TUNEFARM_RETURN_IF_FAILED(TakeSamples());
     TUNEFARM_RETURN_IF_FAILED(Freeze());
+    // This process has seen it.
+    next_variant_ = 1;
     BeginPhase(v1::PHASE_VERIFY);
     return {};
   }
@@ -510,7 +512,8 @@ class HostTrial final : public TrialPhases {
   std::vector<bool> stretches_;  // of the launch sequence
   bool has_prepare_ = false;
   int variants_ = 0, next_variant_ = 0;
-  bool is_begun_again_ = false;  // in another process than the trial's
+  bool is_begun_again_ = false;    // in another process than the trial's
+  bool is_sampled_again_ = false;  // the variants are reduced to the first
   PhiloxStream random_{NewSeed()};
 };
 

@@ -83,6 +83,10 @@ Failure TrialPhases::VerifyOnSecondInputs() {
   if (!failure) failure = Launch(PoisonPattern::kFirst);
   if (!failure) failure = Check(PoisonPattern::kFirst);
   if (failure) failure.message = "On a second set of random inputs: " + failure.message;
+  if (!failure && result_.outcome() == v1::OUTCOME_OK && result_.has_measurement()) {
+    failure = WitnessSecondInputs();
+    if (failure) result_.clear_measurement();
+  }
   if (failure.sticky) return failure;
   // Here there is time for it; a trial's load phase must not need it.
   BeginPhase(v1::PHASE_VERIFY);

@@ -48,6 +48,8 @@ class TrialPhases {
   // Whether the measured times can be true (witness.h). Called after the check that follows timing, with the times of
   // an OK trial; a failure takes the measurement from the result.
   virtual Failure Witness() { return {}; }
+  // The same by the first launch on the second input set, which was right.
+  virtual Failure WitnessSecondInputs() { return {}; }
   // What the check after timing found, said so that it is clear that the first check had passed.
   virtual Failure AfterTiming(Failure failure) = 0;
   // Last word on a failure, before it becomes the result.
