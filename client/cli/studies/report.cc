@@ -133,6 +133,9 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
     }
   }
   text += FinalText(study, trials, ranked);
+  if (!ranked.empty() && ranked[0].measurement().self_judged()) {
+    text += "self-judged: the kernel's own process took these times, and nothing outside of it checked them\n";
+  }
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
@@ -318,6 +321,7 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   const v1::Measurement& m = best.measurement();
   if (m.median_ns() > 0) {
     text += fmt::format("time     {} {}", FormatDuration(m.median_ns()), SpreadText(m));
+    if (m.self_judged()) text += "  self-judged";
     if (best.baseline_ns() > 0) {
       text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
                           best.baseline_label().empty() ? "the default config" : best.baseline_label());

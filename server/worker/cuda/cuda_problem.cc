@@ -186,6 +186,20 @@ std::string CudaProblem::PackReference(uint64_t bytes_max) {
   return PackExpected(ReferenceKey(*seed_), blocks);
 }
 
+std::string CudaProblem::Note() const {
+  constexpr uint64_t kBytesMax = uint64_t{8} << 20;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || buffer.expected.empty()) continue;
+    std::vector<std::byte> expected(std::min(BytesOf(buffer.plan), kBytesMax));
+    if (tools_.gpu.CopyToHost(buffer.expected.data(), expected.data(), expected.size())) return "";
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected, poison, tolerance_);
+    if (constant) return ConstantNote(buffer.plan.name, *constant);
+  }
+  return "";
+}
+
 Failure CudaProblem::TakeReference(uint64_t seed, bool* taken) {
   if (kernel_->expected_outputs.empty()) return {};
   const auto blocks = UnpackExpected(kernel_->expected_outputs, ReferenceKey(seed));

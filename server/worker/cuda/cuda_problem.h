@@ -42,6 +42,9 @@ class CudaProblem {
   // What PreparedKernel::expected_outputs of another worker needs of the current inputs; empty if there is no reference
   // or it would be longer than `bytes_max`, or cannot be read.
   std::string PackReference(uint64_t bytes_max);
+  // What the results of this problem are to say beside their verdict: a tolerance that a constant would pass. Empty:
+  // nothing, or it cannot be read. Waits.
+  std::string Note() const;
   // Whether the inputs and reference outputs of some seed are built and no damage to them was found.
   bool is_whole() const { return seed_.has_value(); }
   // Work space whose size depends on the config. OUT_OF_MEMORY if it cannot be had.

@@ -497,6 +497,7 @@ class CudaRunBackend final : public RunBackend {
     if (!failure) failure = problem->SelectInputs(seed, between);
     inputs_took_ = Clock::Real()->Now() - start;
     if (!failure && between) failure = gpu_->Synchronize("Building the inputs failed");
+    note_ = failure ? "" : problem->Note();
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
     prepared.set_ok(!failure);
     if (failure) {
@@ -528,6 +529,7 @@ class CudaRunBackend final : public RunBackend {
                   reporter)
             .RunAndAccount();
     LookForOthers(input);
+    if (result.outcome() == v1::OUTCOME_OK) result.set_message(note_);
     if (result.has_measurement()) result.mutable_measurement()->set_contended(contended_);
     reporter->Log(fmt::format(
         "load {:.2f} ms, launch and verify {:.2f} ms, measure {:.2f} ms, of which the device worked {:.2f} ms",
@@ -566,6 +568,7 @@ class CudaRunBackend final : public RunBackend {
   GuardedBuffer flush_;
   Failure damage_;  // set once a reference or prepare step broke the context: the process is of no more use
   std::unique_ptr<CudaProblem> problem_;
+  std::string note_;  // of its results that are OK
 };
 
 }  // namespace

@@ -183,6 +183,18 @@ int HostProblem::VariantCount() const {
 
 void HostProblem::SelectVariant(int variant) { current_ = &input_sets_.at(variant_seed(variant)); }
 
+std::string HostProblem::Note() const {
+  for (const Buffer& buffer : buffers_) {
+    const auto expected = current_->expected_first.find(buffer.plan.name);
+    if (!IsOutput(buffer.plan) || expected == current_->expected_first.end()) continue;
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected->second, poison, tolerance_);
+    if (constant) return ConstantNote(buffer.plan.name, *constant);
+  }
+  return "";
+}
+
 Failure HostProblem::BuildInputs(uint64_t seed) {
   const MonotonicTime start = Clock::Real()->Now();
   current_->seed = seed;

@@ -56,6 +56,10 @@ class HostProblem {
   void SelectVariant(int variant);
   uint64_t variant_seed(int variant) const { return variant_seeds_.at(static_cast<size_t>(variant)); }
 
+  // What the results of this problem are to say beside their verdict: a tolerance that a constant would pass. Empty:
+  // nothing.
+  std::string Note() const;
+
   // Work space whose size depends on the config. LOAD_ERROR or OUT_OF_MEMORY if it cannot be had.
   Failure ResizeScratch(const std::vector<BufferPlan>& buffers);
 

@@ -551,6 +551,7 @@ class HostRunBackend final : public RunBackend {
       return prepared;
     }
     problem_ = std::move(problem);
+    note_ = problem_->Note();
     return prepared;
   }
 
@@ -565,6 +566,7 @@ class HostRunBackend final : public RunBackend {
     BriefPhases phases(reporter);
     HostTrial trial(problem_.get(), input, &phases, &tools_, std::move(kept_));
     Result result = trial.Run();
+    if (result.outcome() == v1::OUTCOME_OK) result.set_message(note_);
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
     is_clean_ = false;
     is_checked_ = false;
@@ -597,6 +599,7 @@ class HostRunBackend final : public RunBackend {
   TrialTools tools_;
   const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
   std::unique_ptr<HostProblem> problem_;
+  std::string note_;                   // of its results that are OK
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
   bool is_clean_ = true;
   bool is_checked_ = true;  // since the last trial
