@@ -8,9 +8,7 @@ namespace tunefarm {
 namespace {
 
 constexpr double kShare = 0.08;
-// A config is left out only if it is slower than the best by more than its time may be off.
-constexpr double kMayWinFactor = 1.05;
-constexpr double kShortNs = 1e6, kMediumNs = 20e6;
+constexpr double kShortNs = 20e6;
 // Before a time is contradicted: so many launches, as far as they take no longer than this, but at least three.
 constexpr int kDoubtfulLaunches = 24;
 constexpr int kDoubtfulLaunchesMin = 3;
@@ -88,11 +86,9 @@ class Hearing {
 
 }  // namespace
 
-int WitnessesOf(double claimed_ns) { return claimed_ns < kShortNs ? 3 : (claimed_ns < kMediumNs ? 2 : 1); }
+int WitnessesOf(double claimed_ns) { return claimed_ns < kShortNs ? 2 : 1; }
 
-bool MayWin(double median_ns, double race_limit_ns) {
-  return !(race_limit_ns > 0) || median_ns <= kMayWinFactor * race_limit_ns;
-}
+bool MayWin(double median_ns, double race_limit_ns) { return !(race_limit_ns > 0) || median_ns <= race_limit_ns; }
 
 bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns) {
   return claimed_ns < witnessed_ns - std::max(kShare * witnessed_ns, slack_ns);

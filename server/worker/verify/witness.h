@@ -17,11 +17,12 @@
 
 namespace tunefarm {
 
-// Witnessed launches of a trial whose time is not in doubt: fewer for long ones, which are disturbed less.
+// Witnessed launches of a trial whose time is not in doubt: two, so that one that works in every second launch is
+// found, but one of a long one.
 int WitnessesOf(double claimed_ns);
 
-// Whether a config may turn out to be the fastest: only those are witnessed. `race_limit_ns` as in RunInput; 0:
-// unknown.
+// Whether a config is as fast as the best so far: only those are witnessed, and all in finals, which have no limit.
+// `race_limit_ns` as in RunInput; 0: unknown.
 bool MayWin(double median_ns, double race_limit_ns);
 
 // Whether a launch cannot be as short as claimed if it took `witnessed_ns`: shorter by more than 8 % and by more than

@@ -164,6 +164,86 @@ TEST_P(HostWitnessTest, WhatCannotWinIsNotWitnessed) {
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
 }
 
+constexpr char kHonestDefinition[] = R"(
+  display_name: "honest"
+  language: LANGUAGE_HOST_CXX
+  sources { path: "honest.cc" }
+  dims { name: "N" default_value { int_value: 65536 } }
+  parameters { name: "KIND" range { first: 0 last: 4 } bind: BIND_RUN }
+  parameters { name: "COST" range { first: 0 last: 19 } bind: BIND_RUN }
+  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+  arguments { name: "kind" scalar { data_type: DATA_TYPE_I32 value: "KIND" } }
+  arguments { name: "rounds" scalar { data_type: DATA_TYPE_I64 value: "50 * 2 ** COST" } }
+  launches { kernel { entry: "honest" arguments: ["x", "y", "n", "kind", "rounds"] } }
+  reference { steps { kernel { entry: "reference" arguments: ["x", "y", "n"] } } }
+)";
+
+// What honest kernels do differently in a first launch: they allocate, start threads, build tables, and take longer on
+// some inputs than on others.
+constexpr char kHonestSource[] = R"(
+#include <math.h>
+#include <thread>
+#include <vector>
+
+extern "C" void reference(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] > 0 ? 2 * x[i] : -x[i];
+}
+
+static void Spend(long rounds) {
+  for (volatile long i = 0; i < rounds; i = i + 1) {
+  }
+}
+
+extern "C" void honest(const float* x, float* y, long n, int kind, long rounds) {
+  switch (kind) {
+    case 0:
+      Spend(rounds);
+      break;
+    case 1: {
+      std::vector<float> copy(x, x + n);
+      Spend(rounds);
+      reference(copy.data(), y, n);
+      return;
+    }
+    case 2: {
+      std::thread half([=] { reference(x, y, n / 2); Spend(rounds); });
+      reference(x + n / 2, y + n / 2, n - n / 2);
+      half.join();
+      return;
+    }
+    case 3: {
+      static std::vector<double> table;
+      for (int i = static_cast<int>(table.size()); i < 100000; ++i) table.push_back(sqrt(i));
+      Spend(rounds + (table[4] == 2));
+      break;
+    }
+    default:
+      Spend(rounds + static_cast<long>(0.2 * rounds * fabs(x[0] - floor(x[0]))));
+  }
+  reference(x, y, n);
+}
+)";
+
+TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
+  CompiledHostKernel kernel(kHonestDefinition, kHonestSource);
+  for (const bool warm_cache : {false, true}) {
+    for (int64_t kind = 0; kind < 5; ++kind) {
+      for (int64_t cost = 0; cost < 20; ++cost) {
+        RunInput input = kernel.TrialInput();
+        input.policy.set_warm_cache(warm_cache);
+        input.policy.set_time_budget_ms(50);
+        input.policy.set_noisy_relative_half_width(-1);
+        input.config.Set("KIND", Value(kind));
+        input.config.Set("COST", Value(cost));
+        const worker::v1::Result result = kernel.Run(input);
+        EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "kind " << kind << ", cost " << cost << ": " << result.message();
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isolation, HostWitnessTest,
                          testing::Values(v1::HOST_ISOLATION_PROCESS_PER_TRIAL, v1::HOST_ISOLATION_SHARED_PROCESS),
                          [](const auto& param) {
