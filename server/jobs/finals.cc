@@ -59,6 +59,10 @@ bool HasTime(const tunefarm::v1::Trial& trial) {
   return trial.outcome() == tunefarm::v1::OUTCOME_OK && trial.measurement().median_ns() > 0;
 }
 
+bool IsImplausible(const tunefarm::v1::Trial& trial, double floor_ns) {
+  return HasTime(trial) && trial.measurement().cold_cache() && trial.measurement().median_ns() < 0.5 * floor_ns;
+}
+
 void Leaderboard::Add(Entry entry) {
   if (!entry.measured_as.empty()) {
     const auto same = std::find_if(entries_.begin(), entries_.end(),

@@ -60,6 +60,10 @@ class Leaderboard {
 // Whether the trial says how long its config takes.
 bool HasTime(const tunefarm::v1::Trial& trial);
 
+// Whether the trial's time is hard to believe: less than half of the roofline's floor with cold caches. Half, since
+// peaks are nominal and definitions count roughly. `floor_ns`: 0 unknown.
+bool IsImplausible(const tunefarm::v1::Trial& trial, double floor_ns);
+
 // A trial of the final.
 struct FinalTrial {
   std::string config;  // canonical text; empty for the baseline

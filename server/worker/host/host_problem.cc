@@ -23,8 +23,8 @@ constexpr uint64_t kKeptInputsDivisor = 4;
 // Variants take at most this share of the memory that is available.
 constexpr uint64_t kVariantsDivisor = 8;
 // Inputs that took longer to build, reference included, get fewer variants, or none.
-constexpr Duration kAllVariantsMax = std::chrono::milliseconds(200);
-constexpr Duration kOneVariantMax = std::chrono::seconds(2);
+constexpr Duration kAllVariantsMax = std::chrono::milliseconds(30);
+constexpr Duration kOneVariantMax = std::chrono::seconds(1);
 
 bool StartsWithData(const BufferPlan& plan) {
   return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||

@@ -123,6 +123,16 @@ TEST(Finals, OneRoundProvesNothingAgainstAnIncumbent) {
   EXPECT_EQ(Decide(trials, "", 1).winner->config, "new");
 }
 
+TEST(Finals, TimesFarBelowTheRooflineAreHardToBelieve) {
+  FinalTrial trial = Finalist("a", 1, {100});
+  trial.trial.mutable_measurement()->set_cold_cache(true);
+  EXPECT_FALSE(IsImplausible(trial.trial, 0)) << "unknown";
+  EXPECT_FALSE(IsImplausible(trial.trial, 200));
+  EXPECT_TRUE(IsImplausible(trial.trial, 201));
+  trial.trial.mutable_measurement()->set_cold_cache(false);
+  EXPECT_FALSE(IsImplausible(trial.trial, 201)) << "what lies in a cache is not fetched";
+}
+
 TEST(Finals, NobodyWinsWhereNobodyIsOk) {
   EXPECT_EQ(Decide({Finalist("a", 1, {1, 1, 1}, v1::OUTCOME_WRONG_RESULT)}, "a", 3).kind, Kind::kNone);
   EXPECT_EQ(Decide({}, "", 3).kind, Kind::kNone);

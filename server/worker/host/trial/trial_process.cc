@@ -133,7 +133,7 @@ std::vector<int64_t> TrialProcess::SampleNanoseconds(int samples) const {
 void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }
 
 bool TrialProcess::Freeze() {
-  if (kill(-pid_, SIGSTOP) != 0) return false;
+  if (kill(-pid_, SIGSTOP) != 0 && kill(pid_, SIGSTOP) != 0) return false;
   // WNOWAIT leaves the zombie of one that died to the destructor.
   siginfo_t info = {};
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) < 0) {
@@ -142,7 +142,9 @@ bool TrialProcess::Freeze() {
   return info.si_code == CLD_STOPPED;
 }
 
-void TrialProcess::Thaw() { (void)kill(-pid_, SIGCONT); }
+void TrialProcess::Thaw() {
+  if (kill(-pid_, SIGCONT) != 0) (void)kill(pid_, SIGCONT);
+}
 
 TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                                     const std::function<void()>& when_late, int64_t* nanoseconds) {
