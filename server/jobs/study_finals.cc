@@ -171,6 +171,12 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
                     "to replace it",
                     decision.ratio, decision.ratio_low, decision.ratio_high, 1 - kPromotionMargin));
   }
+  if (decision.kind == FinalDecision::Kind::kPromote && !defender.has_value() && decision.ratio < 1) {
+    step->messages.push_back(fmt::format(
+        "trial {} is kept: round by round it needs {:.3f} of the time of the smallest median (95 % interval "
+        "{:.3f} to {:.3f})",
+        decision.winner->trial.ordinal(), decision.ratio, decision.ratio_low, decision.ratio_high));
+  }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;
   promotion.config = decision.winner->config;
