@@ -66,6 +66,8 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
     case TrialReply::kOutOfMemory:
       return {v1::OUTCOME_OUT_OF_MEMORY,
               fmt::format("{} ran out of memory; beside its buffers a host kernel may use 1 GiB.", what)};
+    case TrialReply::kContinued:
+      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} continued its process while that was stopped.", what)};
     case TrialReply::kNonsense:
       return {v1::OUTCOME_RUN_CRASH, fmt::format("{} broke the connection to its runner.", what)};
     case TrialReply::kDied:

@@ -89,6 +89,10 @@ PoisonPattern DrawPattern(PhiloxStream* random) {
   return random->UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
 }
 
+Failure RanBeforeItsTime() {
+  return {v1::OUTCOME_RUN_CRASH, "The kernel continued its process while that was stopped."};
+}
+
 // Of the caches of all cores.
 void FlushFor(const BufferViews& buffers, size_t flush_bytes) {
   std::vector<MemorySpan> memory;
@@ -399,6 +403,8 @@ class HostTrial final : public TrialPhases {
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
+    // The buffers are its own too.
+    if (!failure && shared != nullptr && !shared->HasStood()) failure = RanBeforeItsTime();
     if (is_begun_again_) {
       // What was forked for this trial serves no other.
       loaded_->Drop();
@@ -468,6 +474,7 @@ class HostTrial final : public TrialPhases {
     TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
     v1::Verification ignored;
     Failure failure = problem_->Verify(pattern, &ignored);
+    if (!failure && !loaded_->process->HasStood()) return RanBeforeItsTime();
     if (failure) {
       failure.message = variants_ > 0
                             ? "On other inputs than before: " + failure.message

@@ -32,6 +32,7 @@ HOST = {
     "by_pause": (EITHER, EITHER),
     "clock_patched": (EITHER, EITHER),  # another processor's instructions, else refused
     "constructed": (REFUSED, REFUSED),
+    "continues": (EITHER, EITHER),  # a signal that is lost ends its timer
     "corner_only": (REFUSED, REFUSED),
     "early_reply": (REFUSED, REFUSED),
     "ends": (REFUSED, REFUSED),

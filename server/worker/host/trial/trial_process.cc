@@ -133,13 +133,27 @@ std::vector<int64_t> TrialProcess::SampleNanoseconds(int samples) const {
 void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }
 
 bool TrialProcess::Freeze() {
+  siginfo_t info = {};
+  // What Thaw did is no event of the child's.
+  (void)waitid(P_PID, static_cast<id_t>(pid_), &info, WCONTINUED | WNOHANG);
   if (kill(-pid_, SIGSTOP) != 0 && kill(pid_, SIGSTOP) != 0) return false;
   // WNOWAIT leaves the zombie of one that died to the destructor.
-  siginfo_t info = {};
-  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) < 0) {
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WEXITED | WNOWAIT) < 0) {
     if (errno != EINTR) return false;
   }
-  return info.si_code == CLD_STOPPED;
+  // It runs again already; HasStood finds that.
+  if (info.si_code == CLD_CONTINUED) return true;
+  if (info.si_code != CLD_STOPPED) return false;
+  // What can be waited for from now on happens after this.
+  (void)waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG);
+  return true;
+}
+
+bool TrialProcess::HasStood() const {
+  // One that was continued and has stopped itself again has stopped anew.
+  siginfo_t info = {};
+  const int events = WSTOPPED | WCONTINUED | WEXITED | WNOHANG | WNOWAIT;
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, events) == 0 && info.si_pid == 0;
 }
 
 void TrialProcess::Thaw() {
@@ -148,6 +162,11 @@ void TrialProcess::Thaw() {
 
 TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                                     const std::function<void()>& when_late, int64_t* nanoseconds) {
+  if (!HasStood()) {
+    TrialReply reply;
+    reply.kind = TrialReply::kContinued;
+    return reply;
+  }
   // It cannot read the command before it is thawed.
   Send(command);
   const MonotonicTime start = Clock::Real()->Now();

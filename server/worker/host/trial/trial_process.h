@@ -74,7 +74,7 @@ struct TrialCommand {
 
 // What became of a command.
 struct TrialReply {
-  enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kNonsense };
+  enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kContinued, kNonsense };
   Kind kind = kNonsense;
   std::string text;             // kLoadError, kThrew: printable ASCII, at most 1 KiB
   ExitStatus exit;              // kDied
@@ -110,10 +110,12 @@ class TrialProcess {
   // Stops every thread of the child, wherever it is, and returns when they stand: until Thaw nothing of it sees what
   // happens to the buffers. False if it is dead.
   bool Freeze();
+  // Whether nothing has let it run since Freeze: a timer of its own can send it SIGCONT. Once after each Freeze.
+  bool HasStood() const;
   void Thaw();
   // For a frozen child: sends the command, thaws it, waits for the answer as Await does, and freezes it again.
   // `nanoseconds`: by this process's clock, from before the child could run until its answer was there. A child that
-  // dies before it is frozen again has not answered.
+  // dies before it is frozen again has not answered; one that ran before its time (kContinued) gets no command.
   TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                         const std::function<void()>& when_late, int64_t* nanoseconds);
   // Threads that it has now, at least 1.
