@@ -44,10 +44,12 @@ constexpr double kRehearseBelowNs = 200'000;
 // Between two looks at the runner's own state, while trials share a process.
 constexpr Duration kCheckPause = std::chrono::milliseconds(10);
 // What only a first launch pays, and for each thread beyond the first what it takes to wake up, of at most so many.
-constexpr double kSlackNs = 50'000, kSlackPerThreadNs = 20'000;
+constexpr double kSlackNs = 50'000, kSlackPerThreadNs = 3'000;
 constexpr int kThreadsMax = 64;
-// What it takes to fetch a byte that another core has written, where caches are not made cold.
-constexpr double kSlackPerByteNs = 1;
+// Where caches are not made cold: what of a byte is not as warm as in samples. Of a process with one thread the caches
+// are warmed before; else the bytes that another core has written are fetched.
+constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
+constexpr double kCacheSlackMaxNs = 5e6;
 
 // Of the tools that outlive a trial.
 struct TrialTools {
@@ -377,8 +379,12 @@ class HostTrial final : public TrialPhases {
     } else {
       TUNEFARM_RETURN_IF_FAILED(Freeze());
     }
-    double slack_ns = kSlackNs + kSlackPerThreadNs * (std::min(loaded_->process->ThreadCount(), kThreadsMax) - 1);
-    if (!IsCold()) slack_ns += kSlackPerByteNs * static_cast<double>(BytesOf(loaded_->buffers));
+    const int threads = std::min(loaded_->process->ThreadCount(), kThreadsMax);
+    double slack_ns = kSlackNs + kSlackPerThreadNs * (threads - 1);
+    if (!IsCold()) {
+      const double per_byte_ns = threads == 1 ? kSlackPerTouchedByteNs : kSlackPerByteNs;
+      slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
+    }
     Failure failure;
     const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
       failure = std::move(found);
@@ -464,7 +470,13 @@ class HostTrial final : public TrialPhases {
       command.kind = TrialCommand::kPrepare;
       TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
     }
-    if (IsCold()) FlushFor(loaded_->buffers, tools_->flush_bytes);
+    if (IsCold()) {
+      FlushFor(loaded_->buffers, tools_->flush_bytes);
+    } else if (loaded_->process->ThreadCount() == 1) {
+      // Nothing foreign runs meanwhile.
+      command.kind = TrialCommand::kTouch;
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+    }
     *nanoseconds = 0;
     command.kind = TrialCommand::kStretch;
     for (size_t stretch = 0; stretch < stretches_.size(); ++stretch) {

@@ -41,6 +41,8 @@ constexpr uint64_t kExtraMemoryBytes = uint64_t{1} << 30;
 
 // Nobody's kernel writes files; what it may fill is memory.
 constexpr uint64_t kFileBytesMax = uint64_t{64} << 20;
+// No cache has shorter ones.
+constexpr size_t kLineBytes = 64;
 // The daemon's deadlines end a trial much earlier, as long as there is a daemon that can.
 constexpr uint64_t kProcessorSecondsMax = 3600;
 
@@ -231,6 +233,12 @@ class TrialChild {
         break;
       case TrialCommand::kBusy:
         BeBusy(command.count);
+        break;
+      case TrialCommand::kTouch:
+        for (const std::span<const std::byte> memory : program_.flush_memory) {
+          ForEachLine(memory, kLineBytes,
+                      [](const std::byte* at) { (void)*const_cast<const volatile std::byte*>(at); });
+        }
         break;
       default:
         _exit(1);

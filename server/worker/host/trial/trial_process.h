@@ -62,6 +62,7 @@ struct TrialCommand {
     kPrepare = 5,  // the prepare steps alone
     kStretch = 6,  // the `count`th stretch of one launch sequence
     kBusy = 7,     // nothing foreign: computes for `count` nanoseconds
+    kTouch = 8,    // nothing foreign: reads a byte of each line of the program's flush_memory
   };
   uint32_t kind = 0;
   uint32_t count = 1;
