@@ -53,6 +53,32 @@ TEST(HostSequencesTest, ArriveAsTheyWere) {
   }
 }
 
+TEST(HostSequencesTest, StretchesRunApart) {
+  std::array<std::byte, 4> memory = {};
+  std::vector<HostCall> planned(4);
+  const bool timed[] = {false, true, true, false};
+  for (size_t i = 0; i < planned.size(); ++i) {
+    planned[i].kind = StepPlan::Kind::kMemset;
+    planned[i].timed = timed[i];
+    planned[i].memset_target = std::span(memory).subspan(i, 1);
+    planned[i].memset_byte = static_cast<uint8_t>(i + 1);
+  }
+  EXPECT_EQ(StretchesOf(planned), (std::vector<bool>{false, true, false}));
+  EXPECT_TRUE(StretchesOf({}).empty());
+  absl::StatusOr<KernelCalls> calls = KernelCalls::Resolve(nullptr, planned);
+  ASSERT_TRUE(calls.ok());
+  const auto after = [&](size_t stretch) {
+    memory = {};
+    calls->RunStretch(stretch);
+    return std::vector<int>{static_cast<int>(memory[0]), static_cast<int>(memory[1]), static_cast<int>(memory[2]),
+                            static_cast<int>(memory[3])};
+  };
+  EXPECT_EQ(after(0), (std::vector<int>{1, 0, 0, 0}));
+  EXPECT_EQ(after(1), (std::vector<int>{0, 2, 3, 0}));
+  EXPECT_EQ(after(2), (std::vector<int>{0, 0, 0, 4}));
+  EXPECT_EQ(after(3), (std::vector<int>{0, 0, 0, 0}));
+}
+
 SamplingOptions ExactlySamples(int count) {
   SamplingOptions options;
   options.policy.set_min_samples(count);
