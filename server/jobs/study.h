@@ -168,6 +168,7 @@ class Study {
   absl::Status BeginAgain(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   // All further finals are on this device; empty: on whichever may run the study.
   void TieFinals(const std::string& device_uuid, StudyStep* step);
+  void DoubtFinalists(std::vector<FinalTrial>* trials, StudyStep* step) const;
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);

@@ -8,7 +8,8 @@ import unittest
 from farm import Farm, config, outcome, search
 
 # Right wherever the x that the config looks at is not negative: for about half of the configs on one input set, and
-# then for about half of those on another.
+# then for about half of those on another. A part of the inputs is in the binary, so that trials are not launched on
+# others: the final's second input set must find the rest.
 CAREFUL = """
 display_name: "careful_host"
 language: LANGUAGE_HOST_CXX
@@ -20,6 +21,10 @@ arguments {
   buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN fill { uniform { low: -1 high: 1 } } }
 }
 arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments {
+  name: "unused"
+  constant_symbol { symbol: "unused" data_type: DATA_TYPE_F32 length: "4" fill { constant { value: 1 } } }
+}
 arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
 arguments { name: "at" scalar { data_type: DATA_TYPE_I64 value: "LOOKS_AT" } }
 launches { kernel { entry: "careful" arguments: ["x", "y", "n", "at"] } }
@@ -28,6 +33,8 @@ tolerance { atol: 0 rtol: 0 }
 """
 CAREFUL_SOURCE = """
 #include <cstdint>
+extern "C" float unused[4];
+float unused[4];
 extern "C" void doubled(const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];
 }

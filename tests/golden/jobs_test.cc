@@ -156,7 +156,7 @@ TEST(ResultsTest, Formats) {
   cli.Record({"results", "19"});
   cli.Record({"results", "19", "--all"}, {.color = true});
   cli.Record({"results", "19", "--output", "json"});
-  cli.Comment("The best of before stays; after a second final a config is in the table twice.");
+  cli.Comment("The best of before stays.");
   cli.Record({"results", "24"});
   cli.Comment("The winner of both finals.");
   cli.Record({"results", "25"});

@@ -164,6 +164,7 @@ std::string ConditionsText(const v1::Measurement& m) {
   if (!m.throttle_reason().empty()) parts.push_back("held down by: " + m.throttle_reason());
   if (m.throttled()) parts.emplace_back("throttled");
   if (m.contended()) parts.emplace_back("shared with others");
+  if (m.self_judged()) parts.emplace_back("self-judged");
   if (m.discarded_samples() > 0) parts.push_back(fmt::format("{} samples discarded", m.discarded_samples()));
   return Joined(parts);
 }

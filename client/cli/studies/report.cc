@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/options/measure_options.h"
@@ -35,8 +36,14 @@ std::string RatioText(double baseline_ns, double ns) {
   return baseline_ns > 0 && ns > 0 ? fmt::format("{:.2f}x", baseline_ns / ns) : "";
 }
 
-// The configs that the table ranks: the interleaved final where there was one, else the search.
-std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
+bool IsKept(const v1::Study& study, const v1::Trial& trial) {
+  return study.has_best() && trial.purpose() == v1::TRIAL_PURPOSE_FINALIST && trial.ordinal() == study.best().ordinal();
+}
+
+// The configs that the table ranks: those of the interleaved final where there was one, else of the search. The one
+// that was kept comes first, then the fastest. After a second final a config has several trials, of which the first
+// counts.
+std::vector<v1::Trial> Ranked(const v1::Study& study, const std::vector<v1::Trial>& trials) {
   std::vector<v1::Trial> ranked;
   const bool has_final = std::any_of(trials.begin(), trials.end(), [](const v1::Trial& t) {
     return t.purpose() == v1::TRIAL_PURPOSE_FINALIST && t.outcome() == v1::OUTCOME_OK;
@@ -48,7 +55,19 @@ std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
   std::stable_sort(ranked.begin(), ranked.end(), [](const v1::Trial& a, const v1::Trial& b) {
     return a.measurement().median_ns() < b.measurement().median_ns();
   });
+  std::stable_partition(ranked.begin(), ranked.end(), [&](const v1::Trial& trial) { return IsKept(study, trial); });
+  if (!has_final) return ranked;
+  std::set<std::string> seen;
+  std::erase_if(ranked, [&](const v1::Trial& trial) { return !seen.insert(ConfigText(trial.config())).second; });
   return ranked;
+}
+
+// Whether the config that was kept has to be explained: another one has a smaller time.
+bool IsMarked(const v1::Study& study, const std::vector<v1::Trial>& ranked) {
+  if (ranked.empty() || !IsKept(study, ranked[0])) return false;
+  return std::any_of(ranked.begin(), ranked.end(), [&](const v1::Trial& trial) {
+    return trial.measurement().median_ns() < ranked[0].measurement().median_ns();
+  });
 }
 
 Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
@@ -72,8 +91,8 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   for (const v1::Trial& trial : trials) {
     if (rows > 0 && rank == rows) break;
     ++rank;
-    add(std::to_string(rank), trial.measurement(), ConfigText(trial.config()),
-        rank == 1 ? Style::kBold : Style::kPlain);
+    add(std::to_string(rank) + (rank == 1 && IsMarked(study, trials) ? "*" : ""), trial.measurement(),
+        ConfigText(trial.config()), rank == 1 ? Style::kBold : Style::kPlain);
   }
   if (baseline_ns > 0) {
     const std::string label = study.best().baseline_label();
@@ -84,8 +103,8 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   return table;
 }
 
-// What the times of a final have to do with those that were seen during the search, and which config is the best where
-// that is not the first of the table: one that was ahead round by round, or the best of before that nobody beat.
+// What the times of a final have to do with those that were seen during the search, and why a config was kept that has
+// not the smallest time: it was ahead round by round, or nothing beat it that was the best before.
 std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& trials,
                       const std::vector<v1::Trial>& ranked) {
   if (ranked.empty() || ranked[0].purpose() != v1::TRIAL_PURPOSE_FINALIST) return "";
@@ -98,17 +117,13 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
   std::string text = "times of the final, measured in turns";
   if (searched_ns > 0) text += fmt::format("; best in the search: {}", FormatDuration(searched_ns));
   text += "\n";
-  if (!study.has_best()) return text;
-  const auto best = std::find_if(ranked.begin(), ranked.end(),
-                                 [&](const v1::Trial& trial) { return trial.ordinal() == study.best().ordinal(); });
-  // After a second final the table has a config twice.
-  if (best == ranked.end() || ConfigText(best->config()) == ConfigText(ranked[0].config())) return text;
-  return text + fmt::format("kept rank {}: the differences are within noise\n", best - ranked.begin() + 1);
+  if (!IsMarked(study, ranked)) return text;
+  return text + "* kept: round by round no other config was faster by more than noise and 1 %\n";
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
-  const std::vector<v1::Trial> ranked = Ranked(trials);
+  const std::vector<v1::Trial> ranked = Ranked(study, trials);
   if (ranked.empty()) {
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
@@ -119,6 +134,9 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
     }
   }
   text += FinalText(study, trials, ranked);
+  if (!ranked.empty() && ranked[0].measurement().self_judged()) {
+    text += "self-judged: the kernel's own process took these times, and nothing outside of it checked them\n";
+  }
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
@@ -305,6 +323,7 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   const v1::Measurement& m = best.measurement();
   if (m.median_ns() > 0) {
     text += fmt::format("time     {} {}", FormatDuration(m.median_ns()), SpreadText(m));
+    if (m.self_judged()) text += "  self-judged";
     if (best.baseline_ns() > 0) {
       text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
                           best.baseline_label().empty() ? "the default config" : best.baseline_label());

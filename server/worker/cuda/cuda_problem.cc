@@ -33,6 +33,9 @@ bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsI
 uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
 uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
 
+// Poisoning so much takes some microseconds, a part of what a flush takes.
+constexpr uint64_t kPoisonBytesMax = uint64_t{4} << 20;
+
 // What the definition says cannot be for this problem: no other worker could do it either.
 Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
   return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
@@ -181,6 +184,20 @@ std::string CudaProblem::PackReference(uint64_t bytes_max) {
     }
   }
   return PackExpected(ReferenceKey(*seed_), blocks);
+}
+
+std::string CudaProblem::Note() const {
+  constexpr uint64_t kBytesMax = uint64_t{8} << 20;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || buffer.expected.empty()) continue;
+    std::vector<std::byte> expected(std::min(BytesOf(buffer.plan), kBytesMax));
+    if (tools_.gpu.CopyToHost(buffer.expected.data(), expected.data(), expected.size())) return "";
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected, poison, tolerance_);
+    if (constant) return ConstantNote(buffer.plan.name, *constant);
+  }
+  return "";
 }
 
 Failure CudaProblem::TakeReference(uint64_t seed, bool* taken) {
@@ -362,6 +379,28 @@ Failure CudaProblem::Restore() {
     TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kFirst));
   }
   return {};
+}
+
+Failure CudaProblem::PoisonOutputs() {
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
+    TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kSecond));
+  }
+  return {};
+}
+
+bool CudaProblem::has_poisonable_outputs() const {
+  uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers_) {
+    if (IsOutput(buffer.plan) && IsPoisoned(buffer.plan)) bytes += BytesOf(buffer.plan);
+  }
+  return bytes > 0 && bytes <= kPoisonBytesMax;
+}
+
+bool CudaProblem::is_repeatable() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    return IsInput(buffer.plan) || IsPoisoned(buffer.plan) || buffer.plan.restore == v1::RESTORE_PER_SAMPLE;
+  });
 }
 
 Failure CudaProblem::FindGuardDamage() {
