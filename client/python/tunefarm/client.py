@@ -59,7 +59,7 @@ class Client:
             grpc.channel_ready_future(channel).result(timeout=min(_CONNECT_SECONDS, self._timeout))
         except grpc.FutureTimeoutError:
             channel.close()
-            raise _connection.why_nobody(self.address, tls_ca) from None
+            raise _connection.why_unreachable(self.address, tls_ca) from None
         self._channel = channel
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
