@@ -12,6 +12,7 @@
 #include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/version.h"
 
 namespace tunefarm::cli {
@@ -156,6 +157,7 @@ void AddHelpTopics(CLI::App* app, Session* session) {
   help->add_option("TOPIC", *words, "A command, exit-codes or strategies.");
   help->callback([app, session, words] {
     session->command = [app, session, words]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->CheckOneForm());
       const CLI::App* target = app;
       for (const std::string& word : *words) {
         std::vector<std::string> known = VerbsOf(*target);
@@ -182,7 +184,7 @@ void AddHelpTopics(CLI::App* app, Session* session) {
 }
 
 int ReportError(const absl::Status& status, const Session& session) {
-  fmt::print(session.err, "tunefarm: {}\n", MessageOf(status));
+  session.Complain(MessageOf(status));
   return ExitCodeOf(status);
 }
 

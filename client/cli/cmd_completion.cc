@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
@@ -140,7 +142,12 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
   std::set<std::string> told;
   std::string text;
   for (const std::string& candidate : candidates) {
-    if (candidate.rfind(last, 0) == 0 && told.insert(candidate).second) text += candidate + "\n";
+    // The shells expand what they are given: a label such as $(reboot) would be run.
+    const bool is_safe = std::all_of(candidate.begin(), candidate.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 ||
+             std::string_view("_-.:=/,@%+").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    if (is_safe && candidate.rfind(last, 0) == 0 && told.insert(candidate).second) text += candidate + "\n";
   }
   session->Print(text);
   return kExitOk;
@@ -155,6 +162,7 @@ void AddCompletion(CLI::App* app, Session* session) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([session, shell] {
     session->command = [session, shell]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->CheckOneForm());
       session->Print(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish);
       return kExitOk;
     };

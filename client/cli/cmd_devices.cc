@@ -41,14 +41,14 @@ std::string StateText(const v1::Device& device) {
 }
 
 absl::StatusOr<ExitCode> Release(Session* session, const std::string& uuid) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ReleaseDeviceRequest request;
   request.set_name(uuid.rfind("devices/", 0) == 0 ? uuid : "devices/" + uuid);
   ASSIGN_OR_RETURN(const v1::ReleaseDeviceResponse response,
                    Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ReleaseDevice, request));
   if (format == OutputFormat::kJson) {
-    session->Print(ToJson(response));
+    session->Print(ToJson(response.device()));
   } else {
     session->Print(
         fmt::format("{} takes work again; its next trial waits for a health check\n", response.device().uuid()));
@@ -73,9 +73,11 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
       *added->mutable_device_class() = one.device_class.ToProto();
       AddClassRow(added->device_class(), added->short_name(), added->device_class().id(), &table);
     }
-    session->Print(format == OutputFormat::kJson  ? ToJson(response)
-                   : format == OutputFormat::kCsv ? table.ToCsv()
-                                                  : table.ToText());
+    if (format == OutputFormat::kJson) {
+      session->Print(ToJson(response));
+    } else {
+      session->PrintTable(table, format);
+    }
     return kExitOk;
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -93,7 +95,7 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
                                  : fmt::format("{}: {}", device.agent(), device.device_class().display_name());
     AddClassRow(device.device_class(), name, StateText(device), &table);
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   return kExitOk;
 }
 

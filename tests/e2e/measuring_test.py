@@ -104,7 +104,7 @@ class Measuring(unittest.TestCase):
             self.assertTrue(late and kept, f"{late} and {kept}")
             for at in late & right:
                 self.assertIn("On a second set of random inputs", judged[at]["message"])
-            best = farm.json("best", "careful_host", "--exact")["best"]["config"]["values"]["LOOKS_AT"]["int_value"]
+            best = farm.json("best", "careful_host", "--exact")["best"]["config"]["LOOKS_AT"]
             self.assertIn(int(best), kept)
 
     def test_every_knob_and_what_it_may_not_be(self):

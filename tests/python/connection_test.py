@@ -1,5 +1,6 @@
 """How the client finds its daemon, and what it says where there is none. Needs no daemon."""
 
+import io
 import os
 import pathlib
 import shutil
@@ -247,6 +248,19 @@ class Definitions(unittest.TestCase):
             _definitions.resolve(tempfile.mkdtemp(dir=self.folder))
         with self.assertRaisesRegex(tunefarm.NotFoundError, "there is no kernel definition at"):
             _definitions.resolve(self.folder / "other.pbtxt")
+
+
+class Texts(unittest.TestCase):
+    """What others wrote does not move a terminal's cursor."""
+
+    def test_errors_and_lines_of_progress(self):
+        text = "a\x1b[31mRED\r\x9b\u202e\udcff\nb\t\u00b5"
+        shown = "a\\x1b[31mRED\\x0d\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb\t\u00b5"
+        self.assertEqual(str(tunefarm.TunefarmError(text)), shown)
+        self.assertEqual(tunefarm.TunefarmError(text).message, text)
+        stream = io.StringIO()
+        _progress.ProgressDisplay(stream).say(text)
+        self.assertEqual(stream.getvalue(), shown + "\n")
 
 
 class Durations(unittest.TestCase):

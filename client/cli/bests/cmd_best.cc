@@ -39,6 +39,7 @@ std::string DefinesText(const v1::BestConfig& best) {
 
 absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  if (options.format != "text") RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());

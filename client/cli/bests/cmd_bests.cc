@@ -105,12 +105,12 @@ absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(all));
   } else if (format == OutputFormat::kCsv) {
-    session->Print(BestsTable(all, true).ToCsv());
+    session->PrintTable(BestsTable(all, true), format);
   } else if (all.bests().empty()) {
     session->Note(kernel.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
                                  : "No bests yet. Run: tunefarm tune " + choice.kernel);
   } else {
-    session->Print(BestsTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
+    session->PrintTable(BestsTable(all, false), format);
   }
   NoteMore(*session, has_more);
   return kExitOk;
@@ -140,11 +140,11 @@ absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& cho
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(all));
   } else if (format == OutputFormat::kCsv) {
-    session->Print(BestChangesTable(all, true).ToCsv());
+    session->PrintTable(BestChangesTable(all, true), format);
   } else if (all.changes().empty()) {
     session->Note("The history is empty.");
   } else {
-    session->Print(BestChangesTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
+    session->PrintTable(BestChangesTable(all, false), format);
   }
   NoteMore(*session, has_more);
   return kExitOk;

@@ -107,7 +107,7 @@ class MissTuner {
                     job.studies_size() > 0 ? job.studies(0).device_class_name() : "",
                     std::to_string(job.studies_size()), std::to_string(tuned)});
     }
-    session_->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+    session_->PrintTable(table, format);
   }
 
   int jobs() const { return jobs_.jobs_size(); }

@@ -45,7 +45,7 @@ absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options);
 // true/false, integers, floats, else text.
 v1::Value InferValue(std::string_view text);
 std::string ValueText(const v1::Value& value);
-// "A=1 B=true", sorted by name.
+// "A=1 B=true", sorted by name, fit for a line of a terminal.
 std::string ConfigText(const v1::Config& config);
 
 }  // namespace tunefarm::cli

@@ -161,7 +161,7 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
     }
     charts.push_back(std::move(chart));
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
   session->Note(

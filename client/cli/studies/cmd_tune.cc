@@ -230,10 +230,11 @@ absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOpti
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
 std::string QueuedText(const v1::Job& job) {
-  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
+  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), Visible(job.kernel_name()));
   for (const v1::Study& study : job.studies()) {
     const v1::SpaceSize& space = study.space();
-    text += fmt::format("\n  {} on {}: {} configs", study.problem().key(), study.device_class_name(), ValidText(space));
+    text += fmt::format("\n  {} on {}: {} configs", Visible(study.problem().key()), Visible(study.device_class_name()),
+                        ValidText(space));
     const std::string all = CartesianText(space);
     if (all != ValidText(space)) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
@@ -311,7 +312,7 @@ std::string TrialText(const v1::Trial& trial) {
       fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
   if (!trial.message().empty()) {
     const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
-    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
+    text += fmt::format("why        {} (in {})\n", Visible(trial.message()), began ? phase.substr(6) : "preparation");
   }
   const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {

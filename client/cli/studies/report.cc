@@ -106,13 +106,13 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
-  std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
+  std::string text = fmt::format("\n{}  on  {}\n", Visible(study.problem().key()), Visible(study.device_class_name()));
   const std::vector<v1::Trial> ranked = Ranked(trials);
   if (ranked.empty()) {
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText(session.has_color(), TerminalColumns(session.out));
+    text += RankTable(study, ranked, rows).ToText(session.has_color(), session.columns());
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
@@ -212,6 +212,31 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
   return table;
 }
 
+// A page in memory at a time, however many trials there are; so does PrintJson.
+absl::Status PrintCsv(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print(TrialTable({}).ToCsv());
+  return ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    const std::string text = TrialTable({*trial}).ToCsv();
+    session.Print(std::string_view(text).substr(text.find('\n') + 1));  // without the header
+    return true;
+  });
+}
+
+// {"trials": [...]} with a line for each trial.
+absl::Status PrintJson(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print("{\"trials\": [");
+  std::string_view separator = "\n";
+  RETURN_IF_ERROR(ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    std::string line = ToJsonLine(*trial);
+    line.pop_back();
+    session.Print(std::string(separator) + line);
+    separator = ",\n";
+    return true;
+  }));
+  session.Print("\n]}\n");
+  return absl::OkStatus();
+}
+
 // What keeps the match from being exact, in brackets.
 std::string MatchReason(const v1::LookupConfigResponse& response) {
   const v1::BestConfig& best = response.best();
@@ -235,7 +260,7 @@ std::string MatchReason(const v1::LookupConfigResponse& response) {
 
 std::string DeviceLine(const v1::Device& device) {
   const v1::DeviceClass& c = device.device_class();
-  std::string line = c.display_name();
+  std::string line = Visible(c.display_name());
   if (c.kind() == v1::DEVICE_KIND_CUDA) {
     line += fmt::format("  sm_{}  {} SMs  {} shared/block  {} L2  {} GiB", c.compute_capability(), c.sm_count(),
                         FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())),
@@ -255,23 +280,15 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   v1::ListTrialsRequest request;
   request.set_parent(job_name);
   request.set_order_by_time(!options.all);
+  if (format == OutputFormat::kCsv) return PrintCsv(*session, connection, request);
+  if (format == OutputFormat::kJson) return PrintJson(*session, connection, request);
   ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, request, kTrialsMax));
-  if (format == OutputFormat::kCsv) {
-    session->Print(TrialTable(trials).ToCsv());
-    return absl::OkStatus();
-  }
-  if (format == OutputFormat::kJson) {
-    v1::ListTrialsResponse all;
-    for (const v1::Trial& trial : trials) *all.add_trials() = trial;
-    session->Print(ToJson(all));
-    return absl::OkStatus();
-  }
   v1::GetJobRequest get;
   get.set_name(job_name);
   ASSIGN_OR_RETURN(const v1::GetJobResponse job,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, get));
   if (options.all) {
-    session->Print(ShortTrialTable(trials, job.job().studies_size() > 1).ToText(session->has_color()));
+    session->PrintTable(ShortTrialTable(trials, job.job().studies_size() > 1), format);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
@@ -280,7 +297,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   std::map<std::string, std::vector<v1::Trial>> by_study;
   for (const v1::Trial& trial : trials)
     by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
-  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), job.job().kernel_name());
+  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), Visible(job.job().kernel_name()));
   std::vector<std::string> shown;
   for (const v1::Study& study : job.job().studies()) {
     for (const v1::Device& device : devices.devices()) {
@@ -315,7 +332,7 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   }
   text += "match    " + match + MatchReason(response) + "\n";
   if (best.pinned()) text += "pinned   later jobs do not replace it\n";
-  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
+  if (!best.note().empty()) text += "note     " + Visible(best.note()) + "\n";
   if (!best.job().empty()) {
     text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());

@@ -76,19 +76,19 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
 
 ExitCode ExplainEnd(const Session& session, const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_FAILED) {
-    std::fprintf(session.err, "tunefarm: job %s failed: %s\n", JobNumber(job.name()).c_str(), job.error().c_str());
+    session.Complain(fmt::format("job {} failed: {}", JobNumber(job.name()), job.error()));
     return kExitFailed;
   }
   if (job.state() == v1::JOB_STATE_CANCELLED) {
-    std::fprintf(session.err, "tunefarm: job %s was cancelled\n", JobNumber(job.name()).c_str());
+    session.Complain(fmt::format("job {} was cancelled", JobNumber(job.name())));
     return kExitFailed;
   }
   for (const v1::Study& study : job.studies()) {
     if (!study.has_best()) {
       const std::string failures = FailureText(study.progress());
-      std::fprintf(session.err, "tunefarm: no valid config for %s%s\n  See why: tunefarm results %s --all\n",
-                   study.problem().key().c_str(), failures.empty() ? "" : (" (" + failures + ")").c_str(),
-                   JobNumber(job.name()).c_str());
+      session.Complain(fmt::format("no valid config for {}{}\n  See why: tunefarm results {} --all",
+                                   study.problem().key(), failures.empty() ? "" : " (" + failures + ")",
+                                   JobNumber(job.name())));
       return kExitNoValidConfig;
     }
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, Optional, TextIO
 
+from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -75,6 +76,7 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """A line for people, not through the bar."""
+        text = visible(text)
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         else:

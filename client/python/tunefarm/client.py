@@ -11,6 +11,7 @@ import grpc
 
 from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
 from tunefarm._progress import ProgressDisplay
+from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
                              JobFailedError, TunefarmError, UnavailableError)
 from tunefarm.results import Page, Results
@@ -440,7 +441,7 @@ def _say(display: Optional[ProgressDisplay], text: str) -> None:
     if display is not None:
         display.say(text)
     else:
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def tune_job(kernel: KernelLike, *, server: Optional[str] = None, **arguments: Any) -> model.Job:
