@@ -8,6 +8,7 @@
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/studies/failure_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
 #include "client/cli/studies/trial_pages.h"
@@ -309,6 +310,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   }
   for (const v1::Study& study : job.job().studies())
     text += StudyText(*session, study, by_study[study.name()], options.rows);
+  text += FailuresText(*session, trials);
   session->Print(text);
   return absl::OkStatus();
 }
