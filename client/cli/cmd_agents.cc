@@ -115,8 +115,7 @@ void AddAgents(CLI::App* app, Session* session) {
   auto reason = std::make_shared<std::string>();
   CLI::App* quarantine = app->add_subcommand("quarantine", "Take a device out of service.");
   SetExample(quarantine, "tunefarm quarantine GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa --reason 'fan is loud'");
-  quarantine->add_option("device", *uuid, "UUID of the device, as 'tunefarm devices --output json' shows it.")
-      ->required();
+  quarantine->add_option("device", *uuid, "UUID of the device, as 'tunefarm devices' shows it.")->required();
   quarantine->add_option("--reason", *reason, "Reason, shown by tunefarm devices.")->required();
   quarantine->callback(
       [session, uuid, reason] { session->command = [=] { return Quarantine(session, *uuid, *reason); }; });

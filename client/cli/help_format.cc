@@ -52,7 +52,10 @@ std::string Usage(const CLI::App& app, const std::string& name) {
     const std::string shown = option->get_name(true, false) + (is_list ? "..." : "");
     text += option->get_required() ? " " + shown : " [" + shown + "]";
   }
-  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) text += " COMMAND";
+  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) {
+    const bool is_optional = app.get_parent() != nullptr && app.get_require_subcommand_min() == 0;
+    text += is_optional ? " [COMMAND]" : " COMMAND";
+  }
   return text + " [OPTIONS]\n";
 }
 

@@ -125,8 +125,8 @@ class PythonKernels(unittest.TestCase):
     def test_doctor_measures_python_too(self):
         with Farm("--python-interpreter", INTERPRETER) as farm:
             farm.start()
-            done = farm.cli("doctor", "--measure", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
-                            "2", "--policy", "fast", "--knob", "noisy_relative_half_width=-1", check=False)
+            done = farm.cli("doctor", "--repeatability", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
+                            "2", "--policy", "fast", "--measure", "noisy_relative_half_width=-1", check=False)
             self.assertIn("2 of 2 rounds", done.stdout)
 
     def test_an_interpreter_that_does_not_work_is_none(self):

@@ -89,6 +89,9 @@ TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
   cli.Comment("Completion");
   cli.Record({"__complete", "help", "st"});
   cli.Record({"__complete", "tune", "--strategy", ""});
+  EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--dim", ""}).out, "N=\n");
+  EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--pin", "U"}).out, "UNROLL=\n");
+  EXPECT_EQ(cli.Run({"__complete", "tune", "stored", "--dim", ""}).out, "");
   cli.Record({"__complete", "results", "17", "--"});
   cli.Record({"__complete", "results", "17", "--plot", ""});
   cli.Record({"__complete", "results", "17", "--output", "c"});
@@ -97,6 +100,7 @@ TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
 
 TEST(JobsTest, ListAndShow) {
   CommandLine cli;
+  EXPECT_EQ(cli.Run({"jobs"}).out, cli.Run({"jobs", "list"}).out);
   cli.Record({"jobs", "list"});
   cli.Record({"jobs", "list", "--limit", "2"});
   cli.Record({"jobs", "list", "--output", "csv"});
@@ -160,6 +164,7 @@ TEST(ResultsTest, Formats) {
   cli.Record({"results", "24"});
   cli.Comment("The winner of both finals.");
   cli.Record({"results", "25"});
+  EXPECT_EQ(cli.Run({"results"}).out, cli.Run({"results", "20"}).out);
   cli.Record({"results", "404"});
   cli.ExpectMatches("results");
 }

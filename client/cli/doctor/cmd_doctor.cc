@@ -124,7 +124,7 @@ void AddDoctor(CLI::App* app, Session* session) {
   SetExample(doctor,
              "tunefarm doctor\n"
              "tunefarm doctor --farm\n"
-             "tunefarm doctor --measure --kernel matmul --dim M=1024 --pairs 100");
+             "tunefarm doctor --repeatability --kernel matmul --dim M=1024 --pairs 100");
   auto measure = std::make_shared<DoctorMeasureOptions>();
   measure->AddTo(doctor);
   auto farm = std::make_shared<bool>(false);

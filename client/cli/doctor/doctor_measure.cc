@@ -85,7 +85,7 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const DoctorMeasureOptions& opt
   policy->set_no_early_stop(true);
   policy->set_no_reuse(true);  // else a twin has no time of its own
   policy->set_no_second_inputs(true);
-  job->set_label("doctor --measure");
+  job->set_label("doctor --repeatability");
   // A best among twins is of no use to anybody, and deleting a job does not take its best along.
   job->set_no_promotion(true);
   request.set_request_id(NewUuid(EntropySource::Real()));
@@ -294,25 +294,26 @@ absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& 
 
 void DoctorMeasureOptions::AddTo(CLI::App* command) {
   CLI::Option* const flag = command->add_flag(
-      "--measure", wanted,
+      "--repeatability", wanted,
       "The A/A test: measure one config against itself, many times, and say whether the stated intervals hold.");
-  command->add_option("--kernel", kernel, "With --measure: the kernel (default: matmul, without a GPU matmul_host).")
+  command
+      ->add_option("--kernel", kernel, "With --repeatability: the kernel (default: matmul, without a GPU matmul_host).")
       ->needs(flag);
-  command->add_option("--device", device, "With --measure: as for tune.")->type_name("DEVICE")->needs(flag);
-  command->add_option("--pairs", pairs, "With --measure: how many pairs (default 200).")
+  command->add_option("--device", device, "With --repeatability: as for tune.")->type_name("DEVICE")->needs(flag);
+  command->add_option("--pairs", pairs, "With --repeatability: how many pairs (default 200).")
       ->check(CLI::Range(1, 10'000))
       ->needs(flag);
-  command->add_option("--rounds", rounds, "With --measure: rounds of each pair (default 8).")
+  command->add_option("--rounds", rounds, "With --repeatability: rounds of each pair (default 8).")
       ->check(CLI::Range(2, 64))
       ->needs(flag);
-  AddListOption(command, "-d,--dim", &problem.dims, "With --measure: a dim of the problem. May be repeated.");
-  AddListOption(command, "--pin", &problem.pins, "With --measure: another value than the default's. May be repeated.");
-  command->add_option("--policy", measure.policy, "With --measure: fast, default or rigorous.")
+  AddListOption(command, "-d,--dim", &problem.dims, "With --repeatability: a dim of the problem. May be repeated.");
+  AddListOption(command, "--pin", &problem.pins,
+                "With --repeatability: another value than the default's. May be repeated.");
+  command->add_option("--policy", measure.policy, "With --repeatability: fast, default or rigorous.")
       ->type_name("POLICY")
       ->check(CLI::IsMember({"fast", "default", "rigorous"}));
-  command->add_option("--knob", measure.settings, "With --measure: a knob of the policy, as --measure of tune.")
-      ->type_name("KNOB=VALUE")
-      ->allow_extra_args(false);
+  AddListOption(command, "--measure", &measure.settings,
+                "With --repeatability: a knob of the policy, as for tune. May be repeated.");
 }
 
 absl::StatusOr<ExitCode> DoctorMeasure(Session* session, const DoctorMeasureOptions& options) {

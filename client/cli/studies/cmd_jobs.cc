@@ -193,10 +193,14 @@ void AddJobVerb(CLI::App* jobs, Session* session, const std::string& verb, const
 
 void AddJobs(CLI::App* app, Session* session) {
   CLI::App* jobs = app->add_subcommand("jobs", "List, show, watch, cancel, pause, resume or delete jobs.");
-  jobs->require_subcommand(1);
-  SetExample(jobs, "tunefarm jobs list\ntunefarm jobs watch 17");
+  jobs->require_subcommand(0, 1);
+  SetExample(jobs, "tunefarm jobs\ntunefarm jobs watch 17");
   auto limit = std::make_shared<int>(50);
-  CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
+  jobs->callback([session, limit] {
+    // A subcommand has set its own before.
+    if (!session->command) session->command = [session, limit] { return ListJobs(session, *limit); };
+  });
+  CLI::App* list = jobs->add_subcommand("list", "The newest jobs; so does jobs alone.");
   SetExample(list, "tunefarm jobs list --limit 5");
   list->add_option("--limit", *limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 1000));
   list->callback([session, limit] { session->command = [session, limit] { return ListJobs(session, *limit); }; });
