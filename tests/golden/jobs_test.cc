@@ -149,6 +149,28 @@ TEST(JobsTest, InterruptDetaches) {
   cli.ExpectMatches("tune_interrupted");
 }
 
+TEST(JobsTest, ASecondInterruptCancels) {
+  CommandLine cli;
+  // Signals of one number that wait together are one: they come until both have been seen, and none may end the test.
+  const auto before = signal(SIGINT, SIG_IGN);
+  Notification has_ended;
+  Result result;
+  {
+    Thread interrupter("interrupter", [&] {
+      cli.daemon()->watch_is_blocked()->WaitForNotification();
+      do {
+        kill(getpid(), SIGINT);
+      } while (!has_ended.WaitFor(std::chrono::milliseconds(10)));
+    });
+    result = cli.Run({"tune", "scale_host", "--label", "endless"}, {.err = true});
+    has_ended.Notify();
+  }
+  signal(SIGINT, before);
+  EXPECT_EQ(result.code, 130);
+  EXPECT_NE(result.err.find("Detached; job 21 continues."), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("Job 21 is cancelled"), std::string::npos) << result.err;
+}
+
 TEST(ResultsTest, Formats) {
   CommandLine cli;
   cli.Record({"results", "17"});

@@ -84,12 +84,7 @@ class MissTuner {
     session_->Note(fmt::format("Job {} queued: {} problem{} of {} on {}", JobNumber(job->name()), job->studies_size(),
                                job->studies_size() == 1 ? "" : "s", group.kernel_name, group.device));
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
-    if (outcome.detached) {
-      session_->Note(
-          fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                      JobNumber(job->name())));
-      return kExitInterrupted;
-    }
+    if (outcome.detached) return kExitInterrupted;
     *jobs_.add_jobs() = outcome.job;
     return ExplainEnd(*session_, outcome.job);
   }

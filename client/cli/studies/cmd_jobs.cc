@@ -132,10 +132,7 @@ absl::StatusOr<ExitCode> FollowJob(Session* session, const std::string& text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, name));
-  if (outcome.detached) {
-    session->Note("Detached; the job continues.");
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
   if (format == OutputFormat::kJson) session->Print(ToJson(outcome.job));
   const ExitCode code = ExplainEnd(*session, outcome.job);
   if (code == kExitOk) session->Note("Done. See: tunefarm results " + JobNumber(name));
@@ -163,7 +160,9 @@ absl::StatusOr<ExitCode> CancelJob(Session* session, const std::string& text, bo
     session->Note("Nothing was cancelled.");
     return kExitFailed;
   }
-  return Transition(session, text, &Tuning::CancelJob);
+  ASSIGN_OR_RETURN(const ExitCode code, Transition(session, text, &Tuning::CancelJob));
+  session->Note("What it found stays: tunefarm results " + JobNumber(name));
+  return code;
 }
 
 absl::StatusOr<ExitCode> DeleteJob(Session* session, const std::string& text) {
