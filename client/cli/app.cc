@@ -200,7 +200,7 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   CLI::App app(kIntroduction, "tunefarm");
   app.footer(kExamples);
   // What subcommands inherit comes before them.
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.formatter(std::make_shared<HelpFormatter>(HelpColumns(session->columns())));
   app.fallthrough();  // global options are also understood after the verb
   app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);

@@ -18,7 +18,7 @@ namespace {
 
 // `uuid` is absent for a class.
 void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::optional<std::string>& uuid,
-                 const std::string& last, Table* table) {
+                 const std::string& last, Style style, Table* table) {
   std::vector<std::string> cells = {
       name,
       c.kind() == v1::DEVICE_KIND_CUDA ? fmt::format("sm_{}", c.compute_capability()) : "host",
@@ -28,7 +28,7 @@ void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::o
       fmt::format("{} GiB", c.memory_gib())};
   if (uuid.has_value()) cells.push_back(*uuid);
   cells.push_back(last);
-  table->AddRow(std::move(cells));
+  table->AddRow(std::move(cells), style);
 }
 
 std::string StateText(const v1::Device& device) {
@@ -77,7 +77,8 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
       v1::KnownDeviceClass* added = response.add_classes();
       added->set_short_name(std::string(one.short_name));
       *added->mutable_device_class() = one.device_class.ToProto();
-      AddClassRow(added->device_class(), added->short_name(), std::nullopt, added->device_class().id(), &table);
+      AddClassRow(added->device_class(), added->short_name(), std::nullopt, added->device_class().id(), Style::kPlain,
+                  &table);
     }
     if (format == OutputFormat::kJson) {
       session->Print(ToJson(response));
@@ -99,7 +100,8 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
     const std::string name = device.agent().empty()
                                  ? device.device_class().display_name()
                                  : fmt::format("{}: {}", device.agent(), device.device_class().display_name());
-    AddClassRow(device.device_class(), name, device.uuid(), StateText(device), &table);
+    AddClassRow(device.device_class(), name, device.uuid(), StateText(device),
+                device.state() == v1::DEVICE_STATE_READY ? Style::kPlain : Style::kRed, &table);
   }
   session->PrintTable(table, format);
   return kExitOk;

@@ -11,6 +11,7 @@
 #include "client/cli/connection.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/output.h"
+#include "server/base/clock.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm::cli {
@@ -29,6 +30,7 @@ struct Session {
   bool in_is_terminal = false;
   bool err_is_terminal = false;
   bool use_color = false;  // of what goes to `out`; --no-color wins
+  Clock* clock = Clock::Real();
 
   // The chosen command's body; set by CLI11 when the command line is parsed.
   std::function<absl::StatusOr<ExitCode>()> command;

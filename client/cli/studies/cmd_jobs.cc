@@ -55,7 +55,10 @@ absl::StatusOr<ExitCode> ListJobs(Session* session, int limit) {
     table.AddRow({JobNumber(job.name()), job.kernel_name(), StateText(job.state()), std::to_string(job.problems_size()),
                   std::to_string(job.progress().done()), std::to_string(job.progress().total()),
                   format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()),
-                  job.label()});
+                  job.label()},
+                 job.state() == v1::JOB_STATE_FAILED    ? Style::kRed
+                 : job.state() == v1::JOB_STATE_RUNNING ? Style::kBold
+                                                        : Style::kPlain);
   }
   if (format == OutputFormat::kTable && table.rows() == 0) {
     session->Note("No jobs yet. Try: tunefarm tune matmul_host");

@@ -27,6 +27,15 @@ std::string RateText(double work, double ns, double unit) {
   return work > 0 && ns > 0 ? fmt::format("{:.4g}", work / ns * 1e9 / unit) : "";
 }
 
+struct FlopUnit {
+  const char* name;
+  double size;
+};
+
+FlopUnit FlopUnitOf(double flops, double ns) {
+  return ns > 0 && flops / ns * 1e9 < 0.1e12 ? FlopUnit{"GFLOP/s", 1e9} : FlopUnit{"TFLOP/s", 1e12};
+}
+
 std::string FloorText(double floor_ns, double ns) {
   return floor_ns > 0 && ns > 0 ? fmt::format("{:.0f}%", 100.0 * floor_ns / ns) : "";
 }
@@ -53,7 +62,10 @@ std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
 
 Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::vector<Table::Column> columns = {{"rank", true}, {"time", true}, {"spread", true}, {"speedup", true}};
-  if (study.flops() > 0) columns.push_back({"TFLOP/s", true});
+  // Rates that would begin with 0.0 are told in the next smaller unit.
+  const double fastest_ns = trials.empty() ? 0 : trials[0].measurement().median_ns();
+  const FlopUnit flop_unit = FlopUnitOf(study.flops(), fastest_ns);
+  if (study.flops() > 0) columns.push_back({flop_unit.name, true});
   if (study.bytes() > 0) columns.push_back({"GB/s", true});
   if (study.floor_ns() > 0) columns.push_back({"of floor", true});
   columns.push_back({"config", false});
@@ -62,7 +74,7 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config, Style style) {
     std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m),
                                       RatioText(baseline_ns, m.median_ns())};
-    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), 1e12));
+    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), flop_unit.size));
     if (study.bytes() > 0) cells.push_back(RateText(study.bytes(), m.median_ns(), 1e9));
     if (study.floor_ns() > 0) cells.push_back(FloorText(study.floor_ns(), m.median_ns()));
     cells.push_back(config);
@@ -326,7 +338,10 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
       text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
                           best.baseline_label().empty() ? "the default config" : best.baseline_label());
     }
-    if (best.flops() > 0) text += fmt::format("  {} TFLOP/s", RateText(best.flops(), m.median_ns(), 1e12));
+    const FlopUnit flop_unit = FlopUnitOf(best.flops(), m.median_ns());
+    if (best.flops() > 0) {
+      text += fmt::format("  {} {}", RateText(best.flops(), m.median_ns(), flop_unit.size), flop_unit.name);
+    }
     if (best.bytes() > 0) text += fmt::format("  {} GB/s", RateText(best.bytes(), m.median_ns(), 1e9));
     if (best.floor_ns() > 0)
       text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));

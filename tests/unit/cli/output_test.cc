@@ -116,6 +116,16 @@ TEST(JsonTest, BytesAreBase64) {
   }
 }
 
+TEST(HelpEntryTest, FitsNarrowTerminals) {
+  EXPECT_EQ(HelpColumns(0), 100U);
+  EXPECT_EQ(HelpColumns(80), 80U);
+  EXPECT_EQ(HelpColumns(20), 60U);
+  EXPECT_EQ(HelpColumns(300), 100U);
+  EXPECT_EQ(HelpEntry("x", std::string(20, 'a') + " " + std::string(20, 'b'), 60),
+            "  x                         " + std::string(20, 'a') + "\n" + std::string(28, ' ') + std::string(20, 'b') +
+                "\n");
+}
+
 TEST(HelpEntryTest, AlignsAndWraps) {
   EXPECT_EQ(HelpEntry("-q, --quiet", "No notes."), "  -q, --quiet               No notes.\n");
   // A name that reaches into the text's column stands on a line of its own.
