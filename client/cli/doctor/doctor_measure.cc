@@ -230,24 +230,16 @@ std::string ReportText(const Findings& findings, const Repeatability& found) {
   return text;
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return quoted + "\"";
-}
-
 std::string ReportJson(const Findings& findings, const Repeatability& found) {
   const Drift drift = DriftOf(findings.round_ns);
   std::string json = fmt::format(
       "{{\n  \"kernel\": {}, \"device\": {}, \"config\": {}, \"measured\": {},\n  \"pairs\": {}, \"rounds\": {}, "
       "\"failed_pairs\": {},\n  \"excluding_one\": {}, \"excluding_one_max\": {}, \"median_half_width\": {:.6f}, "
       "\"median_ratio\": {:.6f},\n  \"median_ns\": {:.1f}, \"drift_range\": {:.6f}, \"drift_trend\": {:.6f},\n",
-      Quoted(findings.kernel), Quoted(findings.device), Quoted(findings.config), Quoted(findings.method), found.pairs,
-      findings.rounds, findings.failed_pairs, found.excluding_one, found.excluding_max, found.median_half_width,
-      found.median_ratio, findings.medians.empty() ? 0 : Median(findings.medians), drift.range, drift.trend);
+      JsonString(findings.kernel), JsonString(findings.device), JsonString(findings.config),
+      JsonString(findings.method), found.pairs, findings.rounds, findings.failed_pairs, found.excluding_one,
+      found.excluding_max, found.median_half_width, found.median_ratio,
+      findings.medians.empty() ? 0 : Median(findings.medians), drift.range, drift.trend);
   const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
   json += fmt::format(
       "  \"clock_mhz\": {:.0f}, \"power_watts\": {:.1f}, \"temperature_c\": {}, \"discarded_samples\": {}, "
@@ -259,9 +251,9 @@ std::string ReportJson(const Findings& findings, const Repeatability& found) {
                         pair.ratio_interval.high);
   }
   json += "],\n  \"honest\": " + std::string(found.is_honest() ? "true" : "false") +
-          ", \"verdict\": " + Quoted(Verdict(findings, found)) + ",\n  \"advice\": [";
+          ", \"verdict\": " + JsonString(Verdict(findings, found)) + ",\n  \"advice\": [";
   std::string separator;
-  for (const std::string& line : Advice(findings, found)) json += std::exchange(separator, ", ") + Quoted(line);
+  for (const std::string& line : Advice(findings, found)) json += std::exchange(separator, ", ") + JsonString(line);
   return json + "]\n}\n";
 }
 
