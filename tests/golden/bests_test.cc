@@ -16,6 +16,7 @@ TEST(BestsTest, List) {
   // Without a kernel all of them.
   EXPECT_EQ(cli.Run({"best"}).out, cli.Run({"best", "list"}).out);
   EXPECT_EQ(cli.Run({"best", "--exact"}).code, 2);
+  EXPECT_NE(cli.Run({"bests", "list"}).err.find("did you mean 'best'?"), std::string::npos);
   cli.ExpectMatches("bests_list");
 }
 
