@@ -85,7 +85,7 @@ bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& 
   if (word.size() < 2 || word[0] != '-' || word.find('=') != std::string::npos) return false;
   for (const CLI::App* app : apps) {
     const CLI::Option* option = app->get_option_no_throw(word);
-    if (option != nullptr) return option->get_type_size() != 0;
+    if (option != nullptr) return option->get_expected_max() != 0;
   }
   return false;
 }

@@ -54,7 +54,7 @@ std::string NameOf(const CLI::Option& option) {
   std::string name;
   for (const std::string& one : option.get_snames()) name += (name.empty() ? "-" : ", -") + one;
   for (const std::string& one : option.get_lnames()) name += (name.empty() ? "--" : ", --") + one;
-  return option.get_type_size() == 0 ? name : name + " VALUE";
+  return option.get_expected_max() == 0 ? name : name + " VALUE";
 }
 
 std::string Entry(const CLI::Option& option) {
