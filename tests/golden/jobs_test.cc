@@ -136,6 +136,11 @@ TEST(JobsTest, Watch) {
   cli.Record({"jobs", "watch", "404"});
   cli.Comment("The stream breaks off after its first event, and goes on.");
   cli.Record({"jobs", "watch", "22"});
+  // A cancelled job says where what it found is.
+  const Result cancelled = cli.Run({"jobs", "watch", "26"});
+  EXPECT_EQ(cancelled.code, 1);
+  EXPECT_NE(cancelled.err.find("Best so far of N=1048576: "), std::string::npos) << cancelled.err;
+  EXPECT_NE(cancelled.err.find("All it found: tunefarm results 26"), std::string::npos) << cancelled.err;
   cli.ExpectMatches("jobs_watch");
 }
 

@@ -36,10 +36,12 @@ absl::Status Detach(const Session& session, Connection* connection, const std::s
   const std::string number = JobNumber(job_name);
   session.Note(fmt::format(
       "Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}", number));
-  if (session.err_is_terminal) {
+  // Only where somebody reads that a second one makes a difference.
+  const bool waits = session.err_is_terminal && !session.quiet;
+  if (waits) {
     session.Note(fmt::format("Ctrl-C again within {} s cancels it.", kSecondWithin / std::chrono::seconds(1)));
   }
-  if (!interruption.HappensAgain(session.err_is_terminal ? kSecondWithin : Duration::zero())) return absl::OkStatus();
+  if (!interruption.HappensAgain(waits ? kSecondWithin : Duration::zero())) return absl::OkStatus();
   v1::CancelJobRequest request;
   request.set_name(job_name);
   const auto cancelled =
