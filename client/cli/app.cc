@@ -13,6 +13,7 @@
 #include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/version.h"
 
 namespace tunefarm::cli {
@@ -51,6 +52,11 @@ std::vector<std::string> VerbsOf(const CLI::App& app) {
   return verbs;
 }
 
+bool TakesArguments(const CLI::App& app) {
+  const std::vector<const CLI::Option*> options = app.get_options();
+  return std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->get_positional(); });
+}
+
 // CLI11 only says that a subcommand is required; people want to know which word was wrong. Follows the command line
 // into nested verbs; options that take a value before the verb are the global ones.
 std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<std::string>& arguments) {
@@ -68,6 +74,7 @@ std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<s
     const std::vector<std::string> verbs = VerbsOf(*app);
     if (verbs.empty()) return std::nullopt;
     if (std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
+      if (TakesArguments(*app)) return std::nullopt;  // then the word is one of them
       const std::optional<std::string> close = ClosestMatch(word, verbs);
       return fmt::format("'{}' is not a command of {}{}; see {} --help", word, path,
                          close ? fmt::format(" (did you mean '{}'?)", *close) : "", path);
@@ -105,7 +112,7 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   }
   if (const std::optional<std::string> problem = UnknownOption(app, *chosen, path)) return *problem;
   const std::vector<std::string> verbs = VerbsOf(*chosen);
-  if (!verbs.empty()) {
+  if (!verbs.empty() && !TakesArguments(*chosen)) {
     std::string list;
     for (const std::string& verb : verbs) list += (list.empty() ? "" : ", ") + verb;
     return fmt::format("choose a command: {}; see {} --help", list, path);
@@ -158,6 +165,7 @@ void AddHelpTopics(CLI::App* app, Session* session) {
   help->add_option("TOPIC", *words, "A command, exit-codes, expressions or strategies.");
   help->callback([app, session, words] {
     session->command = [app, session, words]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->CheckOneForm());
       const CLI::App* target = app;
       for (const std::string& word : *words) {
         std::vector<std::string> known = VerbsOf(*target);
@@ -184,7 +192,7 @@ void AddHelpTopics(CLI::App* app, Session* session) {
 }
 
 int ReportError(const absl::Status& status, const Session& session) {
-  fmt::print(session.err, "tunefarm: {}\n", MessageOf(status));
+  session.Complain(MessageOf(status));
   return ExitCodeOf(status);
 }
 
@@ -192,7 +200,7 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   CLI::App app(kIntroduction, "tunefarm");
   app.footer(kExamples);
   // What subcommands inherit comes before them.
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.formatter(std::make_shared<HelpFormatter>(HelpColumns(session->columns())));
   app.fallthrough();  // global options are also understood after the verb
   app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);
@@ -200,7 +208,6 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   AddJobs(&app, session);
   AddResults(&app, session);
   AddBest(&app, session);
-  AddBests(&app, session);
   AddMisses(&app, session);
   AddKernels(&app, session);
   AddDevices(&app, session);

@@ -78,7 +78,7 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),
                   std::to_string(kernel->definition->parameters_size()), "built-in"});
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   return kExitOk;
 }
 
@@ -124,21 +124,21 @@ absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, b
     session->Print(ToJson(kernel));
     return kExitOk;
   }
-  std::string out = fmt::format("{}  {}\n", kernel.display_name(), LanguageText(kernel.language()));
+  std::string out = fmt::format("{}  {}\n", Visible(kernel.display_name()), LanguageText(kernel.language()));
   if (!kernel.description().empty()) out += kernel.description() + "\n";
   Table dims({{"dim", false}, {"default", false}, {"description", false}});
   for (const v1::Dim& dim : kernel.dims()) {
     dims.AddRow(
         {dim.name(), dim.has_default_value() ? ValueText(dim.default_value()) : "(required)", dim.description()});
   }
-  if (dims.rows() > 0) out += "\n" + dims.ToText();
+  if (dims.rows() > 0) out += "\n" + dims.ToText(false, session->columns());
   Table parameters({{"parameter", false}, {"values", false}, {"default", false}, {"description", false}});
   for (const v1::Parameter& parameter : kernel.parameters()) {
     parameters.AddRow({parameter.name(), DomainText(parameter),
                        parameter.has_default_value() ? ValueText(parameter.default_value()) : "",
                        parameter.description()});
   }
-  if (parameters.rows() > 0) out += "\n" + parameters.ToText();
+  if (parameters.rows() > 0) out += "\n" + parameters.ToText(false, session->columns());
   if (kernel.constraints_size() > 0) out += "\nconstraints\n";
   for (const v1::Constraint& constraint : kernel.constraints()) {
     out += "  " + constraint.expression() + (constraint.reason().empty() ? "" : "   # " + constraint.reason()) + "\n";

@@ -3,12 +3,9 @@
 #include <fcntl.h>
 #include <grpc/support/log.h>
 #include <spawn.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -19,8 +16,8 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/base/unique_fd.h"
 #include "server/dial/dial.h"
+#include "server/dial/probe.h"
 #include "tunefarm/v1/error.pb.h"
 
 extern char** environ;
@@ -32,16 +29,6 @@ constexpr int kIdleExitSeconds = 600;
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 constexpr int kMessageBytesMax = 16 << 20;
-
-// Whether somebody accepts connections on the socket.
-bool Accepts(const std::string& path) {
-  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (!fd.valid() || path.size() >= sizeof(address.sun_path)) return false;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-}
 
 }  // namespace
 
@@ -128,7 +115,7 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
   MonotonicTime start_again = give_up;
   bool is_running = true;
   while (clock->Now() < give_up) {
-    if (Accepts(socket_path)) return absl::OkStatus();
+    if (UnixSocketError(socket_path) == 0) return absl::OkStatus();
     // Unavailable means that it still runs.
     if (is_running && daemon.Reap().ok()) {
       const std::string reason = LastError(log_path, log_bytes);
@@ -150,19 +137,18 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
                      log_path);
 }
 
-// False: there is nobody. An error: there is somebody, and what is wrong. gRPC goes on trying for as long as it may;
-// what is wrong with TLS does not get right by that.
-absl::StatusOr<bool> Connect(grpc::Channel* channel, const DialOptions& dial) {
+// gRPC goes on trying for as long as it may; what is wrong with TLS does not get right by that.
+absl::Status Connect(grpc::Channel* channel, const DialOptions& dial) {
   const gpr_timespec give_up = Connection::Deadline(kConnectTimeout);
   bool has_looked = false;
   while (true) {
     const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
-    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !has_looked) {
       has_looked = true;
       RETURN_IF_ERROR(ExplainTls(dial));
     }
-    if (!channel->WaitForStateChange(state, give_up)) return false;
+    if (!channel->WaitForStateChange(state, give_up)) return ExplainUnreachable(dial);
   }
 }
 
@@ -203,7 +189,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   if (address.empty()) {
     ASSIGN_OR_RETURN(const std::string data_directory, ChosenDataDirectory(options.data_directory, environment));
     ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
-    if (!Accepts(sockets.admin)) {
+    const int error = UnixSocketError(sockets.admin);
+    if (error != 0 && error != EACCES && error != EPERM) {
       if (!options.start_if_absent) {
         return Unavailable("no daemon is running for {}; a command that needs one, such as tunefarm devices, starts it",
                            data_directory);
@@ -219,10 +206,6 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
         "stop and repeat the command, or start the daemon with tunefarmd --python-interpreter {}",
         options.python, address, options.python);
   }
-  const absl::Status nobody = Unavailable(
-      "no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one", address);
-  // A socket that nobody listens on is known at once; gRPC would go on trying.
-  if (address.rfind("unix:", 0) == 0 && !Accepts(address.substr(5))) return nobody;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
@@ -232,8 +215,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   dial.address = address;
   ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, Dial(dial, arguments));
-  ASSIGN_OR_RETURN(const bool is_connected, Connect(channel.get(), dial));
-  if (!is_connected) return nobody;
+  // A socket that nobody may open or listens on is known at once; gRPC would go on trying.
+  const bool is_unix = address.rfind("unix:", 0) == 0;
+  if (is_unix && UnixSocketError(address.substr(5)) != 0) return ExplainUnreachable(dial);
+  RETURN_IF_ERROR(Connect(channel.get(), dial));
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <variant>
 
 #include "server/base/edit_distance.h"
@@ -16,6 +17,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/config_rules.h"
+#include "server/daemon/daemon_help.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -272,9 +274,10 @@ void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
     };
     if (std::holds_alternative<bool DaemonConfig::*>(setting.target)) {
       app->add_flag_function(
-          setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help);
+             setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help)
+          ->group(DaemonHelpGroup(setting.key));
     } else {
-      app->add_option_function<std::string>(setting.flag, record, setting.help);
+      app->add_option_function<std::string>(setting.flag, record, setting.help)->group(DaemonHelpGroup(setting.key));
     }
   }
 }
@@ -309,7 +312,10 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   DaemonFlags flags;
   absl::Status flag_error;
   CLI::App app("tunefarmd tunes GPU kernels as a service. Its command line is the program tunefarm.", "tunefarmd");
-  app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
+  app.formatter(std::make_shared<DaemonHelpFormatter>());
+  app.set_help_flag("-h,--help", "Print help and exit.");
+  app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
+                       "Print the version and exit.");
   bool print_example = false;
   app.add_flag("--print-example-config", print_example, "Print a configuration file with every key and its default.");
   AddFlags(&app, &flags, &flag_error);

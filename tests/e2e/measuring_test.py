@@ -111,7 +111,7 @@ class Measuring(unittest.TestCase):
             self.assertTrue(late and kept, f"{late} and {kept}")
             for at in late & right:
                 self.assertIn("On a second set of random inputs", judged[at]["message"])
-            best = farm.json("best", "careful_host", "--exact")["best"]["config"]["values"]["LOOKS_AT"]["int_value"]
+            best = farm.json("best", "careful_host", "--exact")["best"]["config"]["LOOKS_AT"]
             self.assertIn(int(best), kept)
 
     def test_every_knob_and_what_it_may_not_be(self):
@@ -131,8 +131,8 @@ class Measuring(unittest.TestCase):
     def test_the_same_config_twice(self):
         with Farm("--share-host") as farm:
             farm.start()
-            done = farm.cli("doctor", "--measure", "--kernel", "vector_add_host", "--dim", "N=65536", "--pairs", "18",
-                            "--rounds", "6", "--knob", "max_samples=40", "--knob", "warm_cache=true", "--knob",
+            done = farm.cli("doctor", "--repeatability", "--kernel", "vector_add_host", "--dim", "N=65536", "--pairs", "18",
+                            "--rounds", "6", "--measure", "max_samples=40", "--measure", "warm_cache=true", "--measure",
                             "noisy_relative_half_width=-1", "--output", "json", check=False)
             report = json.loads(done.stdout)
             self.assertEqual((report["pairs"], report["failed_pairs"], report["rounds"]), (18, 0, 6))

@@ -91,8 +91,8 @@ class PythonKernels(unittest.TestCase):
                     continue  # a slow machine makes fewer processes in the time of a launch than are allowed
                 self.assertEqual(outcome(trial), OUTCOMES[fault], trial)
                 self.assertIn(WORDS.get(fault, ""), trial.get("message", ""), trial)
-            best = farm.json("best", "faulty_python", "--exact")["best"]["config"]["values"]
-            self.assertIn(best["FAULT"]["string_value"], ("none", "child_left_behind"))
+            best = farm.json("best", "faulty_python", "--exact")["best"]["config"]
+            self.assertIn(best["FAULT"], ("none", "child_left_behind"))
             # The daemon is as good as new.
             farm.cli("run", "vector_add_host", "--dim", "N=4096", "--policy", "fast")
             again = farm.cli("run", FAULTY, "--dim", "N=1024", "FAULT=none", "CHUNK=64", "--policy", "fast")
@@ -126,8 +126,8 @@ class PythonKernels(unittest.TestCase):
     def test_doctor_measures_python_too(self):
         with Farm("--python-interpreter", INTERPRETER) as farm:
             farm.start()
-            done = farm.cli("doctor", "--measure", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
-                            "2", "--policy", "fast", "--knob", "noisy_relative_half_width=-1", check=False)
+            done = farm.cli("doctor", "--repeatability", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
+                            "2", "--policy", "fast", "--measure", "noisy_relative_half_width=-1", check=False)
             self.assertIn("2 of 2 rounds", done.stdout)
 
     def test_an_interpreter_that_does_not_work_is_none(self):

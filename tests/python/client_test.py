@@ -144,7 +144,8 @@ class Jobs(WithDaemon):
         with self.assertRaises(LookupError):
             self.client.job(job)
 
-    def test_ctrl_c_cancels_the_job(self):
+    def interrupted(self, size, again):
+        """What tune says when Ctrl-C is pressed at its first trial, and a second time if `again`; and the job's name."""
         seen = []
 
         def interrupt(event):
@@ -152,18 +153,37 @@ class Jobs(WithDaemon):
                 seen.append(event)
                 signal.raise_signal(signal.SIGINT)
 
-        err = io.StringIO()
-        with contextlib.redirect_stderr(err), self.assertRaises(KeyboardInterrupt):
-            self.client.tune("noop_host", dims={"N": 18}, **dict(QUICK, progress=interrupt))
-        name = "/".join(seen[0].trial.name.split("/")[:2])
-        self.assertEqual(err.getvalue(), f"Cancelled job {name[len('jobs/'):]}.\n")
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return again
+
+        def second(_):
+            signal.raise_signal(signal.SIGINT)
+
+        err = Terminal()
+        with contextlib.redirect_stderr(err), mock.patch("tunefarm.client.time", mock.Mock(sleep=second)), \
+                self.assertRaises(KeyboardInterrupt):
+            self.client.tune("noop_host", dims={"N": size}, **dict(QUICK, progress=interrupt))
+        return err.getvalue(), "/".join(seen[0].trial.name.split("/")[:2])
+
+    def test_ctrl_c_detaches(self):
+        said, name = self.interrupted(18, again=False)
+        number = name[len("jobs/"):]
+        self.assertRegex(said, rf"^Detached; job {number} continues\. .*tunefarm jobs watch {number}.*jobs cancel {number}\n$")
+        self.assertIn(self.client.job(name).state, (tunefarm.JobState.QUEUED, tunefarm.JobState.RUNNING))
+        self.client.cancel(name)
+
+    def test_a_second_ctrl_c_cancels_the_job(self):
+        said, name = self.interrupted(22, again=True)
+        number = name[len("jobs/"):]
+        self.assertIn(f"Cancelled job {number}; what it found stays", said)
         self.assertEqual(self.client.wait(name).state, tunefarm.JobState.CANCELLED)
 
     def test_its_time_is_over(self):
         with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(TimeoutError):
             self.client.tune("noop_host", dims={"N": 19}, label="over", timeout=2, **quick())
         # Either it was queued in time and then cancelled, or nobody knows.
-        self.assertRegex(err.getvalue(), r"^Cancelled job \d+\.\n$|may have been queued")
+        self.assertRegex(err.getvalue(), r"^Cancelled job \d+; what it found stays.*\n$|may have been queued")
         for job in self.client.jobs(states=[tunefarm.JobState.QUEUED, tunefarm.JobState.RUNNING]):
             if job.label == "over":
                 self.client.cancel(job)

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "client/cli/bests/best_verbs.h"
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
@@ -73,8 +74,17 @@ absl::Status TakeOwnDefault(const v1::Kernel& definition, const v1::Problem& pro
   return absl::OkStatus();
 }
 
+absl::StatusOr<ExitCode> ListAllBests(Session* session, const BestOptions& options) {
+  const bool says_more = !options.problem.dims.empty() || !options.problem.pins.empty() || !options.device.empty();
+  if (says_more || options.exact || options.format != "text") {
+    return InvalidArgument("--dim, --pin, --device, --format and --exact say more about a KERNEL; name it too");
+  }
+  return ListBests(session, "");
+}
+
 absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  if (options.format != "text") RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -130,11 +140,12 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
 
 void AddBest(CLI::App* app, Session* session) {
   auto options = std::make_shared<BestOptions>();
-  CLI::App* best = app->add_subcommand("best", "The best known config for a kernel, problem and device.");
+  CLI::App* best = app->add_subcommand("best", "The best config for a kernel, problem and device; alone: all of them.");
   SetExample(best,
              "tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
-             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h");
-  best->add_option("KERNEL", options->kernel, "A kernel's name or definition.")->required();
+             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h\n"
+             "tunefarm best list matmul");
+  best->add_option("KERNEL", options->kernel, "A kernel's name or definition (default: list the bests of all).");
   options->problem.AddTo(best, /*many=*/false);
   best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.")
       ->type_name("DEVICE");
@@ -142,7 +153,14 @@ void AddBest(CLI::App* app, Session* session) {
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "defines"}));
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
-  best->callback([session, options] { session->command = [session, options] { return Best(session, *options); }; });
+  best->callback([session, options] {
+    // A subcommand has set its own before.
+    if (session->command) return;
+    session->command = [session, options] {
+      return options->kernel.empty() ? ListAllBests(session, *options) : Best(session, *options);
+    };
+  });
+  AddBestVerbs(best, session);
 }
 
 }  // namespace tunefarm::cli

@@ -24,10 +24,11 @@ struct ExportT4Options {
 };
 
 absl::StatusOr<ExitCode> ExportT4(Session* session, const ExportT4Options& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const JobRows results, FetchJobRows(session, options.job, options.study, options.finals));
   const std::string text = interchange::WriteT4(results.parameters, results.rows);
   if (options.file.empty()) {
-    session->Print(text);
+    session->PrintFile(text);
     return kExitOk;
   }
   RETURN_IF_ERROR(session->WriteFile(options.file, text));

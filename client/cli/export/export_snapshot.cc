@@ -120,6 +120,7 @@ snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
 }
 
 absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   std::vector<v1::BestConfig> bests;
   if (options.kernels.empty()) RETURN_IF_ERROR(FetchBests(connection, "", &bests));

@@ -45,6 +45,7 @@ void ExportTarget::AddDirectory(CLI::App* command) {
 }
 
 absl::Status ExportTarget::Write(const Session& session, const std::vector<ExportedFile>& files) const {
+  RETURN_IF_ERROR(session.CheckOneForm());
   if (directory.empty() && files.size() != 1) {
     std::string names;
     for (const ExportedFile& one : files) names += "\n  " + one.name;
@@ -53,7 +54,7 @@ absl::Status ExportTarget::Write(const Session& session, const std::vector<Expor
   }
   if (!file.empty() && file != "-") return WriteOne(session, file, files[0]);
   if (directory.empty()) {
-    session.Print(files[0].text);
+    session.PrintFile(files[0].text);
     return absl::OkStatus();
   }
   for (const ExportedFile& one : files) {

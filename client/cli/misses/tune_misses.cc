@@ -89,12 +89,7 @@ class MissTuner {
     session_->Note(fmt::format("Job {} queued: {} problem{} of {} on {}", JobNumber(job->name()), job->studies_size(),
                                job->studies_size() == 1 ? "" : "s", group.kernel_name, group.device));
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
-    if (outcome.detached) {
-      session_->Note(
-          fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                      JobNumber(job->name())));
-      return kExitInterrupted;
-    }
+    if (outcome.detached) return kExitInterrupted;
     *jobs_.add_jobs() = outcome.job;
     return ExplainEnd(*session_, outcome.job);
   }
@@ -112,7 +107,7 @@ class MissTuner {
                     job.studies_size() > 0 ? job.studies(0).device_class_name() : "",
                     std::to_string(job.studies_size()), std::to_string(tuned)});
     }
-    session_->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+    session_->PrintTable(table, format);
   }
 
   int jobs() const { return jobs_.jobs_size(); }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "client/cli/output.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/expression/value.h"
@@ -145,7 +146,7 @@ std::string ConfigText(const v1::Config& config) {
   std::string text;
   for (const auto& [name, value] : sorted) {
     if (!text.empty()) text += ' ';
-    text += name + "=" + ShellWord(ValueText(value));
+    text += Visible(name + "=" + ShellWord(ValueText(value)));
   }
   return text;
 }

@@ -48,7 +48,7 @@ v1::Value InferValue(std::string_view text);
 std::string ValueText(const v1::Value& value);
 // The text as one word of a shell's command line: in quotes where it needs them.
 std::string ShellWord(const std::string& text);
-// "A=1 B=true", sorted by name; values as words of a shell.
+// "A=1 B=true", sorted by name; values as words of a shell, fit for a line of a terminal.
 std::string ConfigText(const v1::Config& config);
 
 }  // namespace tunefarm::cli

@@ -9,6 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
 #include "server/base/format.h"
@@ -149,7 +150,8 @@ absl::StatusOr<StrategyOptions> ReadStrategyOptions(const std::vector<std::strin
   StrategyOptions options;
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) return InvalidArgument("'{}' is not NAME=VALUE", text);
+    if (equals == std::string::npos || equals == 0)
+      return InvalidArgument("--strategy-option {}: write NAME=VALUE", text);
     options[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return options;
@@ -193,7 +195,7 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
     }
     charts.push_back(std::move(chart));
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
   if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
   session->Note(
@@ -228,9 +230,8 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->type_name("NAMES")
       ->delimiter(',')
       ->allow_extra_args(false);
-  simulate->add_option("--option", options->options, "An option of the strategies, NAME=VALUE.")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
+  AddListOption(simulate, "--strategy-option", &options->options,
+                "An option of the strategies, as tunefarm help strategies lists them. May be repeated.");
   simulate->add_option("--repeats", options->repeats, "Runs of each, with seeds from --seed on (default 20).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));

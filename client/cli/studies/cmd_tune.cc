@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -249,10 +251,11 @@ absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOpti
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
 std::string QueuedText(const v1::Job& job) {
-  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
+  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), Visible(job.kernel_name()));
   for (const v1::Study& study : job.studies()) {
     const v1::SpaceSize& space = study.space();
-    text += fmt::format("\n  {} on {}: {} configs", study.problem().key(), study.device_class_name(), ValidText(space));
+    text += fmt::format("\n  {} on {}: {} configs", Visible(study.problem().key()), Visible(study.device_class_name()),
+                        ValidText(space));
     const std::string all = CartesianText(space);
     if (all != ValidText(space)) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
@@ -263,14 +266,44 @@ std::string QueuedText(const v1::Job& job) {
   return text;
 }
 
+// Says which other jobs want the same devices; as far as they are few and the daemon tells.
+void NoteSharedDevices(Session* session, const v1::Job& job) {
+  constexpr int kLookedAtMax = 20;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  v1::ListJobsRequest request;
+  request.set_page_size(kLookedAtMax);
+  request.add_states(v1::JOB_STATE_QUEUED);
+  request.add_states(v1::JOB_STATE_RUNNING);
+  const auto active = Connection::Call((*connection)->tuning(), &v1::TuningService::StubInterface::ListJobs, request);
+  if (!active.ok()) return;
+  std::set<std::string> classes;
+  for (const v1::Study& study : job.studies()) classes.insert(study.device_class_id());
+  std::vector<std::string> others;
+  for (const v1::Job& listed : active->jobs()) {
+    const bool is_active = listed.state() == v1::JOB_STATE_QUEUED || listed.state() == v1::JOB_STATE_RUNNING;
+    if (listed.name() == job.name() || !is_active) continue;
+    v1::GetJobRequest get;
+    get.set_name(listed.name());
+    const auto other = Connection::Call((*connection)->tuning(), &v1::TuningService::StubInterface::GetJob, get);
+    if (!other.ok()) continue;
+    const auto& studies = other->job().studies();
+    const bool is_shared = std::any_of(studies.begin(), studies.end(), [&](const v1::Study& study) {
+      return study.state() != v1::STUDY_STATE_ENDED && classes.count(study.device_class_id()) > 0;
+    });
+    if (is_shared) others.push_back(JobNumber(listed.name()));
+  }
+  if (others.empty()) return;
+  std::string numbers;
+  for (const std::string& number : others) numbers += (numbers.empty() ? "" : ", ") + number;
+  session->Note(fmt::format(
+      "{} {}: {}", others.size() == 1 ? "1 other job shares" : fmt::format("{} other jobs share", others.size()),
+      classes.size() == 1 ? "this device" : "these devices", numbers));
+}
+
 absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) {
-    session->Note(
-        fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                    JobNumber(job.name())));
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
   *ended = outcome.job;
   return ExplainEnd(*session, outcome.job);
 }
@@ -282,6 +315,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   if (!submitted.has_value()) return kExitOk;
   const v1::Job& job = *submitted;
   session->Note(QueuedText(job));
+  NoteSharedDevices(session, job);
   v1::Job ended;
   ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
   if (code != kExitOk && code != kExitNoValidConfig) return code;
@@ -330,7 +364,7 @@ std::string TrialText(const v1::Trial& trial) {
       fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
   if (!trial.message().empty()) {
     const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
-    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
+    text += fmt::format("why        {} (in {})\n", Visible(trial.message()), began ? phase.substr(6) : "preparation");
   }
   const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {
@@ -377,10 +411,7 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
   const v1::Job& job = submitted.value();  // of one problem, which is never left out
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) {
-    session->Note("Detached; the trial continues as job " + JobNumber(job.name()) + ".");
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListTrialsRequest list;
   list.set_parent(job.name());

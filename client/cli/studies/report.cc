@@ -9,6 +9,7 @@
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/studies/failure_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/memory_text.h"
 #include "client/cli/studies/progress.h"
@@ -26,6 +27,15 @@ std::string SpreadText(const v1::Measurement& m) {
 
 std::string RateText(double work, double ns, double unit) {
   return work > 0 && ns > 0 ? fmt::format("{:.4g}", work / ns * 1e9 / unit) : "";
+}
+
+struct FlopUnit {
+  const char* name;
+  double size;
+};
+
+FlopUnit FlopUnitOf(double flops, double ns) {
+  return ns > 0 && flops / ns * 1e9 < 0.1e12 ? FlopUnit{"GFLOP/s", 1e9} : FlopUnit{"TFLOP/s", 1e12};
 }
 
 std::string FloorText(double floor_ns, double ns) {
@@ -72,7 +82,10 @@ bool IsMarked(const v1::Study& study, const std::vector<v1::Trial>& ranked) {
 
 Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::vector<Table::Column> columns = {{"rank", true}, {"time", true}, {"spread", true}, {"speedup", true}};
-  if (study.flops() > 0) columns.push_back({"TFLOP/s", true});
+  // Rates that would begin with 0.0 are told in the next smaller unit.
+  const double fastest_ns = trials.empty() ? 0 : trials[0].measurement().median_ns();
+  const FlopUnit flop_unit = FlopUnitOf(study.flops(), fastest_ns);
+  if (study.flops() > 0) columns.push_back({flop_unit.name, true});
   if (study.bytes() > 0) columns.push_back({"GB/s", true});
   if (study.floor_ns() > 0) columns.push_back({"of floor", true});
   columns.push_back({"config", false});
@@ -81,7 +94,7 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config, Style style) {
     std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m),
                                       RatioText(baseline_ns, m.median_ns())};
-    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), 1e12));
+    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), flop_unit.size));
     if (study.bytes() > 0) cells.push_back(RateText(study.bytes(), m.median_ns(), 1e9));
     if (study.floor_ns() > 0) cells.push_back(FloorText(study.floor_ns(), m.median_ns()));
     cells.push_back(config);
@@ -122,13 +135,13 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
-  std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
+  std::string text = fmt::format("\n{}  on  {}\n", Visible(study.problem().key()), Visible(study.device_class_name()));
   const std::vector<v1::Trial> ranked = Ranked(study, trials);
   if (ranked.empty()) {
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText(session.has_color(), TerminalColumns(session.out));
+    text += RankTable(study, ranked, rows).ToText(session.has_color(), session.columns());
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
@@ -232,6 +245,31 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
   return table;
 }
 
+// A page in memory at a time, however many trials there are; so does PrintJson.
+absl::Status PrintCsv(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print(TrialTable({}).ToCsv());
+  return ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    const std::string text = TrialTable({*trial}).ToCsv();
+    session.Print(std::string_view(text).substr(text.find('\n') + 1));  // without the header
+    return true;
+  });
+}
+
+// {"trials": [...]} with a line for each trial.
+absl::Status PrintJson(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print("{\"trials\": [");
+  std::string_view separator = "\n";
+  RETURN_IF_ERROR(ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    std::string line = ToJsonLine(*trial);
+    line.pop_back();
+    session.Print(std::string(separator) + line);
+    separator = ",\n";
+    return true;
+  }));
+  session.Print("\n]}\n");
+  return absl::OkStatus();
+}
+
 // What keeps the match from being exact, in brackets.
 std::string MatchReason(const v1::LookupConfigResponse& response) {
   const v1::BestConfig& best = response.best();
@@ -255,7 +293,7 @@ std::string MatchReason(const v1::LookupConfigResponse& response) {
 
 std::string DeviceLine(const v1::Device& device) {
   const v1::DeviceClass& c = device.device_class();
-  std::string line = c.display_name();
+  std::string line = Visible(c.display_name());
   if (c.kind() == v1::DEVICE_KIND_CUDA) {
     line += fmt::format("  sm_{}  {} SMs  {} shared/block  {} L2  {} GiB", c.compute_capability(), c.sm_count(),
                         FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())),
@@ -275,23 +313,15 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   v1::ListTrialsRequest request;
   request.set_parent(job_name);
   request.set_order_by_time(!options.all);
+  if (format == OutputFormat::kCsv) return PrintCsv(*session, connection, request);
+  if (format == OutputFormat::kJson) return PrintJson(*session, connection, request);
   ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, request, kTrialsMax));
-  if (format == OutputFormat::kCsv) {
-    session->Print(TrialTable(trials).ToCsv());
-    return absl::OkStatus();
-  }
-  if (format == OutputFormat::kJson) {
-    v1::ListTrialsResponse all;
-    for (const v1::Trial& trial : trials) *all.add_trials() = trial;
-    session->Print(ToJson(all));
-    return absl::OkStatus();
-  }
   v1::GetJobRequest get;
   get.set_name(job_name);
   ASSIGN_OR_RETURN(const v1::GetJobResponse job,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, get));
   if (options.all) {
-    session->Print(ShortTrialTable(trials, job.job().studies_size() > 1).ToText(session->has_color()));
+    session->PrintTable(ShortTrialTable(trials, job.job().studies_size() > 1), format);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
@@ -300,7 +330,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   std::map<std::string, std::vector<v1::Trial>> by_study;
   for (const v1::Trial& trial : trials)
     by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
-  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), job.job().kernel_name());
+  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), Visible(job.job().kernel_name()));
   std::vector<std::string> shown;
   for (const v1::Study& study : job.job().studies()) {
     for (const v1::Device& device : devices.devices()) {
@@ -312,6 +342,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   }
   for (const v1::Study& study : job.job().studies())
     text += StudyText(*session, study, by_study[study.name()], options.rows);
+  text += FailuresText(*session, trials);
   session->Print(text);
   return absl::OkStatus();
 }
@@ -328,7 +359,10 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
       text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
                           best.baseline_label().empty() ? "the default config" : best.baseline_label());
     }
-    if (best.flops() > 0) text += fmt::format("  {} TFLOP/s", RateText(best.flops(), m.median_ns(), 1e12));
+    const FlopUnit flop_unit = FlopUnitOf(best.flops(), m.median_ns());
+    if (best.flops() > 0) {
+      text += fmt::format("  {} {}", RateText(best.flops(), m.median_ns(), flop_unit.size), flop_unit.name);
+    }
     if (best.bytes() > 0) text += fmt::format("  {} GB/s", RateText(best.bytes(), m.median_ns(), 1e9));
     if (best.floor_ns() > 0)
       text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
@@ -336,7 +370,7 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   }
   text += "match    " + match + MatchReason(response) + "\n";
   if (best.pinned()) text += "pinned   later jobs do not replace it\n";
-  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
+  if (!best.note().empty()) text += "note     " + Visible(best.note()) + "\n";
   if (!best.job().empty()) {
     text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());

@@ -6,6 +6,7 @@ import sys
 from typing import Any, Dict, Optional, TextIO
 
 from tunefarm._display import duration_text
+from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
 
 
@@ -66,6 +67,7 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """A line for people, not through the bar."""
+        text = visible(text)
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         else:

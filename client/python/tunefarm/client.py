@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import uuid
 from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
@@ -11,6 +12,7 @@ import grpc
 
 from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
 from tunefarm._progress import ProgressDisplay
+from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
                              JobFailedError, TunefarmError, UnavailableError)
 from tunefarm.results import Page, Results
@@ -27,6 +29,8 @@ _PAGE_SIZE = 1000
 _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
+# After a first Ctrl-C, where somebody sits in front of it.
+_SECOND_CTRL_C_SECONDS = 3.0
 
 
 class Client:
@@ -59,7 +63,7 @@ class Client:
             grpc.channel_ready_future(channel).result(timeout=min(_CONNECT_SECONDS, self._timeout))
         except grpc.FutureTimeoutError:
             channel.close()
-            raise _connection.why_nobody(self.address, tls_ca) from None
+            raise _connection.why_unreachable(self.address, tls_ca) from None
         self._channel = channel
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
@@ -257,8 +261,9 @@ class Client:
         """Submits a job, waits for its end, and returns it; `job.best` is the winner, or None if no config was valid.
 
         `progress`: a bar (tqdm on a terminal, plain lines elsewhere), nothing, or a function of each event. `submit` is
-        as for submit. Ctrl-C cancels the job, says so, and goes on as KeyboardInterrupt; so does `timeout`, the seconds
-        for all of it, with DeadlineExceededError. When the daemon is lost the job goes on there and the error names it.
+        as for submit. Ctrl-C detaches: it says how to come back and goes on as KeyboardInterrupt, and the job continues;
+        a second Ctrl-C cancels the job. `timeout`, the seconds for all of it, cancels it with DeadlineExceededError. When
+        the daemon is lost the job goes on there and the error names it.
         JobFailedError, JobCancelledError.
         """
         deadline = _calls.Deadline(timeout)
@@ -272,7 +277,10 @@ class Client:
         try:
             left = deadline.left()
             ended = self.wait(job, timeout=None if left == float("inf") else max(left, 0.001), on_event=listener)
-        except (KeyboardInterrupt, DeadlineExceededError):
+        except KeyboardInterrupt:
+            self._detach(job, display)
+            raise
+        except DeadlineExceededError:
             _say(display, self._cancel_text(job))
             raise
         except TunefarmError as error:
@@ -284,15 +292,27 @@ class Client:
         if ended.state == model.JobState.FAILED:
             raise JobFailedError(f"job {ended.number} failed: {ended.error}", ended)
         if ended.state == model.JobState.CANCELLED:
-            raise JobCancelledError(f"job {ended.number} was cancelled", ended)
+            raise JobCancelledError(f"job {ended.number} was cancelled; what it found stays: client.results({ended.number})",
+                                    ended)
         return ended
+
+    def _detach(self, job: model.Job, display: Optional[ProgressDisplay]) -> None:
+        number = job.number
+        try:
+            _say(display, f"Detached; job {number} continues. Follow: client.wait({number}) or tunefarm jobs watch {number}   "
+                 f"Stop: client.cancel({number}) or tunefarm jobs cancel {number}")
+            if sys.stderr.isatty() or "ipykernel" in sys.modules:
+                _say(display, f"Ctrl-C again within {_SECOND_CTRL_C_SECONDS:g} s cancels it.")
+                time.sleep(_SECOND_CTRL_C_SECONDS)
+        except KeyboardInterrupt:
+            _say(display, self._cancel_text(job))
 
     def _cancel_text(self, job: model.Job) -> str:
         try:
             self.cancel(job, timeout=min(_CANCEL_SECONDS, self._timeout))
         except TunefarmError as error:
             return f"Job {job.number} could not be cancelled: {error}"
-        return f"Cancelled job {job.number}."
+        return f"Cancelled job {job.number}; what it found stays: client.results({job.number})"
 
     # Results.
 
@@ -464,7 +484,7 @@ def _say(display: Optional[ProgressDisplay], text: str) -> None:
     if display is not None:
         display.say(text)
     else:
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def tune_job(kernel: KernelLike, *, server: Optional[str] = None, **arguments: Any) -> model.Job:

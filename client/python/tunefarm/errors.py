@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
+from tunefarm._visible import visible
+
 if TYPE_CHECKING:
     from tunefarm.model import Job
 
@@ -25,7 +27,8 @@ class TunefarmError(Exception):
         self.metadata = dict(metadata or {})
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.reason}]" if self.reason else self.message
+        message = visible(self.message)
+        return f"{message} [{visible(self.reason)}]" if self.reason else message
 
 
 class InvalidArgumentError(TunefarmError, ValueError):

@@ -16,6 +16,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from tunefarm import _files
+from tunefarm._visible import visible
 from tunefarm.errors import TunefarmError
 from tunefarm.grouped_gemm.tuning_context import is_out_of_resources
 
@@ -58,7 +59,7 @@ def tune_kernel(search_space: Iterable[Config], make_run_and_gt_fn: Callable[[Co
         except Exception as error:
             last_error = error
             if not is_out_of_resources(error):
-                print(f"Skipped {config}: {type(error).__name__}: {error}")
+                print(visible(f"Skipped {config}: {type(error).__name__}: {error}"))
             continue
         if latency_us < best_us:
             best, best_us = config, latency_us
