@@ -5,6 +5,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ namespace tunefarm {
 namespace {
 
 constexpr unsigned kReadAgainSeconds = 1;
+// Of what the library says, which quotes peers that nobody knows: one line in so long, and so much of it.
+constexpr Duration kLogInterval = std::chrono::seconds(10);
+constexpr size_t kLogBytesMax = 300;
 
 // gRPC has one log function for the process. Never destroyed: its threads log to the end.
 struct Listeners {
@@ -47,10 +51,11 @@ void OnLog(gpr_log_func_args* arguments) {
     for (const Gate* const gate : listeners.gates) gate->RecordHandshake(HandshakeText(message));
     return;
   }
-  static LogRateLimit* const limit = new LogRateLimit(Clock::Real(), std::chrono::seconds(10));
+  static LogRateLimit* const limit = new LogRateLimit(Clock::Real(), kLogInterval);
   uint64_t skipped = 0;
   if (arguments->severity == GPR_LOG_SEVERITY_ERROR && limit->Allow(&skipped)) {
-    LogWarn("grpc", "{} ({} more since the last message)", message, skipped);
+    LogWarn("rpc", "a connection or a call failed in gRPC: {} ({} more since the last message)",
+            message.substr(0, kLogBytesMax), skipped);
   }
 }
 
@@ -70,7 +75,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
 HandshakeLog::HandshakeLog(const Gate* gate) : gate_(gate) {
   Listeners& listeners = Listeners::Get();
   MutexLock lock(&listeners.mutex);
-  listeners.gates.push_back(gate);
+  if (gate != nullptr) listeners.gates.push_back(gate);
   gpr_set_log_function(OnLog);
 }
 
