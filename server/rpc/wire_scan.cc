@@ -30,6 +30,8 @@ constexpr int kFieldNumberMax = 4096;
 constexpr size_t kGrowth = 4;
 // A string object with its entry in the arena's list of destructors, and the allocator's header of its text.
 constexpr size_t kTextBytes = 32 + 16 + 24;
+// The least that an array or a map takes as soon as it is not empty.
+constexpr size_t kFirstElementBytes = 64;
 // A field that is not known is kept: a record of 16 bytes in an array that doubles, and the set that holds it.
 constexpr size_t kUnknownBytes = 16 * kGrowth + 32;
 // Of a message in an array or a map: the pointer to it, or its place in the table, and what alignment costs.
@@ -60,7 +62,10 @@ class WireShapes {
     WireShape* const shape = known->second.get();
     shape->bytes_ = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->SpaceUsedLong();
     int last = 0;
-    for (int i = 0; i < type->field_count(); ++i) last = std::max(last, type->field(i)->number());
+    for (int i = 0; i < type->field_count(); ++i) {
+      last = std::max(last, type->field(i)->number());
+      if (type->field(i)->is_repeated()) shape->bytes_ += kFirstElementBytes;
+    }
     shape->fields_.resize(static_cast<size_t>(std::min(last, kFieldNumberMax)) + 1);
     for (int i = 0; i < type->field_count(); ++i) {
       if (type->field(i)->number() > kFieldNumberMax) continue;
@@ -73,6 +78,8 @@ class WireShapes {
     using Kind = WireShape::Field::Kind;
     WireShape::Field field;
     field.is_repeated = descriptor.is_repeated();
+    field.wire_type = static_cast<uint8_t>(
+        WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(descriptor.type())));
     field.name = descriptor.full_name().c_str();
     field.kind = Kind::kScalar;
     field.element_bytes = 8;
@@ -153,28 +160,24 @@ class Scanner {
   using Kind = WireShape::Field::Kind;
 
   absl::Status Value(const Field& field, uint32_t wire_type, int depth) {
-    const size_t scalar_bytes =
-        field.kind == Kind::kUnknown ? kUnknownBytes : (field.is_repeated ? field.element_bytes * kGrowth : 0);
+    if (wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) return Bytes(field, depth);
+    const bool is_known = field.kind != Kind::kUnknown && field.wire_type == wire_type;
+    Add(!is_known ? kUnknownBytes : field.is_repeated ? field.element_bytes * kGrowth : 0);
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT: {
         uint64_t ignored = 0;
-        Add(field.kind == Kind::kScalar ? scalar_bytes : kUnknownBytes);
         return input_.ReadVarint64(&ignored) ? absl::OkStatus() : NoMessage();
       }
       case WireFormatLite::WIRETYPE_FIXED64: {
         uint64_t bits = 0;
-        Add(field.kind == Kind::kScalar || field.kind == Kind::kDouble ? scalar_bytes : kUnknownBytes);
         if (!input_.ReadLittleEndian64(&bits)) return NoMessage();
         return field.kind == Kind::kDouble ? Finite(field, std::bit_cast<double>(bits)) : absl::OkStatus();
       }
       case WireFormatLite::WIRETYPE_FIXED32: {
         uint32_t bits = 0;
-        Add(field.kind == Kind::kScalar || field.kind == Kind::kFloat ? scalar_bytes : kUnknownBytes);
         if (!input_.ReadLittleEndian32(&bits)) return NoMessage();
         return field.kind == Kind::kFloat ? Finite(field, std::bit_cast<float>(bits)) : absl::OkStatus();
       }
-      case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
-        return Bytes(field, depth);
       default:
         return NoMessage();  // groups, which no message of ours has
     }
@@ -214,9 +217,9 @@ class Scanner {
       return input_.Skip(size) ? absl::OkStatus() : NoMessage();
     }
     // Each element of a list of varints has at least one byte.
-    const size_t least = field.kind == Kind::kScalar ? 1 : field.element_bytes;
-    Add(static_cast<size_t>(size) / least * field.element_bytes * kGrowth);
+    const size_t least = field.wire_type == WireFormatLite::WIRETYPE_VARINT ? 1 : field.element_bytes;
     if (field.kind == Kind::kScalar || !options_.finite_only || field.may_be_infinite) {
+      Add(static_cast<size_t>(size) / least * field.element_bytes * kGrowth);
       return input_.Skip(size) ? absl::OkStatus() : NoMessage();
     }
     for (size_t left = static_cast<size_t>(size); left > 0; left -= least) {

@@ -26,6 +26,7 @@ class WireShape {
   struct Field {
     enum class Kind : uint8_t { kUnknown, kScalar, kFloat, kDouble, kText, kMessage };
     Kind kind = Kind::kUnknown;
+    uint8_t wire_type = 0;  // of one; another one is kept as a field that is not known
     bool is_repeated = false;
     bool may_be_infinite = false;        // NaN and infinities are values of it
     uint8_t element_bytes = 0;           // of one scalar in memory
