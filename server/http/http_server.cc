@@ -34,6 +34,7 @@ namespace {
 constexpr int kPageThreads = 2;
 constexpr size_t kConnectionsMax = 64;
 constexpr size_t kPagesInFlightMax = 32;
+constexpr int kAcceptedAtOnce = 16;
 constexpr size_t kRequestBytesMax = 8 * 1024;
 constexpr int kBacklog = 128;
 // From the first byte that may come to the last of the request.
@@ -345,7 +346,8 @@ struct HttpServer::Impl {
   }
 
   void Accept() {
-    while (true) {
+    // Not all that wait at once: those that were taken get their turn before others take their place.
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
       UniqueFd fd(accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.valid()) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
