@@ -15,6 +15,8 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/unique_fd.h"
+#include "server/rpc/acceptor.h"
 #include "server/rpc/agent_calls.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/public_calls.h"
@@ -81,10 +83,13 @@ void Bound(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMsMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
-  // Two daemons must never share a port by accident.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Clients keep idle watch streams alive with pings; the default of five minutes would cut them off.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 20'000);
+}
+
+absl::Status CannotListen(const std::string& address) {
+  return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address),
+                    "LISTEN_FAILED");
 }
 
 std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
@@ -123,6 +128,12 @@ struct RpcServer::Impl {
   std::optional<HandshakeLog> handshakes;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
+  // Of TCP addresses.
+  struct Door {
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> to;  // the server
+    std::unique_ptr<Acceptor> acceptor;                                  // ends first
+  };
+  std::vector<Door> doors;
   bool is_shut_down = false;
 };
 
@@ -139,27 +150,34 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
   grpc::ServerBuilder builder;
   Bound(&builder);
   builder.SetOption(std::make_unique<Plugins>(options.is_admin));
-  std::vector<int> ports(options.addresses.size(), 0);
-  for (size_t i = 0; i < options.addresses.size(); ++i) {
-    if (const std::string path = UnixPath(options.addresses[i]); !path.empty()) {
+  for (const std::string& address : options.addresses) {
+    if (const std::string path = UnixPath(address); !path.empty()) {
       if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "replacing the socket {}", path);
+      // Whether it could be bound is what BuildAndStart says.
+      builder.AddListeningPort(address, credentials);
+      impl->addresses.push_back(address);
+      continue;
     }
-    builder.AddListeningPort(options.addresses[i], credentials, &ports[i]);
+    auto acceptor = Acceptor::Open(address, Acceptor::DescriptorsMax());
+    if (!acceptor.ok()) return CannotListen(address);
+    impl->addresses.push_back(fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));
+    impl->doors.push_back({builder.experimental().AddExternalConnectionAcceptor(
+                               grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials),
+                           *std::move(acceptor)});
   }
   for (const auto& service : impl->grpc_services) builder.RegisterService(service.get());
   // The socket must never be reachable with a wider mode, not even for a moment.
   const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
   impl->server = builder.BuildAndStart();
   umask(old_mask);
-  for (size_t i = 0; i < options.addresses.size(); ++i) {
-    const std::string& address = options.addresses[i];
-    const bool is_unix = !UnixPath(address).empty();
-    if (!impl->server || ports[i] == 0) {
-      return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address),
-                        "LISTEN_FAILED");
-    }
-    impl->addresses.push_back(is_unix ? address
-                                      : fmt::format("{}:{}", address.substr(0, address.rfind(':')), ports[i]));
+  if (!impl->server) return CannotListen(options.addresses.front());
+  for (Impl::Door& door : impl->doors) {
+    door.acceptor->Start([to = door.to.get()](int listener, UniqueFd connection) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+      taken.listener_fd = listener;
+      taken.fd = connection.Release();
+      to->HandleNewConnection(&taken);
+    });
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
@@ -173,6 +191,7 @@ void RpcServer::SetNotServing() { impl_->is_serving.store(false); }
 void RpcServer::Shutdown(Duration grace) {
   if (impl_->is_shut_down || !impl_->server) return;
   impl_->is_shut_down = true;
+  for (Impl::Door& door : impl_->doors) door.acceptor.reset();
   const gpr_timespec deadline =
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
   impl_->server->Shutdown(deadline);

@@ -51,7 +51,7 @@ const Message* Types(size_t index) {
 std::string Text(Random* random) { return std::string(random->UniformInt(random->UniformInt(2) == 0 ? 8 : 200), 'x'); }
 
 // Sets fields at random, `width` entries in most of what repeats.
-void Fill(Message* message, int depth, size_t width, Random* random) {
+void FillRandomly(Message* message, int depth, size_t width, Random* random) {
   const auto* const reflection = message->GetReflection();
   for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor* const field = message->GetDescriptor()->field(i);
@@ -90,8 +90,8 @@ void Fill(Message* message, int depth, size_t width, Random* random) {
           break;
         case FieldDescriptor::CPPTYPE_MESSAGE:
           if (depth > 6) break;
-          Fill(adds ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field), depth + 1,
-               width / 2, random);
+          FillRandomly(adds ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field),
+                       depth + 1, width / 2, random);
           break;
       }
     }
@@ -111,7 +111,7 @@ TEST(WireScanTest, TheEstimateCoversWhatRandomMessagesTake) {
   Random random(1);
   for (size_t i = 0; i < 2000; ++i) {
     const std::unique_ptr<Message> message(Types(i)->New());
-    Fill(message.get(), 0, i % 24, &random);
+    FillRandomly(message.get(), 0, i % 24, &random);
     ExpectCovered(*message, message->SerializeAsString(), "random " + std::to_string(i));
   }
 }
@@ -151,7 +151,7 @@ TEST(WireScanTest, BytesThatAreNoMessageHarmNobody) {
     std::string wire;
     if (i % 2 == 0) {
       const std::unique_ptr<Message> message(type.New());
-      Fill(message.get(), 0, 3, &random);
+      FillRandomly(message.get(), 0, 3, &random);
       wire = message->SerializeAsString();
       for (int k = 0; k < 3 && !wire.empty(); ++k)
         wire[random.UniformInt(wire.size())] = static_cast<char>(random.NextU32());
@@ -231,7 +231,7 @@ TEST(WireScanTest, NumbersThatAreNoneAreNamed) {
 TEST(WireScanTest, PiecesOfAMessageAreReadAsOne) {
   Random random(3);
   v1::CreateJobRequest request;
-  Fill(&request, 0, 20, &random);
+  FillRandomly(&request, 0, 20, &random);
   const std::string wire = request.SerializeAsString();
   google::protobuf::io::ArrayInputStream pieces(wire.data(), static_cast<int>(wire.size()), 7);
   CodedInputStream input(&pieces);
