@@ -3,7 +3,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -20,8 +19,6 @@ namespace tunefarm {
 // SLOW_READER; it resumes after its last event.
 inline constexpr size_t kWatchPendingMax = 2048;
 inline constexpr size_t kWatchPendingBytesMax = 1 << 20;  // beside the event that is being written
-// One that was cut off and has not read for so long more is not told why.
-inline constexpr Duration kWatchReadTimeMax = std::chrono::seconds(60);
 
 class JobWatchStream final : public RawStream {
  public:
@@ -70,10 +67,7 @@ class JobWatchStream final : public RawStream {
 
   void OnEvent(const v1::JobEvent& event) LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
-    if (ended_) {
-      AbandonIfStuck();
-      return;
-    }
+    if (ended_) return;
     v1::WatchJobResponse response;
     *response.mutable_event() = event;
     Event next;
@@ -105,19 +99,12 @@ class JobWatchStream final : public RawStream {
     if (ended_) return;
     ended_ = true;
     end_status_ = status;
-    ended_at_ = clock()->Now();
   }
 
   void EndNow(const absl::Status& status) EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     pending_.clear();
     pending_bytes_ = 0;
     End(status);
-  }
-
-  void AbandonIfStuck() EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_ || abandoned_ || !writing_ || clock()->Now() - ended_at_ < kWatchReadTimeMax) return;
-    abandoned_ = true;
-    Abandon();
   }
 
   // At most one write at a time; Finish once, after what is pending, and never before Begin is through.
@@ -149,9 +136,7 @@ class JobWatchStream final : public RawStream {
   bool writing_ GUARDED_BY(mutex_) = false;
   bool ended_ GUARDED_BY(mutex_) = false;
   bool finished_ GUARDED_BY(mutex_) = false;
-  bool abandoned_ GUARDED_BY(mutex_) = false;
   absl::Status end_status_ GUARDED_BY(mutex_);
-  MonotonicTime ended_at_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tunefarm
