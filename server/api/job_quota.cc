@@ -59,6 +59,11 @@ absl::Status JobQuota::CheckPrincipal(const Principal& principal) {
                       "retry_after_ms", "1000");
 }
 
+bool JobQuota::HasEnded(int64_t job_id) const {
+  const absl::StatusOr<JobRow> row = store_->jobs()->GetJob(job_id);
+  return row.ok() ? IsTerminal(row->state) : absl::IsNotFound(row.status());
+}
+
 int JobQuota::All() { return scheduler_->active_jobs() + static_cast<int>(stored_.size()) + all_taken_; }
 
 absl::Status JobQuota::CheckAll() {
@@ -66,7 +71,8 @@ absl::Status JobQuota::CheckAll() {
   while (!stored_.empty() && now - stored_.front().at >= kAdoptedAfter) stored_.pop_front();
   // A job that is adopted between the two counts twice, so that the first answer may be wrong.
   for (int i = 0; i < 3 && All() >= limits_.active_jobs_max; ++i) {
-    std::erase_if(stored_, [this](const StoredJob& job) { return scheduler_->Drives(job.job_id); });
+    std::erase_if(stored_,
+                  [this](const StoredJob& job) { return scheduler_->Drives(job.job_id) || HasEnded(job.job_id); });
   }
   if (const int all = All(); all >= limits_.active_jobs_max) {
     return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", all), "TOO_MANY_JOBS");

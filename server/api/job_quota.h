@@ -62,6 +62,7 @@ class JobQuota {
   void Return(const std::string& owner, std::optional<int64_t> stored_job) LOCKS_EXCLUDED(mutex_);
   absl::Status CheckPrincipal(const Principal& principal) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckAll() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasEnded(int64_t job_id) const;
   // What is active or about to be.
   int All() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Recount() EXCLUSIVE_LOCKS_REQUIRED(mutex_);

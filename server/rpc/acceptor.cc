@@ -50,7 +50,11 @@ absl::StatusOr<UniqueFd> ListenOn(const addrinfo& at, int port) {
   // Not SO_REUSEPORT: two daemons must never share a port by accident.
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (at.ai_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (at.ai_family == AF_INET6) {
+    // "[::]" is every address of the machine, those of IPv4 too.
+    const int only = IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr) ? 0 : 1;
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
+  }
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), at.ai_addrlen) != 0) {
     return ErrnoStatus(errno, "binding");
   }

@@ -4,7 +4,6 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
-#include <cstring>
 #include <optional>
 #include <utility>
 
