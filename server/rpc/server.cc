@@ -35,8 +35,9 @@ constexpr size_t kTransportBytesMax = size_t{256} << 20;
 constexpr int kStreamsPerConnectionMax = 256;
 // A connection that has not begun to speak HTTP/2 by then is closed.
 constexpr int kHandshakeMsMax = 10'000;
-// A connection without a call is closed after so long: a client opens another one with its next call, and one that has
-// no identity never has a call for longer than its refusal takes.
+// A TCP connection without a call is closed after so long: a client opens another one with its next call, and one that
+// has no identity never has a call for longer than its refusal takes. Not of Unix sockets, whose calls it would make
+// dearer, and whose files say who may connect.
 constexpr int kIdleMsMax = 60'000;
 
 Listener ListenerOf(const RpcServerOptions& options) {
@@ -82,7 +83,6 @@ void Bound(grpc::ServerBuilder* builder) {
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMsMax);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
   // Clients keep idle watch streams alive with pings; the default of five minutes would cut them off.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 20'000);
 }
@@ -158,6 +158,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
       impl->addresses.push_back(address);
       continue;
     }
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
     auto acceptor = Acceptor::Open(address, Acceptor::DescriptorsMax());
     if (!acceptor.ok()) return CannotListen(address);
     impl->addresses.push_back(fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));
