@@ -21,7 +21,7 @@ namespace tunefarm {
 
 struct CallLimitOptions {
   int calls_max = 4096;  // in flight, of clients
-  int calls_per_principal_max = 512;
+  int calls_per_principal_max = 1024;
   int agent_calls_max = 16'384;  // each agent has one that waits, and a few more
   int streams_max = 1024;
   int streams_per_principal_max = 512;
