@@ -216,8 +216,8 @@ class Scanner {
       Add(kUnknownBytes + kTextBytes + static_cast<size_t>(size));
       return input_.Skip(size) ? absl::OkStatus() : NoMessage();
     }
-    // Each element of a list of varints has at least one byte.
-    const size_t least = field.wire_type == WireFormatLite::WIRETYPE_VARINT ? 1 : field.element_bytes;
+    if (field.wire_type == WireFormatLite::WIRETYPE_VARINT) return PackedVarints(field, size);
+    const size_t least = field.element_bytes;
     if (field.kind == Kind::kScalar || !options_.finite_only || field.may_be_infinite) {
       Add(static_cast<size_t>(size) / least * field.element_bytes * kGrowth);
       return input_.Skip(size) ? absl::OkStatus() : NoMessage();
@@ -226,6 +226,22 @@ class Scanner {
       if (left < least) return NoMessage();
       RETURN_IF_ERROR(
           Value(field, least == 8 ? WireFormatLite::WIRETYPE_FIXED64 : WireFormatLite::WIRETYPE_FIXED32, 0));
+    }
+    return absl::OkStatus();
+  }
+
+  // The last byte of each has no high bit.
+  absl::Status PackedVarints(const Field& field, int size) {
+    while (size > 0) {
+      const void* data = nullptr;
+      int length = 0;
+      if (!input_.GetDirectBufferPointer(&data, &length)) return NoMessage();
+      length = std::min(length, size);
+      const auto* const bytes = static_cast<const uint8_t*>(data);
+      const auto count = std::count_if(bytes, bytes + length, [](uint8_t byte) { return byte < 0x80; });
+      Add(static_cast<size_t>(count) * field.element_bytes * kGrowth);
+      input_.Skip(length);
+      size -= length;
     }
     return absl::OkStatus();
   }

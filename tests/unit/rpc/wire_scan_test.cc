@@ -189,6 +189,18 @@ TEST(WireScanTest, WhatExplodesIsRefusedBeforeItIsParsed) {
   EXPECT_TRUE(Scan(request, request.SerializeAsString(), 16 << 20).ok());
 }
 
+TEST(WireScanTest, TheLargestBatchOfLookupsIsTaken) {
+  v1::BatchLookupConfigsRequest batch;
+  for (int dim = 0; dim < 32; ++dim) {
+    v1::DimColumn* const column = batch.add_columns();
+    column->set_dim("D" + std::to_string(dim));
+    for (int i = 0; i < 10'000; ++i) column->add_ints(std::numeric_limits<int64_t>::min() + i);
+  }
+  const auto scanned = Scan(batch, batch.SerializeAsString(), 64 << 20);
+  ASSERT_TRUE(scanned.ok()) << scanned.status();
+  ExpectCovered(batch, batch.SerializeAsString(), "batch");
+}
+
 TEST(WireScanTest, MessagesInMessagesEnd) {
   std::string wire;
   for (int i = 0; i < 200; ++i) {
