@@ -88,6 +88,8 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
     return;
   }
   ticket_.emplace(*std::move(ticket));
+  read_.context = context;
+  around_->reads->Add(&read_);
   StartRead(&request_);
 }
 
@@ -97,6 +99,7 @@ void RawCall::Refuse(const absl::Status& status) {
 }
 
 void RawCall::OnReadDone(bool ok) {
+  around_->reads->Remove(&read_);
   const absl::Status received = ok ? Receive() : NoRequest();
   if (!received.ok()) {
     request_.Clear();

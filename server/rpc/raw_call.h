@@ -21,6 +21,7 @@
 #include "server/base/executor.h"
 #include "server/rpc/call_limits.h"
 #include "server/rpc/entrance.h"
+#include "server/rpc/pending_reads.h"
 #include "server/rpc/wire_scan.h"
 
 namespace tunefarm {
@@ -54,6 +55,7 @@ struct CallSurroundings {
   const Entrance* entrance = nullptr;
   OpenCalls* open_calls = nullptr;
   CallLimits* limits = nullptr;
+  PendingReads* reads = nullptr;
   Clock* clock = nullptr;
 };
 
@@ -123,6 +125,7 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   grpc::CallbackServerContext* const context_;
   CallContext caller_;
   std::optional<CallLimits::Ticket> ticket_;
+  PendingReads::Entry read_;
   MemoryShare received_;
   MonotonicTime deadline_;
   grpc::ByteBuffer request_;

@@ -99,10 +99,12 @@ std::string UnixPath(const std::string& address) { return address.rfind("unix:",
 struct RpcServer::Impl {
   Impl(const RpcServices& services_used, Clock* clock, const RpcServerOptions& options)
       : services(services_used),
+        reads(clock, options.request_time_max),
         entrance(options.gate != nullptr ? options.gate : &open_gate, ListenerOf(options)),
         router({.entrance = &entrance,
                 .open_calls = services.calls,
                 .limits = options.limits != nullptr ? options.limits : &own_limits,
+                .reads = &reads,
                 .clock = clock}),
         public_calls(services) {
     public_calls.AddTo(&router);
@@ -117,6 +119,7 @@ struct RpcServer::Impl {
   }
 
   const RpcServices services;
+  PendingReads reads;
   const Gate open_gate{GateOptions{}};
   const Entrance entrance;
   CallLimits own_limits;

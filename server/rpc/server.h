@@ -57,6 +57,8 @@ struct RpcServerOptions {
   const Gate* gate = nullptr;
   // Of all listeners of the process; outlives the server. Null: limits of its own.
   CallLimits* limits = nullptr;
+  // How long a request may take to arrive; then its call is cancelled.
+  Duration request_time_max = std::chrono::minutes(2);
 };
 
 class RpcServer {

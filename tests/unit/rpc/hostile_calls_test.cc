@@ -1,4 +1,5 @@
 // Calls of clients that send what is too much, too early or nonsense, over real sockets.
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <string>
@@ -154,6 +155,30 @@ TEST_F(HostileCallsTest, AReaderThatDoesNotReadIsCutOffAndMayResume) {
   EXPECT_EQ(response.event().event_id(), last + 1);
   resumed.TryCancel();
   EXPECT_FALSE(again->Finish().ok());
+}
+
+TEST_F(HostileCallsTest, ACallWhoseRequestDoesNotArriveIsCancelled) {
+  CallLimits limits;
+  RpcServerOptions options;
+  options.addresses = {"unix:" + directory_.File("hurried.sock")};
+  options.limits = &limits;
+  options.request_time_max = std::chrono::milliseconds(200);
+  const auto server = RpcServer::Start(Services(), Clock::Real(), options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  grpc::GenericStub stub(Channel("hurried.sock"));
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  const auto call = stub.PrepareCall(&context, kCreateKernel, &queue);
+  call->StartCall(nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
+  // Those that arrive are answered.
+  EXPECT_TRUE(Send("hurried.sock", "/tunefarm.v1.KernelService/ListKernels", "").ok());
 }
 
 TEST_F(HostileCallsTest, CallsInFlightAreBoundedForEachPrincipal) {
