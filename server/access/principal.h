@@ -18,7 +18,7 @@ enum class Right : uint8_t {
   kSubmit,   // jobs of kernels that are stored
   kKernels,  // definitions of kernels: code that the farm compiles and runs
   kAgent,    // AgentService
-  kAdmin,    // everything
+  kAdmin,    // everything else
 };
 std::string_view RightName(Right right);
 
@@ -28,8 +28,11 @@ class Rights {
   constexpr Rights() = default;
   constexpr Rights With(Right right) const { return Rights(bits_ | Bit(right)); }
   constexpr Rights With(Rights other) const { return Rights(bits_ | other.bits_); }
-  // Admin has every right.
-  constexpr bool Has(Right right) const { return (bits_ & (Bit(right) | Bit(Right::kAdmin))) != 0; }
+  constexpr Rights Without(Right right) const { return Rights(bits_ & static_cast<uint8_t>(~Bit(right))); }
+  // Admin has every right but that of agents: to be one is to report results that are believed.
+  constexpr bool Has(Right right) const {
+    return (bits_ & Bit(right)) != 0 || (right != Right::kAgent && (bits_ & Bit(Right::kAdmin)) != 0);
+  }
   friend constexpr bool operator==(Rights, Rights) = default;
 
  private:

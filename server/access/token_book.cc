@@ -40,7 +40,7 @@ absl::StatusOr<NewToken> TokenBook::Create(std::string_view name, std::string_vi
   RETURN_IF_ERROR(RequireStore());
   RETURN_IF_ERROR(CheckPrincipalName(name));
   ASSIGN_OR_RETURN(const Rights rights, ParseRoles(roles));
-  if (rights.Has(Right::kAgent) && !rights.Has(Right::kAdmin)) {
+  if (rights.Has(Right::kAgent)) {
     return WithReason(InvalidArgument("the role agent needs a certificate (tunefarm certs issue --role agent); a token "
                                       "cannot have it"),
                       "ROLE_UNKNOWN");
@@ -87,7 +87,7 @@ absl::StatusOr<TokenBook::Known> TokenBook::Read(const std::string& digest) {
   }
   // Written by a later version, it may have roles that are unknown here: then it may do nothing.
   const absl::StatusOr<Rights> rights = ParseRoles(row->roles);
-  return Known{*row, rights.ok() ? *rights : Rights(), clock_->Now()};
+  return Known{*row, rights.ok() ? rights->Without(Right::kAgent) : Rights(), clock_->Now()};
 }
 
 absl::StatusOr<Principal> TokenBook::Judge(const Known& known, std::string_view digest) const {

@@ -1,11 +1,14 @@
 #include "server/api/tuning_api.h"
 
+#include <fmt/core.h>
+
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "server/api/response_of.h"
 #include "server/base/failpoint.h"
+#include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -18,13 +21,22 @@
 #include "server/store/trial_store.h"
 
 namespace tunefarm {
+namespace {
+
+// Under what the store keeps a request_id: two principals may choose the same one, and neither learns of the other's
+// job by it.
+std::string RequestKey(const Principal& principal, const std::string& request_id) {
+  if (request_id.empty()) return "";
+  return Sha256(fmt::format("{}\n{}\n{}", PrincipalKindName(principal.kind), principal.name, request_id)).Hex();
+}
+
+}  // namespace
 
 TuningApi::TuningApi(const Dependencies& dependencies, WorkerAbilities abilities, const JobLimits& limits)
     : deps_(dependencies),
       abilities_(std::move(abilities)),
-      active_jobs_max_(limits.active_jobs_max),
       kernel_quota_(limits.kernels),
-      quota_(deps_.store, limits.jobs_per_principal_max, deps_.clock) {}
+      quota_(deps_.store, deps_.scheduler, limits, deps_.clock) {}
 
 absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
   return FindJob(deps_.store, deps_.kernels, *deps_.scheduler, job_id);
@@ -81,15 +93,14 @@ absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& prin
   }
   const bool is_local_socket = principal.kind == PrincipalKind::kSocket;
   const bool counts = !is_local_socket && !request.validate_only();
-  if (counts) RETURN_IF_ERROR(quota_.Check(principal));
+  ASSIGN_OR_RETURN(JobQuota::Place place, quota_.Take(counts ? &principal : nullptr));
   v1::CreateJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, is_local_socket ? "" : principal.name, grant));
-  if (counts) quota_.Submitted(principal);
+  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, principal, &place, grant));
   return response;
 }
 
-absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
-                                          const WorkGrant& grant) {
+absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const Principal& principal,
+                                          JobQuota::Place* place, const WorkGrant& grant) {
   const v1::Job& job = request.job();
   if (request.request_id().size() > 64) {
     return WithReason(
@@ -104,11 +115,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   if (request.has_kernel_definition()) definition = request.kernel_definition();
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices, grant));
   RETURN_IF_ERROR(CheckLanguage(*submission.plan));
-  submission.spec.set_submitted_by(submitted_by);
-  if (const int active = deps_.scheduler->active_jobs(); active >= active_jobs_max_) {
-    return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", active),
-                      "TOO_MANY_JOBS");
-  }
+  if (principal.kind != PrincipalKind::kSocket) submission.spec.set_submitted_by(principal.name);
   if (const std::string reason = deps_.scheduler->suspended(); !reason.empty()) {
     return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");
   }
@@ -125,11 +132,12 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   submit.job.created_at_ms = submit.now_ms;
   submit.job.studies = std::move(submission.studies);
   if (submission.stores_kernel) {
-    submit.kernel = OwnedKernel(*submission.plan, submitted_by, kernel_quota_, submit.now_ms);
+    submit.kernel = OwnedKernel(*submission.plan, KernelOwner(principal), kernel_quota_, submit.now_ms);
   }
-  submit.request_id = request.request_id();
+  submit.request_id = RequestKey(principal, request.request_id());
   submit.body_digest = SubmissionDigest(job, definition);
   ASSIGN_OR_RETURN(const SubmitResult result, deps_.store->jobs()->SubmitJob(submit));
+  if (!result.was_duplicate) place->Stored(result.job_id);
   PassFailpoint("jobs.submit.stored");
   if (submission.stores_kernel) deps_.kernels->Stored(submission.plan);
   deps_.node_watch->AskNow();  // adopts it

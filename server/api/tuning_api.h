@@ -38,12 +38,6 @@ struct WorkerAbilities {
   bool runs_python = false;  // an interpreter is configured
 };
 
-struct JobLimits {
-  int active_jobs_max = 10'000;    // more are refused: ResourceExhausted (TOO_MANY_JOBS)
-  int jobs_per_principal_max = 0;  // active at once, of each certificate or token; 0: no limit
-  KernelQuota kernels;             // stored definitions
-};
-
 class TuningApi {
  public:
   // All outlive it.
@@ -61,7 +55,8 @@ class TuningApi {
 
   TuningApi(const Dependencies& dependencies, WorkerAbilities abilities, const JobLimits& limits);
 
-  // Checks everything first, then stores it in one transaction. With a definition, job.kernel must be empty, and the
+  // Checks everything first, then stores it in one transaction. A request_id is the principal's own: of another one it
+  // says nothing. With a definition, job.kernel must be empty, and the
   // principal needs the right to submit kernels: PermissionDenied (RIGHT_MISSING). validate_only answers with the job
   // as it would be, without a name. ResourceExhausted (JOB_QUOTA, KERNEL_QUOTA, TOO_MANY_JOBS, LOW_SPACE),
   // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable
@@ -94,15 +89,14 @@ class TuningApi {
   absl::Status PauseWhatCannotRun();
 
  private:
-  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
-                                 const WorkGrant& grant);
+  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const Principal& principal,
+                                 JobQuota::Place* place, const WorkGrant& grant);
   absl::StatusOr<v1::Job> Find(int64_t job_id) const;
   absl::Status CheckLanguage(const KernelPlan& plan) const;
   absl::Status CheckMayRun(const v1::Job& job) const;
 
   const Dependencies deps_;
   const WorkerAbilities abilities_;
-  const int active_jobs_max_;
   const KernelQuota kernel_quota_;
   JobQuota quota_;
 };

@@ -71,7 +71,7 @@ absl::Status ControlDaemon::OpenGate() {
   return absl::OkStatus();
 }
 
-std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
+std::vector<RpcServerOptions> ControlDaemon::Listeners() {
   RpcServerOptions admin;
   admin.addresses = {"unix:" + directory_.sockets.admin};
   admin.is_admin = true;
@@ -92,7 +92,10 @@ std::vector<RpcServerOptions> ControlDaemon::Listeners() const {
     all.push_back(network);
   }
   all.push_back(admin);
-  for (RpcServerOptions& options : all) options.gate = gate_.get();
+  for (RpcServerOptions& options : all) {
+    options.gate = gate_.get();
+    options.limits = &limits_;
+  }
   return all;
 }
 

@@ -27,6 +27,7 @@
 #include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
 #include "server/exec/process_evaluator.h"
+#include "server/rpc/call_limits.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "server/upkeep/upkeep.h"
@@ -54,7 +55,7 @@ class ControlDaemon : public Daemon {
   absl::StatusOr<WorkerAbilities> Probe();
   absl::Status OpenPlane();
   absl::Status OpenGate();
-  std::vector<RpcServerOptions> Listeners() const;
+  std::vector<RpcServerOptions> Listeners();
   absl::Status Listen();
   void StartAgent();
   absl::Status Monitor();
@@ -91,6 +92,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<RateLimits> rates_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Gate> gate_;
+  CallLimits limits_;  // of all listeners together
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<AccessApi> access_api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;

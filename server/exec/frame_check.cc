@@ -54,7 +54,12 @@ std::string CheckMeasurement(const Measurement& m) {
        {m.median_ns(), m.ci_low_ns(), m.ci_high_ns(), m.min_ns(), m.max_ns(), m.mean_ns(), m.stdev_ns()}) {
     if (!IsSaneTime(value)) return fmt::format("it reported a time of {} ns", value);
   }
-  if (m.samples() < 0 || m.launches_per_sample() < 0 || m.clock_mhz() < 0) return "it reported a negative count";
+  if (!IsSaneTime(m.device_busy_ms())) return fmt::format("it reported a device busy for {} ms", m.device_busy_ms());
+  if (!IsSaneTime(m.power_watts())) return fmt::format("it reported a power of {} W", m.power_watts());
+  if (m.samples() < 0 || m.launches_per_sample() < 0 || m.clock_mhz() < 0 || m.discarded_samples() < 0 ||
+      m.input_copies() < 0) {
+    return "it reported a negative count";
+  }
   if (m.sample_ns_size() > kSamplesMax)
     return fmt::format("it sent {} samples, the limit is {}", m.sample_ns_size(), kSamplesMax);
   for (const float sample : m.sample_ns()) {
@@ -138,7 +143,8 @@ std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool 
   if (result.has_artifact() != may_have_artifact) return "it sent a binary that it must not, or left one out";
   if (result.lowered_names_size() > kLoweredNamesMax)
     return fmt::format("it sent {} names", result.lowered_names_size());
-  for (const double ms : {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms()}) {
+  for (const double ms :
+       {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms(), result.device_busy_ms()}) {
     if (!IsSaneTime(ms)) return fmt::format("it reported {} ms", ms);
   }
   if (result.has_inputs() && !may_have_artifact) return "it named the headers of a binary that it did not send";
@@ -162,6 +168,16 @@ std::string CheckProbeReport(const ProbeReport& report) {
   for (const Device& device : report.devices()) {
     // The host has none of its own: the daemon keeps one for it.
     if (device.uuid().size() > 128) return "it reported a device with an oversized UUID";
+    if (device.memory_bytes() < 0 || device.memory_free_bytes() < 0 || device.clock_mhz() < 0 ||
+        device.memory_clock_mhz() < 0) {
+      return "it reported a negative size or clock of a device";
+    }
+    if (!std::isfinite(device.peak_bytes_per_second()) || device.peak_bytes_per_second() < 0) {
+      return fmt::format("it reported a device with {} bytes per second", device.peak_bytes_per_second());
+    }
+    for (const auto& [unit, flops] : device.peak_flops_by_unit()) {
+      if (!std::isfinite(flops) || flops < 0) return fmt::format("it reported a device with {} FLOP per second", flops);
+    }
   }
   return "";
 }

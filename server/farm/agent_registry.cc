@@ -9,6 +9,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/farm/agent_numbers.h"
 #include "server/farm/device_selector.h"
 #include "server/farm/isolation.h"
 
@@ -71,6 +72,16 @@ absl::Status CheckSentinelTimes(const tunefarm::v1::Device& device) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDevice(const tunefarm::v1::Device& device) {
+  RETURN_IF_ERROR(CheckDeviceNumbers(device));
+  return CheckSentinelTimes(device);
+}
+
+absl::Status CheckWallClock(int64_t now_ms) {
+  if (now_ms >= 0) return absl::OkStatus();
+  return WithReason(InvalidArgument("the agent's clock shows {} ms since 1970", now_ms), "AGENT_INVALID");
+}
+
 absl::Status CheckRegistration(const wire::RegisterRequest& request) {
   if (request.agent_id().empty() || request.agent_id().size() > 64) return Invalid("agent_id", request.agent_id());
   if (request.host().size() > kTextBytesMax) return Invalid("host", request.host());
@@ -90,8 +101,8 @@ absl::Status CheckRegistration(const wire::RegisterRequest& request) {
                         request.devices_size(), request.labels_size(), kDevicesPerAgentMax, kLabelsPerAgentMax),
         "AGENT_INVALID");
   }
-  for (const tunefarm::v1::Device& device : request.devices()) RETURN_IF_ERROR(CheckSentinelTimes(device));
-  return absl::OkStatus();
+  for (const tunefarm::v1::Device& device : request.devices()) RETURN_IF_ERROR(CheckDevice(device));
+  return CheckWallClock(request.now_ms());
 }
 
 std::set<std::string> ClassesOf(const wire::RegisterRequest& about) {
@@ -338,6 +349,8 @@ absl::Status AgentRegistry::CheckMayRun(const std::string& agent_id, const Claim
 
 absl::StatusOr<AgentRegistry::Renewal> AgentRegistry::Renew(const wire::SynchronizeRequest& request) {
   const std::string& agent_id = request.agent_id();
+  for (const tunefarm::v1::Device& device : request.changed_devices()) RETURN_IF_ERROR(CheckDevice(device));
+  RETURN_IF_ERROR(CheckWallClock(request.now_ms()));
   NoteChangedDevices(request);
   std::optional<std::string> detail;
   int64_t lease_ms = 0;

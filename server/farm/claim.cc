@@ -8,6 +8,7 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/farm/agent_numbers.h"
 #include "server/measure/policy.h"
 #include "server/records/measured_key.h"
 #include "server/records/resource_names.h"
@@ -125,6 +126,7 @@ std::vector<Trial> OwnTrials(const Claim& claim, const wire::ReportTrialsRequest
     const auto spec = specs.find(reported.ordinal());
     if (spec == specs.end()) continue;  // stored before, or listed twice
     claim.Name(*spec->second, now_ms, &trials.emplace_back(reported));
+    LoseIfNotNumbers(&trials.back());
     specs.erase(spec);
   }
   return trials;

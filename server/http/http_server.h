@@ -1,10 +1,12 @@
 // HttpServer: a few read-only pages on loopback, for monitoring. No TLS, no rights, nothing that changes anything.
 //
-// Bounded: two threads serve, 32 connections wait, the next ones are not taken from the kernel's queue; a request has
-// at most 8 KiB and each connection one answer. Names other than loopback's in the Host header are refused, so that no
-// web page can read the daemon's pages by pointing a name of its own here.
+// Bounded: a request has at most 8 KiB and 2 s, each connection one answer, which is taken within 5 s. One thread waits
+// for all peers, so that a slow one holds up no other, and when 64 are connected, the next one takes the place of the
+// one that has had most time. Two threads make pages; where 32 are asked for at once, the answer is 503. Names other
+// than loopback's in the Host header are refused, so that no web page can read the daemon's pages by pointing a name of
+// its own here.
 //
-// Threads: pages are called on the server's threads, several at once.
+// Threads: pages are called on two threads of the server, at once.
 #pragma once
 
 #include <functional>

@@ -9,10 +9,13 @@
 
 #include "server/base/status.h"
 #include "server/rpc/status.h"
+#include "server/rpc/tls.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 
 namespace tunefarm {
 namespace {
+
+constexpr int kReceivedBytesMax = 4096;  // all requests are a few bytes
 
 class Service : public v1::ServerService::CallbackService {
  public:
@@ -47,6 +50,7 @@ class Service : public v1::ServerService::CallbackService {
 
 struct AgentAdmin::Impl {
   explicit Impl(Hooks hooks) : service(std::move(hooks)) {}
+  const HandshakeLog log{nullptr};  // also of what the agent's own connections to control say
   Service service;
   std::string path;
   std::unique_ptr<grpc::Server> server;
@@ -63,6 +67,7 @@ absl::StatusOr<std::unique_ptr<AgentAdmin>> AgentAdmin::Start(const std::string&
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(kReceivedBytesMax);
   builder.RegisterService(&impl->service);
   const mode_t old_mask = umask(0177);
   impl->server = builder.BuildAndStart();

@@ -1,6 +1,5 @@
-// Entrance: what every call of the adapter goes through first: from gRPC's view of the caller to the Gate's, and back
-// with who it is. One line in each call:
-//   ASSIGN_OR_RETURN(const CallContext context, entrance->Authorize(*call, "tunefarm.v1.TuningService/CreateJob"));
+// Entrance: what every call of the adapter goes through first (RawCall): from gRPC's view of the caller to the Gate's,
+// and back with who it is.
 //
 // Threads: all methods from any thread.
 #pragma once
@@ -49,14 +48,6 @@ class Entrance {
  private:
   const Gate* const gate_;
   const Listener listener_;
-};
-
-// A stream that ends at once, with a refusal. Owns itself.
-template <typename Response>
-class RefusedStream : public grpc::ServerWriteReactor<Response> {
- public:
-  explicit RefusedStream(const grpc::Status& status) { this->Finish(status); }
-  void OnDone() override { delete this; }
 };
 
 }  // namespace tunefarm

@@ -1,5 +1,6 @@
-// The gRPC adapter: listens, hands each call to the class of server/api that answers it, and translates absl::Status
-// into grpc::Status with an ErrorDetail.
+// The gRPC adapter: listens, asks who calls before it reads a request, hands each call to the class of server/api that
+// answers it, and translates absl::Status into grpc::Status with an ErrorDetail. What calls and connections take is
+// bounded (call_limits.h, server.cc).
 //
 // Threads: Start and Shutdown from one thread. Calls run on gRPC's threads; those that may take seconds run on a few
 // threads of its own, so that look-ups never queue behind them.
@@ -19,6 +20,7 @@
 namespace tunefarm {
 
 class AccessApi;
+class CallLimits;
 class CatalogApi;
 class ControlLink;
 class FarmApi;
@@ -53,6 +55,10 @@ struct RpcServerOptions {
   bool is_insecure = false;
   // Who may do what; outlives the server. Null: the listener's identity decides, and nothing is written down.
   const Gate* gate = nullptr;
+  // Of all listeners of the process; outlives the server. Null: limits of its own.
+  CallLimits* limits = nullptr;
+  // How long a request may take to arrive; then its call is cancelled.
+  Duration request_time_max = std::chrono::minutes(2);
 };
 
 class RpcServer {

@@ -1,10 +1,12 @@
 #include "server/rpc/tls.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,9 @@ namespace tunefarm {
 namespace {
 
 constexpr unsigned kReadAgainSeconds = 1;
+// Of what the library says, which quotes peers that nobody knows: one line in so long, and so much of it.
+constexpr Duration kLogInterval = std::chrono::seconds(10);
+constexpr size_t kLogBytesMax = 300;
 
 // gRPC has one log function for the process. Never destroyed: its threads log to the end.
 struct Listeners {
@@ -39,6 +44,18 @@ std::string HandshakeText(std::string_view message) {
   return "a TLS handshake failed: " + std::string(message.substr(0, 200));
 }
 
+// What a library says on its own.
+void LogForLibrary(std::string_view library, std::string_view message) {
+  static LogRateLimit* const limit = new LogRateLimit(Clock::Real(), kLogInterval);
+  uint64_t skipped = 0;
+  if (!limit->Allow(&skipped)) return;
+  LogWarn("rpc", "{} says: {} ({} more since the last message)", library, message.substr(0, kLogBytesMax), skipped);
+}
+
+void OnProtobufLog(google::protobuf::LogLevel level, const char* /*file*/, int /*line*/, const std::string& message) {
+  if (level >= google::protobuf::LOGLEVEL_ERROR) LogForLibrary("protobuf", message);
+}
+
 void OnLog(gpr_log_func_args* arguments) {
   const std::string_view message(arguments->message);
   if (message.find("Handshake failed") != std::string_view::npos) {
@@ -47,11 +64,7 @@ void OnLog(gpr_log_func_args* arguments) {
     for (const Gate* const gate : listeners.gates) gate->RecordHandshake(HandshakeText(message));
     return;
   }
-  static LogRateLimit* const limit = new LogRateLimit(Clock::Real(), std::chrono::seconds(10));
-  uint64_t skipped = 0;
-  if (arguments->severity == GPR_LOG_SEVERITY_ERROR && limit->Allow(&skipped)) {
-    LogWarn("grpc", "{} ({} more since the last message)", message, skipped);
-  }
+  if (arguments->severity == GPR_LOG_SEVERITY_ERROR) LogForLibrary("gRPC", message);
 }
 
 }  // namespace
@@ -70,8 +83,13 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
 HandshakeLog::HandshakeLog(const Gate* gate) : gate_(gate) {
   Listeners& listeners = Listeners::Get();
   MutexLock lock(&listeners.mutex);
-  listeners.gates.push_back(gate);
-  gpr_set_log_function(OnLog);
+  if (gate != nullptr) listeners.gates.push_back(gate);
+  static const bool is_set = [] {
+    gpr_set_log_function(OnLog);
+    google::protobuf::SetLogHandler(OnProtobufLog);
+    return true;
+  }();
+  static_cast<void>(is_set);
 }
 
 HandshakeLog::~HandshakeLog() {

@@ -25,11 +25,11 @@ struct TlsFiles {
 // not taken. TLS 1.2 and newer. InvalidArgument or ErrnoStatus, with the file's name, where they are of no use now.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files);
 
-// While it lives, handshakes that fail go to the gate's audit log, and what else gRPC logs to the daemon's log. The
-// library knows no peer where it says so.
+// While it lives, handshakes that fail go to the gate's audit log. From its making on, what else gRPC and protobuf log
+// goes to the daemon's log, escaped and at most a line every ten seconds. The library knows no peer where it says so.
 class HandshakeLog {
  public:
-  // The gate outlives it.
+  // The gate outlives it; null: of a listener without TLS.
   explicit HandshakeLog(const Gate* gate);
   ~HandshakeLog();
   HandshakeLog(const HandshakeLog&) = delete;

@@ -4,6 +4,7 @@ refused is refused with a reason and a line in the audit log, and the daemon goe
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -321,6 +322,45 @@ class SecurityTest(unittest.TestCase):
                                       options=[("grpc.max_send_message_length", -1)])
         with channel:
             return channel.unary_unary(method)(request, timeout=60)
+
+    def test_an_admin_is_no_agent(self):
+        with self.farm().start() as farm:
+            token = self.token(farm, "boss", "admin")
+            read = (self.ca / "ca.pem").read_bytes()
+            method = "/tunefarm.agent.v1.AgentService/Register"
+            with grpc.secure_channel(self.address(farm), grpc.ssl_channel_credentials(read)) as channel:
+                with self.assertRaises(grpc.RpcError) as refused:
+                    channel.unary_unary(method)(b"", metadata=[("authorization", "Bearer " + token)], timeout=60)
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+            self.assertIn("it needs the right agent", refused.exception.details())
+            with self.assertRaises(grpc.RpcError) as refused:
+                self.raw(farm, method, b"", "root")
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+            self.assert_audited(farm, principal="admin/root", reason="RIGHT_MISSING", call="AgentService/Register")
+            # An agent gets as far as the check of what it says.
+            with self.assertRaises(grpc.RpcError) as refused:
+                self.raw(farm, method, b"", "gpu7")
+            self.assertIn(refused.exception.code(), (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT))
+
+    def test_what_is_open_without_an_identity(self):
+        with self.farm().start() as farm:
+            read = (self.ca / "ca.pem").read_bytes()
+            with grpc.secure_channel(self.address(farm), grpc.ssl_channel_credentials(read),
+                                     [("grpc.max_send_message_length", -1)]) as channel:
+                self.assertEqual(channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=60), b"\x08\x01")
+                for method in ("/grpc.health.v1.Health/Watch",
+                               "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"):
+                    with self.assertRaises(grpc.RpcError) as refused:
+                        channel.unary_unary(method)(b"", timeout=60)
+                    self.assertEqual(refused.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+                # Refused for who calls: nothing of 31 MiB of empty entries is read.
+                entries = b"\x4a\x00" * (15 << 20)
+                with self.assertRaises(grpc.RpcError) as refused:
+                    channel.unary_unary("/tunefarm.v1.KernelService/CreateKernel")(entries, timeout=60)
+                self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
+            status = pathlib.Path(f"/proc/{farm.process.pid}/status").read_text()
+            self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)), 400 << 10)
+            self.assert_unharmed(farm)
 
     def test_messages_that_are_too_large_and_floods_of_refusals(self):
         with self.farm().start() as farm:

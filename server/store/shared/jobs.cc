@@ -33,9 +33,9 @@ absl::StatusOr<int64_t> FindDuplicate(Sql& sql, const SubmitRequest& request) {
                        "SELECT body_digest, job_id FROM request_dedup WHERE request_id = $1", request.request_id));
   if (!earlier.has_value()) return 0;
   if (earlier->body_digest != request.body_digest) {
-    return WithReason(InvalidArgument("request_id \"{}\" was used for another request (job {}); use a new one",
-                                      request.request_id, earlier->job_id),
-                      "REQUEST_ID_REUSED");
+    return WithReason(
+        InvalidArgument("the request_id was used for another request (job {}); use a new one", earlier->job_id),
+        "REQUEST_ID_REUSED");
   }
   return earlier->job_id;
 }

@@ -22,10 +22,14 @@ TEST(PrincipalTest, RolesAreSetsOfRights) {
   EXPECT_TRUE(ParseRoles("submit,kernels").value().Has(Right::kKernels));
   EXPECT_FALSE(ParseRoles("kernels").value().Has(Right::kSubmit));
   EXPECT_FALSE(ParseRoles("agent").value().Has(Right::kSubmit));
-  for (const Right right : {Right::kLookup, Right::kSubmit, Right::kKernels, Right::kAgent, Right::kAdmin}) {
+  for (const Right right : {Right::kLookup, Right::kSubmit, Right::kKernels, Right::kAdmin}) {
     EXPECT_TRUE(ParseRoles("admin").value().Has(right));
     EXPECT_FALSE(Rights().Has(right));
   }
+  // To administer a farm is not to be a machine of it.
+  EXPECT_FALSE(ParseRoles("admin").value().Has(Right::kAgent));
+  EXPECT_TRUE(ParseRoles("admin,agent").value().Has(Right::kAgent));
+  EXPECT_FALSE(ParseRoles("admin,agent").value().Without(Right::kAgent).Has(Right::kAgent));
 }
 
 TEST(PrincipalTest, WordsThatAreNoRolesAreNamed) {
@@ -76,7 +80,7 @@ TEST(PrincipalTest, AMissingRightIsNamed) {
   EXPECT_EQ(ReasonOf(refused), "RIGHT_MISSING");
   EXPECT_EQ(Text(refused), "the certificate submit/bob may not call CreateKernel: it needs the right kernels");
   EXPECT_EQ(ReasonOf(CheckRight(ClientSocket(), Right::kAdmin, "Shutdown")), "ADMIN_ONLY");
-  EXPECT_TRUE(CheckRight(AdminSocket(), Right::kAgent, "Register").ok());
+  EXPECT_EQ(ReasonOf(CheckRight(AdminSocket(), Right::kAgent, "Register")), "RIGHT_MISSING");
 }
 
 }  // namespace

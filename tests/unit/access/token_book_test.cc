@@ -95,6 +95,7 @@ TEST_F(TokenBookTest, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(ReasonOf(book_->Create("a", "boss", 0).status()), "ROLE_UNKNOWN");
   EXPECT_EQ(ReasonOf(book_->Create("a", "agent", 0).status()), "ROLE_UNKNOWN");
   EXPECT_EQ(ReasonOf(book_->Create("a", "submit,agent", 0).status()), "ROLE_UNKNOWN");
+  EXPECT_EQ(ReasonOf(book_->Create("a", "admin,agent", 0).status()), "ROLE_UNKNOWN");
   EXPECT_EQ(ReasonOf(book_->Create("a", "lookup", 367 * kDayMs).status()), "TOKEN_LIFE");
   EXPECT_EQ(ReasonOf(book_->Create("a", "lookup", -1).status()), "TOKEN_LIFE");
   for (const std::string& token :

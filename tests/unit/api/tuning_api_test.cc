@@ -1,12 +1,16 @@
 // What CreateJob decides by its caller, and what may run on this daemon's workers.
 #include "server/api/tuning_api.h"
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -68,6 +72,79 @@ TEST_F(TuningApiTest, APrincipalHasSoManyActiveJobs) {
   EXPECT_TRUE(Create(ci).ok());
   Reboot();
   EXPECT_EQ(ReasonOf(Create(ci).status()), "JOB_QUOTA");
+}
+
+// How many of many calls at the same time are accepted.
+int Accepted(const std::function<absl::Status()>& create, const std::string& reason) {
+  std::atomic<int> accepted{0};
+  std::vector<Thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back("client", [&] {
+      for (int k = 0; k < 3; ++k) {
+        const absl::Status status = create();
+        accepted += status.ok() ? 1 : 0;
+        EXPECT_EQ(ReasonOf(status), status.ok() ? "" : reason) << status;
+      }
+    });
+  }
+  for (Thread& client : clients) client.Join();
+  return accepted;
+}
+
+TEST_F(TuningApiTest, CallsAtTheSameTimeGetNoMoreJobsThanThePrincipalMayHave) {
+  farm_.limits.jobs_per_principal_max = 5;
+  Reboot();
+  EXPECT_EQ(Accepted([this] { return Create(Token("ci")).status(); }, "JOB_QUOTA"), 5);
+}
+
+TEST_F(TuningApiTest, CallsAtTheSameTimeGetNoMoreJobsThanThereMayBe) {
+  farm_.limits.active_jobs_max = 5;
+  Reboot();
+  EXPECT_EQ(Accepted([this] { return Create(ClientSocket()).status(); }, "TOO_MANY_JOBS"), 5);
+  // Those that are adopted count once, and those that have ended make room at once.
+  farm_.RunControl();
+  EXPECT_EQ(ReasonOf(Create(ClientSocket()).status()), "TOO_MANY_JOBS");
+  ASSERT_TRUE(farm_.service().Cancel("jobs/1").ok());
+  ASSERT_TRUE(farm_.Finish("jobs/1"));
+  EXPECT_TRUE(Create(ClientSocket()).ok());
+}
+
+TEST_F(TuningApiTest, APlaceThatWasNotUsedIsGivenBack) {
+  farm_.limits.jobs_per_principal_max = 1;
+  farm_.limits.active_jobs_max = 1;
+  Reboot();
+  v1::CreateJobRequest bad;
+  bad.mutable_job()->set_kernel("none");
+  *bad.mutable_job()->add_problems() = TestProblem(1024);
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status refused = farm_.service().tuning_api().CreateJob(Token("ci"), bad).status();
+    EXPECT_EQ(ReasonOf(refused), "KERNEL_NOT_FOUND") << refused;
+  }
+  EXPECT_TRUE(Create(Token("ci")).ok());
+}
+
+TEST_F(TuningApiTest, ARequestIdIsThePrincipalsOwn) {
+  v1::CreateJobRequest request;
+  *request.mutable_kernel_definition() = TestKernel();
+  *request.mutable_job()->add_problems() = TestProblem(1024);
+  request.set_request_id("the-same");
+  const auto create = [&](const Principal& principal) {
+    return farm_.service().tuning_api().CreateJob(principal, request);
+  };
+  const auto first = create(Token("ci"));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(create(Token("ci"))->job().name(), first->job().name());
+  const auto others = create(Token("other"));
+  ASSERT_TRUE(others.ok()) << others.status();
+  EXPECT_NE(others->job().name(), first->job().name());
+  EXPECT_NE(create(ClientSocket())->job().name(), first->job().name());
+  // A certificate of a token's name is somebody else.
+  EXPECT_NE(create({"ci", PrincipalKind::kCertificate, *ParseRoles("submit,kernels")})->job().name(),
+            first->job().name());
+  // With another body it is refused to its owner, and means nothing to others.
+  *request.mutable_job()->mutable_problems(0) = TestProblem(2048);
+  EXPECT_EQ(ReasonOf(create(Token("ci")).status()), "REQUEST_ID_REUSED");
+  EXPECT_TRUE(create(Token("third")).ok());
 }
 
 TEST_F(TuningApiTest, ADaemonThatIsAboutToEndBeginsNothing) {

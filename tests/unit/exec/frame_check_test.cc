@@ -50,6 +50,11 @@ TEST(FrameCheck, RefusesEachBadField) {
       [](Result* r) { r->mutable_measurement()->set_median_ns(std::numeric_limits<double>::infinity()); },
       [](Result* r) { r->mutable_measurement()->set_median_ns(0); },
       [](Result* r) { r->mutable_measurement()->set_samples(-1); },
+      [](Result* r) { r->mutable_measurement()->set_discarded_samples(-1); },
+      [](Result* r) { r->mutable_measurement()->set_input_copies(-1); },
+      [](Result* r) { r->mutable_measurement()->set_power_watts(std::numeric_limits<double>::quiet_NaN()); },
+      [](Result* r) { r->mutable_measurement()->set_device_busy_ms(-1); },
+      [](Result* r) { r->set_device_busy_ms(std::numeric_limits<double>::infinity()); },
       [](Result* r) { r->mutable_measurement()->add_sample_ns(-1); },
       [](Result* r) {
         for (int i = 0; i < 4097; ++i) r->mutable_measurement()->add_sample_ns(1);

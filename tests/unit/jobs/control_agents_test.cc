@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,6 +74,34 @@ TEST_F(ControlAgentsTest, RefusesWhatItCannotTalkTo) {
   wire::RegisterRequest newer = About("three", "CPU-3");
   newer.set_protocol(1000);
   EXPECT_TRUE(control_->link().Register(newer).ok());
+}
+
+TEST_F(ControlAgentsTest, NumbersThatAreNoneAreNotBelieved) {
+  wire::RegisterRequest about = About("one", "CPU-1");
+  about.mutable_devices(0)->set_peak_bytes_per_second(std::nan(""));
+  EXPECT_EQ(ReasonOf(control_->link().RegisterRemote(about).status()), "AGENT_INVALID");
+  about = About("one", "CPU-1");
+  about.set_now_ms(std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(ReasonOf(control_->link().RegisterRemote(about).status()), "AGENT_INVALID");
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  const std::string job = Submit();
+  wire::SynchronizeRequest request = Request("one", "CPU-1", 1);
+  *request.add_changed_devices() = About("one", "CPU-1").devices(0);
+  request.mutable_changed_devices(0)->set_memory_bytes(-1);
+  EXPECT_EQ(ReasonOf(control_->link().Synchronize(request).status()), "AGENT_INVALID");
+  const wire::SynchronizeResponse response = Ask("one", "CPU-1");
+  ASSERT_EQ(response.assignments_size(), 1);
+  wire::ReportTrialsRequest report = ReportOf("one", response.assignments(0));
+  report.mutable_trials(0)->mutable_measurement()->set_median_ns(-1);
+  const auto reported = control_->link().ReportTrials(report);
+  ASSERT_TRUE(reported.ok()) << reported.status();
+  EXPECT_EQ(reported->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+  const auto trial =
+      control_->service->GetTrial(job + "/studies/1/trials/" + std::to_string(report.trials(0).ordinal()));
+  ASSERT_TRUE(trial.ok()) << trial.status();
+  EXPECT_EQ(trial->outcome(), tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(trial->message(), testing::HasSubstr("median_ns = -1"));
+  EXPECT_FALSE(trial->has_measurement());
 }
 
 TEST_F(ControlAgentsTest, ARestartedControlGoesOnWithItsAgents) {

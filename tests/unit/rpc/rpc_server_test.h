@@ -167,8 +167,9 @@ class RpcServerTest : public testing::Test {
     return response.job().name();
   }
   // The bytes of the answer to a call whose generated classes are not at hand.
-  std::string RawCall(const std::string& method, const std::string& request, bool is_stream) {
-    grpc::GenericStub stub(Channel("client.sock"));
+  std::string RawCall(const std::string& socket, const std::string& method, const std::string& request,
+                      bool is_stream) {
+    grpc::GenericStub stub(Channel(socket));
     grpc::CompletionQueue queue;
     grpc::ClientContext context;
     const grpc::Slice slice(request);

@@ -55,12 +55,12 @@ TEST_F(RpcServerTest, TcpTellsThePortItChose) {
 }
 
 TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
-  EXPECT_EQ(RawCall("/grpc.health.v1.Health/Check", "", false), "\x08\x01");  // SERVING
+  EXPECT_EQ(RawCall("client.sock", "/grpc.health.v1.Health/Check", "", false), "\x08\x01");  // SERVING
   client_->SetNotServing();
-  EXPECT_EQ(RawCall("/grpc.health.v1.Health/Check", "", false), "\x08\x02");  // NOT_SERVING
+  EXPECT_EQ(RawCall("client.sock", "/grpc.health.v1.Health/Check", "", false), "\x08\x02");  // NOT_SERVING
   // list_services
-  const std::string services =
-      RawCall("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3a\x00", 2), true);
+  const std::string services = RawCall("admin.sock", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                       std::string("\x3a\x00", 2), true);
   for (const char* service :
        {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService", "ServerService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("tunefarm.v1.") + service));

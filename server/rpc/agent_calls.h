@@ -1,0 +1,30 @@
+// The calls of agents on other machines. They run on threads of their own, as each waits for the database; those that
+// wait for news hold no thread.
+//
+// Threads: AddTo by one thread, before the server starts. The calls end before it does.
+#pragma once
+
+#include "server/base/clock.h"
+#include "server/base/executor.h"
+#include "server/base/thread_pool.h"
+#include "server/farm/control_link.h"
+#include "server/rpc/router.h"
+
+namespace tunefarm {
+
+class AgentCalls {
+ public:
+  // Both outlive it.
+  AgentCalls(ControlLink* link, Clock* clock);
+  AgentCalls(const AgentCalls&) = delete;
+  AgentCalls& operator=(const AgentCalls&) = delete;
+
+  void AddTo(Router* router);
+
+ private:
+  ControlLink* const link_;
+  ThreadExecutor timers_;
+  ThreadPool threads_;
+};
+
+}  // namespace tunefarm

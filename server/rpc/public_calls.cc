@@ -1,0 +1,150 @@
+#include "server/rpc/public_calls.h"
+
+#include <chrono>
+#include <memory>
+
+#include "server/api/access_api.h"
+#include "server/api/catalog_api.h"
+#include "server/api/farm_api.h"
+#include "server/api/kernel_api.h"
+#include "server/api/lookup_api.h"
+#include "server/api/server_api.h"
+#include "server/api/tuning_api.h"
+#include "server/base/thread.h"
+#include "server/rpc/catalog_watch_stream.h"
+#include "server/rpc/job_watch_stream.h"
+#include "server/rpc/server.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr int kThreads = 4;  // of each kind
+constexpr int kLargeSpaceNice = 5;
+// A call without a deadline, or with a longer one, is answered as if it had this one.
+constexpr Duration kWaitMax = std::chrono::seconds(60);
+
+// The methods of the APIs are alike, so one line per call says all there is to say.
+template <typename Api, typename Request, typename Response>
+void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
+             absl::StatusOr<Response> (Api::*method)(const Request&), bool counts = true) {
+  router->Add<Request>(
+      call, CallKind::kCall, lane,
+      [api, method](const CallContext& /*context*/, const Request& request) { return (api->*method)(request); },
+      counts);
+}
+
+// On the calling gRPC thread: for what takes microseconds to a few milliseconds.
+constexpr Lane kFast;
+
+}  // namespace
+
+PublicCalls::PublicCalls(const RpcServices& services)
+    : services_(services),
+      slow_("rpc-slow", kThreads),
+      orders_("rpc-order", kThreads),
+      spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}) {}
+
+void PublicCalls::AddTo(Router* router) {
+  AddKernels(router);
+  AddTuning(router);
+  AddLookup(router);
+  AddCatalog(router);
+  AddFarm(router);
+  AddServer(router);
+}
+
+void PublicCalls::AddKernels(Router* router) {
+  const Lane slow{&slow_, kWaitMax};
+  KernelApi* const api = services_.kernels;
+  router->Add<v1::CreateKernelRequest>("tunefarm.v1.KernelService/CreateKernel", CallKind::kCall, slow,
+                                       [api](const CallContext& context, const v1::CreateKernelRequest& request) {
+                                         return api->CreateKernel(context.principal, request);
+                                       });
+  router->Add<v1::DeleteKernelRequest>("tunefarm.v1.KernelService/DeleteKernel", CallKind::kCall, slow,
+                                       [api](const CallContext& context, const v1::DeleteKernelRequest& request) {
+                                         return api->DeleteKernel(context.principal, request);
+                                       });
+  AddCall(router, "tunefarm.v1.KernelService/GetKernel", kFast, api, &KernelApi::GetKernel);
+  AddCall(router, "tunefarm.v1.KernelService/ListKernels", kFast, api, &KernelApi::ListKernels);
+  router->AddOfSpace<v1::CountSpaceRequest>("tunefarm.v1.KernelService/CountSpace", Lane{&spaces_, kWaitMax},
+                                            [api](const CallContext& context, const v1::CountSpaceRequest& request) {
+                                              return api->CountSpace(request, context.grant);
+                                            });
+  router->Add<v1::CompileKernelRequest>("tunefarm.v1.KernelService/CompileKernel", CallKind::kCall, slow,
+                                        [api](const CallContext& /*context*/, const v1::CompileKernelRequest& request) {
+                                          return api->CompileKernel(request, {.processor_time = kSpaceTimeMax});
+                                        });
+}
+
+void PublicCalls::AddTuning(Router* router) {
+  const Lane slow{&slow_, kWaitMax};
+  const Lane orders{&orders_, kWaitMax};
+  TuningApi* const api = services_.tuning;
+  router->AddOfSpace<v1::CreateJobRequest>("tunefarm.v1.TuningService/CreateJob", Lane{&spaces_, kWaitMax},
+                                           [api](const CallContext& context, const v1::CreateJobRequest& request) {
+                                             return api->CreateJob(context.principal, request, context.grant);
+                                           });
+  AddCall(router, "tunefarm.v1.TuningService/GetJob", kFast, api, &TuningApi::GetJob);
+  AddCall(router, "tunefarm.v1.TuningService/ListJobs", kFast, api, &TuningApi::ListJobs);
+  AddCall(router, "tunefarm.v1.TuningService/CancelJob", orders, api, &TuningApi::CancelJob);
+  AddCall(router, "tunefarm.v1.TuningService/PauseJob", orders, api, &TuningApi::PauseJob);
+  AddCall(router, "tunefarm.v1.TuningService/ResumeJob", orders, api, &TuningApi::ResumeJob);
+  AddCall(router, "tunefarm.v1.TuningService/DeleteJob", slow, api, &TuningApi::DeleteJob);
+  AddCall(router, "tunefarm.v1.TuningService/ListTrials", kFast, api, &TuningApi::ListTrials);
+  AddCall(router, "tunefarm.v1.TuningService/GetTrial", kFast, api, &TuningApi::GetTrial);
+  router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
+                                         [api](RawCall* call, const v1::WatchJobRequest& request) {
+                                           return std::make_unique<JobWatchStream>(call, api, request);
+                                         });
+}
+
+void PublicCalls::AddLookup(Router* router) {
+  LookupApi* const api = services_.lookup;
+  AddCall(router, "tunefarm.v1.LookupService/LookupConfig", kFast, api, &LookupApi::LookupConfig);
+  AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
+          &LookupApi::BatchLookupConfigs);
+  AddCall(router, "tunefarm.v1.LookupService/ListBestConfigs", kFast, api, &LookupApi::ListBestConfigs);
+}
+
+void PublicCalls::AddCatalog(Router* router) {
+  const Lane slow{&slow_, kWaitMax};
+  CatalogApi* const api = services_.catalog;
+  AddCall(router, "tunefarm.v1.CatalogService/PinBestConfig", slow, api, &CatalogApi::PinBestConfig);
+  AddCall(router, "tunefarm.v1.CatalogService/UnpinBestConfig", slow, api, &CatalogApi::UnpinBestConfig);
+  AddCall(router, "tunefarm.v1.CatalogService/RetireBestConfig", slow, api, &CatalogApi::RetireBestConfig);
+  AddCall(router, "tunefarm.v1.CatalogService/AnnotateBestConfig", slow, api, &CatalogApi::AnnotateBestConfig);
+  AddCall(router, "tunefarm.v1.CatalogService/ListBestConfigChanges", kFast, api, &CatalogApi::ListBestConfigChanges);
+  AddCall(router, "tunefarm.v1.CatalogService/ListMisses", kFast, api, &CatalogApi::ListMisses);
+  AddCall(router, "tunefarm.v1.CatalogService/DeleteMisses", slow, api, &CatalogApi::DeleteMisses);
+  router->AddStream<v1::WatchBestConfigsRequest>("tunefarm.v1.CatalogService/WatchBestConfigs",
+                                                 [api](RawCall* call, const v1::WatchBestConfigsRequest& request) {
+                                                   return std::make_unique<CatalogWatchStream>(call, api, request);
+                                                 });
+}
+
+void PublicCalls::AddFarm(Router* router) {
+  const Lane slow{&slow_, kWaitMax};
+  FarmApi* const api = services_.farm;
+  AddCall(router, "tunefarm.v1.DeviceService/ListDevices", kFast, api, &FarmApi::ListDevices);
+  AddCall(router, "tunefarm.v1.DeviceService/ListDeviceClasses", kFast, api, &FarmApi::ListDeviceClasses);
+  AddCall(router, "tunefarm.v1.DeviceService/ReleaseDevice", kFast, api, &FarmApi::ReleaseDevice);
+  AddCall(router, "tunefarm.v1.FarmService/ListAgents", kFast, api, &FarmApi::ListAgents);
+  AddCall(router, "tunefarm.v1.FarmService/DrainAgent", slow, api, &FarmApi::DrainAgent);
+  AddCall(router, "tunefarm.v1.FarmService/UndrainAgent", slow, api, &FarmApi::UndrainAgent);
+  AddCall(router, "tunefarm.v1.FarmService/QuarantineDevice", kFast, api, &FarmApi::QuarantineDevice);
+}
+
+void PublicCalls::AddServer(Router* router) {
+  const Lane slow{&slow_, kWaitMax};
+  ServerApi* const api = services_.server;
+  // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
+  AddCall(router, "tunefarm.v1.ServerService/GetServerInfo", kFast, api, &ServerApi::GetServerInfo, false);
+  AddCall(router, "tunefarm.v1.ServerService/CreateBackup", slow, api, &ServerApi::CreateBackup);
+  AddCall(router, "tunefarm.v1.ServerService/Shutdown", kFast, api, &ServerApi::Shutdown);
+  AccessApi* const access = services_.access;
+  AddCall(router, "tunefarm.v1.AccessService/CreateToken", slow, access, &AccessApi::CreateToken);
+  AddCall(router, "tunefarm.v1.AccessService/ListTokens", slow, access, &AccessApi::ListTokens);
+  AddCall(router, "tunefarm.v1.AccessService/RevokeToken", slow, access, &AccessApi::RevokeToken);
+}
+
+}  // namespace tunefarm

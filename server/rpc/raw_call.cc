@@ -1,0 +1,219 @@
+#include "server/rpc/raw_call.h"
+
+#include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <optional>
+#include <utility>
+
+#include "server/base/check.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/status.h"
+
+namespace tunefarm {
+
+using google::protobuf::Arena;
+using google::protobuf::Message;
+using google::protobuf::io::CodedInputStream;
+
+namespace {
+
+// Kernel sources travel in one message; 16 MiB covers their limit of 8 MiB with room.
+constexpr size_t kMessageBytesMax = 16 << 20;
+// The largest kernel and the largest report take less than half of it.
+constexpr size_t kParsedBytesMax = 64 << 20;
+// Where most requests are parsed; larger ones take more from the heap.
+constexpr size_t kArenaBlockBytes = 16 << 10;
+
+absl::Status CheckMessageSize(size_t bytes) {
+  if (bytes <= kMessageBytesMax) return absl::OkStatus();
+  return WithReason(ResourceExhausted("the message has {} bytes, at most {} are taken", bytes, kMessageBytesMax),
+                    "MESSAGE_TOO_LARGE");
+}
+
+absl::Status NoRequest() { return WithReason(InvalidArgument("the call ended without a request"), "MESSAGE_INVALID"); }
+
+absl::Status CannotParse() {
+  return WithReason(InvalidArgument("the request cannot be read: it is no message of the type that the call takes"),
+                    "MESSAGE_INVALID");
+}
+
+// An agent takes ResourceExhausted for a refusal of what it sent, and comes back after Unavailable.
+absl::Status ForAgent(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status) || ReasonOf(status) != "OVERLOADED") return status;
+  return WithReason(Unavailable("{}", MessageOf(status)), "OVERLOADED");
+}
+
+}  // namespace
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  grpc::ByteBuffer bytes;
+  bool own_buffer = false;
+  const grpc::Status done =
+      grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::MessageLite>(message, &bytes, &own_buffer);
+  TUNEFARM_CHECK(done.ok());
+  return bytes;
+}
+
+// ---- RawStream ----
+
+void RawStream::Write(const grpc::ByteBuffer* response) { call_->StartWrite(response); }
+void RawStream::Finish(const absl::Status& status) { call_->Finish(ToGrpc(status)); }
+void RawStream::Abandon() { call_->context_->TryCancel(); }
+Clock* RawStream::clock() const { return call_->around_->clock; }
+OpenCalls* RawStream::open_calls() const { return call_->around_->open_calls; }
+MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_->HoldForStream(bytes); }
+
+// ---- RawCall ----
+
+RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context)
+    : around_(around), route_(route), context_(context) {
+  if (route_->probe) {
+    const grpc::Slice answer(route_->probe());
+    response_ = grpc::ByteBuffer(&answer, 1);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+    return;
+  }
+  absl::StatusOr<CallContext> caller = around_->entrance->Authorize(*context, route_->call);
+  if (!caller.ok()) {
+    Finish(ToGrpc(caller.status()));
+    return;
+  }
+  caller_ = *std::move(caller);
+  absl::StatusOr<CallLimits::Ticket> ticket = around_->limits->Begin(caller_.principal, route_->kind);
+  if (!ticket.ok()) {
+    Refuse(ticket.status());
+    return;
+  }
+  ticket_.emplace(*std::move(ticket));
+  read_.context = context;
+  around_->reads->Add(&read_);
+  StartRead(&request_);
+}
+
+void RawCall::Refuse(const absl::Status& status) {
+  around_->entrance->Record(caller_, route_->call, nullptr, nullptr, status);
+  Finish(ToGrpc(status));
+}
+
+void RawCall::OnReadDone(bool ok) {
+  around_->reads->Remove(&read_);
+  const absl::Status received = ok ? Receive() : NoRequest();
+  if (!received.ok()) {
+    request_.Clear();
+    Refuse(received);
+  } else if (route_->lane.threads == nullptr) {
+    ParseAndRun();
+  } else {
+    deadline_ = around_->clock->Now() + route_->lane.wait_max;
+    route_->lane.threads->Post([this] { Run(); });
+  }
+}
+
+absl::Status RawCall::Receive() {
+  const size_t bytes = request_.Length();
+  RETURN_IF_ERROR(CheckMessageSize(bytes));
+  absl::StatusOr<MemoryShare> share = ticket_->HoldReceived(bytes);
+  if (!share.ok()) return IsOfAgents() ? ForAgent(share.status()) : share.status();
+  received_ = *std::move(share);
+  return absl::OkStatus();
+}
+
+bool RawCall::IsAwaited() const { return !context_->IsCancelled() && around_->clock->Now() <= deadline_; }
+
+void RawCall::Run() {
+  if (IsAwaited()) {
+    ParseAndRun();
+  } else {
+    GiveUp();
+  }
+}
+
+void RawCall::GiveUp() {
+  Finish(ToGrpc(IsOfAgents() ? Unavailable("control has more to do than it can; try again later")
+                             : DeadlineExceeded("the call waited longer than its deadline; try again later")));
+}
+
+absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
+  // Numbers of agents are checked report by report, so that one bad report keeps no others back.
+  const WireScanOptions options = {.parsed_bytes_max = kParsedBytesMax, .finite_only = !IsOfAgents()};
+  absl::StatusOr<size_t> bytes;
+  if (flat != nullptr) {
+    CodedInputStream input(flat->begin(), static_cast<int>(flat->size()));
+    bytes = ScanMessage(*route_->shape, &input, options);
+  } else {
+    grpc::ProtoBufferReader reader(&request_);
+    if (!reader.status().ok()) return CannotParse();
+    CodedInputStream input(&reader);
+    input.PushLimit(static_cast<int>(request_.Length()));
+    bytes = ScanMessage(*route_->shape, &input, options);
+  }
+  RETURN_IF_ERROR(bytes.status());
+  absl::StatusOr<MemoryShare> share = around_->limits->HoldParsed(*bytes);
+  if (!share.ok() && IsOfAgents()) return ForAgent(share.status());
+  return share;
+}
+
+bool RawCall::Parse(const grpc::Slice* flat, Message* request) {
+  if (flat != nullptr) return request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()));
+  grpc::ProtoBufferReader reader(&request_);
+  return reader.status().ok() && request->ParseFromZeroCopyStream(&reader);
+}
+
+void RawCall::ParseAndRun() {
+  // Small requests come in one piece.
+  grpc::Slice slice;
+  const grpc::Slice* const flat = request_.TrySingleSlice(&slice).ok() ? &slice : nullptr;
+  absl::StatusOr<MemoryShare> parsed = HoldParsed(flat);
+  if (!parsed.ok()) {
+    Refuse(parsed.status());
+    return;
+  }
+  parsed_ = *std::move(parsed);  // until the answer: what takes long keeps a copy of its request
+  alignas(8) static thread_local char block[kArenaBlockBytes];
+  Arena arena(block, sizeof(block));
+  Message* const request = route_->prototype->New(&arena);
+  const bool is_read = Parse(flat, request);
+  request_.Clear();
+  slice = grpc::Slice();
+  received_.Reset();
+  if (!is_read) {
+    Refuse(CannotParse());
+    return;
+  }
+  route_->run(this, *request);
+}
+
+void RawCall::Answer(const Message* request, const absl::Status& outcome, const Message* response) {
+  around_->entrance->Record(caller_, route_->call, request, response, outcome);
+  parsed_.Reset();
+  if (!outcome.ok()) {
+    Finish(ToGrpc(outcome));
+    return;
+  }
+  response_ = Serialize(*response);
+  StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void RawCall::Stream(std::unique_ptr<RawStream> stream) {
+  parsed_.Reset();
+  stream_ = std::move(stream);
+  begun_.store(stream_.get());
+  stream_->Begin();
+  if (is_cancelled_.load()) stream_->OnCancel();
+}
+
+void RawCall::OnWriteDone(bool ok) {
+  if (stream_) stream_->OnWriteDone(ok);
+}
+
+void RawCall::OnCancel() {
+  is_cancelled_.store(true);
+  if (RawStream* const stream = begun_.load()) stream->OnCancel();
+}
+
+void RawCall::OnDone() { delete this; }
+
+}  // namespace tunefarm

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""What ten hostile clients cost the others, in one table: look-ups and an honest job without them and with them, and the
+daemon's memory.
+
+  hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces]
+
+--mib: size of the requests that explode when they are parsed. --expensive-spaces: two of the ten submit definitions of 8
+parameters of 18 doubles each with a rule of two sides. Needs grpcio.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+QUICK = ["--policy", "fast", "--min-samples", "1", "--max-samples", "1", "--time-budget-ms", "5", "--measure", "no_reuse=true"]
+SUM = " + ".join(f"P{i}" for i in range(8))
+KERNEL = """
+display_name: "expensive"
+language: LANGUAGE_HOST_CXX
+sources { path: "expensive.cc" }
+arguments { name: "out" buffer { data_type: DATA_TYPE_I32 length: "16" access: ACCESS_OUT } }
+launches { kernel { entry: "expensive" arguments: ["out"] } }
+reference { steps { kernel { entry: "expensive" arguments: ["out"] } } }
+""" + "".join(f"parameters {{ name: \"P{i}\" values {{ doubles: [{', '.join(f'{i + 1}.{k:02}1' for k in range(18))}] }} }}\n"
+              for i in range(8)) + f"constraints {{ expression: \"{SUM} >= 36.6885\" }}\nconstraints {{ expression: \"{SUM} <= 36.6975\" }}\n"
+
+
+def quantiles(seconds):
+    ms = sorted(1000 * s for s in seconds)
+    at = lambda q: ms[int(q * (len(ms) - 1))]
+    return f"{len(ms):7} {at(0.5):9.2f} {at(0.99):9.2f} {ms[-1]:9.2f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=SOURCE / "build/release/bin", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--mib", type=int, default=1)
+    parser.add_argument("--expensive-spaces", action="store_true")
+    options = parser.parse_args()
+    os.environ.update(TUNEFARM_BIN_DIR=str(options.bin), TUNEFARM_SOURCE_DIR=str(SOURCE))
+    sys.path[:0] = [str(SOURCE / "tests/fault"), str(SOURCE / "tests/e2e")]
+    from farm import Farm
+    from hostile_peers import LOOKUP, TEN, HostilePeer, memory
+    from plain_calls import PlainCalls
+
+    def measure(farm, what):
+        took = []
+        begin = time.monotonic()
+        with PlainCalls(f"unix:{farm.directory}/run/client.sock") as calls:
+            while time.monotonic() - begin < options.seconds:
+                took.append(calls.seconds("/tunefarm.v1.LookupService/LookupConfig", LOOKUP))
+        begin = time.monotonic()
+        farm.cli("tune", "noop_host", "--max-trials", options.trials, *QUICK)
+        job = time.monotonic() - begin
+        print(f"{what:16} {quantiles(took)} {job:9.2f} {memory(farm.process.pid, 'VmRSS') >> 20:9} "
+              f"{memory(farm.process.pid, 'VmHWM') >> 20:9}", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as outer:
+        ca = pathlib.Path(folder) / "ca"
+        for arguments in (["init", ca], ["issue", ca, "--name", "control", "--host", "127.0.0.1"],
+                          ["issue", ca, "--name", "look", "--role", "lookup"],
+                          ["issue", ca, "--name", "alice", "--role", "submit,kernels"]):
+            subprocess.run([options.bin / "tunefarm", "certs", *map(str, arguments)], check=True, capture_output=True)
+        expensive = pathlib.Path(folder) / "expensive"
+        expensive.mkdir()
+        (expensive / "kernel.pbtxt").write_text(KERNEL)
+        (expensive / "expensive.cc").write_text('extern "C" void expensive(int* out) { out[0] = 1; }\n')
+        farm = outer.enter_context(Farm("--listen", "127.0.0.1:0", "--tls-certificate", ca / "control.pem", "--tls-key",
+                                        ca / "control.key", "--tls-client-ca", ca / "ca.pem", "--http-listen", "127.0.0.1:0",
+                                        "--calls-per-second", "0"))
+        farm.start()
+        farm.cli("tune", "noop_host", "--max-trials", "8", *QUICK)
+        address = next(a for a in farm.info()["addresses"] if not a.startswith("unix:"))
+        pages = farm.info()["http_address"]
+        kinds = [*TEN[2:], "spaces", "spaces"] if options.expensive_spaces else TEN
+        print(f"{'':16} {'look-ups':>7} {'p50 ms':>8} {'p99 ms':>9} {'max ms':>9} {'job s':>9} {'RSS MiB':>9} {'peak MiB':>9}")
+        measure(farm, "alone")
+        with contextlib.ExitStack() as stack:
+            peers = []
+            for kind in kinds:
+                name = {"explode": "alice", "watch": "look", "spaces": "alice"}.get(kind)
+                identity = {"certificate": ca / f"{name}.pem", "key": ca / f"{name}.key"} if name else {}
+                environment = dict(os.environ)
+                if kind == "spaces":
+                    environment.update(TUNEFARM_SERVER=address, TUNEFARM_TLS_CA=str(ca / "ca.pem"),
+                                       TUNEFARM_CLIENT_CERTIFICATE=str(ca / "alice.pem"), TUNEFARM_CLIENT_KEY=str(ca / "alice.key"))
+                peers.append(stack.enter_context(HostilePeer(
+                    kind, environment, address=address, ca=ca / "ca.pem", http=pages, job="jobs/1", size=options.mib << 20,
+                    cli=options.bin / "tunefarm", folder=expensive, **identity)))
+            measure(farm, "with ten")
+        measure(farm, "after them")
+        for peer in peers:
+            print(f"{peer.kind:10} {peer.counts}")
+
+
+if __name__ == "__main__":
+    main()

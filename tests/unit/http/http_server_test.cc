@@ -1,0 +1,161 @@
+// The pages' server and peers that are slow, many or wrong.
+#include "server/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/base/status.h"
+#include "server/base/thread.h"
+#include "server/base/unique_fd.h"
+
+namespace tunefarm {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr size_t kLargeBytes = 16 << 20;  // more than the kernel's buffers take
+
+class HttpServerTest : public testing::Test {
+ protected:
+  HttpServerTest() {
+    HttpServerOptions options;
+    options.host = "127.0.0.1";
+    options.pages["/healthz"] = [] { return HttpAnswer{200, "ok\n"}; };
+    options.pages["/large"] = [] { return HttpAnswer{200, std::string(kLargeBytes, 'x')}; };
+    options.pages["/blocked"] = [this] {
+      release_.WaitForNotification();
+      return HttpAnswer{200, "released\n"};
+    };
+    auto server = HttpServer::Start(std::move(options));
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~HttpServerTest() override {
+    if (!release_.HasBeenNotified()) release_.Notify();
+  }
+
+  UniqueFd Connect() const {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(server_->address().substr(sizeof("http://127.0.0.1:") - 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+  static void Send(const UniqueFd& fd, const std::string& text) {
+    EXPECT_EQ(send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+  // Until the server closes.
+  static std::string ReadAll(const UniqueFd& fd) {
+    std::string text;
+    char bytes[4096];
+    ssize_t got = 0;
+    while ((got = recv(fd.get(), bytes, sizeof(bytes), 0)) > 0) text.append(bytes, static_cast<size_t>(got));
+    return text;
+  }
+  static std::string RequestOf(const std::string& path, const std::string& method = "GET",
+                               const std::string& host = "localhost:1") {
+    return method + " " + path + " HTTP/1.1\r\nAccept: */*\r\nHOST:  " + host + " \r\n\r\n";
+  }
+  std::string Get(const std::string& path) const {
+    const UniqueFd fd = Connect();
+    Send(fd, RequestOf(path));
+    return ReadAll(fd);
+  }
+
+  Notification release_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, PagesAreServedAndNothingElse) {
+  EXPECT_EQ(Get("/healthz"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\nConnection: "
+            "close\r\n\r\nok\n");
+  EXPECT_THAT(Get("/healthz?verbose=1"), HasSubstr("\r\n\r\nok\n"));
+  EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 404 "));
+  const auto answer = [this](const std::string& request) {
+    const UniqueFd fd = Connect();
+    Send(fd, request);
+    return ReadAll(fd);
+  };
+  EXPECT_THAT(answer(RequestOf("/healthz", "HEAD")), testing::EndsWith("\r\n\r\n"));
+  EXPECT_THAT(answer(RequestOf("/healthz", "POST") + "body"), HasSubstr("405 "));
+  EXPECT_THAT(answer(RequestOf("/healthz", "GET", "evil.example:80")), HasSubstr("403 "));
+  EXPECT_THAT(answer("GET /healthz HTTP/1.0\r\n\r\n"), HasSubstr("403 "));
+  EXPECT_THAT(answer("GET /healthz HTTP/1.0\nhost: [::1]:7\n\n"), HasSubstr("200 OK"));
+  for (const char* const wrong : {"\r\n\r\n", "GET\r\n\r\n", "GET /healthz\r\n\r\n", "GET /healthz HTTP/2\r\n\r\n",
+                                  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}) {
+    EXPECT_THAT(answer(wrong), HasSubstr("400 ")) << wrong;
+  }
+  EXPECT_THAT(answer(std::string(9000, 'x')), HasSubstr("431 "));
+  EXPECT_THAT(answer("GET /healthz HTTP/1.1\r\nX: " + std::string(9000, 'x')), HasSubstr("431 "));
+}
+
+TEST_F(HttpServerTest, SlowPeersHoldUpNoOther) {
+  std::vector<UniqueFd> slow;
+  for (int i = 0; i < 200; ++i) {
+    slow.push_back(Connect());
+    // Some send nothing, some half a request, some ask and do not read.
+    if (i % 3 == 1) Send(slow.back(), "GET /healthz HTTP/1.1\r\nHost: loc");
+    if (i % 30 == 2) Send(slow.back(), RequestOf("/large"));
+    if (i % 20 == 0) {
+      EXPECT_THAT(Get("/healthz"), HasSubstr("\r\n\r\nok\n")) << i;
+    }
+  }
+  EXPECT_THAT(Get("/healthz"), HasSubstr("\r\n\r\nok\n"));
+  // All of them are closed: those that have had most time when others came, the last ones by themselves. What was sent
+  // to those that did not read may be cut off.
+  for (const UniqueFd& fd : slow) ReadAll(fd);
+  EXPECT_THAT(Get("/healthz"), HasSubstr("\r\n\r\nok\n"));
+}
+
+TEST_F(HttpServerTest, ALargePageArrivesWhole) {
+  const std::string answer = Get("/large");
+  EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, kLargeBytes);
+}
+
+TEST_F(HttpServerTest, PagesThatTakeLongAreBounded) {
+  std::vector<UniqueFd> asking;
+  std::vector<pollfd> polled;
+  for (int i = 0; i < 33; ++i) {
+    asking.push_back(Connect());
+    Send(asking.back(), RequestOf("/blocked"));
+    polled.push_back({asking.back().get(), POLLIN, 0});
+  }
+  // The one that was read last is refused; the others wait.
+  ASSERT_EQ(poll(polled.data(), polled.size(), -1), 1);
+  release_.Notify();
+  for (size_t i = 0; i < asking.size(); ++i) {
+    EXPECT_THAT(ReadAll(asking[i]), HasSubstr(polled[i].revents != 0 ? "503 " : "released"));
+  }
+}
+
+TEST_F(HttpServerTest, TheEndClosesWhatIsOpen) {
+  const UniqueFd idle = Connect();
+  EXPECT_THAT(Get("/healthz"), HasSubstr("200 OK"));
+  server_.reset();
+  EXPECT_EQ(ReadAll(idle), "");
+}
+
+TEST_F(HttpServerTest, AnAddressInUseIsNamed) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.port = std::stoi(server_->address().substr(server_->address().rfind(':') + 1));
+  const auto second = HttpServer::Start(std::move(options));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(MessageOf(second.status())), HasSubstr(server_->address().substr(sizeof("http://") - 1)));
+}
+
+}  // namespace
+}  // namespace tunefarm
