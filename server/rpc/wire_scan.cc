@@ -34,6 +34,8 @@ constexpr size_t kTextBytes = 32 + 16 + 24;
 constexpr size_t kFirstElementBytes = 64;
 // A field that is not known is kept: a record of 16 bytes in an array that doubles, and the set that holds it.
 constexpr size_t kUnknownBytes = 16 * kGrowth + 32;
+// A map entry with a key of text and a value: its node.
+constexpr size_t kMapEntryBytes = 128;
 // Of a message in an array or a map: the pointer to it, or its place in the table, and what alignment costs.
 constexpr size_t kElementBytes = 8 * kGrowth + 64;
 
@@ -60,7 +62,10 @@ class WireShapes {
     if (!is_new) return known->second.get();
     known->second.reset(new WireShape);
     WireShape* const shape = known->second.get();
-    shape->bytes_ = google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->SpaceUsedLong();
+    // The entry of a map has no object of its own kind that could be asked.
+    shape->bytes_ = type->options().map_entry()
+                        ? kMapEntryBytes
+                        : google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->SpaceUsedLong();
     int last = 0;
     for (int i = 0; i < type->field_count(); ++i) {
       last = std::max(last, type->field(i)->number());
