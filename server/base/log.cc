@@ -1,3 +1,4 @@
+#include "server/base/file.h"
 #include "server/base/log.h"
 
 #include <fcntl.h>
@@ -144,6 +145,7 @@ absl::Status LogToFile(const std::string& path, int64_t bytes_max, int files_max
   // Opened here first: for the mode, and because the library says less about what is wrong.
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoStatus(errno, "opening the log file {}", path);
+  RETURN_IF_ERROR(MakePrivate(path));
   MutexLock lock(&output.mutex);
   try {
     auto sink = std::make_unique<spdlog::sinks::rotating_file_sink_st>(path, static_cast<size_t>(bytes_max),

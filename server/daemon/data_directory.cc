@@ -12,6 +12,11 @@
 namespace tunefarm {
 namespace {
 
+// A volume may come with another owner and a wider mode, as in a container: the files in it are private all the same.
+void CloseToOthers(const std::string& data) {
+  if (const absl::Status closed = MakePrivate(data); !closed.ok()) LogWarn("daemon", "{}", MessageOf(closed));
+}
+
 // The runtime directory may lie in a folder that anyone can write: it must be ours, and only ours.
 absl::Status MakePrivateDirectory(const std::string& path) {
   RETURN_IF_ERROR(MakeDirectories(path, 0700));
@@ -49,7 +54,9 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
   opened.lock = *std::move(lock);
   ASSIGN_OR_RETURN(opened.sockets, SocketPathsFor(data, environment));
   RETURN_IF_ERROR(MakePrivateDirectory(opened.sockets.directory));
+  CloseToOthers(data);
   RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
+  RETURN_IF_ERROR(MakePrivate(data + "/backups"));
   // Workers drop to other users and must be able to pass through to their own scratch directories.
   // What a worker left behind and cannot be removed stays: each worker gets a fresh directory of its own anyway.
   if (const absl::Status removed = RemoveTree(data + "/scratch"); !removed.ok()) {

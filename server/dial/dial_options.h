@@ -26,7 +26,8 @@ struct DialOptions {
 DialOptions WithEnvironment(DialOptions options, const EnvironmentGetter& environment);
 
 // Reads the token's file and checks that all goes together: a certificate has a key and needs TLS, and no token is sent
-// as plain text but to this machine. InvalidArgument, or ErrnoStatus with the file's name.
+// as plain text but to this machine, and no other user can read the key or the token's file. InvalidArgument, or
+// ErrnoStatus with the file's name.
 absl::StatusOr<DialOptions> Checked(DialOptions options);
 
 // Whether what is sent to the address stays on this machine.

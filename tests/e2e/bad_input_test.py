@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -152,6 +153,24 @@ class BadSurroundings(unittest.TestCase):
                 self.refused(self.daemon("--data-dir", farm.directory), 1, str(farm.directory))
             finally:
                 subprocess.run(["umount", farm.directory], check=True)
+
+    def test_an_emptied_database_is_not_taken_for_a_new_one(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("db", "backup", "copy.db")
+            farm.stop()
+            database, marker = farm.directory / "tunefarm.db", farm.directory / "tunefarm.db.initialized"
+            for empty, words in ((lambda: os.truncate(database, 0), "has 0 bytes"), (database.unlink, "is missing")):
+                empty()
+                self.refused(self.daemon("--data-dir", farm.directory), 1, words, "restore a backup", f"remove {marker}")
+            shutil.copyfile(farm.directory / "backups" / "copy.db", database)
+            farm.start()
+            farm.stop()
+            database.unlink()
+            marker.unlink()
+            farm.start()
+            self.assertTrue(marker.exists())
+            farm.stop()
 
     def test_a_full_disk_loses_nothing(self):
         # Without the floor, which would pause the work long before the disk is full.

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import ssl
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
@@ -155,6 +156,19 @@ def _read(path: str, what: str) -> bytes:
         raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
 
 
+def _read_secret(path: str, what: str) -> bytes:
+    """Of a file that no other user may read: mode 0600, or 0640 where it is root's."""
+    try:
+        info = os.stat(path)
+    except OSError as error:
+        raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
+    forbidden = 0o037 if info.st_uid == 0 else 0o077
+    if stat.S_ISREG(info.st_mode) and info.st_mode & forbidden:
+        raise InvalidArgumentError(f"other users may read or change {what} {path} (mode "
+                                   f"{stat.S_IMODE(info.st_mode):04o}); run: chmod 600 {path}")
+    return _read(path, what)
+
+
 def _stays_here(address: str) -> bool:
     host = address.rpartition(":")[0]
     return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
@@ -179,7 +193,7 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
     secret = token or ("" if path else os.environ.get("TUNEFARM_TOKEN", ""))
     if not secret:
         path = path or os.environ.get("TUNEFARM_TOKEN_FILE", "")
-        secret = _read(path, "the token's file").decode("ascii", "replace").strip() if path else ""
+        secret = _read_secret(path, "the token's file").decode("ascii", "replace").strip() if path else ""
     if secret and not (secret.startswith("tft_") and secret.replace("_", "").isalnum() and secret.isascii()):
         raise InvalidArgumentError("what is given as a token is none: one begins with 'tft_'")
     if secret and not ca and not _stays_here(address):
@@ -187,7 +201,7 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
                                    "certificate (tls_ca)")
     if ca:
         credentials = grpc.ssl_channel_credentials(
-            _read(ca, "the CA"), _read(key, "the key") if key else None,
+            _read(ca, "the CA"), _read_secret(key, "the private key") if key else None,
             _read(certificate, "the certificate") if certificate else None)
         channel = grpc.secure_channel(address, credentials, options=options)
     else:

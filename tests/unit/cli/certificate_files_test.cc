@@ -163,6 +163,25 @@ TEST(DialOptionsTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_TRUE(Checked(options).value().ca.empty());
 }
 
+TEST(DialOptionsTest, SecretsThatOthersMayReadAreRefused) {
+  TemporaryDirectory directory;
+  DialOptions options;
+  options.address = "farm1:7070";
+  options.ca = "ca.pem";
+  options.certificate = "a.pem";
+  options.key = directory.File("a.key");
+  DialOptions token;
+  token.address = "unix:/x";
+  token.token_file = directory.File("token");
+  for (const DialOptions& one : {options, token}) {
+    const std::string& file = one.key.empty() ? one.token_file : one.key;
+    ASSERT_TRUE(WriteFileAtomically(file, "tft_1\n", 0644).ok());
+    EXPECT_THAT(std::string(MessageOf(Checked(one).status())), HasSubstr("run: chmod 600 " + file));
+    ASSERT_TRUE(WriteFileAtomically(file, "tft_1\n", 0600).ok());
+    EXPECT_TRUE(Checked(one).ok());
+  }
+}
+
 TEST(DialOptionsTest, TheEnvironmentFillsWhatIsNotGiven) {
   const EnvironmentGetter environment = [](const char* name) -> std::optional<std::string> {
     return std::string(name);

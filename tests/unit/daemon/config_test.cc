@@ -48,6 +48,21 @@ class DaemonConfigTest : public testing::Test {
   std::map<std::string, std::string> environment_;
 };
 
+TEST_F(DaemonConfigTest, SecretsThatOthersMayReadAreRefused) {
+  const std::string key = directory_.File("c.key");
+  TUNEFARM_CHECK_OK(WriteFileAtomically(key, "", 0644));
+  EXPECT_THAT(
+      ErrorOf({"--role", "agent", "--control", "c:1", "--tls-ca", "ca", "--tls-certificate", "c", "--tls-key", key}),
+      HasSubstr("run: chmod 600 " + key));
+  EXPECT_THAT(ErrorOf({"--tls-certificate", "c", "--tls-key", key}), HasSubstr("run: chmod 600 " + key));
+  const std::string file = File("store = \"postgres://me:secret@host/db\"\n");
+  EXPECT_THAT(ErrorOf({"--config", file}),
+              AllOf(HasSubstr("run: chmod 600 " + file), testing::Not(HasSubstr("secret"))));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(file, "store = \"postgres://me@host/db\"\n", 0644));
+  const absl::Status without = Parse({"--config", file}).status();
+  EXPECT_THAT(std::string(without.message()), testing::Not(HasSubstr("chmod")));
+}
+
 TEST_F(DaemonConfigTest, Defaults) {
   const auto config = Parse({});
   ASSERT_TRUE(config.ok());
