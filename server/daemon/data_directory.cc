@@ -8,6 +8,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/upkeep/disk_reserve.h"
 
 namespace tunefarm {
 namespace {
@@ -52,6 +53,7 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
                       "DATA_DIRECTORY_IN_USE");
   }
   opened.lock = *std::move(lock);
+  UseDiskReserve(data);
   ASSIGN_OR_RETURN(opened.sockets, SocketPathsFor(data, environment));
   RETURN_IF_ERROR(MakePrivateDirectory(opened.sockets.directory));
   CloseToOthers(data);
@@ -63,6 +65,7 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
     LogWarn("daemon", "the scratch directory could not be emptied: {}", MessageOf(removed));
   }
   RETURN_IF_ERROR(MakeDirectories(data + "/scratch", 0711));
+  KeepDiskReserve(data);
   return opened;
 }
 

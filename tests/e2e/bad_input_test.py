@@ -1,5 +1,6 @@
 """Bad input and bad surroundings: one clear sentence, the right exit code, nothing lost."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -8,7 +9,7 @@ import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, Farm
+from farm import BIN, HANG_SECONDS, Farm, wait_until
 
 VALID = '''
 display_name: "tiny"
@@ -171,6 +172,37 @@ class BadSurroundings(unittest.TestCase):
             farm.start()
             self.assertTrue(marker.exists())
             farm.stop()
+
+    def test_a_daemon_starts_on_a_full_disk(self):
+        with Farm("--min-free-disk-bytes", 12 << 20) as farm:
+            permitted.mount("-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs", farm.directory)
+            try:
+                farm.start()
+                tiny = ["matmul_host", "--policy", "fast", "--dim", "M=32", "--dim", "N=32", "--dim", "K=32",
+                        "--strategy", "random", "--max-trials", "8"]
+                farm.cli("tune", *tiny)
+                filler = farm.directory / "filler"
+                with open(filler, "wb", buffering=0) as out, contextlib.suppress(OSError):
+                    while True:
+                        out.write(b"x" * 4096)
+                farm.kill()
+                for _ in range(2):
+                    farm.start()
+                    self.assertEqual(farm.json("best", "matmul_host", "--exact", *tiny[3:9])["match"], "MATCH_EXACT")
+                    refused = farm.cli("submit", *tiny, check=False)
+                    self.assertNotEqual(refused.returncode, 0)
+                    self.assertIn("free space", refused.stderr)
+                    farm.stop()
+                farm.start()
+                filler.unlink()
+                wait_until(lambda: farm.cli("submit", *tiny, check=False).returncode == 0, "room for a job")
+                self.assertTrue((farm.directory / "disk.reserve").exists())
+                farm.stop()
+            finally:
+                if farm.process and farm.process.poll() is None:
+                    farm.kill()
+                farm.assert_no_orphans()
+                subprocess.run(["umount", "-l", farm.directory], check=True)
 
     def test_a_full_disk_loses_nothing(self):
         # Without the floor, which would pause the work long before the disk is full.
