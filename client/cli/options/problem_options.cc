@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "client/cli/options/seed_option.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/expression/value.h"
@@ -91,6 +92,7 @@ void ProblemOptions::AddTo(CLI::App* command, bool many) {
                      : "A dim of the problem. May be repeated.");
   AddListOption(command, "--pin", &pins, "Hold a parameter at one value. May be repeated.");
   command->add_option("--input-seed", seeds, "Seed of the input data; repeat it for several input sets.")
+      ->check(CheckSeed)
       ->allow_extra_args(false);
 }
 
