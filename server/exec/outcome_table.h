@@ -34,7 +34,8 @@ struct WorkerEnd {
   int deadline_ms = 0;
   std::string detail;
   bool unkillable = false;  // SIGKILL did not end it in time
-  // Of a SIGKILL that the daemon did not send: whether the kernel's out-of-memory killer may have sent it.
+  bool was_killed = false;  // by a SIGKILL that the daemon did not send, also before it took work
+  // Of such a SIGKILL: whether the kernel's out-of-memory killer may have sent it.
   MemoryKills memory_kills = MemoryKills::kUnknown;
 };
 

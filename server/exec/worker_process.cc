@@ -283,7 +283,8 @@ void WorkerProcess::OnExit() {
   exited_ = true;
   if (status.ok()) {
     end_.status = *status;
-    if (!status->exited && status->signal == SIGKILL && !killed_) end_.memory_kills = memory_kills_.Look();
+    end_.was_killed = !status->exited && status->signal == SIGKILL && !killed_;
+    if (end_.was_killed) end_.memory_kills = memory_kills_.Look();
   } else {
     LogError("exec", "{}: {}", options_.name, status.status());
   }

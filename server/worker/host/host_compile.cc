@@ -63,7 +63,9 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
     result->set_message("The compiler did what the sandbox forbids: " + FirstError(log));
     return;
   }
-  if (says({"Killed signal terminated"}) || (!command.exit.exited && command.exit.signal == SIGKILL)) {
+  // Of GCC's driver, its linker's, and clang's.
+  if (says({"Killed signal terminated", "terminated with signal 9", "unable to execute command: Killed"}) ||
+      (!command.exit.exited && command.exit.signal == SIGKILL)) {
     result->set_is_killed(true);
     result->set_outcome(v1::OUTCOME_COMPILE_CRASH);
     result->set_message("The compiler was ended by SIGKILL.");
