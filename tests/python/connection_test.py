@@ -36,6 +36,24 @@ class Places(unittest.TestCase):
             _connection.admin_socket("/" + "x" * 100, home)
 
 
+class Secrets(unittest.TestCase):
+    def test_files_that_others_may_read_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            names = {name: f"{folder}/{name}" for name in ("ca.pem", "a.pem", "a.key", "token")}
+            for path in names.values():
+                pathlib.Path(path).write_text("tft_1\n")
+            tls = {"tls_ca": names["ca.pem"], "tls_certificate": names["a.pem"], "tls_key": names["a.key"]}
+            for secret, options in (("a.key", tls), ("token", {"token_file": names["token"]})):
+                for mode in (0o644, 0o604, 0o620):
+                    os.chmod(names[secret], mode)
+                    with self.subTest(secret=secret, mode=oct(mode)), self.assertRaisesRegex(
+                            tunefarm.InvalidArgumentError, f"run: chmod 600 {names[secret]}"):
+                        tunefarm.Client("127.0.0.1:1", timeout=1, **options)
+            os.chmod(names["token"], 0o600)
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "no daemon answers"):
+                tunefarm.Client("127.0.0.1:1", timeout=1, token_file=names["token"])
+
+
 class NoDaemon(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
