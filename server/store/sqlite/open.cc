@@ -92,13 +92,16 @@ absl::Status CheckFileNotEmptied(const SqliteOptions& options) {
   return info.st_size == 0 ? CheckNotEmptied(options, "has 0 bytes") : absl::OkStatus();
 }
 
-// A full disk must not keep the store from opening: the next start tries again.
+// That it is there is what counts. A full disk must not keep the store from opening: the next start tries again.
 void WriteInitializedMarker(const std::string& path) {
+  constexpr std::string_view kText =
+      "The database beside this file holds jobs and results. Without this file an empty one is begun.\n";
   const std::string marker = InitializedMarker(path);
   if (access(marker.c_str(), F_OK) == 0) return;
-  const absl::Status written = WriteFileAtomically(
-      marker, "The database beside this file holds jobs and results. Without this file an empty one is begun.\n", 0600);
-  if (!written.ok()) LogWarn("store", "an emptied database will not be noticed: {}", MessageOf(written));
+  const UniqueFd file(open(marker.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (file.valid() && write(file.get(), kText.data(), kText.size()) >= 0) return;
+  LogWarn("store", "an emptied database will not be noticed: {}",
+          MessageOf(ErrnoStatus(errno, "cannot write {}", marker)));
 }
 
 // A copy that died left them, and nobody makes one now: the caller holds the data directory's lock.
