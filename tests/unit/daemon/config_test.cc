@@ -63,6 +63,18 @@ TEST_F(DaemonConfigTest, SecretsThatOthersMayReadAreRefused) {
   EXPECT_THAT(std::string(without.message()), testing::Not(HasSubstr("chmod")));
 }
 
+TEST_F(DaemonConfigTest, NumbersAreWholeAndInTheirRange) {
+  for (const char* const text : {"nan", "inf", "-inf", "-1", "1e3", "2.5", "0x1000", "99999999999999999999", "1025"}) {
+    EXPECT_THAT(ErrorOf({std::string("--compile-workers=") + text}),
+                testing::AnyOf(HasSubstr("is not a whole number"), HasSubstr("must be from 0 to 1024")))
+        << text;
+    environment_["TUNEFARM_COMPILE_WORKERS"] = text;
+    EXPECT_THAT(ErrorOf({}), HasSubstr("environment variable TUNEFARM_COMPILE_WORKERS")) << text;
+    environment_.erase("TUNEFARM_COMPILE_WORKERS");
+    EXPECT_THAT(FileError(std::string("compile_workers = ") + text + "\n"), HasSubstr("tunefarmd.toml:1:")) << text;
+  }
+}
+
 TEST_F(DaemonConfigTest, Defaults) {
   const auto config = Parse({});
   ASSERT_TRUE(config.ok());
