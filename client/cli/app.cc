@@ -9,9 +9,11 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/expressions_help.h"
 #include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/version.h"
 
 namespace tunefarm::cli {
@@ -40,7 +42,7 @@ constexpr char kExamples[] =
     "\n"
     "Without --server and TUNEFARM_SERVER a private daemon is started on demand; it exits when idle.\n"
     "Options may stand before or after the command. Help on one command: tunefarm COMMAND --help\n"
-    "Exit codes: tunefarm help exit-codes   Search strategies: tunefarm help strategies";
+    "More: tunefarm help exit-codes, tunefarm help expressions, tunefarm help strategies";
 
 std::vector<std::string> VerbsOf(const CLI::App& app) {
   std::vector<std::string> verbs;
@@ -48,6 +50,11 @@ std::vector<std::string> VerbsOf(const CLI::App& app) {
     verbs.push_back(command->get_name());
   }
   return verbs;
+}
+
+bool TakesArguments(const CLI::App& app) {
+  const std::vector<const CLI::Option*> options = app.get_options();
+  return std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->get_positional(); });
 }
 
 // CLI11 only says that a subcommand is required; people want to know which word was wrong. Follows the command line
@@ -67,6 +74,7 @@ std::optional<std::string> UnknownVerb(const CLI::App& root, const std::vector<s
     const std::vector<std::string> verbs = VerbsOf(*app);
     if (verbs.empty()) return std::nullopt;
     if (std::find(verbs.begin(), verbs.end(), word) == verbs.end()) {
+      if (TakesArguments(*app)) return std::nullopt;  // then the word is one of them
       const std::optional<std::string> close = ClosestMatch(word, verbs);
       return fmt::format("'{}' is not a command of {}{}; see {} --help", word, path,
                          close ? fmt::format(" (did you mean '{}'?)", *close) : "", path);
@@ -104,7 +112,7 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   }
   if (const std::optional<std::string> problem = UnknownOption(app, *chosen, path)) return *problem;
   const std::vector<std::string> verbs = VerbsOf(*chosen);
-  if (!verbs.empty()) {
+  if (!verbs.empty() && !TakesArguments(*chosen)) {
     std::string list;
     for (const std::string& verb : verbs) list += (list.empty() ? "" : ", ") + verb;
     return fmt::format("choose a command: {}; see {} --help", list, path);
@@ -147,15 +155,17 @@ struct HelpTopic {
   std::string (*text)();
 };
 constexpr HelpTopic kHelpTopics[] = {{"exit-codes", [] { return std::string(kExitCodes); }},
+                                     {"expressions", ExpressionsHelp},
                                      {"strategies", StrategiesHelp}};
 
 void AddHelpTopics(CLI::App* app, Session* session) {
   auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* help = app->add_subcommand("help", "Help on a command, on exit-codes, or on strategies.");
-  SetExample(help, "tunefarm help jobs cancel\ntunefarm help strategies");
-  help->add_option("TOPIC", *words, "A command, exit-codes or strategies.");
+  CLI::App* help = app->add_subcommand("help", "Help on a command, on exit-codes, expressions or strategies.");
+  SetExample(help, "tunefarm help jobs cancel\ntunefarm help expressions");
+  help->add_option("TOPIC", *words, "A command, exit-codes, expressions or strategies.");
   help->callback([app, session, words] {
     session->command = [app, session, words]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->CheckOneForm());
       const CLI::App* target = app;
       for (const std::string& word : *words) {
         std::vector<std::string> known = VerbsOf(*target);
@@ -182,17 +192,15 @@ void AddHelpTopics(CLI::App* app, Session* session) {
 }
 
 int ReportError(const absl::Status& status, const Session& session) {
-  fmt::print(session.err, "tunefarm: {}\n", MessageOf(status));
+  session.Complain(MessageOf(status));
   return ExitCodeOf(status);
 }
 
-}  // namespace
-
-int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
+int RunWords(const std::vector<std::string>& arguments, Session* session) {
   CLI::App app(kIntroduction, "tunefarm");
   app.footer(kExamples);
   // What subcommands inherit comes before them.
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.formatter(std::make_shared<HelpFormatter>(HelpColumns(session->columns())));
   app.fallthrough();  // global options are also understood after the verb
   app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);
@@ -200,7 +208,6 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   AddJobs(&app, session);
   AddResults(&app, session);
   AddBest(&app, session);
-  AddBests(&app, session);
   AddMisses(&app, session);
   AddKernels(&app, session);
   AddDevices(&app, session);
@@ -243,6 +250,16 @@ int RunCommandLine(const std::vector<std::string>& arguments, Session* session) 
   if (!session->command) return ReportError(InvalidArgument("no command is given; see tunefarm --help"), *session);
   const absl::StatusOr<ExitCode> code = session->command();
   return code.ok() ? *code : ReportError(code.status(), *session);
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& arguments, Session* session) {
+  const int code = RunWords(arguments, session);
+  const absl::Status written = session->FlushOutput();
+  if (written.ok()) return code;
+  ReportError(written, *session);
+  return code == kExitOk ? kExitFailed : code;
 }
 
 }  // namespace tunefarm::cli

@@ -62,8 +62,11 @@ absl::Status WriteNew(const std::string& path, const std::string& text, mode_t m
     return AlreadyExists("{} exists and is not replaced; move it away, or choose another name", path);
   }
   if (!file.valid()) return ErrnoStatus(errno, "making {}", path);
+  errno = 0;
   if (write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(file.get()) != 0) {
-    return ErrnoStatus(errno == 0 ? ENOSPC : errno, "writing {}", path);
+    const int error = errno == 0 ? ENOSPC : errno;
+    (void)unlink(path.c_str());  // else a second attempt would find it
+    return ErrnoStatus(error, "writing {}", path);
   }
   return absl::OkStatus();
 }

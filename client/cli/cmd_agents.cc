@@ -38,12 +38,12 @@ absl::StatusOr<ExitCode> Agents(Session* session, bool as_json) {
                   agent.served_here() ? std::to_string(agent.units()) : "", AgentStateText(agent), LabelsText(agent),
                   agent.name().substr(agent.name().rfind('/') + 1)});
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   return kExitOk;
 }
 
 absl::StatusOr<ExitCode> Drain(Session* session, const std::string& name, bool undo) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::Agent agent;
   if (undo) {
@@ -62,17 +62,18 @@ absl::StatusOr<ExitCode> Drain(Session* session, const std::string& name, bool u
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(agent));
   } else if (undo) {
-    session->Print(fmt::format("agent {} on {} receives work again\n", agent.display_name(), agent.host()));
+    session->Print(
+        fmt::format("agent {} on {} receives work again\n", Visible(agent.display_name()), Visible(agent.host())));
   } else {
     session->Print(
         fmt::format("agent {} on {} finishes its units and receives no new ones; tunefarm drain --undo {} ends this\n",
-                    agent.display_name(), agent.host(), name));
+                    Visible(agent.display_name()), Visible(agent.host()), name));
   }
   return kExitOk;
 }
 
 absl::StatusOr<ExitCode> Quarantine(Session* session, const std::string& uuid, const std::string& reason) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::QuarantineDeviceRequest request;
   request.set_name(uuid.rfind("devices/", 0) == 0 ? uuid : "devices/" + uuid);
@@ -80,7 +81,7 @@ absl::StatusOr<ExitCode> Quarantine(Session* session, const std::string& uuid, c
   ASSIGN_OR_RETURN(const v1::QuarantineDeviceResponse response,
                    Connection::Call(connection->farm(), &Farm::QuarantineDevice, request));
   if (format == OutputFormat::kJson) {
-    session->Print(ToJson(response));
+    session->Print(ToJson(response.device()));
   } else {
     session->Print(fmt::format("{} is out of service; tunefarm devices release {} returns it to service\n",
                                response.device().uuid(), response.device().uuid()));
@@ -114,8 +115,7 @@ void AddAgents(CLI::App* app, Session* session) {
   auto reason = std::make_shared<std::string>();
   CLI::App* quarantine = app->add_subcommand("quarantine", "Take a device out of service.");
   SetExample(quarantine, "tunefarm quarantine GPU-6d3ff2e4-0cf7-9f2a-1f4c-4a1b0e2a77aa --reason 'fan is loud'");
-  quarantine->add_option("device", *uuid, "UUID of the device, as 'tunefarm devices --output json' shows it.")
-      ->required();
+  quarantine->add_option("device", *uuid, "UUID of the device, as 'tunefarm devices' shows it.")->required();
   quarantine->add_option("--reason", *reason, "Reason, shown by tunefarm devices.")->required();
   quarantine->callback(
       [session, uuid, reason] { session->command = [=] { return Quarantine(session, *uuid, *reason); }; });

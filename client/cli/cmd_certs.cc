@@ -27,7 +27,8 @@ struct CertsOptions {
 absl::StatusOr<ExitCode> PrintFiles(Session* session, const CertificateFiles& files) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   if (format == OutputFormat::kJson) {
-    session->Print(nlohmann::ordered_json{{"certificate", files.certificate}, {"key", files.key}}.dump(2) + "\n");
+    session->Print(nlohmann::ordered_json{{"certificate", files.certificate}, {"key", files.key}}.dump(2, ' ', true) +
+                   "\n");
   } else {
     session->Print(fmt::format("{}\n{}\n", files.certificate, files.key));
   }
@@ -89,7 +90,7 @@ absl::StatusOr<ExitCode> Show(Session* session, const CertsOptions& options) {
                       {"is_ca", view.is_ca},
                       {"has_expired", view.is_over}});
     }
-    session->Print(list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    session->Print(list.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     return kExitOk;
   }
   for (const CertificateView& view : views) {

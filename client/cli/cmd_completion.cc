@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
@@ -26,6 +28,7 @@ _tunefarm() {
   local IFS=$'\n' candidates
   candidates=$(tunefarm __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   COMPREPLY=($(compgen -W "$candidates" -- "${COMP_WORDS[COMP_CWORD]}"))
+  [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }
 complete -o default -F _tunefarm tunefarm
 )sh";
@@ -35,7 +38,7 @@ constexpr char kZsh[] = R"sh(#compdef tunefarm
 _tunefarm() {
   local -a candidates
   candidates=(${(f)"$(tunefarm __complete "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)"})
-  compadd -a candidates || _files
+  if [[ ${candidates[1]} == *= ]]; then compadd -S '' -a candidates; else compadd -a candidates || _files; fi
 }
 compdef _tunefarm tunefarm
 )sh";
@@ -47,6 +50,22 @@ complete -c tunefarm -a '(tunefarm __complete (commandline -opc)[2..-1] (command
 void AddKernelNames(const Session& session, std::vector<std::string>* candidates) {
   for (const BoxDefinition& definition : DefinitionsInTheBox(session.environment)) {
     candidates->push_back(definition.name);
+  }
+}
+
+// Names and versions of what a running daemon has stored.
+void AddStoredKernels(Session* session, std::vector<std::string>* candidates) {
+  session->connect.start_if_absent = false;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  v1::ListKernelsRequest request;
+  request.set_page_size(1000);
+  const auto response = Connection::Call((*connection)->kernels(), &v1::KernelService::StubInterface::ListKernels,
+                                         request, std::chrono::seconds(1));
+  if (!response.ok()) return;
+  for (const v1::Kernel& kernel : response->kernels()) {
+    candidates->push_back(kernel.display_name());
+    candidates->push_back(VersionText(kernel.display_name(), kernel.name()));
   }
 }
 
@@ -82,19 +101,39 @@ bool TakesValue(std::initializer_list<const CLI::App*> apps, const std::string& 
   if (word.size() < 2 || word[0] != '-' || word.find('=') != std::string::npos) return false;
   for (const CLI::App* app : apps) {
     const CLI::Option* option = app->get_option_no_throw(word);
-    if (option != nullptr) return option->get_type_size() != 0;
+    if (option != nullptr) return option->get_expected_max() != 0;
   }
   return false;
 }
 
+// "M=" for each dim or parameter of the first kernel among the words whose definition is at hand; no daemon is asked.
+void AddNamesOfKernel(bool are_dims, const Session& session, const std::vector<std::string>& words,
+                      std::vector<std::string>* candidates) {
+  for (const std::string& word : words) {
+    if (word.empty() || word[0] == '-') continue;
+    const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(word, session.environment);
+    if (!kernel.ok() || !kernel->definition.has_value()) continue;
+    if (are_dims) {
+      for (const v1::Dim& dim : kernel->definition->dims()) candidates->push_back(dim.name() + "=");
+    } else {
+      for (const v1::Parameter& parameter : kernel->definition->parameters()) {
+        candidates->push_back(parameter.name() + "=");
+      }
+    }
+    return;
+  }
+}
+
 // The words that an option takes; none where any text may follow, so that the shell offers files.
-std::vector<std::string> ValuesOf(const std::string& option, Session* session) {
+std::vector<std::string> ValuesOf(const std::string& option, Session* session, const std::vector<std::string>& words) {
   if (option == "--strategy") return StrategyNames();
   if (option == "--output" || option == "-o") return {"table", "json", "csv"};
   if (option == "--policy") return {"fast", "default", "rigorous"};
   if (option == "--role") return {"lookup", "submit", "kernels", "agent", "admin"};
   if (option == "--keys") return {"moe", "gemm", "guide"};
   std::vector<std::string> names;
+  if (option == "--dim" || option == "-d") AddNamesOfKernel(true, *session, words, &names);
+  if (option == "--pin") AddNamesOfKernel(false, *session, words, &names);
   if (option == "--device") AddDeviceSelectors(session, &names);
   if (option == "--kernel") AddKernelNames(*session, &names);
   if (option == "--job") AddJobNumbers(session, &names);
@@ -116,7 +155,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
   if (words.size() > 1 && TakesValue({command, &app}, words[words.size() - 2])) {
-    candidates = ValuesOf(words[words.size() - 2], session);
+    candidates = ValuesOf(words[words.size() - 2], session, {words.begin(), words.end() - 1});
   } else if (!last.empty() && last[0] == '-') {
     for (const CLI::App* one : {command, &app}) {
       for (const CLI::Option* option : one->get_options()) {
@@ -129,18 +168,24 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
       candidates.push_back(sub->get_name());
     }
     if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
+    if (command->get_option_no_throw("STORED") != nullptr) AddStoredKernels(session, &candidates);
     if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
     if (command->get_option_no_throw("TOPIC") != nullptr) {
       for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
         candidates.push_back(sub->get_name());
-      candidates.insert(candidates.end(), {"exit-codes", "strategies"});
+      candidates.insert(candidates.end(), {"exit-codes", "expressions", "strategies"});
     }
     if (command->get_option_no_throw("SHELL") != nullptr) candidates.insert(candidates.end(), {"bash", "zsh", "fish"});
   }
   std::set<std::string> told;
   std::string text;
   for (const std::string& candidate : candidates) {
-    if (candidate.rfind(last, 0) == 0 && told.insert(candidate).second) text += candidate + "\n";
+    // The shells expand what they are given: a label such as $(reboot) would be run.
+    const bool is_safe = std::all_of(candidate.begin(), candidate.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 ||
+             std::string_view("_-.:=/,@%+").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    if (is_safe && candidate.rfind(last, 0) == 0 && told.insert(candidate).second) text += candidate + "\n";
   }
   session->Print(text);
   return kExitOk;
@@ -155,6 +200,7 @@ void AddCompletion(CLI::App* app, Session* session) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->callback([session, shell] {
     session->command = [session, shell]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->CheckOneForm());
       session->Print(*shell == "bash" ? kBash : *shell == "zsh" ? kZsh : kFish);
       return kExitOk;
     };

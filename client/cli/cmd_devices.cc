@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -15,12 +16,19 @@
 namespace tunefarm::cli {
 namespace {
 
-void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::string& last, Table* table) {
-  table->AddRow(
-      {name, c.kind() == v1::DEVICE_KIND_CUDA ? fmt::format("sm_{}", c.compute_capability()) : "host",
-       std::to_string(c.sm_count()),
-       c.shared_bytes_per_block_optin() > 0 ? FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())) : "",
-       FormatBytes(static_cast<uint64_t>(c.l2_bytes())), fmt::format("{} GiB", c.memory_gib()), last});
+// `uuid` is absent for a class.
+void AddClassRow(const v1::DeviceClass& c, const std::string& name, const std::optional<std::string>& uuid,
+                 const std::string& last, Style style, Table* table) {
+  std::vector<std::string> cells = {
+      name,
+      c.kind() == v1::DEVICE_KIND_CUDA ? fmt::format("sm_{}", c.compute_capability()) : "host",
+      std::to_string(c.sm_count()),
+      c.shared_bytes_per_block_optin() > 0 ? FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())) : "",
+      FormatBytes(static_cast<uint64_t>(c.l2_bytes())),
+      fmt::format("{} GiB", c.memory_gib())};
+  if (uuid.has_value()) cells.push_back(*uuid);
+  cells.push_back(last);
+  table->AddRow(std::move(cells), style);
 }
 
 std::string StateText(const v1::Device& device) {
@@ -29,7 +37,7 @@ std::string StateText(const v1::Device& device) {
   if (device.state() == v1::DEVICE_STATE_QUARANTINED) {
     const auto age_ns = static_cast<double>(Clock::Real()->WallMs() - device.state_since_ms()) * 1e6;
     const std::string since = device.state_since_ms() > 0 ? fmt::format(" for {}", FormatDuration(age_ns)) : "";
-    text = fmt::format("QUARANTINED{}: {} ({})", since, device.state_reason(), device.uuid());
+    text = fmt::format("QUARANTINED{}: {}", since, device.state_reason());
   } else if (!device.state_reason().empty()) {
     text = "READY, but " + device.state_reason();
   }
@@ -41,14 +49,14 @@ std::string StateText(const v1::Device& device) {
 }
 
 absl::StatusOr<ExitCode> Release(Session* session, const std::string& uuid) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ReleaseDeviceRequest request;
   request.set_name(uuid.rfind("devices/", 0) == 0 ? uuid : "devices/" + uuid);
   ASSIGN_OR_RETURN(const v1::ReleaseDeviceResponse response,
                    Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ReleaseDevice, request));
   if (format == OutputFormat::kJson) {
-    session->Print(ToJson(response));
+    session->Print(ToJson(response.device()));
   } else {
     session->Print(
         fmt::format("{} takes work again; its next trial waits for a health check\n", response.device().uuid()));
@@ -58,24 +66,25 @@ absl::StatusOr<ExitCode> Release(Session* session, const std::string& uuid) {
 
 absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
-  Table table({{"name", false},
-               {"kind", false},
-               {"SMs/cores", true},
-               {"shared/block", true},
-               {"last cache", true},
-               {"memory", true},
-               {known ? "class" : "state", false}});
+  std::vector<Table::Column> columns = {{"name", false},        {"kind", false},      {"SMs/cores", true},
+                                        {"shared/block", true}, {"last cache", true}, {"memory", true}};
+  if (!known) columns.push_back({"uuid", false});
+  columns.push_back({known ? "class" : "state", false});
+  Table table(std::move(columns));
   if (known) {
     v1::ListDeviceClassesResponse response;
     for (const KnownClass& one : KnownClasses()) {
       v1::KnownDeviceClass* added = response.add_classes();
       added->set_short_name(std::string(one.short_name));
       *added->mutable_device_class() = one.device_class.ToProto();
-      AddClassRow(added->device_class(), added->short_name(), added->device_class().id(), &table);
+      AddClassRow(added->device_class(), added->short_name(), std::nullopt, added->device_class().id(), Style::kPlain,
+                  &table);
     }
-    session->Print(format == OutputFormat::kJson  ? ToJson(response)
-                   : format == OutputFormat::kCsv ? table.ToCsv()
-                                                  : table.ToText());
+    if (format == OutputFormat::kJson) {
+      session->Print(ToJson(response));
+    } else {
+      session->PrintTable(table, format);
+    }
     return kExitOk;
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -91,9 +100,10 @@ absl::StatusOr<ExitCode> Devices(Session* session, bool known) {
     const std::string name = device.agent().empty()
                                  ? device.device_class().display_name()
                                  : fmt::format("{}: {}", device.agent(), device.device_class().display_name());
-    AddClassRow(device.device_class(), name, StateText(device), &table);
+    AddClassRow(device.device_class(), name, device.uuid(), StateText(device),
+                device.state() == v1::DEVICE_STATE_READY ? Style::kPlain : Style::kRed, &table);
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/export/export_formats.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/python_process.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
@@ -73,10 +74,10 @@ absl::Status WriteKernel(const fs::path& folder, const interchange::ImportedKern
   for (const v1::SourceFile& source : imported.kernel.sources()) {
     const fs::path file = folder / source.path();
     RETURN_IF_ERROR(MakeDirectories(file.parent_path().string()));
-    RETURN_IF_ERROR(WriteFileAtomically(file.string(), source.content()));
+    RETURN_IF_ERROR(WriteOutputFile(file.string(), source.content()));
   }
   RETURN_IF_ERROR(MakeDirectories(folder.string()));
-  return WriteFileAtomically(definition.string(), imported.text);
+  return WriteOutputFile(definition.string(), imported.text);
 }
 
 absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& options) {
@@ -103,7 +104,7 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
     session->Print(fmt::format("{}: {}, {} sources\nspace: {}\n", (folder / "kernel.pbtxt").string(),
                                imported.kernel.display_name(), imported.kernel.sources_size(), imported.space_text));
   }
-  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", folder.string(),
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", ShellWord(folder.string()),
                             imported.budget_options.empty() ? "" : " " + imported.budget_options));
   return kExitOk;
 }

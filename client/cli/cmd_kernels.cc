@@ -1,16 +1,24 @@
-// kernels {list,show,check,space,new}.
+// kernels {list,show,check,space,new,delete}.
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/kernel_template.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/sketch/definition_sketch.h"
 #include "client/cli/space_text.h"
 #include "client/cli/studies/report.h"
 #include "server/base/file.h"
@@ -20,12 +28,26 @@
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
 #include "server/device/device_class.h"
+#include "server/expression/expression.h"
+#include "server/space/space_limit.h"
 
 namespace tunefarm::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using Kernels = v1::KernelService::StubInterface;
+
+// The processor time of counting a space here.
+constexpr Duration kCountTimeMax = std::chrono::seconds(60);
+// Constraints are evaluated for so many valid configs and so much processor time at most.
+constexpr uint64_t kConfigsChecked = 1'000'000;
+constexpr Duration kCheckTimeMax = std::chrono::seconds(10);
+// CUDA kernels are checked for this class where none is named.
+constexpr std::string_view kClassChecked = "H100";
+constexpr int kLogLinesShown = 8;
+// More than the daemon's own.
+constexpr Duration kCompilePatience = std::chrono::seconds(120);
+constexpr uint64_t kNewSourceBytesMax = 4 << 20;
 
 std::string LanguageText(v1::Language language) {
   return v1::Language_Name(language).substr(std::string_view("LANGUAGE_").size());
@@ -56,7 +78,7 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
     table.AddRow({kernel->name, LanguageText(kernel->definition->language()),
                   std::to_string(kernel->definition->parameters_size()), "built-in"});
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   return kExitOk;
 }
 
@@ -90,29 +112,33 @@ std::string DomainText(const v1::Parameter& parameter) {
   return text;
 }
 
-absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
+absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, bool as_text) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(v1::Kernel kernel, Definition(session, text));
+  if (as_text) {
+    session->Print(KernelText(kernel));
+    return kExitOk;
+  }
   for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(kernel));
     return kExitOk;
   }
-  std::string out = fmt::format("{}  {}\n", kernel.display_name(), LanguageText(kernel.language()));
+  std::string out = fmt::format("{}  {}\n", Visible(kernel.display_name()), LanguageText(kernel.language()));
   if (!kernel.description().empty()) out += kernel.description() + "\n";
   Table dims({{"dim", false}, {"default", false}, {"description", false}});
   for (const v1::Dim& dim : kernel.dims()) {
     dims.AddRow(
         {dim.name(), dim.has_default_value() ? ValueText(dim.default_value()) : "(required)", dim.description()});
   }
-  if (dims.rows() > 0) out += "\n" + dims.ToText();
+  if (dims.rows() > 0) out += "\n" + dims.ToText(false, session->columns());
   Table parameters({{"parameter", false}, {"values", false}, {"default", false}, {"description", false}});
   for (const v1::Parameter& parameter : kernel.parameters()) {
     parameters.AddRow({parameter.name(), DomainText(parameter),
                        parameter.has_default_value() ? ValueText(parameter.default_value()) : "",
                        parameter.description()});
   }
-  if (parameters.rows() > 0) out += "\n" + parameters.ToText();
+  if (parameters.rows() > 0) out += "\n" + parameters.ToText(false, session->columns());
   if (kernel.constraints_size() > 0) out += "\nconstraints\n";
   for (const v1::Constraint& constraint : kernel.constraints()) {
     out += "  " + constraint.expression() + (constraint.reason().empty() ? "" : "   # " + constraint.reason()) + "\n";
@@ -123,13 +149,99 @@ absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text) {
   return kExitOk;
 }
 
-absl::StatusOr<ExitCode> CheckKernel(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
-  if (!kernel.definition) return NotFound("there is no kernel definition at {}", text);
+struct CheckOptions {
+  std::string kernel;
+  ProblemOptions problem;
+  std::string device;
+  bool compile = false;
+};
+
+bool NamesDevice(v1::Kernel kernel) {
+  kernel.clear_sources();
+  return kernel.SerializeAsString().find("device.") != std::string::npos;
+}
+
+// What the problem decides: every config is evaluated for a device of the kernel's kind. Nothing where a dim has no
+// value.
+absl::Status CheckProblem(const KernelPlan& plan, const v1::Problem& problem, const DeviceClass& device) {
+  const bool has_all = std::all_of(plan.kernel().dims().begin(), plan.kernel().dims().end(), [&](const v1::Dim& dim) {
+    return dim.has_default_value() || problem.dims().count(dim.name()) > 0;
+  });
+  if (!has_all) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  RETURN_IF_ERROR(plan.CheckProblem(resolved, device));
+  ASSIGN_OR_RETURN(const Space space,
+                   plan.BuildSpace(resolved, device,
+                                   {.limit = MakeSpaceLimit(plan.display_name(), {.processor_time = kCheckTimeMax})}));
+  // A constraint that cannot be evaluated for some config, say a division by zero.
+  const absl::Status counted = space.CountValid(kConfigsChecked).status();
+  return absl::IsResourceExhausted(counted) ? absl::OkStatus() : counted;
+}
+
+std::string CompileText(const v1::CompileKernelResponse& response) {
+  const auto is_ok = [](const v1::ConfigCompile& one) { return one.outcome() == v1::OUTCOME_OK; };
+  const auto good = std::count_if(response.configs().begin(), response.configs().end(), is_ok);
+  std::string text =
+      fmt::format("compiled {} of {} configs for {}\n", good, response.configs_size(), response.device_class_name());
+  std::set<std::string> said;
+  for (const v1::ConfigCompile& one : response.configs()) {
+    if (is_ok(one)) continue;
+    const std::string outcome = v1::Outcome_Name(one.outcome()).substr(std::string_view("OUTCOME_").size());
+    text += fmt::format("\n{}  {}\n  {}\n", outcome, ConfigText(one.config()), one.message());
+    // Most failures are one, seen again.
+    if (!said.insert(one.message()).second || one.log().empty()) continue;
+    std::string_view log = one.log();
+    for (int line = 0; line < kLogLinesShown && !log.empty(); ++line) {
+      text += fmt::format("    {}\n", log.substr(0, log.find('\n')));
+      log.remove_prefix(std::min(log.size(), log.find('\n')));
+      if (!log.empty()) log.remove_prefix(1);
+    }
+  }
+  for (const std::string& name : response.parameters_without_effect()) {
+    text += fmt::format(
+        "\nparameter {0} changes neither binary nor launch: its values that were compiled give what the default config "
+        "gives. In an #if, test strings with defined({0}_VALUE).\n",
+        name);
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& options) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  if (!kernel.definition) return NotFound("there is no kernel definition at {}", options.kernel);
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*kernel.definition));
-  session->Print(fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(),
-                             plan->program_digest()));
-  return kExitOk;
+  ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
+  DeviceClass device;
+  device.kind = plan->device_kind();
+  if (!options.device.empty() || device.kind == DeviceKind::kCuda) {
+    // Other devices than known classes are the daemon's to know.
+    const auto known = FindKnownClass(options.device.empty() ? kClassChecked : options.device);
+    if (known.ok() && known->kind == device.kind) device = *known;
+  }
+  // Of the host nothing is known here; what names it is left to the daemon.
+  if (device.kind == DeviceKind::kCuda || !NamesDevice(plan->kernel())) {
+    RETURN_IF_ERROR(CheckProblem(*plan, problem, device));
+  }
+  const std::string checked =
+      fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(), plan->program_digest());
+  if (!options.compile) {
+    v1::Kernel shown = plan->kernel();
+    for (v1::SourceFile& source : *shown.mutable_sources()) source.clear_content();
+    session->Print(format == OutputFormat::kJson ? ToJson(shown) : checked);
+    return kExitOk;
+  }
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::CompileKernelRequest request;
+  *request.mutable_kernel() = *kernel.definition;
+  *request.mutable_problem() = problem;
+  request.set_device_selector(options.device);
+  ASSIGN_OR_RETURN(const v1::CompileKernelResponse response,
+                   Connection::Call(connection->kernels(), &Kernels::CompileKernel, request, kCompilePatience));
+  session->Print(format == OutputFormat::kJson ? ToJson(response) : checked + CompileText(response));
+  const bool is_good = std::all_of(response.configs().begin(), response.configs().end(),
+                                   [](const v1::ConfigCompile& one) { return one.outcome() == v1::OUTCOME_OK; });
+  return is_good ? kExitOk : kExitFailed;
 }
 
 std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
@@ -144,7 +256,10 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
                                                  const DeviceClass& device) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
-  ASSIGN_OR_RETURN(const Space space, plan->BuildSpace(resolved, device));
+  ASSIGN_OR_RETURN(
+      const Space space,
+      plan->BuildSpace(resolved, device,
+                       {.limit = MakeSpaceLimit(plan->display_name(), {.processor_time = kCountTimeMax})}));
   v1::CountSpaceResponse response;
   response.set_device_class_name(device.display_name);
   ASSIGN_OR_RETURN(*response.mutable_space(), SizeOfSpace(space));
@@ -180,24 +295,111 @@ absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, c
   return kExitOk;
 }
 
+enum class SourceKind { kCuda, kHost, kPython };
+
+absl::StatusOr<SourceKind> SourceKindOf(const fs::path& source) {
+  const std::string ending = source.extension().string();
+  if (ending == ".cu") return SourceKind::kCuda;
+  if (ending == ".cc" || ending == ".cpp" || ending == ".cxx") return SourceKind::kHost;
+  if (ending != ".py")
+    return InvalidArgument("'{}' is neither .cu (CUDA) nor .cc or .cpp (host C++) nor .py (Python)", source.string());
+  if (!IsValidName(source.stem().string()) || source.stem().string().find('.') != std::string::npos) {
+    return InvalidArgument("'{}' is no name of a Python module; name the file like my_kernel.py",
+                           source.filename().string());
+  }
+  return SourceKind::kPython;
+}
+
+// Of a source that exists: from its signature, where a kernel is recognized in it.
+absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source, const std::string& name,
+                                                         SourceKind kind) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(source.string(), kNewSourceBytesMax));
+  const std::string file = source.filename().string();
+  return kind == SourceKind::kPython ? SketchPythonDefinition(name, file, text)
+                                     : SketchDefinition(name, file, text, kind == SourceKind::kCuda);
+}
+
 absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const fs::path source(file);
-  const bool is_cuda = source.extension() == ".cu";
-  if (!is_cuda && source.extension() != ".cc" && source.extension() != ".cpp") {
-    return InvalidArgument("'{}' is neither .cu (CUDA) nor .cc or .cpp (host C++)", file);
-  }
+  ASSIGN_OR_RETURN(const SourceKind kind, SourceKindOf(source));
   std::error_code error;
   const fs::path definition = source.parent_path() / "kernel.pbtxt";
   if (fs::exists(definition, error)) return AlreadyExists("{} exists; nothing was written", definition.string());
-  const std::string stem = KernelNameFrom(source.stem().string());
-  RETURN_IF_ERROR(WriteFileAtomically(definition.string(), KernelTemplate(stem, source.filename().string(), is_cuda)));
-  session->Note("Wrote " + definition.string());
-  if (!fs::exists(source, error)) {
-    RETURN_IF_ERROR(WriteFileAtomically(source.string(), SourceTemplate(stem, is_cuda)));
+  const std::string name = KernelNameFrom(source.stem().string());
+  const bool is_there = fs::exists(source, error);
+  std::optional<DefinitionSketch> sketch;
+  if (is_there) {
+    ASSIGN_OR_RETURN(sketch, SketchOf(source, name, kind));
+    if (!sketch.has_value()) session->Note("No kernel is recognized in " + file + ": the definition is a template.");
+  }
+  const std::string source_name = source.filename().string();
+  const bool is_cuda = kind == SourceKind::kCuda;
+  const std::string text = sketch.has_value()            ? sketch->text
+                           : kind == SourceKind::kPython ? PythonTemplate(name, source_name)
+                                                         : KernelTemplate(name, source_name, is_cuda);
+  RETURN_IF_ERROR(WriteOutputFile(definition.string(), text));
+  session->Note("Wrote " + definition.string() + (sketch.has_value() ? ", guessed from the source:" : ""));
+  if (sketch.has_value()) {
+    for (const std::string& note : sketch->notes) session->Note("  " + note);
+  }
+  if (!is_there) {
+    RETURN_IF_ERROR(WriteOutputFile(
+        source.string(), kind == SourceKind::kPython ? PythonSourceTemplate() : SourceTemplate(name, is_cuda)));
     session->Note("Wrote " + source.string() + ", a small kernel to start from");
   }
   const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
-  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", folder));
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(folder)));
+  return kExitOk;
+}
+
+constexpr std::string_view kIdPrefix = "kernels/";
+
+// What is stored under the name, or under one that `text` is the id of, newest first.
+absl::StatusOr<std::vector<v1::Kernel>> StoredVersions(Connection* connection, const std::string& text) {
+  const bool is_id = text.rfind(kIdPrefix, 0) == 0;
+  const size_t at = is_id ? std::string::npos : text.find('@');
+  const std::string name = text.substr(0, at);
+  const std::string version = at == std::string::npos ? "" : text.substr(at + 1);
+  if (at != std::string::npos && version.empty()) return InvalidArgument("'{}': write NAME or NAME@VERSION", text);
+  std::vector<v1::Kernel> versions;
+  v1::ListKernelsRequest request;
+  request.set_page_size(1000);
+  do {
+    ASSIGN_OR_RETURN(const v1::ListKernelsResponse page,
+                     Connection::Call(connection->kernels(), &Kernels::ListKernels, request));
+    for (const v1::Kernel& kernel : page.kernels()) {
+      const bool is_meant = is_id ? kernel.name() == text
+                                  : kernel.display_name() == name &&
+                                        kernel.name().compare(kIdPrefix.size(), version.size(), version) == 0;
+      if (is_meant) versions.push_back(kernel);
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  if (versions.empty()) return NotFound("no kernel '{}' is stored; tunefarm kernels list shows all", text);
+  if (!version.empty() && versions.size() > 1) {
+    return InvalidArgument("'{}' stands for {} stored definitions; write more digits of the version", text,
+                           versions.size());
+  }
+  return versions;
+}
+
+// NAME: all stored definitions of a name; NAME@VERSION: the one whose id begins so; kernels/ID. What was deleted before
+// an error stays deleted.
+absl::StatusOr<ExitCode> DeleteKernels(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(const std::vector<v1::Kernel> versions, StoredVersions(connection, text));
+  if (versions.size() > 1 &&
+      !session->Confirm(fmt::format("Delete all {} stored definitions of {}?", versions.size(), text))) {
+    session->Note("Nothing was deleted.");
+    return kExitOk;
+  }
+  for (const v1::Kernel& kernel : versions) {
+    v1::DeleteKernelRequest request;
+    request.set_name(kernel.name());
+    RETURN_IF_ERROR(Connection::Call(connection->kernels(), &Kernels::DeleteKernel, request).status());
+    session->Note(fmt::format("{} is deleted; best configs and ended jobs stay.",
+                              VersionText(kernel.display_name(), kernel.name())));
+  }
   return kExitOk;
 }
 
@@ -205,7 +407,7 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
 
 void AddKernels(CLI::App* app, Session* session) {
   CLI::App* kernels =
-      app->add_subcommand("kernels", "List, show, check or create kernel definitions, or count their configs.");
+      app->add_subcommand("kernels", "List, show, check, create or delete kernel definitions; count configs.");
   kernels->require_subcommand(1);
   SetExample(kernels, "tunefarm kernels list\ntunefarm kernels new my.cu");
   CLI::App* list = kernels->add_subcommand("list", "Stored and built-in kernels.");
@@ -220,11 +422,32 @@ void AddKernels(CLI::App* app, Session* session) {
     command->add_option(argument, *kernel, argument_help)->required();
     command->callback([=] { session->command = [=] { return action(session, *kernel); }; });
   };
-  add("show", "Dims, parameters and constraints.", "tunefarm kernels show matmul", "KERNEL", kKernelHelp, ShowKernel);
-  add("check", "Check a definition; errors say file, line and column.", "tunefarm kernels check .", "KERNEL",
-      kKernelHelp, CheckKernel);
-  add("new", "Write a commented kernel.pbtxt beside FILE (and FILE, if it is missing).", "tunefarm kernels new my.cu",
-      "FILE", "The source: FILE.cu, FILE.cc or FILE.cpp.", NewKernel);
+  auto shown = std::make_shared<std::string>();
+  auto as_text = std::make_shared<bool>(false);
+  CLI::App* show = kernels->add_subcommand("show", "Dims, parameters and constraints, or the whole definition.");
+  SetExample(show, "tunefarm kernels show matmul\ntunefarm kernels show matmul --definition > kernel.pbtxt");
+  show->add_option("KERNEL", *shown, kKernelHelp)->required();
+  show->add_flag("--definition", *as_text, "Print it as a kernel.pbtxt with all defaults, without the sources.");
+  show->callback([=] { session->command = [=] { return ShowKernel(session, *shown, *as_text); }; });
+  auto checked = std::make_shared<CheckOptions>();
+  CLI::App* check = kernels->add_subcommand("check", "Check a definition; errors say file, line and column.");
+  SetExample(check, "tunefarm kernels check .\ntunefarm kernels check . --compile --device H100");
+  check->add_option("KERNEL", checked->kernel, kKernelHelp)->required();
+  check->add_flag("--compile", checked->compile,
+                  "Also compile some configs and look for their entries; needs no device.");
+  checked->problem.AddTo(check, /*many=*/false);
+  check->add_option("--device", checked->device, "A device, or a known class such as A100 (needs no hardware).")
+      ->type_name("DEVICE");
+  check->callback([=] { session->command = [=] { return CheckKernel(session, *checked); }; });
+  add("new", "Write a kernel.pbtxt beside FILE: from its signature, or with a small kernel if it is missing.",
+      "tunefarm kernels new my.cu\ntunefarm kernels new my.py", "FILE",
+      "The source: FILE.cu, FILE.cc, FILE.cpp or FILE.py. What is there is read, not changed.", NewKernel);
+
+  add("delete", "Delete stored definitions; best configs and ended jobs stay.",
+      "tunefarm kernels delete scale\ntunefarm kernels delete scale@0123456789ab", "STORED",
+      "NAME (every definition of the name), NAME@VERSION (the first digits of its id, as kernels list shows them) or "
+      "kernels/ID.",
+      DeleteKernels);
 
   auto kernel = std::make_shared<std::string>();
   auto problem = std::make_shared<ProblemOptions>();

@@ -85,11 +85,14 @@ absl::StatusOr<ExitCode> Status(Session* session) {
 }
 
 absl::StatusOr<ExitCode> Stop(Session* session, bool now) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   session->connect.start_if_absent = false;
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ShutdownRequest request;
   request.set_immediately(now);
-  RETURN_IF_ERROR(Connection::Call(connection->server(), &Server::Shutdown, request).status());
+  ASSIGN_OR_RETURN(const v1::ShutdownResponse response,
+                   Connection::Call(connection->server(), &Server::Shutdown, request));
+  if (format == OutputFormat::kJson) session->Print(ToJson(response));
   session->Note(now ? "The daemon is stopping."
                     : "The daemon finishes the running trials and stops; unfinished jobs continue at its next start.");
   return kExitOk;
@@ -110,18 +113,20 @@ absl::StatusOr<ExitCode> DbStatus(Session* session) {
 }
 
 absl::StatusOr<ExitCode> Backup(Session* session, const std::string& file_name) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::CreateBackupRequest request;
   request.set_file_name(file_name);
   ASSIGN_OR_RETURN(const v1::CreateBackupResponse response,
                    Connection::Call(connection->server(), &Server::CreateBackup, request, std::chrono::minutes(30)));
-  session->Print(response.path() + "\n");
+  session->Print(format == OutputFormat::kJson ? ToJson(response) : response.path() + "\n");
   session->Note(fmt::format("Backup of {}, checked", FormatBytes(static_cast<uint64_t>(response.size_bytes()))));
   return kExitOk;
 }
 
 // The daemon's program does it, since no daemon may serve the directory meanwhile.
 absl::StatusOr<ExitCode> CopyDatabase(Session* session, const std::string& to) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
   ASSIGN_OR_RETURN(const std::string data, ChosenDataDirectory(session->connect.data_directory, session->environment));
   std::vector<std::string> arguments = {program, "copy-database", "--data-dir", data};

@@ -75,7 +75,7 @@ absl::StatusOr<ExitCode> List(Session* session) {
                   is_csv ? std::to_string(token.expires_at_ms()) : AgeText(token.expires_at_ms(), now_ms),
                   is_csv ? std::to_string(token.last_used_at_ms()) : AgeText(token.last_used_at_ms(), now_ms)});
   }
-  session->Print(is_csv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   if (table.rows() == 0) session->Note("No tokens: tunefarm token create makes one.");
   return kExitOk;
 }

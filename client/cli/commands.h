@@ -11,7 +11,6 @@ void AddTune(CLI::App* app, Session* session);  // cmd_tune.cc: tune, run, submi
 void AddJobs(CLI::App* app, Session* session);
 void AddResults(CLI::App* app, Session* session);
 void AddBest(CLI::App* app, Session* session);
-void AddBests(CLI::App* app, Session* session);
 void AddMisses(CLI::App* app, Session* session);
 void AddKernels(CLI::App* app, Session* session);
 void AddDevices(CLI::App* app, Session* session);

@@ -3,23 +3,21 @@
 #include <fcntl.h>
 #include <grpc/support/log.h>
 #include <spawn.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <vector>
 
+#include "client/cli/python_process.h"
 #include "server/base/file.h"
 #include "server/base/pidfd.h"
 #include "server/base/socket_paths.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
-#include "server/base/unique_fd.h"
 #include "server/dial/dial.h"
+#include "server/dial/probe.h"
 #include "tunefarm/v1/error.pb.h"
 
 extern char** environ;
@@ -31,16 +29,6 @@ constexpr int kIdleExitSeconds = 600;
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 constexpr int kMessageBytesMax = 16 << 20;
-
-// Whether somebody accepts connections on the socket.
-bool Accepts(const std::string& path) {
-  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (!fd.valid() || path.size() >= sizeof(address.sun_path)) return false;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-}
 
 }  // namespace
 
@@ -55,12 +43,30 @@ absl::StatusOr<std::string> DaemonProgram() {
 
 namespace {
 
+// The absolute path of the interpreter for kernels in Python; empty where PATH has none. What PATH calls python3 may be
+// a shim, which does not work in a sandbox: it is asked for the interpreter that it starts.
+absl::StatusOr<std::string> Interpreter(const std::string& chosen) {
+  std::error_code error;
+  if (!chosen.empty()) {
+    const std::string file = std::filesystem::absolute(chosen, error).string();
+    if (!error && std::filesystem::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file;
+    return InvalidArgument("--python {} is no executable file; name an interpreter, for example /usr/bin/python3",
+                           chosen);
+  }
+  const absl::StatusOr<std::string> found =
+      RunPython("import sys; sys.stdout.write(sys.executable)", "", 4096, std::chrono::seconds(10));
+  if (found.ok() && found->rfind('/', 0) == 0 && std::filesystem::is_regular_file(*found, error)) return *found;
+  return std::string();
+}
+
 // Starts the daemon in a session of its own, logging into the data directory. Returns a pidfd to see it fail.
-absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path) {
+absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::string& log_path,
+                                  const std::string& interpreter) {
   ASSIGN_OR_RETURN(const std::string program, DaemonProgram());
   const std::string idle = std::to_string(kIdleExitSeconds);
   std::vector<std::string> arguments = {program, "--data-dir", data_directory, "--idle-exit",
                                         idle,    "--log-file", log_path};
+  if (!interpreter.empty()) arguments.insert(arguments.end(), {"--python-interpreter", interpreter});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -94,20 +100,22 @@ std::string LastError(const std::string& log_path, uint64_t from) {
 }
 
 // True: the daemon answers. False: another daemon holds the directory but does not answer yet.
-absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path) {
+absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path,
+                          const std::string& python) {
+  ASSIGN_OR_RETURN(const std::string interpreter, Interpreter(python));
   RETURN_IF_ERROR(MakeDirectories(data_directory, 0700));
   RETURN_IF_ERROR(MakeDirectories(data_directory + "/log", 0700));
   const std::string log_path = data_directory + "/log/tunefarmd.log";
   std::error_code ignored;
   const uint64_t log_bytes =
       std::filesystem::exists(log_path, ignored) ? std::filesystem::file_size(log_path, ignored) : 0;
-  ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path));
+  ASSIGN_OR_RETURN(Pidfd daemon, StartDaemon(data_directory, log_path, interpreter));
   Clock* clock = Clock::Real();
   const MonotonicTime give_up = clock->Now() + kStartTimeout;
   MonotonicTime start_again = give_up;
   bool is_running = true;
   while (clock->Now() < give_up) {
-    if (Accepts(socket_path)) return absl::OkStatus();
+    if (UnixSocketError(socket_path) == 0) return absl::OkStatus();
     // Unavailable means that it still runs.
     if (is_running && daemon.Reap().ok()) {
       const std::string reason = LastError(log_path, log_bytes);
@@ -119,7 +127,7 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
       start_again = clock->Now() + std::chrono::milliseconds(100);
     }
     if (!is_running && clock->Now() >= start_again) {
-      ASSIGN_OR_RETURN(daemon, StartDaemon(data_directory, log_path));
+      ASSIGN_OR_RETURN(daemon, StartDaemon(data_directory, log_path, interpreter));
       is_running = true;
     }
     // There is no event to wait for before the socket exists.
@@ -129,19 +137,18 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
                      log_path);
 }
 
-// False: there is nobody. An error: there is somebody, and what is wrong. gRPC goes on trying for as long as it may;
-// what is wrong with TLS does not get right by that.
-absl::StatusOr<bool> Connect(grpc::Channel* channel, const DialOptions& dial) {
+// gRPC goes on trying for as long as it may; what is wrong with TLS does not get right by that.
+absl::Status Connect(grpc::Channel* channel, const DialOptions& dial) {
   const gpr_timespec give_up = Connection::Deadline(kConnectTimeout);
   bool has_looked = false;
   while (true) {
     const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
-    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_READY) return absl::OkStatus();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !has_looked) {
       has_looked = true;
       RETURN_IF_ERROR(ExplainTls(dial));
     }
-    if (!channel->WaitForStateChange(state, give_up)) return false;
+    if (!channel->WaitForStateChange(state, give_up)) return ExplainUnreachable(dial);
   }
 }
 
@@ -182,20 +189,23 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   if (address.empty()) {
     ASSIGN_OR_RETURN(const std::string data_directory, ChosenDataDirectory(options.data_directory, environment));
     ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
-    if (!Accepts(sockets.admin)) {
+    const int error = UnixSocketError(sockets.admin);
+    if (error != 0 && error != EACCES && error != EPERM) {
       if (!options.start_if_absent) {
         return Unavailable("no daemon is running for {}; a command that needs one, such as tunefarm devices, starts it",
                            data_directory);
       }
-      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin));
+      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin, options.python));
       started = true;
     }
     address = "unix:" + sockets.admin;
   }
-  const absl::Status nobody = Unavailable(
-      "no daemon answers at {}; start one with tunefarmd, or unset TUNEFARM_SERVER to use a private one", address);
-  // A socket that nobody listens on is known at once; gRPC would go on trying.
-  if (address.rfind("unix:", 0) == 0 && !Accepts(address.substr(5))) return nobody;
+  if (!options.python.empty() && !started) {
+    return FailedPrecondition(
+        "--python {} is for a private daemon that the command starts, and the daemon at {} runs already; run tunefarm "
+        "stop and repeat the command, or start the daemon with tunefarmd --python-interpreter {}",
+        options.python, address, options.python);
+  }
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
@@ -205,8 +215,10 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   dial.address = address;
   ASSIGN_OR_RETURN(dial, Checked(WithEnvironment(std::move(dial), environment)));
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, Dial(dial, arguments));
-  ASSIGN_OR_RETURN(const bool is_connected, Connect(channel.get(), dial));
-  if (!is_connected) return nobody;
+  // A socket that nobody may open or listens on is known at once; gRPC would go on trying.
+  const bool is_unix = address.rfind("unix:", 0) == 0;
+  if (is_unix && UnixSocketError(address.substr(5)) != 0) return ExplainUnreachable(dial);
+  RETURN_IF_ERROR(Connect(channel.get(), dial));
   return std::unique_ptr<Connection>(new Connection(std::move(address), std::move(channel), started));
 }
 

@@ -30,6 +30,7 @@ struct ConnectOptions {
   std::string data_directory;   // --data-dir or TUNEFARM_DATA_DIR; empty: the default one
   DialOptions dial;             // --tls-ca, --tls-certificate, --tls-key, --token-file; see WithEnvironment
   bool start_if_absent = true;  // start the private daemon; never with `server`
+  std::string python;           // --python: interpreter of a private daemon that is started; empty: python3 of PATH
 };
 
 // Turns a grpc::Status into an absl::Status with our message and reason.

@@ -1,5 +1,6 @@
 #include "client/cli/help_format.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace tunefarm::cli {
@@ -52,16 +53,23 @@ std::string Usage(const CLI::App& app, const std::string& name) {
     const std::string shown = option->get_name(true, false) + (is_list ? "..." : "");
     text += option->get_required() ? " " + shown : " [" + shown + "]";
   }
-  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) text += " COMMAND";
+  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) {
+    const bool is_optional = app.get_parent() != nullptr && app.get_require_subcommand_min() == 0;
+    text += is_optional ? " [COMMAND]" : " COMMAND";
+  }
   return text + " [OPTIONS]\n";
 }
 
 }  // namespace
 
-std::string HelpEntry(std::string_view name, std::string_view text) {
+size_t HelpColumns(size_t terminal_columns) {
+  return terminal_columns == 0 ? kHelpColumns : std::clamp<size_t>(terminal_columns, 60, kHelpColumns);
+}
+
+std::string HelpEntry(std::string_view name, std::string_view text, size_t columns) {
   std::string out = "  " + std::string(name);
   size_t column = out.size();
-  for (const std::string& line : Wrap(text, kHelpColumns - kNameColumns)) {
+  for (const std::string& line : Wrap(text, columns - kNameColumns)) {
     if (column + 2 > kNameColumns) {
       out += '\n';
       column = 0;
@@ -72,7 +80,7 @@ std::string HelpEntry(std::string_view name, std::string_view text) {
   return out + "\n";
 }
 
-std::string WrapLines(std::string_view text) {
+std::string WrapLines(std::string_view text, size_t columns) {
   std::string out;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -80,14 +88,14 @@ std::string WrapLines(std::string_view text) {
     const size_t first = std::min(line.find_first_not_of(' '), line.size());
     const size_t gap = line.find("  ", first);
     const size_t column = gap == std::string_view::npos ? first + 2 : line.find_first_not_of(' ', gap);
-    if (line.size() <= kHelpColumns || column >= kHelpColumns / 2) {
+    if (line.size() <= columns || column >= columns / 2) {
       out += std::string(line) + "\n";
       continue;
     }
     const size_t start = gap == std::string_view::npos ? first : column;
     out += line.substr(0, start);
     std::string indent;
-    for (const std::string& part : Wrap(line.substr(start), kHelpColumns - column)) {
+    for (const std::string& part : Wrap(line.substr(start), columns - column)) {
       out += indent + part + "\n";
       indent = std::string(column, ' ');
     }
@@ -96,25 +104,36 @@ std::string WrapLines(std::string_view text) {
 }
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode) const {
-  std::string text = app->get_description() + "\n\n" + Usage(*app, name);
+  // Command lines of examples stay whole, so that they can be copied.
+  const auto prose = [this](const std::string& lines) {
+    std::string wrapped;
+    for (size_t start = 0; start < lines.size();) {
+      const size_t end = std::min(lines.find('\n', start), lines.size());
+      const std::string line = lines.substr(start, end - start);
+      wrapped += line.rfind("  ", 0) == 0 || line.empty() ? line + "\n" : WrapLines(line, columns_);
+      start = end + 1;
+    }
+    return wrapped;
+  };
+  std::string text = prose(app->get_description()) + "\n" + Usage(*app, name);
   std::string positionals;
   std::string options;
   for (const CLI::Option* option : app->get_options()) {
     if (option->get_group().empty()) continue;
     if (option->get_positional()) {
-      positionals += HelpEntry(option->get_name(true, false), option->get_description());
+      positionals += HelpEntry(option->get_name(true, false), option->get_description(), columns_);
     } else {
-      options += HelpEntry(OptionName(*option), option->get_description());
+      options += HelpEntry(OptionName(*option), option->get_description(), columns_);
     }
   }
   std::string commands;
   for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
-    if (!command->get_group().empty()) commands += HelpEntry(command->get_name(), command->get_description());
+    if (!command->get_group().empty()) commands += HelpEntry(command->get_name(), command->get_description(), columns_);
   }
   if (!commands.empty()) text += "\nCommands:\n" + commands;
   if (!positionals.empty()) text += "\nArguments:\n" + positionals;
   if (!options.empty()) text += "\nOptions:\n" + options;
-  if (!app->get_footer().empty()) text += "\n" + app->get_footer() + "\n";
+  if (!app->get_footer().empty()) text += "\n" + prose(app->get_footer());
   return text;
 }
 

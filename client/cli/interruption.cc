@@ -57,7 +57,7 @@ void Interruption::Listen() {
     const ssize_t n = read(reader_.get(), &c, 1);
     if (n < 0 && errno == EINTR) continue;
     if (n != 1 || c == 'q') return;
-    happened_.store(true);
+    if (happened_.exchange(true) && !again_.HasBeenNotified()) again_.Notify();
     MutexLock lock(&mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
 #include "server/base/unique_fd.h"
@@ -25,6 +26,8 @@ class Interruption {
   // The open stream; null: none. Cancelled at once if it happened before.
   void Guard(grpc::ClientContext* context);
   bool happened() const { return happened_.load(); }
+  // Waits for another one after the first; false where none comes in time.
+  bool HappensAgain(Duration within) const { return again_.WaitFor(within); }
 
  private:
   void Listen();
@@ -34,6 +37,7 @@ class Interruption {
   struct sigaction old_int_ = {};
   struct sigaction old_term_ = {};
   std::atomic<bool> happened_{false};
+  Notification again_;
   Mutex mutex_;
   grpc::ClientContext* context_ GUARDED_BY(mutex_) = nullptr;
   Thread thread_;

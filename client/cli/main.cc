@@ -1,10 +1,23 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include "client/cli/app.h"
 
+namespace {
+
+// What is closed would be opened again as a socket or a file. Writing to a standard output that was closed fails.
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  OpenStandardStreams();
   // A closed pipe (tunefarm results | head) ends the program quietly instead of failing a write.
   signal(SIGPIPE, SIG_DFL);
   tunefarm::cli::Session session;

@@ -1,38 +1,73 @@
 #include "client/cli/output.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/util/json_util.h>
-#include <google/protobuf/util/type_resolver_util.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
+#include <iterator>
 
 #include "server/base/check.h"
+#include "server/base/log_escape.h"
 #include "server/base/status.h"
 
 namespace tunefarm::cli {
 namespace {
 
-// Words of a cell, a line after the other, each of at most `width` columns where its words allow it.
-std::vector<std::string> Folded(const std::string& cell, size_t width) {
+// The first `count` characters of a text.
+std::string_view Characters(std::string_view text, size_t count) {
+  size_t taken = 0;
+  size_t at = 0;
+  while (at < text.size() && ((text[at] & 0xC0) == 0x80 || taken++ < count)) ++at;
+  return text.substr(0, at);
+}
+
+// Words of a cell, a line after the other, each of at most `width` columns; a word that is longer is broken.
+std::vector<std::string> Folded(std::string_view cell, size_t width) {
   std::vector<std::string> lines(1);
-  size_t start = 0;
-  while (start < cell.size()) {
-    const size_t end = std::min(cell.find(' ', start), cell.size());
-    const std::string word = cell.substr(start, end - start);
+  if (TextWidth(cell) <= width) {
+    lines[0] = cell;
+    return lines;
+  }
+  while (!cell.empty()) {
+    std::string_view word = cell.substr(0, cell.find(' '));
+    cell.remove_prefix(std::min(cell.size(), word.size() + 1));
     if (!lines.back().empty() && TextWidth(lines.back()) + 1 + TextWidth(word) > width) lines.emplace_back();
     if (!lines.back().empty()) lines.back() += ' ';
+    while (TextWidth(word) > width) {
+      const std::string_view part = Characters(word, width);
+      lines.back() += part;
+      lines.emplace_back();
+      word.remove_prefix(part.size());
+    }
     lines.back() += word;
-    start = end + 1;
   }
   return lines;
 }
 
-// The last column is not folded into less than this.
-constexpr size_t kFoldedMin = 24;
+// A mark of Styled is this byte, which UTF-8 never has, and a letter.
+constexpr char kMarkByte = '\xff';
+constexpr char kEndLetter = '0';
+struct Mark {
+  Style style;
+  char letter;
+  std::string_view code;
+};
+constexpr Mark kMarks[] = {{Style::kPlain, kEndLetter, "\x1b[0m"},
+                           {Style::kBold, 'B', "\x1b[1m"},
+                           {Style::kRed, 'R', "\x1b[31m"},
+                           {Style::kGreen, 'G', "\x1b[32m"},
+                           {Style::kYellow, 'Y', "\x1b[33m"}};
+
+// The control code of a mark's letter; empty for no mark.
+std::string_view CodeOf(char letter) {
+  for (const Mark& mark : kMarks) {
+    if (mark.letter == letter) return mark.code;
+  }
+  return {};
+}
+
+// Text is not folded into less than this.
+constexpr size_t kFoldedMin = 12;
 
 void AppendCsv(std::string_view cell, std::string* out) {
   if (cell.find_first_of(",\"\r\n") == std::string_view::npos) {
@@ -56,9 +91,32 @@ absl::StatusOr<OutputFormat> ParseOutputFormat(std::string_view text) {
   return InvalidArgument("--output {} is unknown; choose table, json or csv", text);
 }
 
+std::string Visible(std::string_view text) { return internal::EscapeForText(text); }
+
 std::string Styled(Style style, const std::string& text) {
-  if (style == Style::kPlain || text.empty()) return text;
-  return (style == Style::kBold ? "\x1b[1m" : "\x1b[31m") + text + "\x1b[0m";
+  const std::string visible = internal::EscapeLinesForText(text);
+  if (style == Style::kPlain || text.empty()) return visible;
+  const auto mark = std::find_if(std::begin(kMarks), std::end(kMarks), [&](const Mark& m) { return m.style == style; });
+  return std::string{kMarkByte, mark->letter} + visible + std::string{kMarkByte, kEndLetter};
+}
+
+std::string Rendered(std::string_view text, bool with_styles) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t at = std::min(text.find(kMarkByte), text.size());
+    out += internal::EscapeLinesForText(text.substr(0, at));
+    text.remove_prefix(at);
+    if (text.empty()) break;
+    const std::string_view code = text.size() > 1 ? CodeOf(text[1]) : std::string_view();
+    if (code.empty()) {
+      out += internal::EscapeLinesForText(text.substr(0, 1));
+      text.remove_prefix(1);
+      continue;
+    }
+    if (with_styles) out += code;
+    text.remove_prefix(2);
+  }
+  return out;
 }
 
 void Table::AddRow(std::vector<std::string> cells, Style style) {
@@ -74,7 +132,8 @@ size_t TerminalColumns(std::FILE* file) {
 }
 
 size_t TextWidth(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  return static_cast<size_t>(characters - 2 * std::count(text.begin(), text.end(), kMarkByte));
 }
 
 std::string CutTo(size_t columns, const std::string& text) {
@@ -88,43 +147,58 @@ std::string CutTo(size_t columns, const std::string& text) {
   return cut + "…";
 }
 
-std::string Table::ToText(bool with_styles, size_t width) const {
+std::vector<size_t> Table::Widths(const std::vector<std::vector<std::string>>& rows, size_t width) const {
   std::vector<size_t> widths;
-  size_t before_last = 0;
+  size_t total = 0;
   for (size_t c = 0; c < columns_.size(); ++c) {
     size_t widest = TextWidth(columns_[c].name);
-    for (const std::vector<std::string>& row : rows_) widest = std::max(widest, TextWidth(row[c]));
+    for (const std::vector<std::string>& row : rows) widest = std::max(widest, TextWidth(row[c]));
     widths.push_back(widest);
-    if (c + 1 < columns_.size()) before_last += widest + 2;
+    total += widest + (c > 0 ? 2 : 0);
   }
-  const bool is_folded = width >= before_last + kFoldedMin && !columns_.empty() && !columns_.back().right;
-  if (is_folded) widths.back() = std::min(widths.back(), width - before_last);
+  // The widest text gives way first.
+  while (width > 0 && total > width) {
+    size_t widest = columns_.size();
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const size_t least = std::max(kFoldedMin, TextWidth(columns_[c].name));
+      if (columns_[c].right || widths[c] <= least) continue;
+      if (widest == columns_.size() || widths[c] >= widths[widest]) widest = c;
+    }
+    if (widest == columns_.size()) break;
+    --widths[widest];
+    --total;
+  }
+  return widths;
+}
+
+std::string Table::ToText(bool with_styles, size_t width) const {
+  std::vector<std::vector<std::string>> visible = rows_;
+  for (std::vector<std::string>& row : visible) {
+    for (std::string& cell : row) cell = Visible(cell);
+  }
+  const std::vector<size_t> widths = Widths(visible, width);
   std::string text;
   const auto append = [&](Style style, auto cell_of) {
-    std::string line;
-    for (size_t c = 0; c + 1 < columns_.size(); ++c) {
-      const std::string& cell = cell_of(c);
-      const std::string padding(widths[c] - TextWidth(cell), ' ');
-      line += (columns_[c].right ? padding + cell : cell + padding) + "  ";
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      cells.push_back(Folded(cell_of(c), widths[c]));
+      height = std::max(height, cells.back().size());
     }
-    const auto put = [&](std::string whole) {
-      whole.erase(whole.find_last_not_of(' ') + 1);
-      text += Styled(with_styles ? style : Style::kPlain, whole) + "\n";
-    };
-    if (columns_.empty()) return put(line);
-    const std::string& last = cell_of(columns_.size() - 1);
-    if (!is_folded) {
-      const std::string padding(columns_.back().right ? widths.back() - TextWidth(last) : 0, ' ');
-      return put(line + padding + last);
-    }
-    for (const std::string& part : Folded(last, widths.back())) {
-      put(line + part);
-      line.assign(before_last, ' ');
+    for (size_t i = 0; i < height; ++i) {
+      std::string line;
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        const std::string part = i < cells[c].size() ? cells[c][i] : "";
+        const std::string padding(widths[c] - std::min(widths[c], TextWidth(part)), ' ');
+        line += (c > 0 ? "  " : "") + (columns_[c].right ? padding + part : part + padding);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += Styled(with_styles ? style : Style::kPlain, line) + "\n";
     }
   };
   append(Style::kPlain, [&](size_t c) -> const std::string& { return columns_[c].name; });
-  for (size_t r = 0; r < rows_.size(); ++r) {
-    append(styles_[r], [&](size_t c) -> const std::string& { return rows_[r][c]; });
+  for (size_t r = 0; r < visible.size(); ++r) {
+    append(styles_[r], [&](size_t c) -> const std::string& { return visible[r][c]; });
   }
   return text;
 }
@@ -145,35 +219,5 @@ std::string Table::ToCsv() const {
   }
   return text;
 }
-
-namespace {
-
-std::string JsonText(const google::protobuf::Message& message, bool is_indented) {
-  // By way of a deterministic serialization, which sorts maps: the same message is the same text, always.
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    TUNEFARM_CHECK(message.SerializeToCodedStream(&coded));
-  }
-  const std::string prefix = "type.googleapis.com";
-  const std::unique_ptr<google::protobuf::util::TypeResolver> resolver(
-      google::protobuf::util::NewTypeResolverForDescriptorPool(prefix, message.GetDescriptor()->file()->pool()));
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = is_indented;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  const auto status = google::protobuf::util::BinaryToJsonString(
-      resolver.get(), prefix + "/" + message.GetDescriptor()->full_name(), bytes, &text, options);
-  TUNEFARM_CHECK(status.ok());
-  return text;
-}
-
-}  // namespace
-
-std::string ToJson(const google::protobuf::Message& message) { return JsonText(message, true); }
-
-std::string ToJsonLine(const google::protobuf::Message& message) { return JsonText(message, false) + "\n"; }
 
 }  // namespace tunefarm::cli

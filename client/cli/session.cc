@@ -1,9 +1,19 @@
 #include "client/cli/session.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
 namespace tunefarm::cli {
+namespace {
+
+void PutText(std::string_view text, std::FILE* file) { std::fwrite(text.data(), 1, text.size(), file); }
+
+}  // namespace
 
 absl::StatusOr<Connection*> Session::connection() {
   if (!connection_) {
@@ -12,10 +22,43 @@ absl::StatusOr<Connection*> Session::connection() {
   return connection_.get();
 }
 
+// An error of `out` is kept for FlushOutput.
+void Session::Put(std::string_view text) const {
+  if (output_error_ != 0) return;
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size()) output_error_ = errno != 0 ? errno : EIO;
+}
+
+void Session::Print(std::string_view text) const { Put(Rendered(text, has_color())); }
+
+void Session::PrintTable(const Table& table, OutputFormat format) const {
+  Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText(has_color(), columns()));
+}
+
+void Session::PrintFile(std::string_view contents) const {
+  const int fd = fileno(out);
+  if (fd >= 0 && isatty(fd) == 1) return Print(contents);
+  Put(contents);
+}
+
+absl::Status Session::FlushOutput() const {
+  if (output_error_ == 0 && std::fflush(out) != 0) output_error_ = errno != 0 ? errno : EIO;
+  return output_error_ == 0 ? absl::OkStatus() : ErrnoStatus(output_error_, "cannot write standard output");
+}
+
+absl::Status Session::WriteFile(const std::string& path, std::string_view bytes) const {
+  if (path != "-") return WriteOutputFile(path, bytes);
+  PrintFile(bytes);
+  return FlushOutput();
+}
+
 void Session::Note(std::string_view text) const {
   if (quiet) return;
-  std::fwrite(text.data(), 1, text.size(), err);
-  std::fputc('\n', err);
+  PutText(Rendered(text, err_is_terminal && has_color()) + "\n", err);
+}
+
+void Session::Complain(std::string_view text) const {
+  const bool is_red = err_is_terminal && has_color();
+  PutText(Rendered(tunefarm::cli::Styled(Style::kRed, "tunefarm:"), is_red) + " " + Rendered(text, false) + "\n", err);
 }
 
 absl::StatusOr<OutputFormat> Session::format_without_csv() const {
@@ -25,13 +68,17 @@ absl::StatusOr<OutputFormat> Session::format_without_csv() const {
   return chosen;
 }
 
-std::string Session::Styled(Style style, const std::string& text) const {
-  return tunefarm::cli::Styled(has_color() ? style : Style::kPlain, text);
+std::string Session::Styled(Style style, const std::string& text) const { return tunefarm::cli::Styled(style, text); }
+
+absl::Status Session::CheckOneForm() const {
+  ASSIGN_OR_RETURN(const OutputFormat chosen, format());
+  if (chosen == OutputFormat::kTable) return absl::OkStatus();
+  return InvalidArgument("--output {}: what this command prints has one form; leave --output out", output);
 }
 
 bool Session::Confirm(std::string_view question) const {
   if (!in_is_terminal || !err_is_terminal) return true;
-  std::fprintf(err, "%s [y/N] ", std::string(question).c_str());
+  PutText(Rendered(question, false) + " [y/N] ", err);
   std::fflush(err);
   const int first = std::fgetc(in);
   for (int c = first; c != EOF && c != '\n'; c = std::fgetc(in)) {

@@ -25,7 +25,8 @@ Result<std::string> AddressOf(const ClientOptions& options) {
   return "unix:" + sockets->client;
 }
 
-Result<std::shared_ptr<grpc::Channel>> Connect(const ClientOptions& options, const std::string& address) {
+// With what the environment names.
+DialOptions DialOptionsOf(const ClientOptions& options, const std::string& address) {
   DialOptions dial;
   dial.address = address;
   dial.ca = options.tls_ca;
@@ -33,9 +34,7 @@ Result<std::shared_ptr<grpc::Channel>> Connect(const ClientOptions& options, con
   dial.key = options.tls_key;
   dial.token = options.token;
   dial.token_file = options.token_file;
-  auto channel = Dial(WithEnvironment(std::move(dial), RealEnvironment()), ChannelArgumentsOf(options));
-  if (!channel.ok()) return FromAbsl(channel.status());
-  return *std::move(channel);
+  return WithEnvironment(std::move(dial), RealEnvironment());
 }
 
 Status CheckOptions(const ClientOptions& options) {
@@ -64,7 +63,7 @@ Result<Client> Client::Open(const ClientOptions& options) {
   Result<std::vector<OwnDefault>> defaults = CopyDefaults(options.defaults);
   if (!defaults.ok()) return defaults.status();
   std::optional<snapshot::SnapshotFile> snapshot;
-  std::string address;
+  DialOptions dial;
   std::shared_ptr<grpc::Channel> channel;
   if (!options.snapshot.empty()) {
     auto opened = snapshot::SnapshotFile::Open(options.snapshot);
@@ -73,13 +72,13 @@ Result<Client> Client::Open(const ClientOptions& options) {
   } else {
     Result<std::string> found = AddressOf(options);
     if (!found.ok()) return found.status();
-    address = *std::move(found);
-    Result<std::shared_ptr<grpc::Channel>> dialled = Connect(options, address);
-    if (!dialled.ok()) return dialled.status();
+    dial = DialOptionsOf(options, *found);
+    auto dialled = Dial(dial, ChannelArgumentsOf(options));
+    if (!dialled.ok()) return FromAbsl(dialled.status());
     channel = *std::move(dialled);
   }
-  return Client(std::make_shared<Impl>(options, std::move(address), std::move(channel), *std::move(defaults),
-                                       std::move(snapshot)));
+  return Client(
+      std::make_shared<Impl>(options, std::move(dial), std::move(channel), *std::move(defaults), std::move(snapshot)));
 }
 
 Result<Question> Client::Prepare(const QuestionSpec& spec) const {

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kMessageBytesMax = 16 << 20;
 constexpr int kConnectTimeoutMs = 5000;
+// What ExplainUnreachable may take.
+constexpr Duration kExplainFor = std::chrono::seconds(6);
 constexpr size_t kDimsMax = 32;
 constexpr Duration kCallTimeout = std::chrono::seconds(10);
 // Changes come in bursts; what they make stale is asked again once for each.
@@ -58,16 +60,17 @@ std::string SpecText(const QuestionSpec& spec) {
 
 }  // namespace
 
-Client::Impl::Impl(ClientOptions options, std::string address, std::shared_ptr<grpc::Channel> channel,
+Client::Impl::Impl(ClientOptions options, DialOptions dial, std::shared_ptr<grpc::Channel> channel,
                    std::vector<OwnDefault> defaults, std::optional<snapshot::SnapshotFile> snapshot)
     : options_(std::move(options)),
-      address_(std::move(address)),
+      dial_(std::move(dial)),
+      channel_(std::move(channel)),
       defaults_(std::move(defaults)),
       snapshot_(std::move(snapshot)) {
   if (is_offline()) return;
   budget_.bests_max = options_.cached_bests_max;
   budget_.bytes_max = options_.cached_bytes_max;
-  Use(channel);
+  Use(channel_);
   calls_ = std::make_unique<OpenCalls>();
   executor_ = std::make_unique<ThreadExecutor>("tunefarm", Clock::Real());
   AskerOptions asker;
@@ -91,6 +94,19 @@ grpc::ChannelArguments ChannelArgumentsOf(const ClientOptions& options) {
   // A connection of its own: by default channels of a process share one, and each other's pauses.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
+}
+
+Status Client::Impl::Explained(const grpc::Status& status, Duration left) const {
+  const bool is_late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  const bool is_away = is_late || status.error_code() == grpc::StatusCode::UNAVAILABLE;
+  // The daemon's own errors have details.
+  if (!is_away || !status.error_details().empty() || channel_->GetState(false) == GRPC_CHANNEL_READY) {
+    return FromGrpc(status);
+  }
+  if (left >= kExplainFor) return FromAbsl(ExplainUnreachable(dial_));
+  Status own = FromGrpc(status);
+  own.message = "no connection to the daemon at " + dial_.address + " came about in time (" + own.message + ")";
+  return own;
 }
 
 void Client::Impl::Use(const std::shared_ptr<grpc::Channel>& channel) {

@@ -25,6 +25,7 @@
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/base/thread.h"
+#include "server/dial/dial_options.h"
 #include "tunefarm/client/client.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -35,15 +36,15 @@ grpc::ChannelArguments ChannelArgumentsOf(const ClientOptions& options);
 
 class Client::Impl {
  public:
-  // With a snapshot there is no daemon, `address` is empty and `channel` null.
-  Impl(ClientOptions options, std::string address, std::shared_ptr<grpc::Channel> channel,
+  // With a snapshot there is no daemon, `dial` is empty and `channel` null.
+  Impl(ClientOptions options, DialOptions dial, std::shared_ptr<grpc::Channel> channel,
        std::vector<OwnDefault> defaults, std::optional<snapshot::SnapshotFile> snapshot);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   const ClientOptions& options() const { return options_; }
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return dial_.address; }
   bool is_offline() const { return snapshot_.has_value(); }
 
   Result<std::shared_ptr<QuestionImpl>> Prepare(const QuestionSpec& spec) LOCKS_EXCLUDED(questions_mutex_);
@@ -73,7 +74,9 @@ class Client::Impl {
       if (status.ok()) return response;
       const MonotonicTime now = Clock::Real()->Now();
       const bool is_over = now >= end || now - begin >= kRepeatFor;
-      if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !may_repeat || is_over) return FromGrpc(status);
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !may_repeat || is_over) {
+        return Explained(status, end - now);
+      }
       if (closed_.WaitFor(std::min(backoff.Next(), end - now))) {
         return Status{Code::kCancelled, "the client was closed", "CLOSED"};
       }
@@ -93,6 +96,8 @@ class Client::Impl {
   };
 
   void Use(const std::shared_ptr<grpc::Channel>& channel);
+  // FromGrpc; where there was no connection, with the cause in words as far as it is found in the time that is left.
+  Status Explained(const grpc::Status& status, Duration left) const;
   DaemonPort PortOf(const std::shared_ptr<QuestionImpl>& question);
   // Executor.
   void Attach(const std::shared_ptr<QuestionImpl>& question);
@@ -105,7 +110,8 @@ class Client::Impl {
   void Sweep();
 
   const ClientOptions options_;
-  const std::string address_;
+  const DialOptions dial_;
+  const std::shared_ptr<grpc::Channel> channel_;  // null: offline
   const std::vector<OwnDefault> defaults_;
   const std::optional<snapshot::SnapshotFile> snapshot_;
 

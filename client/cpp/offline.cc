@@ -49,6 +49,7 @@ MirrorBest OwnBest(const snapshot::Kernel& kernel, const snapshot::Best& best) {
   answer.source = Source::kSnapshot;
   answer.config = Config(OwnValues(best.config));
   answer.kernel = kernel.name;
+  answer.kernel_id = kernel.kernel_id;
   answer.problem = best.problem;
   answer.device_class_id = best.class_id;
   answer.device_class_name = best.class_name;

@@ -168,6 +168,7 @@ Answer FromBest(const v1::BestConfig& best, Match match, Source source) {
   answer.source = source;
   answer.config = FromWire(best.config());
   answer.kernel = best.kernel_name();
+  answer.kernel_id = best.kernel_id();
   answer.problem = best.problem().key();
   answer.device_class_id = best.device_class_id();
   answer.device_class_name = best.device_class_name();
@@ -247,6 +248,7 @@ Result<v1::Job> ToWire(const JobSpec& spec) {
   }
   job.set_priority(spec.priority);
   job.set_no_promotion(spec.no_promotion);
+  job.set_promote_given(spec.promote_given);
   job.set_no_memory(spec.no_memory);
   job.set_retry_poisoned(spec.retry_poisoned);
   job.set_label(spec.label);

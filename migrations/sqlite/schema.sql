@@ -152,7 +152,7 @@ CREATE TABLE kernel (
   display_name TEXT NOT NULL CHECK (length(display_name) <= 256),
   definition BLOB NOT NULL CHECK (length(definition) <= 67108864),
   created_at_ms INTEGER NOT NULL
-) STRICT;
+, owner TEXT NOT NULL DEFAULT '' CHECK (length(owner) <= 256), deleted_at_ms INTEGER) STRICT;
 CREATE TABLE lease (
   name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 256),
   holder TEXT NOT NULL CHECK (length(holder) <= 256),
@@ -294,6 +294,7 @@ CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);
 CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
+CREATE INDEX kernel_by_owner ON kernel (owner);
 CREATE INDEX kernel_by_program ON kernel (program_digest);
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
 CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measured_key IS NOT NULL;

@@ -16,9 +16,12 @@ const std::vector<CallRule>& AllCallRules() {
   using enum CallRate;
   static const auto& rules = *new std::vector<CallRule>{
       {"tunefarm.v1.KernelService/CreateKernel", kKernels, kCalls, kChange},
+      // Of the caller's own kernels, or as an administrator (KernelApi::DeleteKernel).
+      {"tunefarm.v1.KernelService/DeleteKernel", kKernels, kCalls, kChange},
       {"tunefarm.v1.KernelService/GetKernel", kLookup, kCalls, kRead},
       {"tunefarm.v1.KernelService/ListKernels", kLookup, kCalls, kRead},
       {"tunefarm.v1.KernelService/CountSpace", kLookup, kCalls, kRead},
+      {"tunefarm.v1.KernelService/CompileKernel", kKernels, kCalls, kRead},
       // With a definition in it, the right to submit kernels too (TuningApi::CreateJob).
       {"tunefarm.v1.TuningService/CreateJob", kSubmit, kCalls, kChange},
       {"tunefarm.v1.TuningService/GetJob", kLookup, kCalls, kRead},

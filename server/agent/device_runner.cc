@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -449,6 +450,11 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
 
 void DeviceRunner::End(UnitWork& unit, TrialWork& trial, Trial ended) {
   trial.state = State::kFinished;
+  if (trial.work.has_value()) {
+    uint64_t work = 0;
+    std::memcpy(&work, trial.work->bytes.data(), sizeof(work));
+    ended.set_work(work);
+  }
   trial.compile.artifact = nullptr;
   trial.rounds.clear();
   unit.pending.push_back(std::move(ended));

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "server/base/file_set.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/exec/binary_directory.h"
@@ -19,6 +20,8 @@ void FarmBinaries::Find(const Digest& key, std::function<void(std::optional<Comp
       LogWarn("agent", "a binary that another agent has offered is not used: {}", MessageOf(result.status()));
       return done(std::nullopt);
     }
+    // Made of headers that this machine has not.
+    if (result->inputs != nullptr && !IsUnchanged(*result->inputs)) return done(std::nullopt);
     done(*std::move(result));
   };
   {

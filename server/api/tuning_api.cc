@@ -23,6 +23,7 @@ TuningApi::TuningApi(const Dependencies& dependencies, WorkerAbilities abilities
     : deps_(dependencies),
       abilities_(std::move(abilities)),
       active_jobs_max_(limits.active_jobs_max),
+      kernel_quota_(limits.kernels),
       quota_(deps_.store, limits.jobs_per_principal_max, deps_.clock) {}
 
 absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
@@ -31,12 +32,13 @@ absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
 
 absl::Status TuningApi::CheckLanguage(const KernelPlan& plan) const {
   if (plan.language() != v1::LANGUAGE_PYTHON || abilities_.runs_python) return absl::OkStatus();
-  return WithReason(
-      FailedPrecondition("kernel '{}' is written in Python, which this daemon does not run: name an interpreter in its "
-                         "configuration (python_interpreter = \"/usr/bin/python3\") and restart it; tunefarm doctor "
-                         "reports why a configured interpreter is not used",
-                         plan.display_name()),
-      "PYTHON_DISABLED");
+  return WithReason(FailedPrecondition(
+                        "kernel '{}' is written in Python, which this daemon does not run: for a private daemon run "
+                        "tunefarm stop, then tunefarm tune KERNEL --python /usr/bin/python3; else write "
+                        "python_interpreter = \"/usr/bin/python3\" into the file of tunefarmd --config and restart it. "
+                        "tunefarm doctor reports why an interpreter is not used",
+                        plan.display_name()),
+                    "PYTHON_DISABLED");
 }
 
 absl::Status TuningApi::CheckMayRun(const v1::Job& job) const {
@@ -70,7 +72,8 @@ absl::Status TuningApi::PauseWhatCannotRun() {
 // ---- Jobs ----
 
 absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& principal,
-                                                           const v1::CreateJobRequest& request) {
+                                                           const v1::CreateJobRequest& request,
+                                                           const WorkGrant& grant) {
   RETURN_IF_ERROR(deps_.calls->CheckNotEnding());
   if (request.has_kernel_definition()) {
     // A definition is code that is compiled and run.
@@ -80,12 +83,13 @@ absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& prin
   const bool counts = !is_local_socket && !request.validate_only();
   if (counts) RETURN_IF_ERROR(quota_.Check(principal));
   v1::CreateJobResponse response;
-  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, is_local_socket ? "" : principal.name));
+  ASSIGN_OR_RETURN(*response.mutable_job(), Submit(request, is_local_socket ? "" : principal.name, grant));
   if (counts) quota_.Submitted(principal);
   return response;
 }
 
-absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const std::string& submitted_by) {
+absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
+                                          const WorkGrant& grant) {
   const v1::Job& job = request.job();
   if (request.request_id().size() > 64) {
     return WithReason(
@@ -98,7 +102,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   }
   std::optional<v1::Kernel> definition;
   if (request.has_kernel_definition()) definition = request.kernel_definition();
-  ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices));
+  ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices, grant));
   RETURN_IF_ERROR(CheckLanguage(*submission.plan));
   submission.spec.set_submitted_by(submitted_by);
   if (const int active = deps_.scheduler->active_jobs(); active >= active_jobs_max_) {
@@ -120,7 +124,9 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   submit.job.priority = submission.spec.priority();
   submit.job.created_at_ms = submit.now_ms;
   submit.job.studies = std::move(submission.studies);
-  if (submission.stores_kernel) submit.kernel = KernelRegistry::RowOf(*submission.plan, submit.now_ms);
+  if (submission.stores_kernel) {
+    submit.kernel = OwnedKernel(*submission.plan, submitted_by, kernel_quota_, submit.now_ms);
+  }
   submit.request_id = request.request_id();
   submit.body_digest = SubmissionDigest(job, definition);
   ASSIGN_OR_RETURN(const SubmitResult result, deps_.store->jobs()->SubmitJob(submit));

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/principal.h"
 #include "server/api/job_quota.h"
+#include "server/api/kernel_api.h"
 #include "server/api/open_calls.h"
 #include "server/base/clock.h"
 #include "server/base/random.h"
@@ -40,6 +41,7 @@ struct WorkerAbilities {
 struct JobLimits {
   int active_jobs_max = 10'000;    // more are refused: ResourceExhausted (TOO_MANY_JOBS)
   int jobs_per_principal_max = 0;  // active at once, of each certificate or token; 0: no limit
+  KernelQuota kernels;             // stored definitions
 };
 
 class TuningApi {
@@ -61,10 +63,11 @@ class TuningApi {
 
   // Checks everything first, then stores it in one transaction. With a definition, job.kernel must be empty, and the
   // principal needs the right to submit kernels: PermissionDenied (RIGHT_MISSING). validate_only answers with the job
-  // as it would be, without a name. ResourceExhausted (JOB_QUOTA, TOO_MANY_JOBS, LOW_SPACE), FailedPrecondition
-  // (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable (DAEMON_ENDING), and the
-  // errors of CheckSubmission.
-  absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request);
+  // as it would be, without a name. ResourceExhausted (JOB_QUOTA, KERNEL_QUOTA, TOO_MANY_JOBS, LOW_SPACE),
+  // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable
+  // (DAEMON_ENDING), and the errors of CheckSubmission. `grant`: for the work on its spaces.
+  absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request,
+                                                  const WorkGrant& grant = {});
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);
   // Newest first, without studies.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
@@ -91,7 +94,8 @@ class TuningApi {
   absl::Status PauseWhatCannotRun();
 
  private:
-  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const std::string& submitted_by);
+  absl::StatusOr<v1::Job> Submit(const v1::CreateJobRequest& request, const std::string& submitted_by,
+                                 const WorkGrant& grant);
   absl::StatusOr<v1::Job> Find(int64_t job_id) const;
   absl::Status CheckLanguage(const KernelPlan& plan) const;
   absl::Status CheckMayRun(const v1::Job& job) const;
@@ -99,6 +103,7 @@ class TuningApi {
   const Dependencies deps_;
   const WorkerAbilities abilities_;
   const int active_jobs_max_;
+  const KernelQuota kernel_quota_;
   JobQuota quota_;
 };
 

@@ -5,7 +5,9 @@
 // takes long and touches nothing else (thread_pool.h).
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
@@ -22,6 +24,9 @@ class TaskRunner {
   virtual ~TaskRunner() = default;
 
   virtual void Post(std::function<void()> task) = 0;
+  // The same for a task that may take minutes: a runner with several threads keeps some of them free for other tasks,
+  // and some of the others for other owners.
+  virtual void PostSlow(std::string /*owner*/, std::function<void()> task) { Post(std::move(task)); }
 };
 
 // Runs tasks one after another, never two at once, in the order of Post. All methods may be called from any thread and

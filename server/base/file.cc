@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
+#include <memory>
 #include <system_error>
 
 #include "server/base/random.h"
@@ -52,16 +55,40 @@ absl::Status WriteNewFile(const std::string& path, std::string_view bytes, mode_
   return absl::OkStatus();
 }
 
-bool IsDirectory(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+constexpr int kLinksMax = 40;  // as the kernel's own limit
+
+bool IsBelowProc(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> folder(realpath(ParentOf(path).c_str(), nullptr), &std::free);
+  return folder != nullptr && std::string_view(folder.get()).substr(0, 6) == "/proc/";
 }
 
-}  // namespace
+// The end of a chain of symbolic links. A link below /proc stands for an open file and not for its path: there the
+// chain ends, and `is_open_file` is set.
+absl::StatusOr<std::string> FollowLinks(const std::string& path, bool* is_open_file) {
+  std::string at = path;
+  for (int links = 0; links <= kLinksMax; ++links) {
+    struct stat info;
+    if (lstat(at.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return at;
+    *is_open_file = IsBelowProc(at);
+    if (*is_open_file) return at;
+    std::string target(PATH_MAX, '\0');
+    const ssize_t length = readlink(at.c_str(), target.data(), target.size());
+    if (length < 0) return ErrnoStatus(errno, "cannot read the link {}", at);
+    target.resize(static_cast<size_t>(length));
+    at = target.substr(0, 1) == "/" ? target : ParentOf(at) + "/" + target;
+  }
+  return InvalidArgument("{} leads through more than {} symbolic links", path, kLinksMax);
+}
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return ErrnoStatus(errno, "cannot open {}", path);
+std::string_view KindOfFile(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// The rest of an open file; `path`: what errors call it.
+absl::StatusOr<std::string> ReadAll(int fd, const std::string& path, uint64_t bytes_max) {
   // Not by st_size: /proc files have none, and a file may grow while it is read.
   constexpr size_t kStepBytes = 64 * 1024;
   std::string bytes;
@@ -70,7 +97,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
     // One byte above the limit tells "at the limit" from "above".
     const uint64_t wanted = std::min<uint64_t>(std::max<uint64_t>(kStepBytes, old_size), bytes_max - old_size);
     bytes.resize(old_size + wanted + 1);
-    const ssize_t got = read(fd.get(), bytes.data() + old_size, wanted + 1);
+    const ssize_t got = read(fd, bytes.data() + old_size, wanted + 1);
     const int error = errno;
     bytes.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (got < 0 && error == EINTR) continue;
@@ -78,6 +105,59 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
     if (got == 0) return bytes;
     if (bytes.size() > bytes_max) return ResourceExhausted("{} has more than {} bytes", path, bytes_max);
   }
+}
+
+// Where an open file lies, by the kernel's own account: no link is left in it.
+std::string PlaceOf(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+absl::StatusOr<std::string> RealPathOf(int fd, const std::string& path) {
+  std::string real(PATH_MAX, '\0');
+  const ssize_t size = readlink(PlaceOf(fd).c_str(), real.data(), real.size());
+  if (size < 0) return ErrnoStatus(errno, "cannot find out where {} lies", path);
+  real.resize(static_cast<size_t>(size));
+  return real;
+}
+
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
+  // Opening a pipe would wait for its writer.
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info;
+  if (!fd || fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "cannot open {}", path);
+  if (!S_ISREG(info.st_mode)) {
+    return InvalidArgument("{} is {}; a regular file is needed here", path, KindOfFile(info.st_mode));
+  }
+  return ReadAll(fd.get(), path, bytes_max);
+}
+
+absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max) {
+  const std::string shown = folder.empty() ? path : folder + "/" + path;
+  if (path.empty() || path[0] == '/') return InvalidArgument("'{}' is not a path below {}", path, folder);
+  // O_PATH: nothing is opened for reading, so that a FIFO does not wait and a device does not act.
+  const UniqueFd root(open(folder.empty() ? "." : folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return ErrnoStatus(errno, "cannot open directory {}", folder);
+  const UniqueFd found(openat(root.get(), path.c_str(), O_PATH | O_CLOEXEC));
+  if (!found) return ErrnoStatus(errno, "cannot open {}", shown);
+  ASSIGN_OR_RETURN(const std::string root_path, RealPathOf(root.get(), folder));
+  ASSIGN_OR_RETURN(const std::string real_path, RealPathOf(found.get(), shown));
+  const std::string prefix = root_path == "/" ? root_path : root_path + "/";
+  if (real_path.compare(0, prefix.size(), prefix) != 0) {
+    return InvalidArgument("{} leads to {}, outside of its folder {}; copy the file into the folder", shown, real_path,
+                           root_path);
+  }
+  struct stat info;
+  if (fstat(found.get(), &info) != 0) return ErrnoStatus(errno, "cannot examine {}", shown);
+  if (S_ISDIR(info.st_mode)) return InvalidArgument("{} is a directory", shown);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("{} is not a regular file", shown);
+  // The file that was examined, whatever its name stands for by now.
+  const UniqueFd fd(open(PlaceOf(found.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open {}", shown);
+  return ReadAll(fd.get(), shown, bytes_max);
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode) {
@@ -92,6 +172,19 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes
     return status;
   }
   return SyncDirectory(ParentOf(path));
+}
+
+absl::Status WriteOutputFile(const std::string& path, std::string_view bytes) {
+  bool is_open_file = false;
+  ASSIGN_OR_RETURN(const std::string target, FollowLinks(path, &is_open_file));
+  struct stat info;
+  const bool exists = stat(target.c_str(), &info) == 0;
+  if (!exists && !is_open_file) return WriteFileAtomically(target, bytes);
+  if (exists && S_ISDIR(info.st_mode)) return InvalidArgument("{} is a directory", path);
+  UniqueFd fd(open(target.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "cannot open {} for writing", path);
+  if (!is_open_file && S_ISREG(info.st_mode)) return WriteFileAtomically(target, bytes, info.st_mode & 07777);
+  return WriteAll(fd.get(), bytes, path);
 }
 
 absl::Status MakeDirectories(const std::string& path, mode_t mode) {

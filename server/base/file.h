@@ -14,15 +14,27 @@
 
 namespace tunefarm {
 
-// The whole file. NotFound when missing, InvalidArgument for a directory, ResourceExhausted above `bytes_max` (nothing
-// beyond the limit is read, so it is safe on /proc and devices).
+// The whole file. NotFound when missing, InvalidArgument for what is no regular file (a directory, a device, a pipe: it
+// never waits for a writer), ResourceExhausted above `bytes_max` (nothing beyond the limit is read, so it is safe on
+// /proc).
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max);
+
+// The same of a regular file in or below `folder`, which may itself be reached by links. InvalidArgument, before
+// anything is read, for a path that leads out of the folder (an absolute one, "..", a symbolic link to elsewhere) and
+// for what is no regular file: a FIFO is not waited for and a device not opened.
+absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max);
 
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
 // mix. On OK the content is on disk. On error no temporary is left and the old file stands, unless only the last step
 // failed, flushing the directory. The directory must exist. The file has exactly `mode`, whatever the umask. A crash
 // midway may leave a "PATH.tmp-UUID" behind.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode = 0644);
+
+// Writes a file that a user named: the target of a symbolic link, also of one that leads nowhere yet, and into a device
+// or a pipe (it may wait for a pipe's reader). A regular file is replaced as by WriteFileAtomically and keeps its mode.
+// A link below /proc, such as /dev/stdout is one, is appended to. InvalidArgument for a directory, PermissionDenied for
+// a file that may not be written.
+absl::Status WriteOutputFile(const std::string& path, std::string_view bytes);
 
 // Creates the directory and its missing parents, each with `mode` (less the umask). OK when it exists already, with the
 // mode it has; AlreadyExists when something else has the name.
@@ -38,10 +50,14 @@ absl::Status MakePrivate(const std::string& path);
 // that mends it. OK when missing, since opening it says that better, and for what is no regular file.
 absl::Status CheckSecretFile(std::string_view what, const std::string& path);
 
-// Removes a file or a directory with all it holds. OK when missing. Never follows a symbolic link (a link is removed,
-// not its target) and never enters another file system (FailedPrecondition). More than 200 nested directories are
-// refused (OutOfRange). What was removed before an error stays removed.
+// Removes a file or a directory with all it holds, however deep, and also what its modes forbid its owner, who must be
+// the caller. OK when missing. Never follows a symbolic link (a link is removed, not its target) and never enters
+// another file system (FailedPrecondition). Unavailable when another process keeps adding files. What was removed
+// before an error stays removed.
 absl::Status RemoveTree(const std::string& path);
+
+// The same for all that a directory holds; the directory stays, and its owner may use it again. NotFound when missing.
+absl::Status EmptyDirectory(const std::string& path);
 
 // Bytes an unprivileged process can still write to the file system that holds `path`.
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path);

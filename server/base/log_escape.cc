@@ -31,17 +31,22 @@ Character Decode(std::string_view bytes) {
   return {code_point, length};
 }
 
-bool IsControl(uint32_t code_point) { return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0); }
+// Control characters, marks that change the direction of the text that follows, and separators of lines.
+bool IsControl(uint32_t code_point) {
+  return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0) || code_point == 0x61c ||
+         code_point == 0x200e || code_point == 0x200f || (code_point >= 0x2028 && code_point <= 0x202e) ||
+         (code_point >= 0x2066 && code_point <= 0x2069);
+}
 
-}  // namespace
-
-std::string EscapeForText(std::string_view bytes) {
+// `kept` are characters that stay as they are.
+std::string EscapedBut(std::string_view bytes, std::string_view kept) {
   std::string text;
   text.reserve(bytes.size());
   while (!bytes.empty()) {
     const Character character = Decode(bytes);
     const size_t length = character.length == 0 ? 1 : character.length;
-    if (character.length != 0 && !IsControl(character.code_point)) {
+    const bool is_plain = character.length != 0 && !IsControl(character.code_point);
+    if (is_plain || kept.find(bytes[0]) != std::string_view::npos) {
       text += bytes.substr(0, length);
     } else if (bytes[0] == '\n') {
       text += "\\n";
@@ -54,6 +59,12 @@ std::string EscapeForText(std::string_view bytes) {
   }
   return text;
 }
+
+}  // namespace
+
+std::string EscapeForText(std::string_view bytes) { return EscapedBut(bytes, ""); }
+
+std::string EscapeLinesForText(std::string_view bytes) { return EscapedBut(bytes, "\n\t"); }
 
 std::string EscapeForJson(std::string_view bytes) {
   std::string text;

@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -64,6 +67,12 @@ void YieldToOthers() {
   if (sched_setscheduler(0, SCHED_IDLE, &priority) == 0) return;
   LogWarn("base", "a thread keeps its share of the processor: {}",
           std::error_code(errno, std::system_category()).message());
+}
+
+void LowerPriority(int nice) {
+  // On Linux the nice value is a thread's own.
+  if (setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice) == 0) return;
+  LogWarn("base", "a thread keeps its priority: {}", std::error_code(errno, std::system_category()).message());
 }
 
 void Notification::Notify() {

@@ -328,7 +328,7 @@ std::shared_ptr<const BestConfig> Catalog::OfProblem(const Snapshot& snapshot, c
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_tuple(entry->program_digest != query.plan->program_digest(), -entry->best->promoted_at_ms(),
+    return std::make_tuple(entry->program_digest != query.program_digest(), -entry->best->promoted_at_ms(),
                            -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
@@ -377,7 +377,7 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
     return made;
   };
   const auto exact = [&] {
-    const auto own = snapshot->Find(query.plan->program_digest(), query.problem->key, query.class_id);
+    const auto own = snapshot->Find(query.program_digest(), query.problem->key, query.class_id);
     if (own == nullptr) return answer(nullptr, tunefarm::v1::MATCH_NOT_FOUND);
     return answer(own->best, IsStale(query, *own->best) ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT);
   };
@@ -412,8 +412,19 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
   return answer(std::move(best), tunefarm::v1::MATCH_DEFAULT);
 }
 
+int Catalog::CountOtherPrograms(const CatalogQuery& query) const {
+  const std::string& name = query.plan->display_name();
+  const std::string& key = query.problem->key;
+  int count = 0;
+  Current()->by_problem.ForEach(Hash(name, key, query.class_id), [&](const auto& entry) {
+    const bool is_asked = entry->kernel_name == name && entry->problem_key == key && entry->class_id == query.class_id;
+    if (is_asked && entry->program_digest != query.program_digest()) ++count;
+  });
+  return count;
+}
+
 absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::string>> Catalog::List(
-    std::string_view kernel_name, int page_size, std::string_view page_token) const {
+    std::string_view kernel_name, int page_size, std::string_view page_token, std::string_view program_digest) const {
   std::string after;
   if (!page_token.empty()) {
     ASSIGN_OR_RETURN(after, PositionOfToken(page_token));
@@ -421,6 +432,7 @@ absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::st
   std::vector<std::pair<std::string, std::shared_ptr<const BestConfig>>> rest;
   Current()->by_key.ForEach([&](const auto& entry) {
     if (!kernel_name.empty() && entry->kernel_name != kernel_name) return;
+    if (!program_digest.empty() && entry->program_digest != program_digest) return;
     std::string position = PagePosition(*entry);
     if (position > after) rest.emplace_back(std::move(position), entry->best);
   });

@@ -83,6 +83,9 @@ class Catalog {
   // on, only configs that the asked definition accepts for the asked problem and class answer.
   CatalogAnswer Lookup(const CatalogQuery& query) const;
 
+  // How many other programs of the name have a best for the problem on the class.
+  int CountOtherPrograms(const CatalogQuery& query) const;
+
   // The best filed under exactly these keys; null if there is none.
   std::shared_ptr<const tunefarm::v1::BestConfig> Find(std::string_view program_digest, std::string_view problem_key,
                                                        std::string_view class_id) const;
@@ -91,10 +94,11 @@ class Catalog {
   class View;
   View Read() const;
 
-  // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name or all if
-  // empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not from here.
+  // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name and of
+  // one program, or all where they are empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not from here.
   absl::StatusOr<std::pair<std::vector<std::shared_ptr<const tunefarm::v1::BestConfig>>, std::string>> List(
-      std::string_view kernel_name, int page_size, std::string_view page_token) const;
+      std::string_view kernel_name, int page_size, std::string_view page_token,
+      std::string_view program_digest = {}) const;
 
   // What has changed after `revision` (0: everything there is) among the bests of one kernel name, or all if empty. A
   // best that is filed under another name now is removed from its old one. Costs what it answers for those who are a

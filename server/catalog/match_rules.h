@@ -15,7 +15,7 @@ namespace tunefarm {
 
 // A question. Everything it points to must live during the call only.
 struct CatalogQuery {
-  const KernelPlan* plan = nullptr;          // of the newest definition of that name, or the one asked for by id
+  const KernelPlan* plan = nullptr;          // of the definition that is asked for, or the newest of its name
   const ResolvedProblem* problem = nullptr;  // resolved by that plan
   const DeviceClass* device_class = nullptr;
   std::string_view class_id;  // device_class->Id()
@@ -24,6 +24,10 @@ struct CatalogQuery {
   std::string_view toolkit_version;
   // Worse matches are answered as NOT_FOUND. UNSPECIFIED: DEFAULT.
   tunefarm::v1::Match worst = tunefarm::v1::MATCH_DEFAULT;
+  // The program that is asked for where it is not the plan's, since its definition is not stored. Empty: the plan's.
+  std::string_view other_program = {};
+
+  std::string_view program_digest() const { return other_program.empty() ? plan->program_digest() : other_program; }
 };
 
 // Whether the driver or the toolkit of the asked device is known to be another one than was measured with.

@@ -49,6 +49,7 @@ tunefarm::v1::Miss ProtoOf(const Miss& miss) {
   proto.mutable_problem()->set_key(miss.what->problem_key);
   proto.set_device_class_id(miss.what->class_id);
   proto.set_device_class_name(miss.what->class_name);
+  proto.set_program_digest(miss.what->program_digest);
   proto.set_count(miss.asked);
   proto.set_match(static_cast<tunefarm::v1::Match>(miss.match));
   proto.set_distance(miss.distance);

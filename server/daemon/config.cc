@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <variant>
 
 #include "server/base/edit_distance.h"
@@ -16,6 +17,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/config_rules.h"
+#include "server/daemon/daemon_help.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -91,6 +93,13 @@ const std::vector<Setting>& Settings() {
        "Look-ups of each certificate or token; more are refused. 0: no limit.", 0, 100'000'000},
       {"max_jobs_per_principal", "--max-jobs-per-principal", &DaemonConfig::max_jobs_per_principal,
        "Jobs of each certificate or token that have not ended; more are refused. 0: no limit.", 0, 1'000'000},
+      {"max_kernels_per_principal", "--max-kernels-per-principal", &DaemonConfig::max_kernels_per_principal,
+       "Stored kernel definitions of each certificate or token, and of the local sockets together; more are refused "
+       "until some are deleted (tunefarm kernels delete). 0: no limit.",
+       0, 1'000'000},
+      {"max_kernel_bytes_per_principal", "--max-kernel-bytes-per-principal",
+       &DaemonConfig::max_kernel_bytes_per_principal,
+       "The same in bytes of the definitions with their sources. 0: no limit.", 0, int64_t{1} << 46},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
        "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: off)."},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
@@ -274,9 +283,10 @@ void AddFlags(CLI::App* app, DaemonFlags* flags, absl::Status* error) {
     };
     if (std::holds_alternative<bool DaemonConfig::*>(setting.target)) {
       app->add_flag_function(
-          setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help);
+             setting.flag, [record](int64_t count) { record(count > 0 ? "true" : "false"); }, setting.help)
+          ->group(DaemonHelpGroup(setting.key));
     } else {
-      app->add_option_function<std::string>(setting.flag, record, setting.help);
+      app->add_option_function<std::string>(setting.flag, record, setting.help)->group(DaemonHelpGroup(setting.key));
     }
   }
 }
@@ -311,7 +321,10 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& a
   DaemonFlags flags;
   absl::Status flag_error;
   CLI::App app("tunefarmd tunes GPU kernels as a service. Its command line is the program tunefarm.", "tunefarmd");
-  app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION));
+  app.formatter(std::make_shared<DaemonHelpFormatter>());
+  app.set_help_flag("-h,--help", "Print help and exit.");
+  app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
+                       "Print the version and exit.");
   bool print_example = false;
   app.add_flag("--print-example-config", print_example, "Print a configuration file with every key and its default.");
   AddFlags(&app, &flags, &flag_error);

@@ -36,8 +36,10 @@ struct DaemonConfig {
   int calls_per_second = 100;                    // of each certificate or token; 0: no limit
   int lookups_per_second = 10'000;               // the same
   int max_jobs_per_principal = 1000;             // active at once, of each certificate or token; 0: no limit
-  std::string store;                             // "postgres://..."; empty: SQLite in the data directory
-  int store_connections = 16;                    // to it, of PostgreSQL, at most
+  int max_kernels_per_principal = 10'000;        // stored, of each certificate or token and of the sockets; 0: no limit
+  int64_t max_kernel_bytes_per_principal = int64_t{256} << 20;  // the same in bytes of their definitions
+  std::string store;                                            // "postgres://..."; empty: SQLite in the data directory
+  int store_connections = 16;                                   // to it, of PostgreSQL, at most
   bool log_json = false;
   int idle_exit_seconds = 0;  // 0: never
   std::string cuda_path;      // toolkit to take NVRTC, headers and cuBLAS from; empty: search

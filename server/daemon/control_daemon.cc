@@ -26,8 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A space that takes minutes to list keeps one of them busy, and jobs go on with the others.
-constexpr int kSearchThreads = 4;
+// For quick tasks and for slow ones (jobs/README.md), whatever the number of cores: most wait most of the time. Where
+// there is too little processor time, calls and workers come first, and slow tasks last.
+constexpr int kSearchThreads = 6, kSlowSearchThreads = 6;
+constexpr int kSearchNice = 5, kSlowSearchNice = 10;
 
 }  // namespace
 
@@ -173,10 +175,13 @@ absl::Status ControlDaemon::OpenPlane() {
   options.tasks = search_.get();
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
-  options.limits = {config_.max_active_jobs, config_.max_jobs_per_principal};
+  options.limits = {config_.max_active_jobs,
+                    config_.max_jobs_per_principal,
+                    {config_.max_kernels_per_principal, config_.max_kernel_bytes_per_principal}};
   options.agent_lease_ms = int64_t{1000} * config_.agent_lease_seconds;
   options.has_own_agent = config_.role == "all";
   options.sentinel_tolerance = config_.sentinel_tolerance_percent / 100.0;
+  options.compile_configs = [this](const CompileOrder& order) { return config_compiler_.Compile(order); };
   options.release_device = [this](const std::string& uuid) { device_watch_->Release(uuid); };
   if (on_postgres) {
     // The lease has a thread that nothing else holds up.
@@ -211,8 +216,12 @@ absl::Status ControlDaemon::Open() {
     control_->Post(YieldToOthers);
     agent_executor_->Post(YieldToOthers);
   }
-  search_ = std::make_unique<ThreadPool>("search", kSearchThreads,
-                                         config_.lookups_first ? YieldToOthers : std::function<void()>());
+  const auto begin = [yields = config_.lookups_first](int nice) -> std::function<void()> {
+    if (yields) return YieldToOthers;
+    return [nice] { LowerPriority(nice); };
+  };
+  search_ = std::make_unique<ThreadPool>("search", kSearchThreads, begin(kSearchNice),
+                                         SlowThreads{"search-slow", kSlowSearchThreads, begin(kSlowSearchNice)});
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;
@@ -233,6 +242,7 @@ void ControlDaemon::StartAgent() {
   device_watch_->Connect(&options);
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());
+  config_compiler_.SetEvaluator(evaluator_.get());
   evaluator_stats_ = &evaluator_->stats();
   if (!config_.listen.empty()) {
     // Agents of other machines may bring devices like these.
@@ -277,6 +287,7 @@ ControlDaemon::~ControlDaemon() {
     stopped.WaitForNotification();
   }
   if (device_watch_) device_watch_->SetEvaluator(nullptr);
+  config_compiler_.SetEvaluator(nullptr);
   evaluator_.reset();
   agent_executor_.reset();
   search_.reset();  // its tasks post to `control`

@@ -19,6 +19,7 @@
 #include "server/base/thread_pool.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
+#include "server/daemon/config_compiler.h"
 #include "server/daemon/control_plane.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/data_directory.h"
@@ -81,6 +82,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ThreadExecutor> lease_executor_;  // null: alone on the store
   std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<DeviceWatch> device_watch_;
+  ConfigCompiler config_compiler_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
   std::unique_ptr<Agent> agent_;

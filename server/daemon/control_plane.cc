@@ -69,7 +69,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                                .is_busy = [this] { return scheduler_->is_busy(); },
                                .on_lease = [this] { follower_.SaveCopy(node_watch_->AgeMs()); }})),
       calls_(clock_),
-      kernel_api_(options_.store, &kernels_, &devices_, clock_),
+      kernel_api_(options_.store, &kernels_, &devices_, options_.limits.kernels, clock_, options_.compile_configs),
       tuning_api_({.store = options_.store,
                    .kernels = &kernels_,
                    .devices = &devices_,

@@ -75,6 +75,8 @@ struct ControlPlaneOptions {
   // Puts a device of this machine back into service where its evaluator took it out. From Start on, on any thread of
   // the executors and of calls. Empty: there is no evaluator.
   std::function<void(const std::string& device_uuid)> release_device;
+  // Compiles configs that nobody will run. On any thread of calls. Empty: there are no compile workers.
+  CompileConfigs compile_configs;
 };
 
 class ControlPlane {

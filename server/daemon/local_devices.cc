@@ -86,7 +86,8 @@ absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
   }
   if (config.python_interpreter.empty()) {
     local.notes.emplace_back(
-        "Python kernels are off (python_interpreter in the daemon's configuration names an interpreter)");
+        "Python kernels are off (tunefarmd --python-interpreter, or python_interpreter in its configuration, names an "
+        "interpreter)");
   }
   return local;
 }

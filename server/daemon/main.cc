@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -38,6 +39,12 @@ sigset_t BlockEndSignals() {
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "tunefarmd: %s\n", std::string(tunefarm::MessageOf(status)).c_str());
   return code;
+}
+
+// The exit status.
+int Print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return 0;
+  return Fail(tunefarm::ErrnoStatus(errno, "cannot write standard output"), kExitFailed);
 }
 
 // The next signal, or -1 after a second without one. `watchdog` may be null.
@@ -90,13 +97,11 @@ int main(int argc, char** argv) {
       const bool is_usage = absl::IsInvalidArgument(copied.status());
       return Fail(copied.status(), is_usage ? kExitUsage : kExitFailed);
     }
-    std::fputs(copied.ok() ? copied->c_str() : std::string(tunefarm::MessageOf(copied.status())).c_str(), stdout);
-    return 0;
+    return Print(copied.ok() ? std::string_view(*copied) : tunefarm::MessageOf(copied.status()));
   }
   const auto config = tunefarm::ParseDaemonConfig({argv + 1, argv + argc}, environment);
   if (config.status().code() == absl::StatusCode::kCancelled) {
-    std::fputs(std::string(tunefarm::MessageOf(config.status())).c_str(), stdout);
-    return 0;
+    return Print(tunefarm::MessageOf(config.status()));
   }
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   tunefarm::LogOptions log;

@@ -33,55 +33,57 @@ class ArgumentChecker {
  public:
   explicit ArgumentChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
 
-  absl::Status Check() {
+  void Check() {
     v1::Kernel& kernel = plan_.kernel;
     if (kernel.arguments_size() > kArgumentsMax) {
-      return FieldError("arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
-                        kernel.arguments_size(), kArgumentsMax);
+      draft_.Note(FieldError("arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
+                             kernel.arguments_size(), kArgumentsMax));
+      // None is checked, and none is unknown.
+      for (const v1::Argument& argument : kernel.arguments()) draft_.broken.insert(argument.name());
+      return;
     }
     // Tensor maps name buffers that may be declared after them.
     for (int pass = 0; pass < 2; ++pass) {
       for (int i = 0; i < kernel.arguments_size(); ++i) {
         v1::Argument* argument = kernel.mutable_arguments(i);
         const std::string path = fmt::format("arguments[{}]", i);
-        const std::string& name = argument->name();
-        if (pass == 1) {
-          if (argument->has_tensor_map()) {
-            RETURN_IF_ERROR(CheckTensorMap(path + ".tensor_map", name, argument->mutable_tensor_map()));
-          }
-          continue;
-        }
-        if (name.empty()) return FieldError(path + ".name", kMissingField, "an argument needs a name");
-        if (!IsIdentifier(name)) {
-          return FieldError(path + ".name", kInvalidField,
-                            "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters",
-                            name.substr(0, 64));
-        }
-        if (!draft_.argument_names.insert(name).second) {
-          return FieldError(path + ".name", kDuplicateName, "there is already an argument named '{}'", name);
-        }
-        switch (argument->kind_case()) {
-          case v1::Argument::kBuffer:
-            RETURN_IF_ERROR(CheckBuffer(path + ".buffer", name, argument->mutable_buffer()));
-            break;
-          case v1::Argument::kScalar:
-            RETURN_IF_ERROR(CheckScalar(path + ".scalar", name, argument->mutable_scalar()));
-            break;
-          case v1::Argument::kConstantSymbol:
-            RETURN_IF_ERROR(CheckConstantSymbol(path + ".constant_symbol", name, argument->mutable_constant_symbol()));
-            break;
-          case v1::Argument::kTensorMap:
-            break;
-          case v1::Argument::KIND_NOT_SET:
-            return FieldError(path, kMissingField,
-                              "argument '{}' needs one of buffer, scalar, constant_symbol and tensor_map", name);
+        if (pass == 0) {
+          if (!draft_.Note(CheckArgument(path, argument))) draft_.broken.insert(argument->name());
+        } else if (argument->has_tensor_map() && !argument->name().empty()) {
+          draft_.Note(CheckTensorMap(path + ".tensor_map", argument->name(), argument->mutable_tensor_map()));
         }
       }
     }
-    return absl::OkStatus();
   }
 
  private:
+  absl::Status CheckArgument(const std::string& path, v1::Argument* argument) {
+    const std::string& name = argument->name();
+    if (name.empty()) return FieldError(path + ".name", kMissingField, "an argument needs a name");
+    if (!IsIdentifier(name)) {
+      return FieldError(path + ".name", kInvalidField,
+                        "'{}' cannot be a name: write [A-Za-z_][A-Za-z0-9_]*, at most 63 characters",
+                        name.substr(0, 64));
+    }
+    if (!draft_.argument_names.insert(name).second) {
+      return FieldError(path + ".name", kDuplicateName, "there is already an argument named '{}'", name);
+    }
+    switch (argument->kind_case()) {
+      case v1::Argument::kBuffer:
+        return CheckBuffer(path + ".buffer", name, argument->mutable_buffer());
+      case v1::Argument::kScalar:
+        return CheckScalar(path + ".scalar", name, argument->mutable_scalar());
+      case v1::Argument::kConstantSymbol:
+        return CheckConstantSymbol(path + ".constant_symbol", name, argument->mutable_constant_symbol());
+      case v1::Argument::kTensorMap:
+        return absl::OkStatus();
+      case v1::Argument::KIND_NOT_SET:
+        break;
+    }
+    return FieldError(path, kMissingField, "argument '{}' needs one of buffer, scalar, constant_symbol and tensor_map",
+                      name);
+  }
+
   absl::Status CheckTypeDim(const std::string& path, const std::string& name) {
     const int index = plan_.DimIndex(name);
     if (index < 0) {
@@ -309,6 +311,6 @@ class ArgumentChecker {
 
 }  // namespace
 
-absl::Status CheckArguments(PlanDraft* draft) { return ArgumentChecker(draft).Check(); }
+void CheckArguments(PlanDraft* draft) { ArgumentChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

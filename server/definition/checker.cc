@@ -23,6 +23,7 @@ constexpr size_t kOptionBytesMax = 256;
 constexpr int kConstraintsMax = 128;
 constexpr int kConditionalTolerancesMax = 32;
 constexpr size_t kSourcePathMax = 256;
+constexpr size_t kSourceNameMax = 255;  // of a file system
 constexpr size_t kSourceBytesMax = 4 << 20;
 constexpr size_t kSourcesBytesMax = 8 << 20;
 
@@ -35,21 +36,15 @@ class Checker {
  public:
   explicit Checker(const v1::Kernel& kernel) : draft_(kernel), plan_(*draft_.plan) {}
 
-  // The first error ends it.
-  absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> Run() {
-    RETURN_IF_ERROR(CheckHeader());
-    RETURN_IF_ERROR(CheckSources());
-    RETURN_IF_ERROR(CheckPython(&plan_.kernel));
-    RETURN_IF_ERROR(CheckLookup());
-    RETURN_IF_ERROR(CheckNames(&draft_));
-    RETURN_IF_ERROR(CheckCompileOptions());
-    RETURN_IF_ERROR(CheckConstraints());
-    RETURN_IF_ERROR(CheckArguments(&draft_));
-    RETURN_IF_ERROR(CheckSteps(&draft_));
-    RETURN_IF_ERROR(CheckVerification());
-    RETURN_IF_ERROR(CheckTolerance());
-    RETURN_IF_ERROR(CheckResources());
-    RETURN_IF_ERROR(MakeDeviceRules(&draft_));
+  absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> Run(std::vector<absl::Status>* errors) {
+    draft_.Note(CheckHeader());
+    // What a definition may have depends on its language.
+    if (draft_.Note(CheckLanguage())) CheckBody();
+    if (!draft_.errors.empty()) {
+      absl::Status first = draft_.errors.front();
+      if (errors != nullptr) errors->insert(errors->end(), draft_.errors.begin(), draft_.errors.end());
+      return first;
+    }
     plan_.program_digest = ProgramDigest(plan_.kernel);
     plan_.kernel_id = KernelId(plan_.kernel);
     plan_.kernel.set_program_digest(plan_.program_digest);
@@ -58,6 +53,22 @@ class Checker {
   }
 
  private:
+  void CheckBody() {
+    draft_.Note(CheckSources());
+    // A module's name is taken from the sources.
+    if (plan_.kernel.sources_size() > 0) draft_.Note(CheckPython(&plan_.kernel));
+    draft_.Note(CheckLookup());
+    CheckNames(&draft_);
+    draft_.Note(CheckCompileOptions());
+    CheckConstraints();
+    CheckArguments(&draft_);
+    CheckSteps(&draft_);
+    draft_.Note(CheckVerification());
+    draft_.Note(CheckTolerance());
+    draft_.Note(CheckResources());
+    if (draft_.errors.empty()) draft_.Note(MakeDeviceRules(&draft_));
+  }
+
   absl::Status CheckHeader() {
     const v1::Kernel& kernel = plan_.kernel;
     if (kernel.display_name().empty()) {
@@ -72,6 +83,11 @@ class Checker {
       return FieldError("description", kLimitExceeded, "the description has {} bytes; at most {} are allowed",
                         kernel.description().size(), kDescriptionMax);
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLanguage() {
+    const v1::Kernel& kernel = plan_.kernel;
     switch (kernel.language()) {
       case v1::LANGUAGE_CUDA:
       case v1::LANGUAGE_HOST_CXX:
@@ -114,6 +130,15 @@ class Checker {
       }
       total += source.content().size();
     }
+    for (int i = 0; i < kernel.sources_size(); ++i) {
+      const std::string& path = kernel.sources(i).path();
+      for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+        if (paths.count(std::string_view(path).substr(0, slash)) == 0) continue;
+        return FieldError(fmt::format("sources[{}].path", i), kConflictingFields,
+                          "'{}' lies in a folder of the name of the source '{}'; rename one of them", path,
+                          path.substr(0, slash));
+      }
+    }
     if (total > kSourcesBytesMax) {
       return FieldError("sources", kLimitExceeded, "the sources have {} bytes together; at most {} are allowed", total,
                         kSourcesBytesMax);
@@ -153,22 +178,25 @@ class Checker {
                       kLookupDistanceMax);
   }
 
-  absl::Status CheckConstraints() {
+  void CheckConstraints() {
     const v1::Kernel& kernel = plan_.kernel;
     if (kernel.constraints_size() > kConstraintsMax) {
-      return FieldError("constraints", kLimitExceeded, "{} constraints are too many; at most {} are allowed",
-                        kernel.constraints_size(), kConstraintsMax);
+      draft_.Note(FieldError("constraints", kLimitExceeded, "{} constraints are too many; at most {} are allowed",
+                             kernel.constraints_size(), kConstraintsMax));
+      return;
     }
     for (int i = 0; i < kernel.constraints_size(); ++i) {
-      const v1::Constraint& constraint = kernel.constraints(i);
-      const std::string path = fmt::format("constraints[{}]", i);
-      ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", constraint.expression(),
-                                                              kConfigContext, Result::kTruth));
-      plan_.constraints.push_back(std::move(formula));
-      if (constraint.reason().size() > kReasonMax) {
-        return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
-                          constraint.reason().size(), kReasonMax);
-      }
+      draft_.Note(CheckConstraint(fmt::format("constraints[{}]", i), kernel.constraints(i)));
+    }
+  }
+
+  absl::Status CheckConstraint(const std::string& path, const v1::Constraint& constraint) {
+    ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", constraint.expression(),
+                                                            kConfigContext, Result::kTruth));
+    plan_.constraints.push_back(std::move(formula));
+    if (constraint.reason().size() > kReasonMax) {
+      return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
+                        constraint.reason().size(), kReasonMax);
     }
     return absl::OkStatus();
   }
@@ -285,8 +313,10 @@ class Checker {
     if (!kernel.unverified_reason().empty()) {
       return FieldError("unverified_reason", kConflictingFields, "there is a reference; leave one of the two out");
     }
-    for (const BufferFormula& buffer : plan_.buffers) {
-      if (buffer.access == v1::ACCESS_OUT || buffer.access == v1::ACCESS_INOUT) return absl::OkStatus();
+    // From the definition: a buffer with an error is not among the plan's.
+    for (const v1::Argument& argument : kernel.arguments()) {
+      const v1::Access access = argument.buffer().access();
+      if (access == v1::ACCESS_OUT || access == v1::ACCESS_INOUT) return absl::OkStatus();
     }
     return FieldError("arguments", kMissingField,
                       "no buffer has ACCESS_OUT or ACCESS_INOUT, so there is nothing to verify against the reference");
@@ -298,8 +328,9 @@ class Checker {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(const v1::Kernel& kernel) {
-  return Checker(kernel).Run();
+absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(const v1::Kernel& kernel,
+                                                                              std::vector<absl::Status>* errors) {
+  return Checker(kernel).Run(errors);
 }
 
 absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
@@ -322,6 +353,10 @@ absl::Status CheckSourcePath(std::string_view field, std::string_view path) {
       return FieldError(
           field, kInvalidField,
           "the path '{}' is not plain; write it relative to the definition, without '.', '..' or empty parts", path);
+    }
+    if (part.size() > kSourceNameMax) {
+      return FieldError(field, kLimitExceeded, "a part of the path has {} bytes; at most {} are allowed", part.size(),
+                        kSourceNameMax);
     }
     if (slash == std::string_view::npos) return absl::OkStatus();
     rest.remove_prefix(slash + 1);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,23 +15,27 @@ namespace tunefarm::definition {
 
 inline constexpr int kSourcesMax = 64;
 
-absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(const tunefarm::v1::Kernel& kernel);
+// The first error of a definition that has some; all of them, at least one, are added to `errors` where it is given.
+// What only follows from another error is none.
+absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(
+    const tunefarm::v1::Kernel& kernel, std::vector<absl::Status>* errors = nullptr);
 
 // Whether the path may name a source: relative, '/' between its parts, none of them "." or "..".
 absl::Status CheckSourcePath(std::string_view field, std::string_view path);
 
-// ---- The parts of CheckDefinition, in the order in which the fields depend on each other ----
+// ---- The parts of CheckDefinition, in the order in which the fields depend on each other. Those without a result give
+// their errors to the draft ----
 
 // What a kernel in Python names and must not have, and that one in another language has no module. Sets the module's
 // name where it is left out.
 absl::Status CheckPython(tunefarm::v1::Kernel* kernel);
 // Dims, parameters, starting configs and derived values: the names of a definition, which share one name space. The
 // order in which they are added is that of the slots of all expressions.
-absl::Status CheckNames(PlanDraft* draft);
+void CheckNames(PlanDraft* draft);
 // Buffers, scalars, constant symbols and tensor maps.
-absl::Status CheckArguments(PlanDraft* draft);
+void CheckArguments(PlanDraft* draft);
 // Launches, memsets and library operations of every sequence.
-absl::Status CheckSteps(PlanDraft* draft);
+void CheckSteps(PlanDraft* draft);
 // The rules that launches imply for a device: written as rules of the space, so that what cannot run is pruned (and
 // counted) like what breaks a constraint. What depends on kernel.* is known only after compiling and is left out.
 absl::Status MakeDeviceRules(PlanDraft* draft);

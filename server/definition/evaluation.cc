@@ -93,7 +93,7 @@ absl::Status KernelPlan::Impl::WhyNoConfig(const v1::Config& config) const {
                                     kernel.display_name(), name.substr(0, 64), definition::DidYouMean(name, names));
     }
     const definition::ParameterPlan& parameter = parameters[static_cast<size_t>(index)];
-    auto value = definition::FromProto(config.values().at(name), parameter.type);
+    auto value = definition::FromWritten(config.values().at(name), parameter.type);
     if (!value.ok()) return definition::FieldError(path, definition::kTypeMismatch, "{}", MessageOf(value.status()));
     if (parameter.texts.count(value->ToText()) == 0) {
       return definition::FieldError(path, definition::kValueOutOfRange, "{} is not one of the values of parameter '{}'",

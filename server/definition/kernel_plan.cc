@@ -47,7 +47,8 @@ absl::StatusOr<ResolvedProblem> KernelPlan::ResolveProblem(const v1::Problem& pr
   return definition::ResolveProblem(*impl_, problem);
 }
 
-absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const {
+absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, const DeviceClass& device,
+                                             const SpaceOptions& options) const {
   if (device.kind != device_kind()) {
     return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
                                       language() == v1::LANGUAGE_CUDA     ? "CUDA"
@@ -78,7 +79,7 @@ absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, con
   space.constants = device.Constants();
   for (const auto& [name, value] : problem.dims) space.constants.insert_or_assign(name, value);
   for (const definition::DerivedPlan& derived : impl_->derived) space.derived.emplace_back(derived.name, derived.text);
-  return Space::Build(std::move(space));
+  return Space::Build(std::move(space), options);
 }
 
 Config KernelPlan::DefaultConfig(const ResolvedProblem& problem) const {
@@ -99,7 +100,7 @@ absl::StatusOr<Config> KernelPlan::ParseConfig(const v1::Config& config) const {
     const std::string& name = parameter.parameter.name;
     const auto given = config.values().find(name);
     if (given == config.values().end()) return impl_->WhyNoConfig(config);
-    auto value = definition::FromProto(given->second, parameter.type);
+    auto value = definition::FromWritten(given->second, parameter.type);
     if (!value.ok() || parameter.texts.count(value->ToText()) == 0) return impl_->WhyNoConfig(config);
     parsed.Set(name, *std::move(value));
   }
@@ -220,6 +221,10 @@ std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {
 bool KernelPlan::HasSequence(Sequence sequence) const {
   const auto formulas = impl_->sequences.find(sequence);
   return formulas != impl_->sequences.end() && !formulas->second.empty();
+}
+
+absl::Status KernelPlan::CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const {
+  return definition::CheckProblem(*impl_, problem, DefaultConfig(problem), device);
 }
 
 absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,

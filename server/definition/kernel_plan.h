@@ -133,7 +133,8 @@ class KernelPlan {
   absl::StatusOr<ResolvedProblem> ResolveProblem(const tunefarm::v1::Problem& problem) const;
 
   // Constraints, then the device's limits (threads, shared memory, grid, registers if declared) as device rules.
-  absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device) const;
+  absl::StatusOr<Space> BuildSpace(const ResolvedProblem& problem, const DeviceClass& device,
+                                   const SpaceOptions& options = {}) const;
 
   // The declared defaults with the problem's pins, or without them where they would break a constraint that names no
   // device: reference and baseline are compiled with this config. It need not satisfy the constraints.
@@ -173,8 +174,12 @@ class KernelPlan {
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;
 
-  // The first device limit that the config's launches break, in one sentence; empty if none. Launches that depend on
-  // kernel.* are checked as far as they can be.
+  // What the problem's dims decide for every config: that buffers, reference, prepare steps and baseline can be
+  // evaluated, and that scalars fit into their types. InvalidArgument with the field's path.
+  absl::Status CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const;
+
+  // The first device limit that the config's launches break, in one sentence; empty if none. InvalidArgument where a
+  // buffer or launch cannot be evaluated for the config. What depends on kernel.* is left out.
   absl::StatusOr<std::string> FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
                                                      const DeviceClass& device) const;
 
@@ -198,16 +203,22 @@ DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);
 
-// Parses kernel.pbtxt text. InvalidArgument "kernel.pbtxt:12:7: ..." for syntax (the first error), with "did you mean"
-// for misspelt fields and enum values. Checks nothing else; sources keep only their paths.
+// Parses kernel.pbtxt text, in its short forms too (short_forms.h). InvalidArgument "kernel.pbtxt:12:7: ..." for syntax
+// (the first error) or for misspelt fields and enum values (all of them, a line each, with "did you mean"). Checks
+// nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
-// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...".
+// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...". All
+// errors are reported, a line each and those of expressions with two more, but for those that only follow from another.
 // `read_source` gives a source's bytes by its relative path; it is asked only for paths that a definition may name, and
 // not for a source whose content is in the text. Returns the canonical definition (KernelPlan::kernel). Text over 1 MiB
 // is refused.
 absl::StatusOr<tunefarm::v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source);
+
+// A definition as kernel.pbtxt in short form, which ParseKernelText reads back: without output-only fields, sources by
+// their paths.
+std::string KernelText(const tunefarm::v1::Kernel& kernel);
 
 }  // namespace tunefarm

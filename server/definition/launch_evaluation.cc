@@ -21,6 +21,13 @@ constexpr int64_t kTensorStrideMax = (int64_t{1} << 40) - 1;
 constexpr int64_t kTensorBoxMax = 256;
 constexpr int64_t kTensorElementStrideMax = 8;
 
+absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
+  ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));
+  auto encoded = EncodeScalar(formula.type, value);
+  if (encoded.ok()) return encoded;
+  return FieldError(formula.value->path, kValueOutOfRange, "argument '{}': {}", name, MessageOf(encoded.status()));
+}
+
 // A sequence being evaluated.
 class Evaluation {
  public:
@@ -120,15 +127,9 @@ class Evaluation {
     plan->arguments.assign(launch.arguments().begin(), launch.arguments().end());
     for (const std::string& name : plan->arguments) {
       if (const auto scalar = impl_.scalars.find(name); scalar != impl_.scalars.end()) {
-        const Formula& value_formula = *scalar->second.value;
-        RETURN_IF_ERROR(CheckLoaded(value_formula));
-        ASSIGN_OR_RETURN(const Value value, Evaluate(value_formula, slots_));
-        auto encoded = EncodeScalar(scalar->second.type, value);
-        if (!encoded.ok()) {
-          return FieldError(value_formula.path, kValueOutOfRange, "argument '{}': {}", name,
-                            MessageOf(encoded.status()));
-        }
-        plan->scalars.emplace(name, *encoded);
+        RETURN_IF_ERROR(CheckLoaded(*scalar->second.value));
+        ASSIGN_OR_RETURN(const ScalarPlan encoded, EvaluateScalar(name, scalar->second, slots_));
+        plan->scalars.emplace(name, encoded);
       } else if (const auto map = impl_.tensor_maps.find(name); map != impl_.tensor_maps.end()) {
         ASSIGN_OR_RETURN(TensorMapPlan tensor_map, TensorMap(map->second));
         plan->tensor_maps.emplace(name, std::move(tensor_map));
@@ -207,27 +208,8 @@ std::optional<int64_t> IfKnown(const Formula& formula, const Slots& slots) {
   return value.ok() ? std::optional<int64_t>(*value) : std::nullopt;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
-                                                    const ResolvedProblem& problem, const Config& config,
-                                                    const DeviceClass& device,
-                                                    const std::map<std::string, LoadedEntry>* loaded) {
-  std::vector<StepPlan> steps;
-  const auto formulas = impl.sequences.find(sequence);
-  if (formulas == impl.sequences.end()) return steps;
-  Evaluation evaluation(impl, problem, loaded, impl.Slots(problem, &config, &device, nullptr));
-  for (const StepFormula& formula : formulas->second) {
-    ASSIGN_OR_RETURN(std::optional<StepPlan> step, evaluation.Step(formula));
-    if (step.has_value()) steps.push_back(*std::move(step));
-  }
-  return steps;
-}
-
-absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
-                                                   const Config& config, const DeviceClass& device) {
-  if (device.kind != DeviceKind::kCuda) return std::string();
-  const Slots slots = impl.Slots(problem, &config, &device, nullptr);
+absl::StatusOr<std::string> FirstBrokenGpuLimit(const KernelPlanAccess::Impl& impl, const Slots& slots,
+                                                const DeviceClass& device) {
   for (const DeviceRule& rule : impl.device_rules) {
     using Kind = DeviceRule::Kind;
     const bool broken = (rule.kind == Kind::kMinimum && device.compute_capability < rule.number) ||
@@ -261,6 +243,77 @@ absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl&
         return fmt::format("{}: {}", formula.path, broken);
       }
     }
+  }
+  return std::string();
+}
+
+bool IsOfDims(const Formula& formula) { return (formula.uses & ~kUsesDims) == 0; }
+
+// The scalars of a step that every config of the problem is given alike.
+absl::Status CheckScalarsOfDims(const KernelPlanAccess::Impl& impl, const StepFormula& formula, const Slots& slots) {
+  if (formula.kind != StepPlan::Kind::kKernel) return absl::OkStatus();
+  if (formula.when.has_value()) {
+    if (!IsOfDims(*formula.when)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const bool runs, EvaluateBool(*formula.when, slots));
+    if (!runs) return absl::OkStatus();
+  }
+  for (const std::string& name : formula.step.kernel().arguments()) {
+    const auto scalar = impl.scalars.find(name);
+    if (scalar == impl.scalars.end() || !IsOfDims(*scalar->second.value)) continue;
+    RETURN_IF_ERROR(EvaluateScalar(name, scalar->second, slots).status());
+  }
+  return absl::OkStatus();
+}
+
+// What depends on kernel.* is known only after the binary is loaded.
+absl::Status UnlessUnknown(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
+                                                    const ResolvedProblem& problem, const Config& config,
+                                                    const DeviceClass& device,
+                                                    const std::map<std::string, LoadedEntry>* loaded) {
+  std::vector<StepPlan> steps;
+  const auto formulas = impl.sequences.find(sequence);
+  if (formulas == impl.sequences.end()) return steps;
+  Evaluation evaluation(impl, problem, loaded, impl.Slots(problem, &config, &device, nullptr));
+  for (const StepFormula& formula : formulas->second) {
+    ASSIGN_OR_RETURN(std::optional<StepPlan> step, evaluation.Step(formula));
+    if (step.has_value()) steps.push_back(*std::move(step));
+  }
+  return steps;
+}
+
+absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
+                          const Config& default_config, const DeviceClass& device) {
+  const Slots slots = impl.Slots(problem, &default_config, &device, nullptr);
+  for (const BufferFormula& buffer : impl.buffers)
+    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
+  for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
+    const auto formulas = impl.sequences.find(sequence);
+    if (formulas == impl.sequences.end()) continue;
+    for (const StepFormula& formula : formulas->second) RETURN_IF_ERROR(CheckScalarsOfDims(impl, formula, slots));
+  }
+  for (const Sequence sequence : {Sequence::kPreparePerProblem, Sequence::kReference, Sequence::kBaseline}) {
+    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, default_config, device, nullptr).status()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
+                                                   const Config& config, const DeviceClass& device) {
+  const Slots slots = impl.Slots(problem, &config, &device, nullptr);
+  if (device.kind == DeviceKind::kCuda) {
+    ASSIGN_OR_RETURN(std::string broken, FirstBrokenGpuLimit(impl, slots, device));
+    if (!broken.empty()) return broken;
+  }
+  for (const BufferFormula& buffer : impl.buffers)
+    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
+  for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
+    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr).status()));
   }
   return std::string();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
@@ -21,18 +22,49 @@ constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
 constexpr int64_t kDimMaxDefault = int64_t{1} << 40;
 
-// A macro of such a name would change what the language means.
-bool IsReserved(std::string_view name) {
-  static constexpr std::string_view kWords[] = {
-      "alignas",  "alignof",  "asm",      "auto",     "bool",      "break",   "case",     "catch",     "char",
-      "class",    "concept",  "const",    "continue", "decltype",  "default", "defined",  "delete",    "do",
-      "double",   "else",     "enum",     "explicit", "export",    "extern",  "false",    "float",     "for",
-      "friend",   "goto",     "if",       "inline",   "int",       "long",    "mutable",  "namespace", "new",
-      "noexcept", "nullptr",  "operator", "private",  "protected", "public",  "register", "requires",  "return",
-      "short",    "signed",   "sizeof",   "static",   "struct",    "switch",  "template", "this",      "throw",
-      "true",     "try",      "typedef",  "typeid",   "typename",  "union",   "unsigned", "using",     "virtual",
-      "void",     "volatile", "while"};
-  return name.substr(0, 2) == "__" || std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
+// What a macro of such a name would break.
+constexpr std::string_view kWordsOfCxx[] = {"alignas",      "alignof",   "and",           "and_eq",
+                                            "asm",          "auto",      "bitand",        "bitor",
+                                            "bool",         "break",     "case",          "catch",
+                                            "char",         "char16_t",  "char32_t",      "char8_t",
+                                            "class",        "co_await",  "co_return",     "co_yield",
+                                            "compl",        "concept",   "const",         "const_cast",
+                                            "consteval",    "constexpr", "constinit",     "continue",
+                                            "decltype",     "default",   "defined",       "delete",
+                                            "do",           "double",    "dynamic_cast",  "else",
+                                            "enum",         "explicit",  "export",        "extern",
+                                            "false",        "float",     "for",           "friend",
+                                            "goto",         "if",        "inline",        "int",
+                                            "long",         "mutable",   "namespace",     "new",
+                                            "noexcept",     "not",       "not_eq",        "nullptr",
+                                            "operator",     "or",        "or_eq",         "private",
+                                            "protected",    "public",    "register",      "reinterpret_cast",
+                                            "requires",     "return",    "short",         "signed",
+                                            "sizeof",       "static",    "static_assert", "static_cast",
+                                            "struct",       "switch",    "template",      "this",
+                                            "thread_local", "throw",     "true",          "try",
+                                            "typedef",      "typeid",    "typename",      "union",
+                                            "unsigned",     "using",     "virtual",       "void",
+                                            "volatile",     "wchar_t",   "while",         "xor",
+                                            "xor_eq"};
+constexpr std::string_view kLibraryNames[] = {"std",      "NDEBUG",  "NULL",     "EOF",     "assert",   "errno",
+                                              "offsetof", "va_list", "va_start", "va_arg",  "va_end",   "va_copy",
+                                              "INFINITY", "NAN",     "CHAR_BIT", "INT_MIN", "INT_MAX",  "UINT_MAX",
+                                              "SIZE_MAX", "FLT_MAX", "DBL_MAX",  "size_t",  "ptrdiff_t"};
+constexpr std::string_view kCudaNames[] = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3"};
+
+// What a name already is to the sources, if a macro of that name would break them; empty if it would not.
+std::string_view WhyNoMacro(std::string_view name, bool is_cuda) {
+  const auto is_among = [name](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (name.size() >= 2 && name[0] == '_' && (name[1] == '_' || (name[1] >= 'A' && name[1] <= 'Z'))) {
+    return "reserved for the compiler and its libraries";
+  }
+  if (is_among(kWordsOfCxx)) return "a word of C++";
+  if (is_among(kLibraryNames)) return "a name of the C and C++ libraries";
+  if (is_cuda && is_among(kCudaNames)) return "a built-in name of CUDA";
+  return {};
 }
 
 absl::Status CheckDescription(const std::string& path, const std::string& text) {
@@ -132,37 +164,34 @@ class NameChecker {
  public:
   explicit NameChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
 
-  absl::Status Check() {
-    RETURN_IF_ERROR(CheckDims());
-    RETURN_IF_ERROR(CheckParameters());
-    RETURN_IF_ERROR(CheckStartingConfigs());
-    RETURN_IF_ERROR(AddDeviceNames());
-    return CheckDerived();
+  void Check() {
+    v1::Kernel& kernel = plan_.kernel;
+    ForEach("dims", "dims", kDimsMax, kernel.mutable_dims(),
+            [this](const std::string& path, v1::Dim* dim) { return CheckDim(path, dim); });
+    ForEach("parameters", "parameters", kParametersMax, kernel.mutable_parameters(),
+            [this](const std::string& path, v1::Parameter* parameter) { return CheckParameter(path, parameter); });
+    // A starting config may name a parameter that has an error.
+    if (draft_.broken.empty()) draft_.Note(CheckStartingConfigs());
+    draft_.Note(AddDeviceNames());
+    ForEach("derived", "derived values", kDerivedMax, kernel.mutable_derived(),
+            [this](const std::string& path, v1::Derived* derived) { return CheckDerived(path, derived); });
   }
 
  private:
-  absl::Status CheckDims() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.dims_size() > kDimsMax) {
-      return FieldError("dims", kLimitExceeded, "{} dims are too many; at most {} are allowed", kernel.dims_size(),
-                        kDimsMax);
+  template <typename Items, typename CheckItem>
+  void ForEach(std::string_view field, std::string_view what, int most, Items* items, CheckItem check) {
+    if (items->size() > most) {
+      draft_.Note(
+          FieldError(field, kLimitExceeded, "{} {} are too many; at most {} are allowed", items->size(), what, most));
+      // None is checked, and none is unknown.
+      for (const auto& item : *items) draft_.broken.insert(item.name());
+      return;
     }
-    for (int i = 0; i < kernel.dims_size(); ++i) {
-      RETURN_IF_ERROR(CheckDim(fmt::format("dims[{}]", i), kernel.mutable_dims(i)));
+    for (int i = 0; i < items->size(); ++i) {
+      auto* item = items->Mutable(i);
+      const absl::Status status = check(fmt::format("{}[{}]", field, i), item);
+      if (!draft_.Note(status)) draft_.broken.insert(item->name());
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckParameters() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.parameters_size() > kParametersMax) {
-      return FieldError("parameters", kLimitExceeded, "{} parameters are too many; at most {} are allowed",
-                        kernel.parameters_size(), kParametersMax);
-    }
-    for (int i = 0; i < kernel.parameters_size(); ++i) {
-      RETURN_IF_ERROR(CheckParameter(fmt::format("parameters[{}]", i), kernel.mutable_parameters(i)));
-    }
-    return absl::OkStatus();
   }
 
   absl::Status CheckStartingConfigs() {
@@ -210,31 +239,23 @@ class NameChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckDerived() {
-    v1::Kernel& kernel = plan_.kernel;
-    if (kernel.derived_size() > kDerivedMax) {
-      return FieldError("derived", kLimitExceeded, "{} derived values are too many; at most {} are allowed",
-                        kernel.derived_size(), kDerivedMax);
+  absl::Status CheckDerived(const std::string& path, v1::Derived* derived) {
+    RETURN_IF_ERROR(AddName(path + ".name", derived->name(), "a derived value"));
+    if (!v1::Bind_IsValid(derived->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
+    RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
+    if (derived->bind() == v1::BIND_UNSPECIFIED)
+      derived->set_bind(draft_.is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
+    ASSIGN_OR_RETURN(Formula formula,
+                     draft_.CompileFormula(path + ".expression", derived->expression(), kConfigContext, Result::kAny));
+    const bool compile = derived->bind() == v1::BIND_COMPILE;
+    if (compile) RETURN_IF_ERROR(AddMacro(path + ".name", derived->name(), {}));
+    if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
+      return ExpressionError(path + ".expression", status);
     }
-    for (int i = 0; i < kernel.derived_size(); ++i) {
-      v1::Derived* derived = kernel.mutable_derived(i);
-      const std::string path = fmt::format("derived[{}]", i);
-      RETURN_IF_ERROR(AddName(path + ".name", derived->name(), "a derived value"));
-      if (!v1::Bind_IsValid(derived->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
-      RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
-      if (derived->bind() == v1::BIND_UNSPECIFIED)
-        derived->set_bind(draft_.is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
-      ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", derived->expression(),
-                                                              kConfigContext, Result::kAny));
-      const bool compile = derived->bind() == v1::BIND_COMPILE;
-      if (compile) RETURN_IF_ERROR(AddMacro(path + ".name", derived->name(), {}));
-      if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
-        return ExpressionError(path + ".expression", status);
-      }
-      plan_.derived.push_back(DerivedPlan{derived->name(), derived->expression(), std::move(formula), compile});
-    }
+    plan_.derived.push_back(DerivedPlan{derived->name(), derived->expression(), std::move(formula), compile});
     return absl::OkStatus();
   }
+
   absl::Status AddName(const std::string& path, const std::string& name, std::string_view what) {
     if (name.empty()) return FieldError(path, kMissingField, "{} needs a name", what);
     if (!IsIdentifier(name) || !IsValidName(name) || name == "device" || name == "kernel") {
@@ -250,9 +271,10 @@ class NameChecker {
   }
 
   absl::Status AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
-    if (IsReserved(name) && !draft_.is_python()) {
-      return FieldError(path, kInvalidField,
-                        "'{}' is a word of C++, so it cannot be a macro; choose another name or BIND_RUN", name);
+    const std::string_view why = draft_.is_python() ? std::string_view() : WhyNoMacro(name, draft_.is_cuda());
+    if (!why.empty()) {
+      return FieldError(path, kInvalidField, "'{}' is {}, so it cannot be a macro; choose another name or BIND_RUN",
+                        name, why);
     }
     std::vector<std::string> macros = {name};
     for (const Value& value : values) {
@@ -280,6 +302,9 @@ class NameChecker {
     if (!v1::Bind_IsValid(dim->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
     DimPlan plan;
     plan.name = dim->name();
+    if (dim->type() == v1::VALUE_TYPE_UNSPECIFIED && dim->values_size() > 0 && dim->values(0).has_string_value()) {
+      dim->set_type(v1::VALUE_TYPE_STRING);
+    }
     plan.type = FromProto(dim->type());
     dim->set_type(ToProto(plan.type));
     RETURN_IF_ERROR(CheckBindOfPython(path, dim->bind()));
@@ -437,6 +462,6 @@ class NameChecker {
 
 }  // namespace
 
-absl::Status CheckNames(PlanDraft* draft) { return NameChecker(draft).Check(); }
+void CheckNames(PlanDraft* draft) { NameChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

@@ -18,6 +18,20 @@ PlanDraft::PlanDraft(const v1::Kernel& definition) : plan(std::make_shared<Kerne
   plan->kernel.DiscardUnknownFields();
 }
 
+bool PlanDraft::Note(const absl::Status& status) {
+  if (status.ok()) return true;
+  const std::string reason = tunefarm::ReasonOf(status);
+  if (reason == kUnknownName || reason == kUnknownDim || reason == kUnknownParameter) {
+    // The name is the first word in quotes of all these messages.
+    const std::string_view message = MessageOf(status);
+    const size_t open = message.find('\'');
+    const size_t close = open == std::string_view::npos ? open : message.find('\'', open + 1);
+    if (close != std::string_view::npos && broken.count(message.substr(open + 1, close - open - 1)) > 0) return false;
+  }
+  errors.push_back(status);
+  return false;
+}
+
 Uses PlanDraft::UseOf(int slot) const {
   const auto index = static_cast<size_t>(slot);
   if (index < plan->parameters_begin()) return kUsesDims;

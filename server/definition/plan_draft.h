@@ -47,6 +47,10 @@ struct PlanDraft {
   // A buffer that is not a constant symbol, for the field at `path`, which names it.
   absl::StatusOr<const BufferFormula*> FindBuffer(const std::string& path, const std::string& name) const;
 
+  // Keeps an error and returns whether there is none. Errors that only follow from one about `broken` are not kept:
+  // unknown names that a definition gives to something else that is wrong.
+  bool Note(const absl::Status& status);
+
   bool is_cuda() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_CUDA; }
   bool is_python() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_PYTHON; }
   bool is_on_gpu() const { return DeviceKindOf(plan->kernel) == DeviceKind::kCuda; }
@@ -55,6 +59,8 @@ struct PlanDraft {
   SymbolTable symbols;
   std::map<std::string, std::string, std::less<>> macros;  // of the sources: name to path
   std::set<std::string, std::less<>> argument_names;
+  std::set<std::string, std::less<>> broken;  // names of dims, parameters, derived values and arguments with errors
+  std::vector<absl::Status> errors;
 
  private:
   absl::Status CheckUses(const std::string& path, const Formula& formula, const Context& context) const;

@@ -199,6 +199,8 @@ absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,
                                                     const std::map<std::string, LoadedEntry>* loaded);
+absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
+                          const Config& default_config, const DeviceClass& device);
 absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
                                                    const Config& config, const DeviceClass& device);
 

@@ -73,7 +73,7 @@ absl::Status ResolveDims(const v1::Problem& problem, const KernelPlanAccess::Imp
       continue;
     }
     const std::string path = EntryPath("dims", dim.name);
-    auto value = FromProto(given->second, dim.type);
+    auto value = FromWritten(given->second, dim.type);
     if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
     if (const std::string wrong = dim.WhyNot(*value); !wrong.empty()) {
       return FieldError(path, kValueOutOfRange, "{}", wrong);
@@ -89,7 +89,7 @@ absl::Status ResolvePins(const v1::Problem& problem, const KernelPlanAccess::Imp
     const auto given = problem.pinned().find(name);
     if (given == problem.pinned().end()) continue;
     const std::string path = EntryPath("pinned", name);
-    auto value = FromProto(given->second, parameter.type);
+    auto value = FromWritten(given->second, parameter.type);
     if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
     if (parameter.texts.count(value->ToText()) == 0) {
       return FieldError(path, kValueOutOfRange, "{} is not one of the values of parameter '{}'", value->ToLiteral(),

@@ -11,6 +11,7 @@ namespace tunefarm {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr double kExactDouble = 9.0e15;  // below, a double holds every whole number
 
 int64_t Whole(double count) { return count >= static_cast<double>(kMost) ? kMost : std::llround(count); }
 
@@ -30,15 +31,22 @@ absl::StatusOr<v1::SpaceSize> SizeOfSpace(const Space& space) {
   if (report.exact) {
     size.set_valid(Whole(report.valid));
   } else if (report.is_valid_exact) {
-    // The report rounds what does not fit into a double, and more than 64 bits are an error here.
-    const auto valid = space.CountValid();
-    size.set_valid(valid.ok() && *valid < static_cast<uint64_t>(kMost) ? static_cast<int64_t>(*valid) : kMost);
-  } else if (const auto valid = space.CountValid(kSpaceListMax); valid.ok()) {
-    size.set_valid(static_cast<int64_t>(*valid));
+    size.set_valid(Whole(report.valid));
+    if (report.valid > kExactDouble) {
+      // More than 64 bits are an error here.
+      const auto valid = space.CountValid();
+      if (valid.ok()) size.set_valid(static_cast<int64_t>(std::min<uint64_t>(*valid, kMost)));
+    }
   } else {
-    // Not a single sample may have been valid.
-    size.set_valid(std::max<int64_t>(1, Sampled(report.valid)));
     size.set_approximate(true);
+    // A limited time has been used by now.
+    if (space.options().limit == nullptr) {
+      const auto valid = space.CountValid(kSpaceListMax);
+      if (valid.ok()) size.set_valid(static_cast<int64_t>(*valid));
+      size.set_approximate(!valid.ok());
+    }
+    // Not a single sample may have been valid.
+    if (size.approximate()) size.set_valid(std::max<int64_t>(1, Sampled(report.valid)));
   }
   for (const RuleCount& rule : report.rules) {
     v1::RuleCount* count = size.add_rules();

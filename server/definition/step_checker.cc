@@ -1,6 +1,7 @@
 // Steps: launches, memsets and library operations of every sequence.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -30,48 +31,58 @@ class StepChecker {
  public:
   explicit StepChecker(PlanDraft* draft) : draft_(*draft), plan_(*draft->plan) {}
 
-  absl::Status Check() {
+  void Check() {
     v1::Kernel& kernel = plan_.kernel;
-    RETURN_IF_ERROR(CheckCount("prepare", kernel.prepare_size(), kPrepareMax, false));
-    for (int i = 0; i < kernel.prepare_size(); ++i) {
-      v1::PrepareStep* prepare = kernel.mutable_prepare(i);
-      const std::string path = fmt::format("prepare[{}]", i);
-      if (!v1::PreparePer_IsValid(prepare->per()))
-        return FieldError(path + ".per", kInvalidField, "the value is unknown");
-      if (prepare->per() == v1::PREPARE_PER_UNSPECIFIED) prepare->set_per(v1::PREPARE_PER_PROBLEM);
-      const bool per_problem = prepare->per() == v1::PREPARE_PER_PROBLEM;
-      if (!prepare->has_step()) return FieldError(path + ".step", kMissingField, "the step is missing");
-      const std::string& name = prepare->step().name();
-      if (per_problem && !name.empty() && !problem_prepare_names_.insert(name).second) {
-        return FieldError(path + ".step.name", kDuplicateName, "there is already a prepare step named '{}'", name);
+    if (draft_.Note(CheckCount("prepare", kernel.prepare_size(), kPrepareMax, false))) {
+      for (int i = 0; i < kernel.prepare_size(); ++i) {
+        draft_.Note(CheckPrepare(fmt::format("prepare[{}]", i), kernel.mutable_prepare(i)));
       }
-      RETURN_IF_ERROR(CheckStep(path + ".step",
-                                per_problem ? Sequence::kPreparePerProblem : Sequence::kPreparePerConfig,
-                                prepare->mutable_step()));
     }
-    if (draft_.is_python()) return absl::OkStatus();
-    RETURN_IF_ERROR(CheckCount("launches", kernel.launches_size(), kLaunchesMax, true));
-    bool any_timed = false;
-    for (int i = 0; i < kernel.launches_size(); ++i) {
-      RETURN_IF_ERROR(CheckStep(fmt::format("launches[{}]", i), Sequence::kLaunches, kernel.mutable_launches(i)));
-      any_timed = any_timed || !kernel.launches(i).untimed();
-    }
-    if (!any_timed) {
-      return FieldError("launches", kConflictingFields, "every launch is untimed, so there is nothing to measure");
+    if (draft_.is_python()) return;
+    CheckList("launches", Sequence::kLaunches, kLaunchesMax, true, kernel.mutable_launches());
+    const auto& launches = kernel.launches();
+    if (launches.size() > 0 &&
+        std::all_of(launches.begin(), launches.end(), [](const v1::Step& step) { return step.untimed(); })) {
+      draft_.Note(
+          FieldError("launches", kConflictingFields, "every launch is untimed, so there is nothing to measure"));
     }
     if (kernel.has_reference()) {
-      RETURN_IF_ERROR(CheckCount("reference.steps", kernel.reference().steps_size(), kReferenceMax, true));
-      for (int i = 0; i < kernel.reference().steps_size(); ++i) {
-        RETURN_IF_ERROR(CheckStep(fmt::format("reference.steps[{}]", i), Sequence::kReference,
-                                  kernel.mutable_reference()->mutable_steps(i)));
-      }
+      CheckList("reference.steps", Sequence::kReference, kReferenceMax, true,
+                kernel.mutable_reference()->mutable_steps());
     }
-    const v1::Baseline& baseline = kernel.baseline();
-    RETURN_IF_ERROR(CheckCount("baseline.steps", baseline.steps_size(), kReferenceMax, false));
-    for (int i = 0; i < baseline.steps_size(); ++i) {
-      RETURN_IF_ERROR(CheckStep(fmt::format("baseline.steps[{}]", i), Sequence::kBaseline,
-                                kernel.mutable_baseline()->mutable_steps(i)));
+    if (kernel.baseline().steps_size() > 0) {
+      CheckList("baseline.steps", Sequence::kBaseline, kReferenceMax, false,
+                kernel.mutable_baseline()->mutable_steps());
     }
+    draft_.Note(CheckLabel(kernel.baseline()));
+    draft_.Note(CheckFillSteps());
+  }
+
+ private:
+  using StepList = google::protobuf::RepeatedPtrField<v1::Step>;
+
+  void CheckList(const std::string& path, Sequence sequence, int most, bool required, StepList* steps) {
+    if (!draft_.Note(CheckCount(path, steps->size(), most, required))) return;
+    for (int i = 0; i < steps->size(); ++i) {
+      draft_.Note(CheckStep(fmt::format("{}[{}]", path, i), sequence, steps->Mutable(i)));
+    }
+  }
+
+  absl::Status CheckPrepare(const std::string& path, v1::PrepareStep* prepare) {
+    if (!v1::PreparePer_IsValid(prepare->per()))
+      return FieldError(path + ".per", kInvalidField, "the value is unknown");
+    if (prepare->per() == v1::PREPARE_PER_UNSPECIFIED) prepare->set_per(v1::PREPARE_PER_PROBLEM);
+    const bool per_problem = prepare->per() == v1::PREPARE_PER_PROBLEM;
+    if (!prepare->has_step()) return FieldError(path + ".step", kMissingField, "the step is missing");
+    const std::string& name = prepare->step().name();
+    if (per_problem && !name.empty() && !problem_prepare_names_.insert(name).second) {
+      return FieldError(path + ".step.name", kDuplicateName, "there is already a prepare step named '{}'", name);
+    }
+    return CheckStep(path + ".step", per_problem ? Sequence::kPreparePerProblem : Sequence::kPreparePerConfig,
+                     prepare->mutable_step());
+  }
+
+  static absl::Status CheckLabel(const v1::Baseline& baseline) {
     if (baseline.steps_size() > 0 && baseline.label().empty()) {
       return FieldError("baseline.label", kMissingField, "a baseline with steps needs a label, like \"cuBLAS\"");
     }
@@ -79,10 +90,9 @@ class StepChecker {
       return FieldError("baseline.label", kLimitExceeded, "the label has {} bytes; at most {} are allowed",
                         baseline.label().size(), kNameMax);
     }
-    return CheckFillSteps();
+    return absl::OkStatus();
   }
 
- private:
   absl::Status CheckFillSteps() {
     const std::vector<std::string> names(problem_prepare_names_.begin(), problem_prepare_names_.end());
     for (const BufferFormula& buffer : plan_.buffers) {
@@ -259,6 +269,6 @@ class StepChecker {
 
 }  // namespace
 
-absl::Status CheckSteps(PlanDraft* draft) { return StepChecker(draft).Check(); }
+void CheckSteps(PlanDraft* draft) { StepChecker(draft).Check(); }
 
 }  // namespace tunefarm::definition

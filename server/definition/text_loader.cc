@@ -1,8 +1,13 @@
 // kernel.pbtxt: protobuf text to a Kernel, with every error placed in the text.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/cord.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -11,19 +16,20 @@
 #include "server/definition/checker.h"
 #include "server/definition/field_error.h"
 #include "server/definition/kernel_plan.h"
+#include "server/definition/plan_impl.h"
+#include "server/definition/short_forms.h"
 #include "server/definition/text_location.h"
 
 namespace tunefarm {
 namespace {
 
-using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::FileDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
 constexpr size_t kTextMax = 1 << 20;
 constexpr int kNestingMax = 32;
+constexpr size_t kErrorsShownMax = 20;
 
 // Keeps the first error: later ones are mostly its consequences.
 class FirstError : public google::protobuf::io::ErrorCollector {
@@ -43,41 +49,6 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   int column_ = 0;
   std::string message_;
 };
-
-// The text between the first two quotes after `anchor`.
-std::string QuotedAfter(const std::string& message, std::string_view anchor) {
-  const size_t at = message.find(anchor);
-  if (at == std::string::npos) return {};
-  const size_t open = message.find('"', at);
-  const size_t close = open == std::string::npos ? open : message.find('"', open + 1);
-  return close == std::string::npos ? std::string() : message.substr(open + 1, close - open - 1);
-}
-
-// protobuf's message in our words where a typing error is likely, else as it is. `word` becomes the mistyped one.
-absl::Status Improve(const std::string& message, std::string* word) {
-  const FileDescriptor* file = v1::Kernel::descriptor()->file();
-  if (const std::string name = QuotedAfter(message, "has no field named"); !name.empty()) {
-    *word = name;
-    const Descriptor* type = file->pool()->FindMessageTypeByName(QuotedAfter(message, "Message type"));
-    std::vector<std::string> fields;
-    for (int i = 0; type != nullptr && i < type->field_count(); ++i) fields.push_back(type->field(i)->name());
-    return WithReason(InvalidArgument("{} has no field '{}'{}", type == nullptr ? "the message" : type->name(),
-                                      name.substr(0, 64), definition::DidYouMean(name, fields)),
-                      definition::kUnknownField);
-  }
-  if (const std::string name = QuotedAfter(message, "Unknown enumeration value of"); !name.empty()) {
-    *word = name;
-    std::vector<std::string> values;
-    for (int i = 0; i < file->enum_type_count(); ++i) {
-      for (int j = 0; j < file->enum_type(i)->value_count(); ++j)
-        values.push_back(file->enum_type(i)->value(j)->name());
-    }
-    return WithReason(InvalidArgument("field '{}' has no value '{}'{}", QuotedAfter(message, "for field"),
-                                      name.substr(0, 64), definition::DidYouMean(name, values)),
-                      definition::kUnknownField);
-  }
-  return WithReason(InvalidArgument("{}", message), definition::kSyntaxError);
-}
 
 bool IsUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
@@ -122,74 +93,114 @@ std::optional<std::string> FirstBadText(const Message& message, const std::strin
   return std::nullopt;
 }
 
-absl::Status Place(const absl::Status& status, std::string_view file_name, definition::TextPosition position) {
-  return Annotate(status, "{}:{}:{}", file_name, position.line, position.column);
-}
+// A definition's text while it is read: all errors are placed in it.
+class DefinitionText {
+ public:
+  DefinitionText(std::string_view text, std::string_view file_name)
+      : text_(text), file_name_(file_name), expanded_(definition::ExpandShortForms(text, v1::Kernel::descriptor())) {}
 
-absl::Status PlaceField(const absl::Status& status, std::string_view file_name, std::string_view text,
-                        const TextFormat::ParseInfoTree& tree) {
-  const definition::TextLocations locations(text, &tree);
-  return Place(status, file_name,
-               locations.Find(FieldPathOf(status), v1::Kernel::descriptor(), definition::ExpressionColumnOf(status)));
-}
+  absl::StatusOr<v1::Kernel> Parse() {
+    if (!expanded_.errors.empty()) {
+      std::vector<absl::Status> errors;
+      for (const auto& error : expanded_.errors) errors.push_back(Place(error.status, error.offset));
+      return Joined(errors, errors.size());
+    }
+    FirstError error;
+    TextFormat::Parser parser;
+    parser.RecordErrorsTo(&error);
+    parser.WriteLocationsTo(&tree_);
+    parser.SetRecursionLimit(kNestingMax);
+    v1::Kernel kernel;
+    if (!parser.ParseFromString(expanded_.text, &kernel)) {
+      const size_t offset = definition::TextLocations(expanded_.text, &tree_).OffsetOf(error.line(), error.column());
+      return Place(WithReason(InvalidArgument("{}", error.message().empty() ? std::string("the text cannot be parsed")
+                                                                            : error.message()),
+                              definition::kSyntaxError),
+                   expanded_.OriginalOffset(offset));
+    }
+    if (const auto path = FirstBadText(kernel, ""); path.has_value()) {
+      return PlaceFields({definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8")});
+    }
+    return kernel;
+  }
 
-absl::StatusOr<v1::Kernel> Parse(std::string_view text, std::string_view file_name, TextFormat::ParseInfoTree* tree) {
-  if (text.size() > kTextMax) {
-    return WithReason(InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name,
-                                      text.size(), kTextMax),
-                      definition::kLimitExceeded);
+  // Errors about fields of the message that Parse returned, as one. There is at least one.
+  absl::Status PlaceFields(const std::vector<absl::Status>& errors) const {
+    const definition::TextLocations locations(expanded_.text, &tree_);
+    std::vector<absl::Status> placed;
+    for (const absl::Status& error : errors) {
+      if (placed.size() == kErrorsShownMax) break;
+      const size_t offset =
+          locations.Find(FieldPathOf(error), v1::Kernel::descriptor(), definition::ExpressionColumnOf(error));
+      placed.push_back(Place(error, expanded_.OriginalOffset(offset)));
+    }
+    return Joined(placed, errors.size());
   }
-  FirstError error;
-  TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  parser.WriteLocationsTo(tree);
-  parser.SetRecursionLimit(kNestingMax);
-  v1::Kernel kernel;
-  if (!parser.ParseFromString(std::string(text), &kernel)) {
-    const definition::TextLocations locations(text, tree);
-    std::string word;
-    const absl::Status status = Improve(error.message().empty() ? "the text cannot be parsed" : error.message(), &word);
-    return Place(status, file_name, locations.FromTokenizer(error.line(), error.column(), word));
+
+ private:
+  absl::Status Place(const absl::Status& status, size_t offset) const {
+    const definition::TextPosition position = definition::PositionIn(text_, offset);
+    return Annotate(status, "{}:{}:{}", file_name_, position.line, position.column);
   }
-  if (const auto path = FirstBadText(kernel, ""); path.has_value()) {
-    return PlaceField(definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8"), file_name,
-                      text, *tree);
+
+  // The first error with the lines of all: of those that are given, and how many more there are of `total`.
+  static absl::Status Joined(const std::vector<absl::Status>& errors, size_t total) {
+    if (total == 1) return errors.front();
+    std::string message;
+    for (const absl::Status& error : errors)
+      message += fmt::format("{}{}", message.empty() ? "" : "\n", MessageOf(error));
+    if (total > errors.size()) message += fmt::format("\nand {} more errors", total - errors.size());
+    absl::Status joined = InvalidArgument("{}", message);
+    errors.front().ForEachPayload(
+        [&joined](absl::string_view url, const absl::Cord& payload) { joined.SetPayload(url, payload); });
+    return joined;
   }
-  return kernel;
+
+  std::string_view text_;
+  std::string_view file_name_;
+  definition::ExpandedText expanded_;
+  TextFormat::ParseInfoTree tree_;
+};
+
+absl::Status CheckSize(std::string_view text, std::string_view file_name) {
+  if (text.size() <= kTextMax) return absl::OkStatus();
+  return WithReason(
+      InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name, text.size(), kTextMax),
+      definition::kLimitExceeded);
 }
 
 }  // namespace
 
 absl::StatusOr<v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name) {
-  TextFormat::ParseInfoTree tree;
-  return Parse(text, file_name, &tree);
+  RETURN_IF_ERROR(CheckSize(text, file_name));
+  return DefinitionText(text, file_name).Parse();
 }
 
 absl::StatusOr<v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source) {
-  TextFormat::ParseInfoTree tree;
-  ASSIGN_OR_RETURN(v1::Kernel kernel, Parse(text, file_name, &tree));
-  // Also before Compile says so: nothing is read that a definition may not name.
+  RETURN_IF_ERROR(CheckSize(text, file_name));
+  DefinitionText definition_text(text, file_name);
+  ASSIGN_OR_RETURN(v1::Kernel kernel, definition_text.Parse());
+  std::vector<absl::Status> errors;
+  // Nothing is read that a definition may not name; the checks say so.
   const int sources = std::min(kernel.sources_size(), definition::kSourcesMax);
   for (int i = 0; i < sources; ++i) {
     v1::SourceFile* source = kernel.mutable_sources(i);
     if (!source->content().empty()) continue;
     const std::string field = fmt::format("sources[{}].path", i);
-    if (const absl::Status status = definition::CheckSourcePath(field, source->path()); !status.ok()) {
-      return PlaceField(status, file_name, text, tree);
-    }
+    if (!definition::CheckSourcePath(field, source->path()).ok()) continue;
     auto content = read_source(source->path());
     if (!content.ok()) {
-      return PlaceField(definition::FieldError(field, definition::kMissingField, "the source '{}' cannot be read: {}",
-                                               source->path(), MessageOf(content.status())),
-                        file_name, text, tree);
+      errors.push_back(definition::FieldError(field, definition::kMissingField, "the source '{}' cannot be read: {}",
+                                              source->path(), MessageOf(content.status())));
+      content = "\n";  // So that the rest is checked too.
     }
     source->set_content(*std::move(content));
   }
-  const auto plan = KernelPlan::Compile(kernel);
-  if (!plan.ok()) return PlaceField(plan.status(), file_name, text, tree);
-  return (*plan)->kernel();
+  const auto checked = definition::CheckDefinition(kernel, &errors);
+  if (!errors.empty()) return definition_text.PlaceFields(errors);
+  return (*checked)->kernel;
 }
 
 }  // namespace tunefarm

@@ -42,6 +42,13 @@ std::vector<Segment> Split(std::string_view path) {
 
 }  // namespace
 
+TextPosition PositionIn(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const size_t line_start = before.rfind('\n') + 1;  // 0 on the first line: npos + 1.
+  return {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+          static_cast<int>(before.size() - line_start) + 1};
+}
+
 TextLocations::TextLocations(std::string_view text, const TextFormat::ParseInfoTree* tree) : text_(text), tree_(tree) {
   line_starts_.push_back(0);
   for (size_t i = 0; i < text.size(); ++i) {
@@ -57,18 +64,6 @@ size_t TextLocations::OffsetOf(int line, int column) const {
     at += text_[offset] == '\t' ? kTabWidth - at % kTabWidth : 1;
   }
   return offset;
-}
-
-TextPosition TextLocations::PositionOf(size_t offset) const {
-  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
-  const auto line = after - line_starts_.begin();  // At least 1: the first line starts at 0.
-  return {static_cast<int>(line), static_cast<int>(offset - line_starts_[static_cast<size_t>(line) - 1]) + 1};
-}
-
-TextPosition TextLocations::FromTokenizer(int line, int column, std::string_view word) const {
-  const size_t offset = OffsetOf(line, column);
-  const size_t start = word.empty() ? std::string_view::npos : text_.rfind(word, offset);
-  return PositionOf(start == std::string_view::npos ? offset : start);
 }
 
 // Over white space and comments.
@@ -180,27 +175,27 @@ std::optional<size_t> TextLocations::ElementOffset(const TextFormat::ParseInfoTr
   return std::nullopt;
 }
 
-TextPosition TextLocations::Find(std::string_view path, const Descriptor* descriptor, int column) const {
+size_t TextLocations::Find(std::string_view path, const Descriptor* descriptor, int column) const {
   const TextFormat::ParseInfoTree* tree = tree_;
   size_t found = 0;
   for (const Segment& segment : Split(path)) {
     const FieldDescriptor* field =
         descriptor == nullptr || tree == nullptr ? nullptr : descriptor->FindFieldByName(segment.name);
-    if (field == nullptr) return PositionOf(found);
+    if (field == nullptr) return found;
     std::optional<size_t> entry;
     const std::optional<size_t> value = ElementOffset(tree, field, segment.index, &entry);
-    if (!value.has_value()) return PositionOf(entry.value_or(found));
+    if (!value.has_value()) return entry.value_or(found);
     found = *entry;
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       // Values of list fields and expressions are found by themselves, others by the name of their field.
-      if (column > 0) return PositionOf(OffsetInString(*value, column));
-      return PositionOf(found);
+      if (column > 0) return OffsetInString(*value, column);
+      return found;
     }
     descriptor = field->message_type();
     // A list as a whole is found by its first element.
     tree = tree->GetTreeForNested(field, field->is_repeated() ? std::max(segment.index, 0) : -1);
   }
-  return PositionOf(found);
+  return found;
 }
 
 }  // namespace tunefarm::definition

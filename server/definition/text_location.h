@@ -18,22 +18,22 @@ struct TextPosition {
   int column = 1;
 };
 
-// Refers to the text and the tree, which must outlive it.
+// Of a byte of a text.
+TextPosition PositionIn(std::string_view text, size_t offset);
+
+// Refers to the text and the tree, which must outlive it. Offsets are bytes of the text.
 class TextLocations {
  public:
   TextLocations(std::string_view text, const google::protobuf::TextFormat::ParseInfoTree* tree);
 
   // Of a field by its path ("launches[0].kernel.grid[1]"); of the nearest field around it where the text lacks it. With
   // `column` > 0: of that byte of the string that is its value.
-  TextPosition Find(std::string_view path, const google::protobuf::Descriptor* descriptor, int column) const;
+  size_t Find(std::string_view path, const google::protobuf::Descriptor* descriptor, int column) const;
 
-  // From what protobuf's tokenizer counts: lines and columns from 0, tabs to multiples of 8. Some errors are noticed
-  // only behind the word they are about; if it is given, the last one before is found.
-  TextPosition FromTokenizer(int line, int column, std::string_view word) const;
+  // From what protobuf's tokenizer counts: lines and columns from 0, tabs to multiples of 8.
+  size_t OffsetOf(int line, int column) const;
 
  private:
-  size_t OffsetOf(int line, int column) const;
-  TextPosition PositionOf(size_t offset) const;
   // The offsets of the values that one field entry at `offset` gives: one, or those of a list.
   std::vector<size_t> ValueOffsets(size_t offset) const;
   size_t SkipSpace(size_t offset) const;

@@ -45,6 +45,16 @@ absl::StatusOr<Value> FromProto(const v1::Value& proto, ValueType type) {
                          ValueTypeName(type));
 }
 
+absl::StatusOr<Value> FromWritten(const v1::Value& proto, ValueType type) {
+  absl::StatusOr<Value> value = FromProto(proto, type);
+  if (value.ok()) return value;
+  const absl::StatusOr<Value> given = FromProto(proto);
+  if (!given.ok()) return value;
+  absl::StatusOr<Value> read = Value::FromText(type, given->ToText());
+  const bool is_read = read.ok() && (!read->is_float() || std::isfinite(read->float_value()));
+  return is_read ? read : value;
+}
+
 v1::Value ToProto(const Value& value) {
   v1::Value proto;
   switch (value.type()) {

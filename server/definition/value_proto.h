@@ -16,6 +16,9 @@ inline constexpr size_t kValueTextMax = 256;
 absl::StatusOr<Value> FromProto(const tunefarm::v1::Value& proto);
 // As above and of the given type; an int is taken for a float.
 absl::StatusOr<Value> FromProto(const tunefarm::v1::Value& proto, ValueType type);
+// As above for what a person wrote and a program guessed the type of: a value of another type is read as its text is.
+// 1 is the string "1" and the bool true, "64" is the int 64.
+absl::StatusOr<Value> FromWritten(const tunefarm::v1::Value& proto, ValueType type);
 tunefarm::v1::Value ToProto(const Value& value);
 
 // UNSPECIFIED is INT.

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -15,7 +14,6 @@ namespace tunefarm {
 namespace {
 
 constexpr unsigned kReadAgainSeconds = 5;
-constexpr uint64_t kPemBytesMax = 1 << 20;
 
 // Sends the token with every call, over whatever channel: gRPC's own way would not over a Unix socket.
 class TokenSender : public grpc::experimental::Interceptor {
@@ -47,9 +45,7 @@ class TokenSenders : public grpc::experimental::ClientInterceptorFactoryInterfac
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const DialOptions& options) {
   if (options.ca.empty()) return grpc::InsecureChannelCredentials();
-  for (const std::string& file : {options.ca, options.certificate, options.key}) {
-    if (!file.empty()) RETURN_IF_ERROR(ReadFile(file, kPemBytesMax).status());
-  }
+  RETURN_IF_ERROR(CheckTlsFiles(options));
   grpc::experimental::TlsChannelCredentialsOptions tls;
   tls.set_certificate_provider(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
       options.key, options.certificate, options.ca, kReadAgainSeconds));

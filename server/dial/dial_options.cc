@@ -11,8 +11,44 @@ namespace tunefarm {
 namespace {
 
 constexpr uint64_t kTokenFileBytesMax = 4096;
+constexpr size_t kSocketPathBytesMax = 107;
+
+bool IsPort(const std::string& text) {
+  const bool is_number = !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && std::stoi(text) >= 1 && std::stoi(text) <= 65535;
+}
 
 }  // namespace
+
+absl::Status CheckAddress(const std::string& address) {
+  const auto bad = [&](const std::string& why) {
+    return WithReason(
+        InvalidArgument("'{}' is not an address of a daemon: {}; write unix:/path or host:port", address, why),
+        "ADDRESS_INVALID");
+  };
+  if (address.rfind("unix:", 0) == 0) {
+    if (address.size() == 5) return bad("the path is missing");
+    if (address.size() - 5 > kSocketPathBytesMax) {
+      return bad(fmt::format("the path has {} bytes, a socket's at most {}", address.size() - 5, kSocketPathBytesMax));
+    }
+    return absl::OkStatus();
+  }
+  if (address.find('/') != std::string::npos) {
+    return bad(address[0] == '/' || address[0] == '.' ? "the path of a socket begins with unix:"
+                                                      : "it holds a '/', which no host name does");
+  }
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return bad("the port is missing");
+  const std::string host = address.substr(0, colon);
+  if (host.empty()) return bad("the host is missing");
+  const bool is_bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
+  if (!is_bracketed && host.find(':') != std::string::npos)
+    return bad("an IPv6 address stands in brackets: [::1]:7070");
+  if (!IsPort(address.substr(colon + 1))) {
+    return bad(fmt::format("'{}' is not a port from 1 to 65535", address.substr(colon + 1)));
+  }
+  return absl::OkStatus();
+}
 
 bool StaysHere(const std::string& address) {
   if (address.rfind("unix:", 0) == 0) return true;
@@ -37,6 +73,7 @@ DialOptions WithEnvironment(DialOptions options, const EnvironmentGetter& enviro
 }
 
 absl::StatusOr<DialOptions> Checked(DialOptions options) {
+  RETURN_IF_ERROR(CheckAddress(options.address));
   if (options.certificate.empty() != options.key.empty()) {
     return InvalidArgument("a certificate and its key belong together: give both (--tls-certificate, --tls-key)");
   }
@@ -57,6 +94,10 @@ absl::StatusOr<DialOptions> Checked(DialOptions options) {
     ASSIGN_OR_RETURN(options.token, ReadFile(options.token_file, kTokenFileBytesMax));
     while (!options.token.empty() && std::isspace(static_cast<unsigned char>(options.token.back())) != 0) {
       options.token.pop_back();
+    }
+    if (options.token.empty()) {
+      return InvalidArgument("the token file {} is empty; it holds one token, which begins with 'tft_'",
+                             options.token_file);
     }
   }
   if (options.token.empty()) return options;

@@ -25,17 +25,29 @@ struct DialOptions {
 // names than those of the daemon's own), TUNEFARM_TOKEN, TUNEFARM_TOKEN_FILE. One that was given wins over its kind.
 DialOptions WithEnvironment(DialOptions options, const EnvironmentGetter& environment);
 
-// Reads the token's file and checks that all goes together: a certificate has a key and needs TLS, and no token is sent
-// as plain text but to this machine, and no other user can read the key or the token's file. InvalidArgument, or
-// ErrnoStatus with the file's name.
+// Checks the address, reads the token's file and checks that all goes together: a certificate has a key and needs TLS,
+// no token is sent as plain text but to this machine, and no other user can read the key or the token's file.
+// InvalidArgument, or ErrnoStatus with the file's name.
 absl::StatusOr<DialOptions> Checked(DialOptions options);
+
+// InvalidArgument for what is neither "unix:/path" (of at most 107 bytes) nor "host:port" (IPv6: "[::1]:port").
+absl::Status CheckAddress(const std::string& address);
+
+// Reads the certificates and the key, at most 1 MiB each. InvalidArgument for a file that holds none, for a key with a
+// passphrase (nobody is asked for it), and for a key that is not the certificate's; ErrnoStatus.
+absl::Status CheckTlsFiles(const DialOptions& options);
 
 // Whether what is sent to the address stays on this machine.
 bool StaysHere(const std::string& address);
 
-// Why no connection comes about, as far as one more attempt can tell: the certificate of the daemon has expired, is of
-// another CA or for another name; it expects TLS, or does not know it. OK: nothing is wrong with TLS, or nobody
-// listens. Takes at most some seconds.
+// What is wrong with TLS, as far as one more attempt can tell: the certificate of the daemon has expired, is of another
+// CA or for another name; it expects TLS, or does not know it. OK: nothing is wrong with TLS, or nobody listens. Takes
+// at most some seconds.
 absl::Status ExplainTls(const DialOptions& options);
+
+// Why no connection came about, as far as one more attempt can tell; never OK. Unavailable with a reason: NO_DAEMON,
+// NO_PERMISSION, HOST_UNKNOWN, HOST_UNREACHABLE, NOT_ANSWERING (it accepts connections and says nothing), NOT_A_DAEMON
+// or those of ExplainTls. Takes at most some seconds, but as long as the resolver takes for a host's name.
+absl::Status ExplainUnreachable(const DialOptions& options);
 
 }  // namespace tunefarm

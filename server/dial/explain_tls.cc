@@ -1,25 +1,21 @@
-// One attempt to connect with OpenSSL, which says what gRPC does not.
+// One attempt to connect with OpenSSL, which says what gRPC does not, and what it says of the caller's own files.
 
-#include <netdb.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
-#include <cerrno>
 #include <memory>
 
+#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
 #include "server/dial/dial_options.h"
+#include "server/dial/probe.h"
 
 namespace tunefarm {
 namespace {
-
-constexpr int kPatienceMs = 3000;
 
 template <auto function>
 struct Freed {
@@ -28,35 +24,6 @@ struct Freed {
     function(object);
   }
 };
-
-struct HostPort {
-  std::string host, port;
-};
-
-HostPort Split(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  HostPort result{address.substr(0, colon), colon == std::string::npos ? "" : address.substr(colon + 1)};
-  if (result.host.size() > 2 && result.host.front() == '[') result.host = result.host.substr(1, result.host.size() - 2);
-  return result;
-}
-
-// Invalid: nobody is there.
-UniqueFd Connect(const HostPort& at) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(at.host.c_str(), at.port.c_str(), &hints, &found) != 0) return UniqueFd();
-  const std::unique_ptr<addrinfo, Freed<freeaddrinfo>> list(found);
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    UniqueFd fd(socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol));
-    if (!fd.valid()) continue;
-    const timeval patience = {kPatienceMs / 1000, 0};
-    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0) return fd;
-  }
-  return UniqueFd();
-}
 
 std::string NamesIn(X509* certificate) {
   std::string names;
@@ -114,13 +81,53 @@ absl::Status Explained(long error, X509* certificate, const DialOptions& options
   }
 }
 
+// A key with a passphrase is refused instead of asking for it on the terminal.
+int NoPassphrase(char*, int, int, void*) { return 0; }
+
+template <typename T, auto free>
+std::unique_ptr<T, Freed<free>> ReadPem(const std::string& text, T* (*read)(BIO*, T**, pem_password_cb*, void*)) {
+  const std::unique_ptr<BIO, Freed<BIO_free_all>> bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  std::unique_ptr<T, Freed<free>> object(read(bio.get(), nullptr, NoPassphrase, nullptr));
+  ERR_clear_error();
+  return object;
+}
+
+constexpr uint64_t kPemBytesMax = 1 << 20;
+
 }  // namespace
+
+absl::Status CheckTlsFiles(const DialOptions& options) {
+  if (options.ca.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string ca, ReadFile(options.ca, kPemBytesMax));
+  if (ReadPem<X509, X509_free>(ca, PEM_read_bio_X509) == nullptr) {
+    return InvalidArgument("there is no certificate in {} (PEM is expected)", options.ca);
+  }
+  if (options.certificate.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string certificate_text, ReadFile(options.certificate, kPemBytesMax));
+  ASSIGN_OR_RETURN(const std::string key_text, ReadFile(options.key, kPemBytesMax));
+  const auto certificate = ReadPem<X509, X509_free>(certificate_text, PEM_read_bio_X509);
+  if (certificate == nullptr) {
+    return InvalidArgument("there is no certificate in {} (PEM is expected)", options.certificate);
+  }
+  const auto key = ReadPem<EVP_PKEY, EVP_PKEY_free>(key_text, PEM_read_bio_PrivateKey);
+  if (key == nullptr) {
+    return InvalidArgument("there is no private key in {} (PEM without a passphrase is expected)", options.key);
+  }
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    ERR_clear_error();
+    return WithReason(InvalidArgument("the key in {} is not that of the certificate in {}; give the pair that was "
+                                      "issued together",
+                                      options.key, options.certificate),
+                      "KEY_MISMATCH");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ExplainTls(const DialOptions& options) {
   if (options.address.rfind("unix:", 0) == 0) return absl::OkStatus();
-  const HostPort at = Split(options.address);
-  const UniqueFd fd = Connect(at);
-  if (!fd.valid()) return absl::OkStatus();
+  const HostPort at = SplitAddress(options.address);
+  const absl::StatusOr<UniqueFd> fd = ConnectTo(options.address);
+  if (!fd.ok()) return absl::OkStatus();
   const std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
   const bool expects_tls = !options.ca.empty();
   if (expects_tls && SSL_CTX_load_verify_locations(context.get(), options.ca.c_str(), nullptr) != 1) {
@@ -137,11 +144,13 @@ absl::Status ExplainTls(const DialOptions& options) {
   }
   static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), kHttp2, sizeof(kHttp2));
-  SSL_set_fd(ssl.get(), fd.get());
+  SSL_set_fd(ssl.get(), fd->get());
   const int connected = SSL_connect(ssl.get());
+  const bool is_silent = connected != 1 && SSL_get_error(ssl.get(), connected) == SSL_ERROR_WANT_READ;
   ERR_clear_error();
   if (connected != 1) {
     if (!expects_tls) return absl::OkStatus();
+    if (is_silent) return DoesNotAnswer(options.address);
     return WithReason(Unavailable("{} does not speak TLS; leave --tls-ca out, or give the daemon a certificate "
                                   "(tls_certificate, tls_key)",
                                   options.address),

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "server/base/clock.h"
 #include "server/base/hash.h"
 #include "server/exec/evaluator.h"
 
@@ -16,12 +17,17 @@ namespace tunefarm {
 // Not thread-safe: belongs to the supervisor's thread.
 class ArtifactCache {
  public:
-  explicit ArtifactCache(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  // A missing header is an error too: compile errors are kept so long.
+  static constexpr Duration kErrorsKept = std::chrono::minutes(1);
+
+  explicit ArtifactCache(uint64_t bytes_max, Clock* clock = Clock::Real()) : bytes_max_(bytes_max), clock_(clock) {}
 
   std::optional<CompileResult> Find(const Digest& key);
   // Keeps results that are the same every time: OK and COMPILE_ERROR. Others, and those larger than the whole cache,
   // are ignored.
   void Insert(const Digest& key, const CompileResult& result);
+  // Nothing where there is none.
+  void Remove(const Digest& key);
   // The compiler has changed.
   void Clear();
 
@@ -33,9 +39,11 @@ class ArtifactCache {
     Digest key;
     CompileResult result;
     uint64_t bytes;
+    MonotonicTime inserted;
   };
 
   const uint64_t bytes_max_;
+  Clock* const clock_;
   uint64_t bytes_ = 0;
   std::list<Entry> entries_;  // most recently used first
   std::unordered_map<Digest, std::list<Entry>::iterator> index_;

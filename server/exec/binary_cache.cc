@@ -8,13 +8,16 @@
 namespace tunefarm {
 
 BinaryCache::BinaryCache(Executor* loop, BinaryCacheOptions options, EvaluatorStats* stats)
-    : loop_(loop), stats_(stats), unwritten_bytes_max_(options.unwritten_bytes_max), memory_(options.memory_bytes_max) {
+    : loop_(loop),
+      stats_(stats),
+      unwritten_bytes_max_(options.unwritten_bytes_max),
+      memory_(options.memory_bytes_max, options.disk.clock),
+      reader_(std::make_unique<ThreadExecutor>("cache-read", options.disk.clock)) {
   if (options.disk.path.empty() || options.disk.bytes_max == 0) return;
   stats->cache_bytes_max = static_cast<int64_t>(options.disk.bytes_max);
   options.disk.stats = stats;
   Clock* const clock = options.disk.clock;
   disk_ = std::make_unique<BinaryDirectory>(std::move(options.disk));
-  reader_ = std::make_unique<ThreadExecutor>("cache-read", clock);
   writer_ = std::make_unique<ThreadExecutor>("cache-write", clock);
   reader_->Post([disk = disk_.get()] {
     const absl::Status opened = disk->Open();
@@ -24,17 +27,26 @@ BinaryCache::BinaryCache(Executor* loop, BinaryCacheOptions options, EvaluatorSt
 
 void BinaryCache::Find(const Digest& key, std::function<void(std::optional<CompileResult>)> done) {
   std::optional<CompileResult> cached = memory_.Find(key);
-  if (cached.has_value() || reader_ == nullptr) {
+  const bool is_to_check = cached.has_value() && cached->inputs != nullptr;
+  if ((!is_to_check && (cached.has_value() || disk_ == nullptr)) || reader_ == nullptr) {
     ++(cached.has_value() ? stats_->cache_hits : stats_->cache_misses);
     done(std::move(cached));
     return;
   }
-  reader_->Post([this, alive = alive_, key, done = std::move(done)]() mutable {
-    std::optional<CompileResult> found = disk_->Find(key);
+  reader_->Post([this, alive = alive_, key, found = std::move(cached), done = std::move(done)]() mutable {
+    const bool was_in_memory = found.has_value();
+    if (!was_in_memory) found = disk_->Find(key);
+    const bool is_stale = found.has_value() && found->inputs != nullptr && !IsUnchanged(*found->inputs);
+    if (is_stale) {
+      found.reset();
+      if (disk_ != nullptr) disk_->Remove(key);
+    }
     ++(found.has_value() ? stats_->cache_hits : stats_->cache_misses);
-    loop_->Post([this, alive = std::move(alive), key, found = std::move(found), done = std::move(done)]() mutable {
+    loop_->Post([this, alive = std::move(alive), key, was_in_memory, is_stale, found = std::move(found),
+                 done = std::move(done)]() mutable {
       if (!*alive) return;
-      if (found.has_value()) memory_.Insert(key, *found);
+      if (is_stale) memory_.Remove(key);
+      if (found.has_value() && !was_in_memory) memory_.Insert(key, *found);
       done(std::move(found));
     });
   });

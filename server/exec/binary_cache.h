@@ -1,5 +1,6 @@
-// BinaryCache: compiled binaries by what went into them, first in memory, then on disk. The disk is read and written on
-// threads of its own: neither the supervisor's loop nor a lookup waits for a sync.
+// BinaryCache: compiled binaries by what went into them, first in memory, then on disk. A binary that was made of
+// headers outside of its definition is found only while these are unchanged. The disk is read and written on threads of
+// its own: neither the supervisor's loop nor a lookup waits for a sync.
 //
 // All methods belong to the thread of `loop`, which outlives the cache; Stop comes before the loop's end.
 #pragma once
@@ -30,7 +31,8 @@ class BinaryCache {
   BinaryCache(Executor* loop, BinaryCacheOptions options, EvaluatorStats* stats);
   ~BinaryCache() { Stop(); }
 
-  // Calls `done` with what memory or disk has: at once from memory, else later on the loop. Never after Stop.
+  // Calls `done` with what memory or disk has: at once where no file must be looked at, else later on the loop. Never
+  // after Stop.
   void Find(const Digest& key, std::function<void(std::optional<CompileResult>)> done);
   // Compile errors stay in memory only (see BinaryDirectory).
   void Insert(const Digest& key, const CompileResult& result);

@@ -159,6 +159,13 @@ std::optional<CompileResult> BinaryDirectory::Find(const Digest& key) {
   return std::nullopt;
 }
 
+void BinaryDirectory::Remove(const Digest& key) {
+  MutexLock lock(&mutex_);
+  if (!open_) return;
+  (void)unlink(PathOf(key).c_str());
+  Forget(key);
+}
+
 void BinaryDirectory::Insert(const Digest& key, const CompileResult& result) {
   if (result.outcome != tunefarm::v1::OUTCOME_OK || result.artifact == nullptr) return;
   const std::string content = EncodeBinaryFile(key, result);

@@ -9,6 +9,9 @@
 // Compile errors are not kept here, although a compiler gives the same answer to the same source: a full scratch
 // directory or a missing header makes an error too, and would stand for ever.
 //
+// A file says which headers outside of the definition its binary was made of. Whether they have changed is for the
+// caller to ask; then it removes the file.
+//
 // A disk that is full or fails costs no trial: writing rests for `rest_after_failure`, with one warning, and reading
 // goes on. Several processes may use one directory; each then keeps its own account of the size.
 //
@@ -17,6 +20,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +33,7 @@
 #include "server/base/mutex.h"
 #include "server/exec/evaluator.h"
 #include "server/exec/evaluator_stats.h"
+#include "tunefarm/worker/v1/worker.pb.h"
 
 namespace tunefarm {
 
@@ -53,6 +58,8 @@ class BinaryDirectory {
   absl::Status Open() LOCKS_EXCLUDED(mutex_);
 
   std::optional<CompileResult> Find(const Digest& key) LOCKS_EXCLUDED(mutex_);
+  // What its binary was made of has changed.
+  void Remove(const Digest& key) LOCKS_EXCLUDED(mutex_);
   // Keeps an OK result with a binary; others, and what is larger than the whole bound, are ignored.
   void Insert(const Digest& key, const CompileResult& result) LOCKS_EXCLUDED(mutex_);
 
@@ -97,6 +104,9 @@ class BinaryDirectory {
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<Digest, std::list<Entry>::iterator> index_ GUARDED_BY(mutex_);
 };
+
+// The files of a frame or of a cached binary's description.
+std::shared_ptr<const FileSet> InputsOf(const tunefarm::worker::v1::CompileInputs& inputs);
 
 // The content of a file, and back. Exposed for tests. Decode: DataLoss with what is wrong.
 std::string EncodeBinaryFile(const Digest& key, const CompileResult& result);

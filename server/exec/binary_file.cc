@@ -1,6 +1,6 @@
 // The format of one cached binary:
 //
-//   8 bytes   "TFBIN01\n"
+//   8 bytes   "TFBIN02\n"
 //   32 bytes  the key
 //   8 bytes   length of the description, a tunefarm.worker.v1.Result
 //   8 bytes   length of the binary
@@ -17,7 +17,7 @@
 namespace tunefarm {
 namespace {
 
-constexpr char kMagic[8] = {'T', 'F', 'B', 'I', 'N', '0', '1', '\n'};
+constexpr char kMagic[8] = {'T', 'F', 'B', 'I', 'N', '0', '2', '\n'};
 
 struct Header {
   char magic[8];
@@ -35,6 +35,11 @@ uint64_t ChecksumOf(const Header& header, std::string_view body) {
 
 }  // namespace
 
+std::shared_ptr<const FileSet> InputsOf(const tunefarm::worker::v1::CompileInputs& inputs) {
+  return std::make_shared<const FileSet>(
+      FileSet{inputs.packed_paths(), inputs.state_checksum(), inputs.content_checksum()});
+}
+
 std::string EncodeBinaryFile(const Digest& key, const CompileResult& result) {
   tunefarm::worker::v1::Result description;
   description.set_outcome(result.outcome);
@@ -44,6 +49,11 @@ std::string EncodeBinaryFile(const Digest& key, const CompileResult& result) {
   description.set_compile_ms(result.compile_ms);
   for (const auto& [entry, symbol] : result.artifact->lowered_names) {
     (*description.mutable_lowered_names())[entry] = symbol;
+  }
+  if (result.inputs != nullptr) {
+    description.mutable_inputs()->set_packed_paths(result.inputs->packed_paths);
+    description.mutable_inputs()->set_state_checksum(result.inputs->state);
+    description.mutable_inputs()->set_content_checksum(result.inputs->content);
   }
   const std::string text = description.SerializeAsString();
   Header header;
@@ -86,6 +96,7 @@ absl::StatusOr<CompileResult> DecodeBinaryFile(const Digest& key, std::string_vi
   result.resources = std::move(*description.mutable_resources());
   result.compile_ms = description.compile_ms();
   result.from_cache = true;
+  if (description.has_inputs()) result.inputs = InputsOf(description.inputs());
   auto artifact = std::make_shared<Artifact>();
   artifact->lowered_names.insert(description.lowered_names().begin(), description.lowered_names().end());
   artifact->bytes = body.substr(header.description_bytes);

@@ -88,6 +88,7 @@ CompileResult ToCompileResult(WorkerTaskEnd end) {
       artifact->bytes = std::move(end.artifact);
       artifact->lowered_names.insert(end.result->lowered_names().begin(), end.result->lowered_names().end());
       compiled.artifact = std::move(artifact);
+      if (end.result->has_inputs()) compiled.inputs = InputsOf(end.result->inputs());
     }
   }
   return compiled;

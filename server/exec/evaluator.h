@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/file_set.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/expression/config.h"
@@ -41,6 +42,8 @@ struct CompileResult {
   std::string message;                       // one sentence
   std::string log;                           // at most 64 KiB
   std::shared_ptr<const Artifact> artifact;  // only with OK
+  // The files outside of the definition that the binary was made of: it counts while they are unchanged. Null: none.
+  std::shared_ptr<const FileSet> inputs;
   tunefarm::v1::ResourceUse resources;
   double compile_ms = 0;
   bool from_cache = false;

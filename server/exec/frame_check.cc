@@ -18,6 +18,7 @@ constexpr int kSamplesMax = 4096;
 constexpr int kMismatchesMax = 8;
 constexpr int kDevicesMax = 64;
 constexpr int kNotesMax = 256;
+constexpr size_t kInputsBytesMax = 64 * 1024;
 
 bool IsSaneTime(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -140,6 +141,8 @@ std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool 
   for (const double ms : {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms()}) {
     if (!IsSaneTime(ms)) return fmt::format("it reported {} ms", ms);
   }
+  if (result.has_inputs() && !may_have_artifact) return "it named the headers of a binary that it did not send";
+  if (result.inputs().packed_paths().size() > kInputsBytesMax) return "it named too many headers";
   const Verification& verification = result.verification();
   if (verification.first_mismatches_size() > kMismatchesMax) return "it sent too many mismatches";
   if (std::string wrong = CheckResources(result.resources()); !wrong.empty()) return wrong;

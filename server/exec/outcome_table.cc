@@ -33,6 +33,20 @@ std::string_view WorkOf(const WorkerEnd& end) {
 // Compiling happens in compile workers, and in run workers of languages that compile themselves.
 bool IsCompiling(const WorkerEnd& end) { return end.role == WorkerRole::kCompile || end.phase == PHASE_COMPILE; }
 
+// Which setting of the daemon the deadline comes from; empty where none raises it.
+std::string_view LimitOf(const WorkerEnd& end) {
+  if (end.preparing) return "";
+  if (IsCompiling(end)) return " (compile_timeout_ms of the daemon raises this)";
+  switch (end.phase) {
+    case PHASE_FIRST_LAUNCH:
+    case PHASE_VERIFY:
+    case PHASE_MEASURE:
+      return " (launch_timeout_ms of the daemon raises this)";
+    default:
+      return "";
+  }
+}
+
 Outcome CrashOf(const WorkerEnd& end) { return IsCompiling(end) ? OUTCOME_COMPILE_CRASH : OUTCOME_RUN_CRASH; }
 
 Verdict VerdictForKill(const WorkerEnd& end) {
@@ -91,7 +105,8 @@ Verdict VerdictForCause(const WorkerEnd& end) {
       return end.status.exited ? VerdictForExitCode(end) : VerdictForSignal(end);
     case WorkerEndCause::kDeadline:
       return {IsCompiling(end) ? OUTCOME_COMPILE_TIMEOUT : OUTCOME_RUN_TIMEOUT,
-              fmt::format("{} did not finish within {}", WorkOf(end), FormatDuration(end.deadline_ms * 1e6))};
+              fmt::format("{} did not finish within {}{}", WorkOf(end), FormatDuration(end.deadline_ms * 1e6),
+                          LimitOf(end))};
     case WorkerEndCause::kProtocol:
       return {CrashOf(end), fmt::format("the worker was damaged during {}: {}", WorkOf(end), end.detail)};
     case WorkerEndCause::kCancelled:

@@ -62,9 +62,13 @@ WorkerTask RunPools::MakeTask(const RunRequest& request) const {
 
 void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, const std::string& backend, WorkerTask task,
                      std::function<void(RunResult)> done) {
-  task.done = [this, id, done = std::move(done)](WorkerTaskEnd end) {
+  // Where the worker is an interpreter, the kernel and what judges it share a process; it must not be what says so.
+  const bool self_judged = backend.starts_with("python-");
+  task.done = [this, id, self_judged, done = std::move(done)](WorkerTaskEnd end) {
     runs_.erase(id);
-    done(ToRunResult(std::move(end)));
+    RunResult result = ToRunResult(std::move(end));
+    if (result.measurement.median_ns() > 0) result.measurement.set_self_judged(self_judged);
+    done(std::move(result));
   };
   const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, backend);
   if (!pool.ok()) {

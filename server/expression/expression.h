@@ -3,16 +3,26 @@
 //
 //   literals      12  0x1f  1_000  2.5  1e-3  True  False  'text'  "text"
 //   names         BLOCK_M  device.sm_count  kernel.registers
-//   operators     or  and  not  < <= > >= == != in "not in" (chained as in Python)  + -  * / // %  unary + -  **
+//   operators     or  and  not  < <= > >= == != in "not in" (chained as in Python)  |  ^  &  << >>  + -  * / // %
+//                 unary + - ~  **
 //   conditional   a if c else b
-//   lists         only on the right of "in":  x in (1, 2, y)   x in [16, 32];  a string on the right means "substring
-//   of" functions     min max abs ceil_div round_up int float bool log2 is_pow2
+//   lists         (1, 2, y)   [16, 32]   range(1, 9)   [x * 2 for x in (a, b)], right of "in" and in the functions of
+//                 lists; a string on the right of "in" means "substring of"
+//   functions     min max abs ceil_div round_up int float bool log2 is_pow2 round
+//   of lists      all any sum min max:  all(x % 2 == 0 for x in (a, b))   sum([a, b]) <= 64
+//
+// A comprehension has loops over lists, with one name each, and, in all, any and sum, conditions:
+// any(a % x == 0 for x in range(2, 6) if x != b). It is put in place element by element when the text is parsed, so
+// that range takes int literals and variables of other loops, and an element of a loop's list is evaluated where the
+// variable is used. round, all, any, sum and range may be names, too.
 //
 // Values and results are Python's: // and % floor, / is always a float, ** of an int by a non-negative int is an int
 // and by a negative one a float, "and" and "or" return an operand, a bool is an int in arithmetic, and ints compare
 // with floats exactly. Differences, all of them errors instead of other answers: an int outside 64 bits (Python grows
-// it), a complex power, arithmetic on strings. log2 returns a float and is exact for powers of two; ceil_div(a, b) is
-// -(-a // b); round_up(a, b) is ceil_div(a, b) * b; is_pow2 takes an int.
+// it), a complex power, arithmetic on strings, and an element of a generator right of "in" that fails behind the one
+// found. & | ^ of two bools give a bool; round goes to the nearest even; sum adds from left to right. log2 returns a
+// float and is exact for powers of two; ceil_div(a, b) is -(-a // b); round_up(a, b) is ceil_div(a, b) * b; is_pow2
+// takes an int.
 //
 // Errors are InvalidArgument and read
 //   expression error at column 7: unknown name 'BLOCK_X' (did you mean 'BLOCK_M'?)
@@ -20,8 +30,8 @@
 //             ^
 // Columns count bytes from 1. Evaluation errors (division by zero, overflow, wrong types) have the same shape.
 //
-// Limits: 4,096 bytes of text, 64 levels of nesting, 4,096 nodes after derived names are put in. There are no loops, so
-// the number of nodes bounds the steps of an evaluation; nothing is executed but arithmetic.
+// Limits: 4,096 bytes of text, 64 levels of nesting, 4,096 nodes after derived names and comprehensions are put in.
+// There are no loops, so the number of nodes bounds the steps of an evaluation; nothing is executed but arithmetic.
 //
 // Threads: a SymbolTable is built by one thread. A compiled Expression never changes; any number of threads may
 // evaluate it.
@@ -102,10 +112,8 @@ class Expression {
   absl::StatusOr<bool> EvaluateBool(const Value* const* slots) const;
   absl::StatusOr<std::string> EvaluateString(const Value* slots) const;
 
-  // The fast path, without allocation or status: only where is_integral(). slots[i] is the int or 0/1 of slot i.
-  // Returns false when the evaluation fails; Evaluate with the same values then says why.
-  bool is_integral() const;
-  bool EvaluateIntegral(const int64_t* slots, int64_t* result) const;
+  // What EvaluateBool returns, without making a status: nullopt where it fails.
+  std::optional<bool> Holds(const Value* const* slots) const;
 
   // The slots that the expression reads, ascending, without repeats. A name that constant folding removed is not among
   // them.
@@ -127,5 +135,10 @@ class Expression {
 // True for a name that AddVariable would accept in an empty table: identifiers joined by dots, not a word of the
 // language.
 bool IsValidName(std::string_view name);
+
+// The words and signs of the language, for its documentation: the functions that it knows, and what stands before and
+// between operands ("//", "and", "if").
+std::vector<std::string> ExpressionFunctions();
+std::vector<std::string> ExpressionOperators();
 
 }  // namespace tunefarm

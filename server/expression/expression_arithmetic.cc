@@ -1,8 +1,12 @@
 // Arithmetic with Python's rules. Where Python's own source decides a corner (signs of floored floats, true division of
 // large ints, comparison of an int with a float), the rule is stated here and held by a differential test against
 // python3.
+#include <fmt/core.h>
+
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "server/expression/expression_internal.h"
 
@@ -183,6 +187,52 @@ bool IntPower(int64_t base, int64_t exponent, int64_t* out) {
   return true;
 }
 
+// An int to a multiple of 10^-digits, halves to the even multiple.
+bool RoundInt(int64_t value, int64_t digits, int64_t* out) {
+  *out = value;
+  if (digits >= 0 || value == 0) return true;
+  *out = 0;
+  if (digits < -19) return true;  // half of 10^20 is more than any int
+  __int128 unit = 1;
+  for (int64_t i = 0; i < -digits; ++i) unit *= 10;
+  __int128 quotient = value / unit;
+  const __int128 remainder = value % unit;
+  const __int128 twice = 2 * (remainder < 0 ? -remainder : remainder);
+  if (twice > unit || (twice == unit && quotient % 2 != 0)) quotient += value < 0 ? -1 : 1;
+  const __int128 result = quotient * unit;
+  if (result > INT64_MAX || result < INT64_MIN) return false;
+  *out = static_cast<int64_t>(result);
+  return true;
+}
+
+// A double to `digits` decimal places, which may be negative: its exact decimal value, halves to even, and the nearest
+// double of that.
+Fault RoundFloat(double value, int64_t digits, Cell* out) {
+  *out = Cell::Float(value);
+  // A double has at most 1,074 decimal places, and none beyond 323 can change by rounding to the nearest double.
+  if (!std::isfinite(value) || value == 0 || digits > 323) return Fault::kNone;
+  // All its decimal digits: a double has at most 767. printf rounds the exact value, halves to even.
+  char text[800];
+  std::snprintf(text, sizeof(text), "%.766e", std::fabs(value));
+  const std::string_view exact = text;
+  const size_t mark = exact.find('e');
+  const int exponent = std::atoi(text + mark + 1);
+  // So many of its digits stay.
+  const int64_t kept = digits < -400 ? -1 : exponent + 1 + digits;
+  double rounded = 0;
+  if (kept > 0) {
+    std::snprintf(text, sizeof(text), "%.*e", static_cast<int>(kept - 1), std::fabs(value));
+    rounded = std::strtod(text, nullptr);
+  } else if (kept == 0 && (exact[0] > '5' || (exact[0] == '5' && exact.substr(2, mark - 2).find_first_not_of('0') !=
+                                                                     std::string_view::npos))) {
+    // More than half of the unit, which is ten times the place of the first digit.
+    rounded = std::strtod(fmt::format("1e{}", exponent + 1).c_str(), nullptr);
+  }
+  if (std::isinf(rounded)) return Fault::kOverflow;
+  *out = Cell::Float(std::copysign(rounded, value));
+  return Fault::kNone;
+}
+
 // Ints and bools. `**` by a negative exponent and `/` leave the ints.
 Fault IntBinary(Op op, int64_t a, int64_t b, Cell* out) {
   if (op == Op::kDivide) {
@@ -193,6 +243,7 @@ Fault IntBinary(Op op, int64_t a, int64_t b, Cell* out) {
   if (op == Op::kPower && b < 0) return FloatPower(static_cast<double>(a), static_cast<double>(b), out);
   int64_t result = 0;
   if (!IntegralBinary(op, a, b, &result)) {
+    if ((op == Op::kShiftLeft || op == Op::kShiftRight) && b < 0) return Fault::kNegativeShift;
     const bool divides = op == Op::kFloorDivide || op == Op::kModulo || op == Op::kCeilDiv || op == Op::kRoundUp;
     return divides && b == 0 ? Fault::kDivisionByZero : Fault::kOverflow;
   }
@@ -292,6 +343,32 @@ bool IntegralBinary(Op op, int64_t a, int64_t b, int64_t* out) {
     }
     case Op::kPower:
       return b >= 0 && IntPower(a, b, out);
+    case Op::kBitAnd:
+      *out = a & b;
+      return true;
+    case Op::kBitOr:
+      *out = a | b;
+      return true;
+    case Op::kBitXor:
+      *out = a ^ b;
+      return true;
+    case Op::kShiftLeft:
+      if (b < 0) return false;
+      if (a == 0) {
+        *out = 0;
+        return true;
+      }
+      if (b >= 63) {
+        *out = INT64_MIN;
+        return b == 63 && a == -1;
+      }
+      return !__builtin_mul_overflow(a, int64_t{1} << b, out);
+    case Op::kShiftRight:
+      if (b < 0) return false;
+      *out = a >> (b < 63 ? b : 63);
+      return true;
+    case Op::kRoundDigits:
+      return RoundInt(a, b, out);
     case Op::kEqual:
       *out = a == b;
       return true;
@@ -329,8 +406,12 @@ bool IntegralUnary(Op op, int64_t a, int64_t* out) {
       if (a < 0) return !__builtin_sub_overflow(int64_t{0}, a, out);
       *out = a;
       return true;
+    case Op::kInvert:
+      *out = ~a;
+      return true;
     case Op::kPlus:
     case Op::kToInt:
+    case Op::kRound:
       *out = a;
       return true;
     case Op::kNot:
@@ -367,7 +448,15 @@ Fault Binary(Op op, const Cell& a, const Cell& b, Cell* out) {
     return fault;
   }
   if (a.type == ValueType::kString || b.type == ValueType::kString) return Fault::kType;
-  if (a.is_integral() && b.is_integral()) return IntBinary(op, a.int_value, b.int_value, out);
+  const bool is_of_bits = op >= Op::kBitAnd && op <= Op::kShiftRight;
+  if (a.is_integral() && b.is_integral()) {
+    const bool is_bool = is_of_bits && op <= Op::kBitXor && a.type == ValueType::kBool && b.type == ValueType::kBool;
+    const Fault fault = IntBinary(op, a.int_value, b.int_value, out);
+    if (fault == Fault::kNone && is_bool) *out = Cell::Bool(out->int_value != 0);
+    return fault;
+  }
+  if (is_of_bits) return Fault::kType;
+  if (op == Op::kRoundDigits) return b.is_integral() ? RoundFloat(a.float_value, b.int_value, out) : Fault::kType;
   const double x = ToDouble(a);
   return FloatBinary(op, x, a.is_integral() ? 0.0 - x : -x, ToDouble(b), out);
 }
@@ -401,8 +490,11 @@ Fault Unary(Op op, const Cell& a, Cell* out) {
       return Fault::kNone;
     case Op::kToInt:
       return FloatToInt(a.float_value, out);
+    case Op::kRound:
+      // To the nearest int, halves to the even one: the rounding mode of the process.
+      return FloatToInt(std::nearbyint(a.float_value), out);
     default:
-      return Fault::kType;  // is_pow2 of a float
+      return Fault::kType;  // is_pow2 and ~ of a float
   }
 }
 

@@ -59,6 +59,8 @@ Type UnaryType(Op op, Type operand) {
     case Op::kIsPow2:
       return Type::kBool;
     case Op::kToInt:
+    case Op::kRound:
+    case Op::kInvert:
       return Type::kInt;
     case Op::kToFloat:
     case Op::kLog2:
@@ -70,6 +72,16 @@ Type UnaryType(Op op, Type operand) {
 
 Type BinaryType(Op op, Type a, Type b, bool natural_exponent) {
   if (op == Op::kMin || op == Op::kMax) return Join(a, b);
+  if (op == Op::kBitAnd || op == Op::kBitOr || op == Op::kBitXor) {
+    // Of two bools they give a bool.
+    if (a == Type::kBool && b == Type::kBool) return Type::kBool;
+    const bool is_int = a == Type::kInt || b == Type::kInt || a == Type::kFloat || b == Type::kFloat;
+    if (is_int) return Type::kInt;
+    return IsIntegralType(a) && IsIntegralType(b) ? Type::kBoolOrInt : Type::kUnknown;
+  }
+  if (op == Op::kShiftLeft || op == Op::kShiftRight) return Type::kInt;
+  // What a is, or an int in the place of a bool.
+  if (op == Op::kRoundDigits) return IsIntegralType(a) ? Type::kInt : (a == Type::kFloat ? a : Type::kUnknown);
   const bool integral = IsIntegralType(a) && IsIntegralType(b);
   if (op == Op::kDivide) return integral || a == Type::kFloat || b == Type::kFloat ? Type::kFloat : Type::kUnknown;
   if (op == Op::kPower && integral) return natural_exponent ? Type::kInt : Type::kUnknown;
@@ -92,13 +104,11 @@ class ExpressionCompiler {
     ASSIGN_OR_RETURN(const Type type, GenerateTree(tree));
     FindVariables();
     program_->result_type = ResultType(type);
-    program_->integral = IsIntegral();
     // The jump targets and the evaluator's stack have fixed bounds.
     if (stack_max_ > expression::kStackMax) {
       return ErrorAt(program_->text, 1,
                      fmt::format("the expression needs more than {} operands at once", expression::kStackMax));
     }
-    if (program_->integral) program_->integral_code = expression::MakeIntegralCode(*program_);
     return program_;
   }
 
@@ -256,7 +266,6 @@ class ExpressionCompiler {
     ASSIGN_OR_RETURN(const Type right, Generate(tree, node.children[1]));
     const bool natural_exponent =
         IsConstantFrom(right_begin) && ConstantAt(right_begin).is_integral() && ConstantAt(right_begin).int_value >= 0;
-    if (node.op == Op::kPower && !natural_exponent) has_open_power_ = true;
     Emit(node.op, node.column, -1);
     return Fold(begin, node.column, BinaryType(node.op, left, right, natural_exponent));
   }
@@ -362,38 +371,6 @@ class ExpressionCompiler {
     for (const int slot : variables) program_->variable_names.push_back(symbols_.slots_[slot]);
   }
 
-  // Whether every operand is an int or a bool whatever the values: all loads and constants are, and no operation leaves
-  // them.
-  bool IsIntegral() const {
-    if (has_open_power_) return false;
-    for (size_t i = 0; i < program_->code.size(); ++i) {
-      const Instruction& instruction = program_->code[i];
-      switch (instruction.op) {
-        case Op::kLoad: {
-          const auto it = symbols_.symbols_.find(symbols_.slots_[instruction.argument]);
-          const auto& type = it->second.type;
-          if (!type.has_value() || (*type != ValueType::kInt && *type != ValueType::kBool)) return false;
-          break;
-        }
-        case Op::kConstant:
-          if (!program_->constant_cells[instruction.argument].is_integral()) return false;
-          break;
-        case Op::kDivide:
-        case Op::kToFloat:
-        case Op::kLog2:
-        case Op::kIn:
-        case Op::kNotIn:
-          return false;
-        case Op::kChain:
-          if (instruction.sub == Op::kIn || instruction.sub == Op::kNotIn) return false;
-          break;
-        default:
-          break;
-      }
-    }
-    return true;
-  }
-
   const SymbolTable& symbols_;
   std::shared_ptr<Expression::Program> program_;
   int node_count_ = 0;
@@ -401,7 +378,6 @@ class ExpressionCompiler {
   int stack_max_ = 0;
   int derived_column_ = 0;  // of the outermost derived name being put in place; 0 outside
   uint16_t derived_ = 0;
-  bool has_open_power_ = false;  // a `**` whose exponent may be negative, which would make a float of ints
 };
 
 absl::StatusOr<std::shared_ptr<const Expression::Program>> expression::CompileProgram(std::string_view text,

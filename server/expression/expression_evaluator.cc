@@ -17,8 +17,7 @@ struct Failure {
 };
 
 bool IsUnary(Op op) {
-  return op == Op::kNegate || op == Op::kPlus || op == Op::kNot || op == Op::kAbs || op == Op::kToInt ||
-         op == Op::kToFloat || op == Op::kToBool || op == Op::kLog2 || op == Op::kIsPow2;
+  return (op >= Op::kNegate && op <= Op::kNot) || op == Op::kAbs || (op >= Op::kToInt && op <= Op::kRound);
 }
 
 Cell LoadSlot(const Value* slots, int slot) { return Cell::Of(slots[slot]); }
@@ -138,6 +137,8 @@ std::string Describe(const Instruction& instruction, const Failure& failure) {
                              : "64 bits");
     case Fault::kDomain:
       return fmt::format("{} has no real value", operation);
+    case Fault::kNegativeShift:
+      return fmt::format("negative shift count in {}", operation);
     case Fault::kType:
     case Fault::kNone:
       break;
@@ -180,10 +181,11 @@ bool RunConstant(const Expression::Program& program, int begin, int end, Cell* r
 }
 
 std::string_view OpText(Op op) {
-  static constexpr std::string_view kTexts[] = {"+",        "-",        "*",   "/",     "//",   "%",    "**",
-                                                "==",       "!=",       "<",   "<=",    ">",    ">=",   "in",
-                                                "not in",   "-",        "+",   "not ",  "min",  "max",  "abs",
-                                                "ceil_div", "round_up", "int", "float", "bool", "log2", "is_pow2"};
+  static constexpr std::string_view kTexts[] = {
+      "+",     "-",    "*",    "/",       "//",    "%",     "**",  "&",        "|",        "^",
+      "<<",    ">>",   "==",   "!=",      "<",     "<=",    ">",   ">=",       "in",       "not in",
+      "-",     "+",    "~",    "not ",    "min",   "max",   "abs", "ceil_div", "round_up", "int",
+      "float", "bool", "log2", "is_pow2", "round", "round", "all", "any",      "sum"};
   const size_t index = static_cast<size_t>(op);
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }
@@ -226,13 +228,20 @@ absl::StatusOr<bool> Expression::EvaluateBool(const Value* const* slots) const {
   return expression::ToBool(text(), Evaluate(slots));
 }
 
+std::optional<bool> Expression::Holds(const Value* const* slots) const {
+  expression::Cell result = expression::Cell::Int(0);
+  expression::Failure failure;
+  const int end = static_cast<int>(program_->code.size());
+  if (!expression::Run(*program_, 0, end, slots, &result, &failure)) return std::nullopt;
+  if (result.type == ValueType::kString) return std::nullopt;
+  return result.Truth();
+}
+
 absl::StatusOr<std::string> Expression::EvaluateString(const Value* slots) const {
   ASSIGN_OR_RETURN(const Value value, Evaluate(slots));
   if (value.is_string()) return value.string_value();
   return expression::WrongType(text(), "a string", value, "");
 }
-
-bool Expression::is_integral() const { return program_->integral; }
 
 const std::vector<int>& Expression::Variables() const { return program_->variables; }
 const std::string& Expression::text() const { return program_->text; }

@@ -16,7 +16,7 @@
 
 namespace tunefarm::expression {
 
-// Operators and functions; the order of kEqual..kNotIn and of the functions matters to tables in the .cc files.
+// Operators and functions; their order matters to tables and ranges in the .cc files.
 enum class Op : uint8_t {
   // Binary arithmetic.
   kAdd,
@@ -26,6 +26,12 @@ enum class Op : uint8_t {
   kFloorDivide,
   kModulo,
   kPower,
+  // Of the bits of ints.
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
   // Comparisons.
   kEqual,
   kNotEqual,
@@ -38,6 +44,7 @@ enum class Op : uint8_t {
   // Unary.
   kNegate,
   kPlus,
+  kInvert,
   kNot,
   // Functions.
   kMin,
@@ -50,6 +57,12 @@ enum class Op : uint8_t {
   kToBool,
   kLog2,
   kIsPow2,
+  kRound,
+  kRoundDigits,  // round(x, digits)
+  // Functions of lists, which the parser writes as other operations.
+  kAll,
+  kAny,
+  kSum,
   // Only in programs.
   kConstant,            // push constants[argument]
   kLoad,                // push slot argument
@@ -72,6 +85,8 @@ struct FunctionSpec {
   Op op;
   int arguments_min;
   int arguments_max;  // -1: any number
+  // Whether a parameter may have the same name: it is the function only before '('.
+  bool is_name_too = false;
 };
 // nullptr when there is none of that name.
 const FunctionSpec* FindFunction(std::string_view name);
@@ -150,7 +165,7 @@ struct Cell {
   Value ToValue() const;
 };
 
-enum class Fault : uint8_t { kNone, kType, kDivisionByZero, kOverflow, kDomain };
+enum class Fault : uint8_t { kNone, kType, kDivisionByZero, kOverflow, kDomain, kNegativeShift };
 
 // Python's meaning of a binary operator, a comparison or a function of two arguments. `*out` may be one of the
 // operands.
@@ -175,26 +190,6 @@ struct Instruction {
 
 inline constexpr int kStackMax = 512;
 
-// Register code of a program over ints and bools. Registers: the constants, the variables, and one for each height that
-// the stack can have.
-struct IntegralStep {
-  Op op = Op::kPlus;  // kPlus moves a to out; kChain clears out and jumps where a is 0
-  uint16_t out = 0;
-  uint16_t a = 0;
-  uint16_t b = 0;
-  int32_t target = 0;
-};
-
-struct IntegralCode {
-  std::vector<int64_t> constants;
-  std::vector<int> variables;  // slots
-  std::vector<IntegralStep> steps;
-  int result = 0;
-};
-
-// A node is at most one constant or one variable; two more heights are scratch.
-inline constexpr int kRegistersMax = kExpressionNodesMax + 2 + kStackMax + 2;
-
 }  // namespace tunefarm::expression
 
 namespace tunefarm {
@@ -208,17 +203,12 @@ struct Expression::Program {
   std::vector<int> variables;
   std::vector<std::string> variable_names;  // beside `variables`
   std::optional<ValueType> result_type;
-  bool integral = false;                   // nothing but ints and bools on the stack at any time
-  expression::IntegralCode integral_code;  // where it is integral
 };
 
 namespace expression {
 
 absl::StatusOr<std::shared_ptr<const Expression::Program>> CompileProgram(std::string_view text,
                                                                           const SymbolTable& symbols);
-
-// Of a program that is integral.
-IntegralCode MakeIntegralCode(const Expression::Program& program);
 
 // Runs code[begin, end) with an empty stack; used to fold constants. False when it fails.
 bool RunConstant(const Expression::Program& program, int begin, int end, Cell* result);

@@ -71,7 +71,7 @@ class Lexer {
     }
     if (Peek() == '.') return ErrorAt(text_, Column(), "a name must follow '.'");
     token->kind = IsKeyword(token->text) ? TokenKind::kKeyword : TokenKind::kName;
-    if (token->text == "None" || token->text == "lambda" || token->text == "for" || token->text == "is") {
+    if (token->text == "None" || token->text == "lambda" || token->text == "is") {
       return ErrorAt(text_, token->column, fmt::format("'{}' is not part of the expression language", token->text));
     }
     return absl::OkStatus();
@@ -194,17 +194,11 @@ class Lexer {
     static constexpr Foreign kForeign[] = {
         {"&&", "write 'and'"},
         {"||", "write 'or'"},
-        {"<<", "write '* 2 ** n'"},
-        {">>", "write '// 2 ** n'"},
-        {"&", "bit operators are not supported"},
-        {"|", "bit operators are not supported"},
-        {"^", "bit operators are not supported; a power is '**'"},
-        {"~", "bit operators are not supported"},
         {"?", "write 'a if c else b'"},
         {":", "slices, dicts and ':=' are not supported"},
     };
-    static constexpr std::string_view kSymbols[] = {"**", "//", "<=", ">=", "==", "!=", "<", ">", "+",
-                                                    "-",  "*",  "/",  "%",  "(",  ")",  "[", "]", ","};
+    static constexpr std::string_view kSymbols[] = {"**", "//", "<<", ">>", "<=", ">=", "==", "!=", "<", ">", "+", "-",
+                                                    "*",  "/",  "%",  "&",  "|",  "^",  "~",  "(",  ")", "[", "]", ","};
     const std::string_view rest = text_.substr(position_);
     for (const Foreign& foreign : kForeign) {
       if (rest.substr(0, foreign.text.size()) != foreign.text) continue;
@@ -284,7 +278,8 @@ bool IsValidName(std::string_view name) {
     if (at_start ? !expression::IsNameStart(name[i]) : !expression::IsNamePart(name[i])) return false;
     at_start = false;
   }
-  return !expression::IsKeyword(name) && expression::FindFunction(name) == nullptr;
+  const expression::FunctionSpec* const function = expression::FindFunction(name);
+  return !expression::IsKeyword(name) && (function == nullptr || function->is_name_too);
 }
 
 }  // namespace tunefarm

@@ -480,7 +480,9 @@ absl::StatusOr<SelectedDevice> DeviceDirectory::Resolve(std::string_view selecto
   if (matches.empty() && (selector.empty() || lower == "cuda" || lower == "host")) {
     const std::string_view wanted = selector.empty() ? language : lower == "cuda" ? "CUDA" : "HOST_CXX";
     return WithReason(NotFound("no device here runs {} kernels{}", wanted,
-                               known_classes ? "; name a known class instead, for example A100" : ""),
+                               !known_classes     ? "; tunefarm doctor says what is missing"
+                               : wanted == "CUDA" ? "; name a known class instead, for example A100"
+                                                  : ""),
                       "DEVICE_NOT_FOUND");
   }
   if (matches.empty()) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -71,6 +72,10 @@ absl::StatusOr<v1::Value> ValueOf(const JsonRef& ref) {
     ASSIGN_OR_RETURN(const int64_t number, IntegerOf(member));
     value.set_int_value(number);
   } else if (member.key() == "double_value" && member.is_number()) {
+    const bool is_exact =
+        !member.is_rounded_int() && (!member.is_int() || (std::abs(member.number()) < 0x1p63 &&
+                                                          static_cast<int64_t>(member.number()) == member.int_value()));
+    if (!is_exact) return member.Error(kBadField, "the integer is more than a double holds exactly");
     value.set_double_value(member.number());
   } else if (member.key() == "bool_value" && member.kind() == JsonKind::kBool) {
     value.set_bool_value(member.bool_value());

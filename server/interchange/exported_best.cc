@@ -57,6 +57,9 @@ void SortBests(std::vector<ExportedBest>* bests) {
     if (names(a.best) != names(b.best)) return names(a.best) < names(b.best);
     if (ConfigLess(a.dims, b.dims) || ConfigLess(b.dims, a.dims)) return ConfigLess(a.dims, b.dims);
     if (a.best.problem().key() != b.best.problem().key()) return a.best.problem().key() < b.best.problem().key();
+    // As a lookup prefers them: what another program found comes after the asked program's own.
+    const auto is_of_another = [](const ExportedBest& best) { return best.match == v1::MATCH_STALE_SOURCE; };
+    if (is_of_another(a) != is_of_another(b)) return is_of_another(b);
     return a.best.revision() > b.best.revision();
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -13,6 +14,31 @@ namespace tunefarm::interchange {
 namespace {
 
 constexpr size_t kMessageMax = 300;
+
+// What stands for a NaN while nlohmann reads, as long as its name: a string of a control character that JSON allows.
+constexpr std::string_view kNanString = "\x7f";
+constexpr std::string_view kNanToken = "\"\x7f\"";
+
+// Replaces NaN, Infinity and -Infinity outside strings by kNanToken and blanks; places stay.
+void ReplaceNonFinite(std::string* text) {
+  bool is_in_string = false;
+  for (size_t at = 0; at < text->size(); ++at) {
+    const char c = (*text)[at];
+    if (is_in_string && c == '\\') {
+      ++at;
+    } else if (c == '"') {
+      is_in_string = !is_in_string;
+    } else if (!is_in_string && (c == 'N' || c == 'I')) {
+      const std::string_view word = c == 'N' ? "NaN" : "Infinity";
+      if (text->compare(at, word.size(), word) != 0) continue;
+      const size_t start = at > 0 && (*text)[at - 1] == '-' ? at - 1 : at;
+      std::string blank(at + word.size() - start, ' ');
+      blank.replace(0, kNanToken.size(), kNanToken);
+      text->replace(start, blank.size(), blank);
+      at = start + blank.size() - 1;
+    }
+  }
+}
 
 // Reads the text and tells how far reading has come: nlohmann's handlers are not told where a value stands.
 class CountingIterator {
@@ -81,6 +107,7 @@ JsonKind JsonRef::kind() const { return document_->nodes_[index_].kind; }
 bool JsonRef::bool_value() const { return document_->nodes_[index_].bool_value; }
 int64_t JsonRef::int_value() const { return document_->nodes_[index_].int_value; }
 double JsonRef::number() const { return document_->nodes_[index_].number; }
+bool JsonRef::is_rounded_int() const { return document_->nodes_[index_].is_rounded_int; }
 const std::string& JsonRef::text() const { return document_->nodes_[index_].text; }
 const std::string& JsonRef::key() const { return document_->nodes_[index_].key; }
 
@@ -156,6 +183,7 @@ class JsonBuilder {
                                         text.size(), limits_.bytes_max),
                         kBadJson);
     }
+    if (limits_.takes_non_finite) ReplaceNonFinite(&document_->text_);
     const char* const end = text.data() + text.size();
     const bool is_complete =
         nlohmann::json::sax_parse(CountingIterator(text.data(), &seen_), CountingIterator(end, nullptr), this,
@@ -179,17 +207,20 @@ class JsonBuilder {
   bool number_integer(number_integer_t value) { return AddInt(value); }
   bool number_unsigned(number_unsigned_t value) {
     if (value <= static_cast<number_unsigned_t>(INT64_MAX)) return AddInt(static_cast<int64_t>(value));
-    return number_float(static_cast<double>(value), "");
+    return number_float(static_cast<double>(value), "9223372036854775808");
   }
-  bool number_float(number_float_t value, const string_t& /*text*/) {
+  bool number_float(number_float_t value, const string_t& text) {
     JsonDocument::Node* node = Add(JsonKind::kFloat, NumberStart());
     if (node == nullptr) return false;
     node->number = value;
+    node->is_rounded_int = text.find_first_of(".eE") == string_t::npos;
     return Closed();
   }
   bool string(string_t& value) {
-    JsonDocument::Node* node = Add(JsonKind::kString, StringStart());
+    const bool is_nan = limits_.takes_non_finite && value == kNanString;
+    JsonDocument::Node* node = Add(is_nan ? JsonKind::kFloat : JsonKind::kString, StringStart());
     if (node == nullptr) return false;
+    if (is_nan) node->number = std::numeric_limits<double>::quiet_NaN();
     node->text = std::move(value);
     return Closed();
   }

@@ -41,6 +41,8 @@ class JsonRef {
   bool is_int() const { return kind() == JsonKind::kInt; }
   bool is_number() const { return kind() == JsonKind::kInt || kind() == JsonKind::kFloat; }
   bool is_null() const { return kind() == JsonKind::kNull; }
+  // An integer that does not fit in 64 bits: its kind is kFloat, and number() is rounded.
+  bool is_rounded_int() const;
 
   // Each requires the kind it names; number() takes an int too.
   bool bool_value() const;
@@ -77,6 +79,8 @@ struct JsonLimits {
   uint64_t bytes_max = uint64_t{1} << 20;
   uint32_t depth_max = 32;
   uint32_t values_max = 200'000;  // held at once
+  // Reads NaN, Infinity and -Infinity, which Python writes and JSON does not have, as a NaN.
+  bool takes_non_finite = false;
 };
 
 class JsonDocument {
@@ -103,6 +107,7 @@ class JsonDocument {
   struct Node {
     JsonKind kind = JsonKind::kNull;
     bool bool_value = false;
+    bool is_rounded_int = false;
     int64_t int_value = 0;
     double number = 0;
     std::string text;

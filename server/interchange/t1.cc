@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,10 +16,12 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/work_limit.h"
 #include "server/definition/compile_options.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/value_proto.h"
 #include "server/interchange/json_document.h"
+#include "server/space/space_limit.h"
 
 namespace tunefarm {
 extern const EmbeddedFile kT1Modules[];
@@ -30,6 +33,8 @@ namespace {
 
 constexpr uint64_t kDefaultSearchMax = 2'000'000;
 constexpr uint64_t kNodesMax = 50'000'000;
+// The processor time of each way to look at the space.
+constexpr Duration kSpaceTime = std::chrono::seconds(5);
 constexpr uint64_t kSampleSeed = 1;
 
 std::string MemberText(const JsonRef& object, std::string_view key) {
@@ -120,7 +125,8 @@ class Finisher {
     }
     for (const v1::Constraint& constraint : kernel().constraints())
       definition.constraints.push_back({constraint.expression(), constraint.reason()});
-    const absl::StatusOr<Space> space = Space::Build(std::move(definition), {.nodes_max = kNodesMax});
+    const std::shared_ptr<WorkLimit> limit = MakeSpaceLimit(kernel().display_name(), {.processor_time = kSpaceTime});
+    const absl::StatusOr<Space> space = Space::Build(std::move(definition), {.nodes_max = kNodesMax, .limit = limit});
     if (!space.ok()) return ErrorAt("", MessageOf(space.status()));
     const absl::StatusOr<uint64_t> valid = space->CountValid();
     if (!valid.ok() && !absl::IsResourceExhausted(valid.status())) return Fault(valid.status());
@@ -130,7 +136,7 @@ class Finisher {
         valid.ok()
             ? fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)), space->CartesianText())
             : fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
-    return space->Contains(wanted) ? absl::OkStatus() : ReplaceDefaults(*space, wanted);
+    return space->Contains(wanted) ? absl::OkStatus() : ReplaceDefaults(*space, wanted, limit.get());
   }
 
   // "constraint 2 cannot be evaluated at split=0: ... division by zero": at the condition.
@@ -145,9 +151,10 @@ class Finisher {
   }
 
   // The valid config that differs from the wanted one in the fewest values; in large spaces any.
-  absl::Status ReplaceDefaults(const Space& space, const Config& wanted) {
+  absl::Status ReplaceDefaults(const Space& space, const Config& wanted, WorkLimit* limit) {
     ASSIGN_OR_RETURN(const std::vector<uint16_t> wanted_indices, space.IndicesOf(wanted));
     Config chosen;
+    limit->Begin(kSpaceTime);
     if (const absl::StatusOr<ConfigTable> table = space.Enumerate(kDefaultSearchMax); table.ok()) {
       uint64_t best_row = 0;
       size_t best_distance = std::numeric_limits<size_t>::max();
@@ -162,6 +169,7 @@ class Finisher {
       chosen = space.ConfigAt(*table, best_row);
     } else if (absl::IsResourceExhausted(table.status())) {
       PhiloxStream random(kSampleSeed);
+      limit->Begin(2 * kSpaceTime);  // with counting, so that the draw has its own
       const absl::StatusOr<std::vector<uint16_t>> sample = space.SampleUniform(random);
       if (!sample.ok()) return ErrorAt("", fmt::format("no valid config was found: {}", MessageOf(sample.status())));
       chosen = space.MakeConfig(*sample);

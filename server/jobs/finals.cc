@@ -23,10 +23,44 @@ bool Faster(const FinalTrial& a, const FinalTrial& b) {
   return a_ns != b_ns ? a_ns < b_ns : a.trial.ordinal() < b.trial.ordinal();
 }
 
+Comparison CompareRounds(const FinalTrial& a, const FinalTrial& b, double margin, int rounds) {
+  CompareOptions options;
+  options.margin = margin;
+  return ComparePaired(RoundsOf(a, rounds), RoundsOf(b, rounds), options);
+}
+
+Comparison Same() {
+  Comparison same;
+  same.ratio = 1;
+  same.ratio_interval = {1, 1, 0};
+  return same;
+}
+
+struct Ratio {
+  const FinalTrial* trial = nullptr;
+  Comparison ratio;  // to the reference
+};
+
+// The one with the smallest ratio of those that are faster than the reference beyond noise; without one the reference.
+Ratio MostAhead(const std::vector<const FinalTrial*>& trials, const FinalTrial* reference, int rounds) {
+  Ratio ahead = {reference, Same()};
+  for (const FinalTrial* const trial : trials) {
+    if (trial == reference) continue;
+    const Comparison comparison = CompareRounds(*trial, *reference, 0, rounds);
+    if (comparison.verdict == SpeedVerdict::kFaster && comparison.ratio < ahead.ratio.ratio)
+      ahead = {trial, comparison};
+  }
+  return ahead;
+}
+
 }  // namespace
 
 bool HasTime(const tunefarm::v1::Trial& trial) {
   return trial.outcome() == tunefarm::v1::OUTCOME_OK && trial.measurement().median_ns() > 0;
+}
+
+bool IsImplausible(const tunefarm::v1::Trial& trial, double floor_ns) {
+  return HasTime(trial) && trial.measurement().cold_cache() && trial.measurement().median_ns() < 0.5 * floor_ns;
 }
 
 void Leaderboard::Add(Entry entry) {
@@ -67,28 +101,26 @@ FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& i
   }
   if (good.empty()) return {};
   std::sort(good.begin(), good.end(), [](const FinalTrial* a, const FinalTrial* b) { return Faster(*a, *b); });
-  const FinalTrial* const reference = defender == nullptr ? good.front() : defender;
-  const std::vector<double> reference_rounds = RoundsOf(*reference, rounds);
-  FinalDecision decision{FinalDecision::Kind::kRefresh, reference, 1, 1, 1};
-  CompareOptions options;
-  options.margin = kPromotionMargin;
-  SpeedVerdict verdict = SpeedVerdict::kNoDecision;
+  if (defender == nullptr) {
+    const Ratio ahead = MostAhead(good, good.front(), rounds);
+    return {FinalDecision::Kind::kPromote, ahead.trial, ahead.ratio.ratio, ahead.ratio.ratio_interval.low,
+            ahead.ratio.ratio_interval.high};
+  }
+  // Those that beat the incumbent, fastest first.
+  std::vector<const FinalTrial*> challengers;
+  Comparison best = Same();
   for (const FinalTrial* const trial : good) {
-    if (trial == reference) continue;
-    const Comparison comparison = ComparePaired(RoundsOf(*trial, rounds), reference_rounds, options);
-    if (comparison.ratio >= decision.ratio) continue;
-    verdict = comparison.verdict;
-    decision.winner = trial;
-    decision.ratio = comparison.ratio;
-    decision.ratio_low = comparison.ratio_interval.low;
-    decision.ratio_high = comparison.ratio_interval.high;
+    if (trial == defender) continue;
+    const Comparison comparison = CompareRounds(*trial, *defender, kPromotionMargin, rounds);
+    if (comparison.ratio < best.ratio) best = comparison;
+    if (comparison.verdict == SpeedVerdict::kFaster) challengers.push_back(trial);
   }
-  if (defender == nullptr || (decision.winner != defender && verdict == SpeedVerdict::kFaster)) {
-    decision.kind = FinalDecision::Kind::kPromote;
-  } else {
-    decision.winner = defender;
+  if (challengers.empty()) {
+    return {FinalDecision::Kind::kRefresh, defender, best.ratio, best.ratio_interval.low, best.ratio_interval.high};
   }
-  return decision;
+  const FinalTrial* const winner = MostAhead(challengers, challengers.front(), rounds).trial;
+  const Comparison won = CompareRounds(*winner, *defender, kPromotionMargin, rounds);
+  return {FinalDecision::Kind::kPromote, winner, won.ratio, won.ratio_interval.low, won.ratio_interval.high};
 }
 
 }  // namespace tunefarm

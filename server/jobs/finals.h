@@ -3,11 +3,15 @@
 // Promotion rests on the final's own samples only: search times were taken under other conditions. A config that failed
 // verification in the final can never be promoted, however fast it was before.
 //
-// A final has rounds, and every finalist is measured once in each. What counts is not a finalist's time but its ratio
-// to the reference of the same round: what drifts from round to round (clocks, heat, neighbours) is in both and
-// cancels. The reference is the incumbent, without one the finalist with the smallest median. The winner has the
-// smallest ratio over the rounds; it replaces the incumbent only if the 95 % interval of its ratio lies below 1 -
-// kPromotionMargin (measure/compare.h, ComparePaired).
+// A final has rounds, and every finalist is measured once in each. Two finalists are compared by the ratio of their
+// times within each round: what drifts from round to round (clocks, heat, neighbours) is in both and cancels. One is
+// faster than another if the 95 % interval of the ratio lies below 1 (measure/compare.h, ComparePaired). One rule
+// decides:
+//
+// 1. Where there is an incumbent, it stays unless some finalist is faster than it by more than kPromotionMargin (the
+//    interval lies below 1 - kPromotionMargin). Only those finalists go on; without an incumbent all do.
+// 2. Of them the one with the smallest median is kept, unless others are faster than it: then the one of those with the
+//    smallest ratio.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +60,10 @@ class Leaderboard {
 // Whether the trial says how long its config takes.
 bool HasTime(const tunefarm::v1::Trial& trial);
 
+// Whether the trial's time is hard to believe: less than half of the roofline's floor with cold caches. Half, since
+// peaks are nominal and definitions count roughly. `floor_ns`: 0 unknown.
+bool IsImplausible(const tunefarm::v1::Trial& trial, double floor_ns);
+
 // A trial of the final.
 struct FinalTrial {
   std::string config;  // canonical text; empty for the baseline
@@ -70,7 +78,8 @@ struct FinalDecision {
   };
   Kind kind = Kind::kNone;
   const FinalTrial* winner = nullptr;  // for kRefresh: the incumbent
-  // Of the fastest finalist's time to the reference's, with its 95 % interval; 0 where there is nothing to compare.
+  // Of the winner's time to the incumbent's (kRefresh: of the smallest ratio that was seen) or, without one, to that of
+  // the smallest median, with its 95 % interval; 0 where nobody is OK.
   double ratio = 0, ratio_low = 0, ratio_high = 0;
 };
 

@@ -47,14 +47,23 @@ int64_t OpenAtBegin(const StudyContext& study, int devices) {
 
 // ---- Loading ----
 
-JobRun::JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader)
-    : tools_(tools), board_(board), row_(std::move(row)), loader_(std::move(loader)) {}
+JobRun::JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader,
+               std::shared_ptr<std::atomic<bool>> is_given_up)
+    : tools_(tools),
+      board_(board),
+      row_(std::move(row)),
+      loader_(std::move(loader)),
+      is_given_up_(std::move(is_given_up)) {}
 
-absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobBoard* board, const JobRow& row) {
-  ASSIGN_OR_RETURN(auto loader, StudyLoader::Create({tools.store, tools.kernels, tools.catalog}, row));
-  std::unique_ptr<JobRun> run(new JobRun(tools, board, row, std::move(loader)));
+absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Load(const JobTools& tools, JobBoard* board, const JobRow& row,
+                                                     Duration give_up_after,
+                                                     std::shared_ptr<std::atomic<bool>> is_given_up) {
+  ASSIGN_OR_RETURN(auto loader, StudyLoader::Create({tools.store, tools.kernels, tools.catalog}, row, is_given_up));
+  std::unique_ptr<JobRun> run(new JobRun(tools, board, row, std::move(loader), std::move(is_given_up)));
   for (const StudyRow& study_row : row.studies) {
-    ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->loader_->Load(study_row));
+    const std::shared_ptr<WorkLimit> limit = run->loader_->NewLimit();
+    limit->Begin(kTaskTime, give_up_after);
+    ASSIGN_OR_RETURN(run->studies_[study_row.study_id], run->loader_->Load(study_row, limit));
     run->changed_.insert(study_row.study_id);
   }
   tunefarm::v1::Job request = run->spec();
@@ -115,6 +124,9 @@ bool JobRun::HasEnded() const {
 void JobRun::StopSearch(std::string because) {
   if (is_stopped()) return;
   stop_because_ = std::move(because);
+  for (const auto& [study_id, task] : tasks_) {
+    if (task.kind != TaskKind::kLoadAgain) task.limit->Cancel();
+  }
   PublishMessage(stop_because_ + ": the best so far go to the final");
   tools_.link->StopSearch(id());
 }
@@ -224,10 +236,13 @@ StudyTask JobRun::PrepareStep(int64_t study_id, int open_trials_wanted, int devi
   TUNEFARM_CHECK(NeedsStep(study_id));
   if (broken_.count(study_id) > 0) {
     answers_.erase(study_id);
-    tasks_[study_id] = TaskKind::kLoadAgain;
-    return [loader = loader_, study_id]() -> absl::StatusOr<StudyTaskResult> {
+    const std::shared_ptr<WorkLimit> limit = loader_->NewLimit();
+    tasks_[study_id] = {TaskKind::kLoadAgain, limit};
+    return [loader = loader_, study_id, limit,
+            give_up_after = GiveUpAfter(study_id)]() -> absl::StatusOr<StudyTaskResult> {
+      limit->Begin(kTaskTime, give_up_after);
       StudyTaskResult result;
-      ASSIGN_OR_RETURN(result.study, loader->LoadAgain(study_id));
+      ASSIGN_OR_RETURN(result.study, loader->LoadAgain(study_id, limit));
       return result;
     };
   }
@@ -235,7 +250,7 @@ StudyTask JobRun::PrepareStep(int64_t study_id, int open_trials_wanted, int devi
   Study& own = study(study_id);
   std::optional<Proposer::Question> question = own.Prepare(stop_because_, open_trials_wanted, devices);
   if (!question.has_value()) return nullptr;
-  tasks_[study_id] = TaskKind::kAsk;
+  tasks_[study_id] = {TaskKind::kAsk, std::shared_ptr<WorkLimit>(own.proposer(), &own.proposer()->limit())};
   return [proposer = own.proposer(), question = *std::move(question)]() mutable -> absl::StatusOr<StudyTaskResult> {
     StudyTaskResult result;
     ASSIGN_OR_RETURN(result.answer, proposer->Ask(std::move(question)));
@@ -247,12 +262,20 @@ absl::Status JobRun::FinishTask(int64_t study_id, absl::StatusOr<StudyTaskResult
                                 const ArrivingUnits& arriving) {
   const auto task = tasks_.find(study_id);
   TUNEFARM_CHECK(task != tasks_.end());
-  const TaskKind kind = task->second;
+  const TaskKind kind = task->second.kind;
   tasks_.erase(task);
-  RETURN_IF_ERROR(result.status());
   std::unique_ptr<Study>& slot = studies_.at(study_id);
+  if (kind != TaskKind::kAsk && ReasonOf(result.status()) == kWorkLimitReason && slow_.insert(study_id).second) {
+    return absl::OkStatus();  // again, with more time
+  }
+  if (absl::IsCancelled(result.status()) && is_stopped() && kind != TaskKind::kLoadAgain) {
+    if (kind == TaskKind::kAsk && broken_.count(study_id) == 0) answers_[study_id] = {};
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(result.status());
   switch (kind) {
     case TaskKind::kAsk:
+      if (slot->proposer() != nullptr && slot->proposer()->is_slow()) slow_.insert(study_id);
       if (broken_.count(study_id) == 0) answers_[study_id] = std::move(result->answer);
       return absl::OkStatus();
     case TaskKind::kBegin:
@@ -342,8 +365,8 @@ void JobRun::Announce(const Study& study, const StudyStep& step) {
 
 std::optional<JobRun::Beginning> JobRun::TakeNextToBegin() {
   if (is_stopped() || (row_.state != JobState::kQueued && row_.state != JobState::kRunning)) return std::nullopt;
-  for (const auto& [study_id, kind] : tasks_) {
-    if (kind == TaskKind::kBegin) return std::nullopt;
+  for (const auto& [study_id, task] : tasks_) {
+    if (task.kind == TaskKind::kBegin) return std::nullopt;
   }
   // Devices of one class take no work of another one's studies.
   std::map<std::string, int64_t> open;
@@ -358,10 +381,14 @@ std::optional<JobRun::Beginning> JobRun::TakeNextToBegin() {
     const StudyRow& row = study->context().row;
     if (study->has_begun() || broken_.count(study_id) > 0 || !waiting.insert(row.class_id).second) continue;
     if (open[row.class_id] >= OpenAtBegin(study->context(), DevicesFor(study_id))) continue;
-    tasks_[study_id] = TaskKind::kBegin;
-    return Beginning{study_id, [loader = loader_, context = study->context()]() -> absl::StatusOr<StudyTaskResult> {
+    const std::shared_ptr<WorkLimit> limit = loader_->NewLimit();
+    tasks_[study_id] = {TaskKind::kBegin, limit};
+    return Beginning{study_id,
+                     [loader = loader_, context = study->context(), limit,
+                      give_up_after = GiveUpAfter(study_id)]() -> absl::StatusOr<StudyTaskResult> {
+                       limit->Begin(kTaskTime, give_up_after);
                        StudyTaskResult result;
-                       ASSIGN_OR_RETURN(result.study, loader->Begin(context));
+                       ASSIGN_OR_RETURN(result.study, loader->Begin(context, limit));
                        return result;
                      }};
   }
@@ -402,9 +429,20 @@ std::string JobRun::WaitingReason() const {
   for (const auto& [study_id, study] : studies_) {
     if (study->state() == StudyState::kEnded) continue;
     waiting = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_selector);
-    if (waiting.empty()) return {};
+    if (waiting.empty()) return SpaceReason();
   }
   return waiting;
+}
+
+std::string JobRun::SpaceReason() const {
+  std::string reason;
+  for (const auto& [study_id, study] : studies_) {
+    if (study->HasOpenUnits()) return {};
+    const auto task = tasks_.find(study_id);
+    if (task == tasks_.end() || task->second.kind == TaskKind::kAsk || !IsSlow(study_id)) continue;
+    reason = fmt::format("building the space of {}, which takes long", study->context().problem->key);
+  }
+  return reason;
 }
 
 double JobRun::DeviceBusyMs() const {

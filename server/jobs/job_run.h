@@ -5,11 +5,13 @@
 // devices: so the later ones learn from the earlier ones, and only those at work hold their spaces in memory.
 //
 // What of a study takes long is a StudyTask, which runs without the turn: to read its history, to make its space, to
-// ask its strategy. A study has one at a time, and makes no step meanwhile.
+// ask its strategy. A study has one at a time, and makes no step meanwhile. A task that makes a space has
+// kQuickTaskTime; where that is not enough it is made again as a slow task, which has kTaskTime.
 //
 // Not thread-safe: the scheduler owns it, and uses it with its turn. Load touches no other run, and may take long.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -40,7 +42,7 @@ namespace tunefarm {
 struct JobTools {
   Store* store = nullptr;
   Executor* executor = nullptr;  // steps, with the turn
-  TaskRunner* tasks = nullptr;   // what takes long, without it
+  TaskRunner* tasks = nullptr;   // what takes long, without it; what takes very long as slow tasks of their jobs
   KernelRegistry* kernels = nullptr;
   DeviceDirectory* devices = nullptr;
   Catalog* catalog = nullptr;
@@ -63,8 +65,12 @@ class JobRun {
   // Counts of a job whose state stays the same are published no more often.
   static constexpr Duration kPublishPause = std::chrono::milliseconds(100);
 
-  // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies.
-  static absl::StatusOr<std::unique_ptr<JobRun>> Load(const JobTools& tools, JobBoard* board, const JobRow& row);
+  // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies; WORK_LIMIT
+  // where a space takes more than `give_up_after`. Once `is_given_up` is true, this and all tasks of the run end with
+  // Cancelled.
+  static absl::StatusOr<std::unique_ptr<JobRun>> Load(const JobTools& tools, JobBoard* board, const JobRow& row,
+                                                      Duration give_up_after,
+                                                      std::shared_ptr<std::atomic<bool>> is_given_up);
 
   int64_t id() const { return row_.job_id; }
   const JobRow& row() const { return row_; }
@@ -91,7 +97,10 @@ class JobRun {
   // A step of it was lost: it is made again from the store before the next one.
   void Break(int64_t study_id) { broken_.insert(study_id); }
 
-  // Sends the best so far of every study to its final; nothing if that was done before.
+  // Nobody needs its tasks any more: they end soon, with an error.
+  void GiveUpTasks() { is_given_up_->store(true); }
+  // Sends the best so far of every study to its final, and gives up the tasks that would only propose more; nothing if
+  // that was done before.
   void StopSearch(std::string because);
   bool is_stopped() const { return !stop_because_.empty(); }
   // Stops it when devices have worked for it as long as its budget allows. Whether it did.
@@ -113,6 +122,8 @@ class JobRun {
     StudyTask task;
   };
   std::optional<Beginning> TakeNextToBegin();
+  // Whether the study's next task is a slow one.
+  bool IsSlow(int64_t study_id) const { return slow_.count(study_id) > 0; }
   // A task has ended. Its error, or the store's, after which the study must be made again.
   absl::Status FinishTask(int64_t study_id, absl::StatusOr<StudyTaskResult> result, const ArrivingUnits& arriving);
   // Whether a device that finals are tied to takes no work, and another one could.
@@ -124,7 +135,7 @@ class JobRun {
   void Publish();
   bool has_news() const { return has_news_; }
   MonotonicTime published() const { return published_; }
-  // To readers and watchers, if the reason why it waits for devices has changed.
+  // To readers and watchers, if the reason why it waits has changed.
   void PublishWaiting();
 
  private:
@@ -137,7 +148,14 @@ class JobRun {
 
   enum class TaskKind { kBegin, kLoadAgain, kAsk };
 
-  JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader);
+  struct Task {
+    TaskKind kind = TaskKind::kBegin;
+    std::shared_ptr<WorkLimit> limit;  // of the work on its space
+  };
+
+  JobRun(const JobTools& tools, JobBoard* board, JobRow row, std::shared_ptr<const StudyLoader> loader,
+         std::shared_ptr<std::atomic<bool>> is_given_up);
+  Duration GiveUpAfter(int64_t study_id) const { return IsSlow(study_id) ? Duration::max() : kQuickTaskTime; }
   // Takes the units that became DONE while the study's history was read: what was reported then reached no study, or
   // the one that this replaces. The store's errors, after which the study must be made again.
   absl::Status CatchUp(int64_t study_id, const ArrivingUnits& arriving);
@@ -150,8 +168,9 @@ class JobRun {
   // Watchers and agents learn of a step that is stored.
   void Announce(const Study& study, const StudyStep& step);
   tunefarm::v1::Progress Progress() const;
-  // Of a job none of whose studies that still run gets a device.
+  // Of a job none of whose studies that still run gets a device, or has more to do than to make its space.
   std::string WaitingReason() const;
+  std::string SpaceReason() const;
   double DeviceBusyMs() const;
   void PublishJob();
   void PublishStudy(const Study& study);
@@ -164,9 +183,11 @@ class JobRun {
   const std::shared_ptr<const StudyLoader> loader_;
   std::map<int64_t, std::unique_ptr<Study>> studies_;  // by study id
   std::set<int64_t> broken_;                           // a step was lost: to be made again from the store
-  std::map<int64_t, TaskKind> tasks_;                  // under way, by study
-  std::map<int64_t, Proposer::Answer> answers_;        // for the next steps, by study
-  std::map<int64_t, Asked> asked_;                     // by study
+  const std::shared_ptr<std::atomic<bool>> is_given_up_;
+  std::map<int64_t, Task> tasks_;                // under way, by study
+  std::set<int64_t> slow_;                       // studies whose tasks take long
+  std::map<int64_t, Proposer::Answer> answers_;  // for the next steps, by study
+  std::map<int64_t, Asked> asked_;               // by study
   std::string stop_because_;  // a bound of the whole job: its searches must end; empty: they need not
   int mismatches_ = 0;
   MonotonicTime began_{};       // of this run's first trial, for the estimate

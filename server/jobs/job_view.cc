@@ -97,14 +97,15 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   return std::nullopt;
 }
 
-absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, const StudyRow& row,
-                       tunefarm::v1::Study* study) {
+// `plan`: null where the definition was deleted; then the default config and the catalog's best are not told apart.
+absl::Status FillStudy(Store* store, const KernelPlan* plan, const std::string& kernel_name, const JobRow& job,
+                       const StudyRow& row, tunefarm::v1::Study* study) {
   ASSIGN_OR_RETURN(const auto searched, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
   ASSIGN_OR_RETURN(const auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   ASSIGN_OR_RETURN(auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
   const bool has_library_baseline = baseline.has_value();
-  if (!has_library_baseline) {
-    ASSIGN_OR_RETURN(baseline, DefaultFinalist(store, plan, job, row));
+  if (!has_library_baseline && plan != nullptr) {
+    ASSIGN_OR_RETURN(baseline, DefaultFinalist(store, *plan, job, row));
   }
   if (finalist.has_value()) {
     *study->mutable_incumbent() = *finalist;
@@ -114,16 +115,18 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
   if (baseline.has_value()) *study->mutable_baseline() = *baseline;
   if (row.state != StudyState::kEnded || job.state != JobState::kSucceeded || !finalist.has_value())
     return absl::OkStatus();
-  ASSIGN_OR_RETURN(const auto best, store->bests()->FindBest(plan.program_digest(), row.problem_key, row.class_id));
-  if (best.has_value() && best->job_id == job.job_id) {
-    ASSIGN_OR_RETURN(*study->mutable_best(), BestOfRow(*best));
-    return absl::OkStatus();
+  if (plan != nullptr) {
+    ASSIGN_OR_RETURN(const auto best, store->bests()->FindBest(plan->program_digest(), row.problem_key, row.class_id));
+    if (best.has_value() && best->job_id == job.job_id) {
+      ASSIGN_OR_RETURN(*study->mutable_best(), BestOfRow(*best));
+      return absl::OkStatus();
+    }
   }
   // Another job's, or none, is in the catalog: what this one's final measured stands here without a revision.
   tunefarm::v1::BestConfig* own = study->mutable_best();
-  own->set_kernel_name(plan.display_name());
-  own->set_kernel_id(plan.kernel_id());
-  own->set_program_digest(plan.program_digest());
+  own->set_kernel_name(kernel_name);
+  own->set_kernel_id(job.kernel_id);
+  if (plan != nullptr) own->set_program_digest(plan->program_digest());
   *own->mutable_problem() = study->problem();
   own->set_device_class_id(study->device_class_id());
   own->set_device_class_name(study->device_class_name());
@@ -134,7 +137,8 @@ absl::Status FillStudy(Store* store, const KernelPlan& plan, const JobRow& job, 
   own->set_promoted_at_ms(finalist->ended_at_ms());
   if (baseline.has_value()) {
     own->set_baseline_ns(baseline->measurement().median_ns());
-    own->set_baseline_label(has_library_baseline ? plan.kernel().baseline().label() : "default config");
+    const std::string library = plan != nullptr ? plan->kernel().baseline().label() : "baseline";
+    own->set_baseline_label(has_library_baseline ? library : "default config");
   }
   return absl::OkStatus();
 }
@@ -176,7 +180,12 @@ absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& r
 
 absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row) {
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, StoredJobSummary(store, row));
-  ASSIGN_OR_RETURN(const auto plan, kernels->GetById(row.kernel_id));
+  std::shared_ptr<const KernelPlan> plan;
+  if (auto found = kernels->GetById(row.kernel_id); found.ok()) {
+    plan = *std::move(found);
+  } else if (ReasonOf(found.status()) != "KERNEL_DELETED") {
+    return found.status();
+  }
   ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
   for (const StudyRow& study_row : row.studies) {
     tunefarm::v1::Study* study = job.add_studies();
@@ -197,7 +206,7 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     if (!IsTerminal(row.state)) {
       job.mutable_progress()->set_total(SaturatingAdd(job.progress().total(), study->progress().total()));
     }
-    RETURN_IF_ERROR(FillStudy(store, *plan, row, study_row, study));
+    RETURN_IF_ERROR(FillStudy(store, plan.get(), job.kernel_name(), row, study_row, study));
   }
   return job;
 }

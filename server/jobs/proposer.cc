@@ -39,26 +39,29 @@ int TailUnitSize(int unit_size, int64_t trials_left, int devices) {
   return static_cast<int>(std::clamp<int64_t>(trials_left / (2 * devices), 1, unit_size));
 }
 
-Proposer::Proposer(const StudyContext& context, Space space)
+Proposer::Proposer(const StudyContext& context, Space space, std::shared_ptr<WorkLimit> limit)
     : plan_(context.plan),
       size_(context.size),
       trials_max_(context.spec.budget().max_trials()),
       unit_size_(UnitSize(context.size, context.spec.budget())),
+      limit_(std::move(limit)),
       space_(std::move(space)) {}
 
 absl::StatusOr<std::unique_ptr<Proposer>> Proposer::Create(const StudyContext& context,
-                                                           const std::vector<PriorRow>& priors) {
+                                                           const std::vector<PriorRow>& priors,
+                                                           std::shared_ptr<WorkLimit> limit) {
   Priors told;
   for (const PriorRow& row : priors) {
     ASSIGN_OR_RETURN(PriorSource source, DecodePrior(row));
     told.push_back(std::move(source));
   }
-  ASSIGN_OR_RETURN(Space space, context.plan->BuildSpace(*context.problem, context.device_class));
-  std::unique_ptr<Proposer> proposer(new Proposer(context, std::move(space)));
+  ASSIGN_OR_RETURN(Space space, context.plan->BuildSpace(*context.problem, context.device_class, {.limit = limit}));
+  std::unique_ptr<Proposer> proposer(new Proposer(context, std::move(space), std::move(limit)));
   ASSIGN_OR_RETURN(proposer->strategy_, MakeStudyStrategy(context.spec, proposer->space_, told));
   if (std::vector<Config> first = proposer->StartingConfigs(context); !first.empty()) {
     proposer->strategy_ = MakeStartingStrategy(std::move(first), std::move(proposer->strategy_));
   }
+  RETURN_IF_ERROR(proposer->limit_->Why());
   return proposer;
 }
 
@@ -83,6 +86,15 @@ int64_t Proposer::TrialsLeft(int64_t proposed) const {
 }
 
 absl::StatusOr<Proposer::Answer> Proposer::Ask(Question now) {
+  limit_->Begin(kTaskTime);
+  absl::StatusOr<Answer> answer = AskStrategy(std::move(now));
+  is_slow_ = limit_->Spent() > kQuickTaskTime;
+  // A strategy may take an end of its space's work for the end of the space.
+  RETURN_IF_ERROR(limit_->Why());
+  return answer;
+}
+
+absl::StatusOr<Proposer::Answer> Proposer::AskStrategy(Question now) {
   for (const Result& result : now.results) RETURN_IF_ERROR(Tell(result));
   Answer units;
   while (!strategy_->Exhausted() && now.HasRoom()) {

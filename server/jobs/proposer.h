@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/work_limit.h"
 #include "server/definition/kernel_plan.h"
 #include "server/jobs/prior_choice.h"
 #include "server/jobs/study_context.h"
@@ -19,6 +20,11 @@
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm {
+
+// The processor time of a task that reads a study, makes its space or asks its strategy: what a task has that keeps a
+// thread from others, and what a slow task has, after which the job fails.
+inline constexpr Duration kQuickTaskTime = std::chrono::seconds(2);
+inline constexpr Duration kTaskTime = std::chrono::seconds(60);
 
 // The strategy that a job as accepted (with a strategy name) asks for. The factory's errors.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStudyStrategy(const tunefarm::v1::Job& spec, const Space& space,
@@ -60,9 +66,11 @@ class Proposer {
   using Answer = std::vector<std::vector<std::string>>;
 
   // With its space and its strategy, which is told `priors` and proposes the job's starting configs first. Errors of
-  // both, and DataLoss for priors that cannot be read.
+  // both, and DataLoss for priors that cannot be read. `limit`: of all the work on the space, from now on and with each
+  // Ask anew.
   static absl::StatusOr<std::unique_ptr<Proposer>> Create(const StudyContext& context,
-                                                          const std::vector<PriorRow>& priors);
+                                                          const std::vector<PriorRow>& priors,
+                                                          std::shared_ptr<WorkLimit> limit);
 
   const Space& space() const { return space_; }
   // The strategy will never propose anything again.
@@ -71,8 +79,12 @@ class Proposer {
   int64_t left_out() const { return left_out_; }
   const std::string& left_out_because() const { return left_out_because_; }
 
-  // After an error nothing is known of what the strategy was told and asked. The strategy's errors.
+  // After an error nothing is known of what the strategy was told and asked. The strategy's errors, and Cancelled or
+  // WORK_LIMIT (WorkLimit::Why).
   absl::StatusOr<Answer> Ask(Question now);
+  // Whether the latest Ask took so long that the next one is better posted as a slow task.
+  bool is_slow() const { return is_slow_; }
+  WorkLimit& limit() const { return *limit_; }
 
   // To take up a recorded history: what was proposed and told, in the recorded order, each once. InvalidArgument or the
   // plan's errors for a config that is not of this space.
@@ -80,7 +92,8 @@ class Proposer {
   absl::Status Tell(const Result& result);
 
  private:
-  Proposer(const StudyContext& context, Space space);
+  Proposer(const StudyContext& context, Space space, std::shared_ptr<WorkLimit> limit);
+  absl::StatusOr<Answer> AskStrategy(Question now);
   // Those that are of its space; counts the others.
   std::vector<Config> StartingConfigs(const StudyContext& context);
   // Not yet proposed; -1: not known.
@@ -90,8 +103,10 @@ class Proposer {
   const tunefarm::v1::SpaceSize size_;
   const int64_t trials_max_;  // of the search; 0: the space's
   const int unit_size_;
+  const std::shared_ptr<WorkLimit> limit_;
   const Space space_;
   std::unique_ptr<Strategy> strategy_;
+  bool is_slow_ = false;
   int64_t left_out_ = 0;
   std::string left_out_because_;
 };

@@ -48,11 +48,16 @@ TimerId Scheduler::Post(std::function<void(Scheduler*)> task, Duration delay) {
   return 0;
 }
 
-void Scheduler::PostTask(std::function<void(Scheduler*)> task) {
+void Scheduler::PostTask(std::function<void(Scheduler*)> task, std::optional<std::string> slow_owner) {
   if (stopped_) return;
-  deps_.tasks->Post([weak = weak_from_this(), task = std::move(task)] {
+  auto run = [weak = weak_from_this(), task = std::move(task)] {
     if (const auto self = weak.lock()) task(self.get());
-  });
+  };
+  if (slow_owner.has_value()) {
+    deps_.tasks->PostSlow(*std::move(slow_owner), std::move(run));
+  } else {
+    deps_.tasks->Post(std::move(run));
+  }
 }
 
 Scheduler::Driven* Scheduler::FindRun(int64_t job_id) {
@@ -73,7 +78,9 @@ void Scheduler::Stop() {
     for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer}) {
       deps_.executor->Cancel(timer);
     }
+    driven.run->GiveUpTasks();
   }
+  loading_.GiveUpAll();
 }
 
 // ---- What happens ----
@@ -145,7 +152,9 @@ void Scheduler::Gone(int64_t job_id) {
   Post([job_id](Scheduler* self) {
     const Work work(self);
     const Driven* const driven = self->FindRun(job_id);
-    if (driven != nullptr && driven->run->row().state == JobState::kCancelling) self->FinishCancel(job_id);
+    const bool may_end = driven != nullptr ? driven->run->row().state == JobState::kCancelling
+                                           : self->admission_.parked().count(job_id) > 0;
+    if (may_end) self->FinishCancel(job_id);
   });
 }
 
@@ -273,15 +282,18 @@ void Scheduler::BeginNext(Driven& driven) {
 }
 
 void Scheduler::RunTask(const Driven& driven, int64_t study_id, StudyTask task) {
-  PostTask([run = driven.run, study_id, task = std::move(task)](Scheduler* self) {
+  const bool is_slow = driven.run->IsSlow(study_id);
+  if (is_slow) driven.run->PublishWaiting();
+  const auto begin = [run = driven.run, study_id, is_slow, task = std::move(task)](Scheduler* self) {
     // Shared, since tasks of executors can be copied.
     const auto result = std::make_shared<absl::StatusOr<StudyTaskResult>>(task());
-    self->Post([run, study_id, result](Scheduler* later) {
+    self->Post([run, study_id, is_slow, result](Scheduler* later) {
       const Work work(later);
       Driven* const now = later->FindRun(run->id());
       // The job may have been given up meanwhile, and taken up again.
       if (now == nullptr || now->run != run || later->stopped_) return;
       const absl::Status status = run->FinishTask(study_id, std::move(*result), later->arriving_);
+      if (is_slow) run->PublishWaiting();
       if (status.ok()) {
         later->Step(run->id(), study_id);
       } else if (run->row().state != JobState::kCancelling) {
@@ -289,7 +301,8 @@ void Scheduler::RunTask(const Driven& driven, int64_t study_id, StudyTask task) 
         later->OnStepError(*now, study_id, status);
       }
     });
-  });
+  };
+  PostTask(begin, is_slow ? std::optional(driven.run->spec().submitted_by()) : std::nullopt);
 }
 
 void Scheduler::OnStepError(Driven& driven, int64_t study_id, const absl::Status& status) {

@@ -28,6 +28,7 @@
 #include "server/jobs/job_admission.h"
 #include "server/jobs/job_adoption.h"
 #include "server/jobs/job_board.h"
+#include "server/jobs/job_loading.h"
 #include "server/jobs/job_orders.h"
 #include "server/jobs/job_run.h"
 #include "server/jobs/other_jobs.h"
@@ -42,7 +43,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   explicit Scheduler(const Dependencies& dependencies);
 
-  // No further steps.
+  // No further steps. Tasks that are under way end soon.
   void Stop();
 
   // Adopts jobs that nobody drives, as many as the node takes at once, and loads them on the executor. A job whose
@@ -105,6 +106,12 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     TimerId retry_timer = 0;
     TimerId publish_timer = 0;
   };
+  // A job that has room in memory, as it was read when it got it.
+  struct AdmittedJob {
+    JobRow row;
+    int64_t epoch = 0;
+    JobLoading::Flag is_given_up;
+  };
   // The turn for a scope; at its end the board gets the counts.
   class SCOPED_LOCKABLE Work {
    public:
@@ -124,8 +131,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // Runs the task on the executor, at once or after the delay, while the scheduler lives.
   TimerId Post(std::function<void(Scheduler*)> task, Duration delay = Duration::zero());
-  // The same on the task runner; not once the scheduler has been stopped.
-  void PostTask(std::function<void(Scheduler*)> task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // The same on the task runner; not once the scheduler has been stopped. `slow_owner`: a slow task of that principal.
+  void PostTask(std::function<void(Scheduler*)> task, std::optional<std::string> slow_owner = std::nullopt)
+      EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Runs the study's task, and then its step.
   void RunTask(const Driven& driven, int64_t study_id, StudyTask task) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   Driven* FindRun(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
@@ -134,7 +142,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // Under a new name nothing of the old one's is driven any more. Whether jobs may be driven.
   bool KeepName() EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Reads an adopted job and takes it up, on the task runner; tries again later when the store is not available.
-  void Adopt(int64_t job_id) LOCKS_EXCLUDED(turn_);
+  // `admitted`: the same as a slow task, for a job whose spaces take long; null: from the beginning.
+  void Adopt(int64_t job_id, std::shared_ptr<const AdmittedJob> admitted = nullptr) LOCKS_EXCLUDED(turn_);
   void TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // The job is not driven here any more, with no word to the store. Others may take its room.
   void Remove(int64_t job_id) EXCLUSIVE_LOCKS_REQUIRED(turn_);
@@ -180,6 +189,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Turn turn_;
   bool stopped_ GUARDED_BY(turn_) = false;
   std::map<int64_t, Driven> jobs_ GUARDED_BY(turn_);
+  JobLoading loading_ GUARDED_BY(turn_);
   std::map<int64_t, int64_t> job_of_study_ GUARDED_BY(turn_);
   JobAdoption adoption_ GUARDED_BY(turn_);
   JobAdmission admission_ GUARDED_BY(turn_);

@@ -46,13 +46,7 @@ absl::Status Scheduler::AdoptOrphans() {
   });
 }
 
-void Scheduler::Adopt(int64_t job_id) {
-  std::optional<int64_t> epoch;
-  {
-    const Work work(this);
-    epoch = adoption_.EpochOf(job_id);
-    if (stopped_ || !epoch.has_value() || FindRun(job_id) != nullptr) return;
-  }
+void Scheduler::Adopt(int64_t job_id, std::shared_ptr<const AdmittedJob> admitted) {
   const auto wait = [&](const absl::Status& status) {
     LogWarn("jobs", "{} waits until it can be read: {}", JobName(job_id), MessageOf(status));
     Post(
@@ -62,49 +56,73 @@ void Scheduler::Adopt(int64_t job_id) {
         },
         kStepRetryDelay);
   };
-  // Without the turn: a large space takes its time, and what is asked about other jobs must not wait for it.
-  auto row = deps_.store->jobs()->GetJob(job_id);
-  if (row.ok() ? IsTerminal(row->state) : absl::IsNotFound(row.status())) {
+  const bool is_slow = admitted != nullptr;
+  if (!is_slow) {
+    std::optional<int64_t> epoch;
+    {
+      const Work work(this);
+      epoch = adoption_.EpochOf(job_id);
+      if (stopped_ || !epoch.has_value() || FindRun(job_id) != nullptr) return;
+    }
+    // Without the turn: a large space takes its time, and what is asked about other jobs must not wait for it.
+    auto row = deps_.store->jobs()->GetJob(job_id);
+    if (row.ok() ? IsTerminal(row->state) : absl::IsNotFound(row.status())) {
+      const Work work(this);
+      if (adoption_.EpochOf(job_id) == epoch) Remove(job_id);
+      return;
+    }
+    if (!row.ok()) return wait(row.status());
+    if (const std::string unknown = FirstUnknown(*row); !unknown.empty()) {
+      // A newer daemon of this store drives it, or will; until then it stays as it is. Only its cancellation needs no
+      // knowledge of it.
+      const Work work(this);
+      if (stopped_ || adoption_.EpochOf(job_id) != epoch) return;
+      if (row->state != JobState::kCancelling) {
+        const absl::Status left = adoption_.LeaveToNewer(job_id, unknown);
+        return left.ok() ? void() : wait(left);
+      }
+      admission_.Park(job_id);  // looked at until its units are back
+      FinishCancel(job_id);
+      return;
+    }
     const Work work(this);
-    if (adoption_.EpochOf(job_id) == epoch) Remove(job_id);
+    if (stopped_ || adoption_.EpochOf(job_id) != epoch || !admission_.Admit(*row)) return;
+    admitted = std::make_shared<const AdmittedJob>(AdmittedJob{*std::move(row), *epoch, loading_.Begin(job_id)});
+  }
+  auto run =
+      JobRun::Load(deps_, &board_, admitted->row, is_slow ? Duration::max() : kQuickTaskTime, admitted->is_given_up);
+
+  const Work work(this);
+  if (!is_slow && ReasonOf(run.status()) == kWorkLimitReason) {
+    tunefarm::v1::Job spec;
+    spec.ParseFromString(admitted->row.spec);
+    PostTask([job_id, admitted](Scheduler* self) { self->Adopt(job_id, admitted); }, spec.submitted_by());
     return;
   }
-  if (!row.ok()) return wait(row.status());
-  if (const std::string unknown = FirstUnknown(*row); !unknown.empty()) {
-    // A newer daemon of this store drives it, or will; until then it stays as it is. Only its cancellation needs no
-    // knowledge of it.
-    const Work work(this);
-    if (stopped_ || adoption_.EpochOf(job_id) != epoch) return;
-    if (row->state != JobState::kCancelling) {
-      const absl::Status left = adoption_.LeaveToNewer(job_id, unknown);
-      return left.ok() ? void() : wait(left);
-    }
-    admission_.Park(job_id);  // looked at until its units are back
+  loading_.End(job_id, admitted->is_given_up);
+  if (stopped_ || FindRun(job_id) != nullptr || adoption_.EpochOf(job_id) != admitted->epoch) return;
+  if (run.status().code() == absl::StatusCode::kUnavailable) return wait(run.status());
+  if (absl::IsCancelled(run.status())) {
+    // Somebody wants the job's end: looked at until its units are back.
+    deps_.link->Cancel(job_id);
+    admission_.Park(job_id);
+    AdmitNext();
     FinishCancel(job_id);
     return;
   }
-  {
-    const Work work(this);
-    if (adoption_.EpochOf(job_id) != epoch || !admission_.Admit(*row)) return;
-  }
-  auto run = JobRun::Load(deps_, &board_, *row);
-
-  const Work work(this);
-  if (stopped_ || FindRun(job_id) != nullptr || adoption_.EpochOf(job_id) != epoch) return;
-  if (run.status().code() == absl::StatusCode::kUnavailable) return wait(run.status());
   if (!run.ok()) {
     EndJob(job_id, JobState::kFailed, std::string(MessageOf(run.status())));
-    if (adoption_.EpochOf(job_id) == epoch) wait(run.status());
+    if (adoption_.EpochOf(job_id) == admitted->epoch) wait(run.status());
     return;
   }
   // It may have been cancelled or paused meanwhile. Its studies have not: only this driver moves them.
-  row = deps_.store->jobs()->GetJob(job_id);
+  auto row = deps_.store->jobs()->GetJob(job_id);
   if (!row.ok() && !absl::IsNotFound(row.status())) return wait(row.status());
   if (!row.ok() || IsTerminal(row->state)) {
     Remove(job_id);
     return;
   }
-  TakeUp(*std::move(run), *std::move(row), *epoch);
+  TakeUp(*std::move(run), *std::move(row), admitted->epoch);
 }
 
 void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
@@ -144,8 +162,10 @@ void Scheduler::Remove(int64_t job_id) {
       deps_.executor->Cancel(timer);
     }
     for (const auto& [study_id, study] : driven.run->studies()) job_of_study_.erase(study_id);
+    driven.run->GiveUpTasks();
     jobs_.erase(found);
   }
+  loading_.GiveUp(job_id);
   adoption_.Forget(job_id);
   admission_.Remove(job_id);
   AdmitNext();
@@ -313,6 +333,7 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
   run.SetState(row.state, row.state_reason);
   if (row.state == JobState::kCancelling) {
     deps_.link->Cancel(row.job_id);
+    run.GiveUpTasks();
     FinishCancel(row.job_id);
   } else if (row.state == JobState::kPaused) {
     deps_.link->Hold(row.job_id);
@@ -326,16 +347,19 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
   }
 }
 
-// It is held as an id only, or is being loaded, after which its state is read again.
+// It is held as an id only, or is being loaded, after which its state is read again where that has not been given up.
 void Scheduler::FollowWaiting(const JobStateRow& row) {
   if (IsTerminal(row.state)) {
     Ended(row.job_id, row.state, row.state_reason);
     return;
   }
-  if (!admission_.IsOut(row.job_id)) return;
   if (row.state == JobState::kCancelling) {
+    loading_.GiveUp(row.job_id);
     FinishCancel(row.job_id);
-  } else if (row.state == JobState::kPaused) {
+    return;
+  }
+  if (!admission_.IsOut(row.job_id)) return;
+  if (row.state == JobState::kPaused) {
     admission_.Park(row.job_id);
   } else if (admission_.Unpark(row.job_id)) {
     PostTask([job_id = row.job_id](Scheduler* self) { self->Adopt(job_id); });

@@ -33,18 +33,33 @@ Study::Study(StudyContext context)
       next_ordinal_(context_.row.next_ordinal),
       leaderboard_(static_cast<size_t>(policy_.finalists()) * kFinalsMax),
       rule_(context_.spec.budget(), context_.floor_ns),
+      effects_(VariedParameters(context_)),
       default_config_(context_.plan->DefaultConfig(*context_.problem).ToText()) {
   if (context_.row.state == StudyState::kEnded) state_ = StudyState::kEnded;
   if (summary_.ParseFromString(context_.row.detail)) search_ended_because_ = summary_.search_ended_because();
+}
+
+std::set<std::string> Study::VariedParameters(const StudyContext& context) {
+  std::set<std::string> names;
+  for (const tunefarm::v1::Parameter& parameter : context.plan->kernel().parameters()) {
+    const auto& values = parameter.values();
+    const bool has_one = parameter.has_values() &&
+                         values.ints_size() + values.doubles_size() + values.bools_size() + values.strings_size() == 1;
+    const bool is_range = parameter.has_range() || parameter.has_powers_of_two();
+    const auto& range = parameter.has_range() ? parameter.range() : parameter.powers_of_two();
+    if (has_one || (is_range && range.first() == range.last())) continue;
+    if (context.problem->pinned.Find(parameter.name()) == nullptr) names.insert(parameter.name());
+  }
+  return names;
 }
 
 std::unique_ptr<Study> Study::Create(StudyContext context) {
   return std::unique_ptr<Study>(new Study(std::move(context)));
 }
 
-absl::Status Study::Begin(const ChosenPriors& priors) {
+absl::Status Study::Begin(const ChosenPriors& priors, std::shared_ptr<WorkLimit> limit) {
   TUNEFARM_CHECK(!has_begun());
-  ASSIGN_OR_RETURN(proposer_, Proposer::Create(context_, priors.rows));
+  ASSIGN_OR_RETURN(proposer_, Proposer::Create(context_, priors.rows, std::move(limit)));
   priors_ = priors.rows;
   if (!priors.summaries.empty()) {
     summary_.mutable_priors()->Assign(priors.summaries.begin(), priors.summaries.end());
@@ -127,6 +142,7 @@ void Study::Fold(const Unit& unit, std::vector<Proposer::Result>* results) {
   for (const auto& [ordinal, trial] : unit.trials) {
     rule_.Tell(trial);
     const std::string& config = unit.ConfigOf(ordinal);
+    if (const auto values = context_.plan->ConfigFromText(config); values.ok()) effects_.Add(*values, trial);
     if (config == default_config_ && !HasTime(trial)) default_failed_ = true;
     // Of configs that do the same work one is enough in a final.
     const bool is_twin = trial.reused() && trial.reused_trial().empty();
@@ -258,6 +274,7 @@ void Study::Propose(const Proposer::Answer& answer, StudyStep* step) {
 
 std::string Study::WhySearchEnds(const std::string& stop_because) const {
   if (!search_ended_because_.empty()) return search_ended_because_;
+  if (!effects_.none_compiles().empty()) return effects_.none_compiles();
   return rule_.because().empty() ? stop_because : rule_.because();
 }
 
@@ -365,6 +382,8 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   if (const std::string lost = WhyAllWereLost(); !lost.empty()) search_ended_because_ += "; " + lost;
   summary_.set_search_ended_because(search_ended_because_);
   summary_.set_reused_from_earlier(taken_over_);
+  const std::vector<std::string> idle = effects_.WithoutEffect();
+  summary_.mutable_parameters_without_effect()->Assign(idle.begin(), idle.end());
   step->drive.detail = summary_.SerializeAsString();
 }
 
@@ -413,6 +432,7 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_search_ended_because(search_ended_because_);
   *study.mutable_priors() = summary_.priors();
   study.set_reused_from_earlier(taken_over_);
+  *study.mutable_parameters_without_effect() = summary_.parameters_without_effect();
   study.set_not_promoted_because(summary_.not_promoted_because());
   study.set_device_selector(summary_.device_selector());
   study.set_finals_device_uuid(summary_.finals_device_uuid());

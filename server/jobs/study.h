@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/jobs/finals.h"
+#include "server/jobs/parameter_effects.h"
 #include "server/jobs/prior_choice.h"
 #include "server/jobs/proposer.h"
 #include "server/jobs/stopping_rule.h"
@@ -62,8 +63,8 @@ class Study {
  public:
   static std::unique_ptr<Study> Create(StudyContext context);
 
-  // Makes its proposer, which is told `priors`. Once; not for a study that has ended. The errors of Proposer::Create.
-  absl::Status Begin(const ChosenPriors& priors);
+  // Makes its proposer, which is told `priors`. Once; not for a study that has ended. As Proposer::Create.
+  absl::Status Begin(const ChosenPriors& priors, std::shared_ptr<WorkLimit> limit);
 
   // After Begin and before anything else: takes up a recorded history, part by part in their order, each once.
   // `with_samples` reads a trial of a final again with its samples. DataLoss when the history cannot be what this
@@ -102,7 +103,8 @@ class Study {
   int64_t open_trials() const { return OpenTrials(); }
   // A rule of the budget has ended the search: what is still open of it need not run.
   bool search_is_over() const {
-    return state_ == StudyState::kSearching && (!rule_.because().empty() || !search_ended_because_.empty());
+    return state_ == StudyState::kSearching &&
+           (!rule_.because().empty() || !effects_.none_compiles().empty() || !search_ended_because_.empty());
   }
   // Where its further finals are measured, once one was; empty: wherever they are taken up.
   const std::string& finals_device() const { return summary_.finals_device_uuid(); }
@@ -148,6 +150,8 @@ class Study {
                           Unit* unit) const;
   absl::Status ReplayProposal(const UnitRow& row, const StudyHistory& history, const TrialReader& with_samples);
   // What a told unit means to the race. Its results of the search, as the proposer is told them.
+  // The parameters that may have more than one value.
+  static std::set<std::string> VariedParameters(const StudyContext& context);
   void Fold(const Unit& unit, std::vector<Proposer::Result>* results);
   void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
@@ -164,6 +168,7 @@ class Study {
   absl::Status BeginAgain(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   // All further finals are on this device; empty: on whichever may run the study.
   void TieFinals(const std::string& device_uuid, StudyStep* step);
+  void DoubtFinalists(std::vector<FinalTrial>* trials, StudyStep* step) const;
   absl::Status Conclude(const Unit& unit, const tunefarm::v1::BestConfig* incumbent, StudyStep* step);
   void Add(UnitKind kind, std::vector<tunefarm::agent::v1::TrialSpec> specs, int rounds, StudyStep* step);
   void End(StudyStep* step);
@@ -196,6 +201,7 @@ class Study {
   bool leaves_finals_device_ = false;
   Leaderboard leaderboard_;
   StoppingRule rule_;
+  ParameterEffects effects_;
   std::string search_ended_because_;  // empty before
   double device_busy_ms_ = 0;
   std::string default_config_;

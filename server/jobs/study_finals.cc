@@ -1,6 +1,7 @@
 // The last part of a study: who takes part in its final, and what comes of it.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/base/check.h"
@@ -14,6 +15,17 @@ namespace tunefarm {
 namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Trial;
+
+namespace {
+
+// Whether the budget is for the given configs alone, or for a single one, and not for the whole space.
+bool OnlyMeasures(const StudyContext& context) {
+  const int64_t trials = context.spec.budget().max_trials();
+  const bool tries_all = !context.size.approximate() && context.size.valid() <= trials;
+  return trials > 0 && !tries_all && trials <= std::max<int64_t>(1, context.spec.starting_configs_size());
+}
+
+}  // namespace
 
 std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) const {
   if (incumbent == nullptr) return std::nullopt;
@@ -104,6 +116,23 @@ absl::Status Study::BeginAgain(const Unit& unit, const BestConfig* incumbent, St
   return absl::OkStatus();
 }
 
+// A kernel that judged itself could say so little; of others an own process has timed the launches.
+void Study::DoubtFinalists(std::vector<FinalTrial>* trials, StudyStep* step) const {
+  int doubted = 0;
+  for (FinalTrial& trial : *trials) {
+    if (!IsImplausible(trial.trial, context_.floor_ns)) continue;
+    const bool is_refused = trial.trial.measurement().self_judged();
+    if (doubted++ == 0 || is_refused) {
+      step->messages.push_back(fmt::format(
+          "{} of trial {} is less than half of the roofline's floor, {}: {}",
+          FormatDuration(trial.trial.measurement().median_ns()), trial.trial.ordinal(),
+          FormatDuration(context_.floor_ns),
+          is_refused ? "the kernel took it itself, and it is not kept" : "flops or bytes may be declared too high"));
+    }
+    if (is_refused) trial.trial.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);
+  }
+}
+
 absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, StudyStep* step) {
   if (IsVoid(unit)) return BeginAgain(unit, incumbent, step);
   std::vector<FinalTrial> trials;
@@ -118,6 +147,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     trials.push_back({config, trial});
   }
   if (!unit.trials.empty()) TieFinals(unit.trials.begin()->second.device_uuid(), step);
+  DoubtFinalists(&trials, step);
   const auto defender = IncumbentConfig(incumbent);
   const FinalDecision decision = Decide(trials, defender.value_or(""), policy_.final_rounds());
   if (decision.kind == FinalDecision::Kind::kNone) {
@@ -153,6 +183,12 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
                     "to replace it",
                     decision.ratio, decision.ratio_low, decision.ratio_high, 1 - kPromotionMargin));
   }
+  if (decision.kind == FinalDecision::Kind::kPromote && !defender.has_value() && decision.ratio < 1) {
+    step->messages.push_back(fmt::format(
+        "trial {} is kept: round by round it needs {:.3f} of the time of the smallest median (95 % interval "
+        "{:.3f} to {:.3f})",
+        decision.winner->trial.ordinal(), decision.ratio, decision.ratio_low, decision.ratio_high));
+  }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;
   promotion.config = decision.winner->config;
@@ -175,8 +211,12 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   incumbent_ = promotion.winner;
   incumbent_->mutable_measurement()->clear_sample_ns();
-  if (!context_.spec.no_promotion()) step->promotion = std::move(promotion);
+  const bool is_filed = !context_.spec.no_promotion() && (context_.spec.promote_given() || !OnlyMeasures(context_));
+  if (is_filed) step->promotion = std::move(promotion);
   End(step);
+  if (!is_filed && !context_.spec.no_promotion()) {
+    NoteNotPromoted("the job measured given configs only, which is no search; with --promote they are filed", step);
+  }
   return absl::OkStatus();
 }
 

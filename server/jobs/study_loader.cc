@@ -10,6 +10,7 @@
 #include "server/jobs/prior_choice.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
+#include "server/space/space_limit.h"
 #include "server/store/device_store.h"
 #include "server/store/study_store.h"
 #include "server/store/trial_store.h"
@@ -25,8 +26,9 @@ constexpr int kHistoryEventsAtOnce = 128;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const StudyLoader>> StudyLoader::Create(const Tools& tools, const JobRow& row) {
-  std::shared_ptr<StudyLoader> loader(new StudyLoader(tools, row));
+absl::StatusOr<std::shared_ptr<const StudyLoader>> StudyLoader::Create(
+    const Tools& tools, const JobRow& row, std::shared_ptr<const std::atomic<bool>> is_given_up) {
+  std::shared_ptr<StudyLoader> loader(new StudyLoader(tools, row, std::move(is_given_up)));
   if (!loader->spec_.ParseFromString(row.spec)) {
     return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
   }
@@ -40,6 +42,11 @@ absl::StatusOr<std::shared_ptr<const StudyLoader>> StudyLoader::Create(const Too
     ASSIGN_OR_RETURN(loader->classes_[stored.class_id], DeviceClass::FromProto(proto));
   }
   return loader;
+}
+
+std::shared_ptr<WorkLimit> StudyLoader::NewLimit() const {
+  return MakeSpaceLimit(spec_.kernel_name(), {.processor_time = kTaskTime,
+                                              .is_cancelled = [given_up = is_given_up_] { return given_up->load(); }});
 }
 
 absl::StatusOr<StudyContext> StudyLoader::ContextOf(const StudyRow& row) const {
@@ -75,7 +82,7 @@ absl::StatusOr<StudyContext> StudyLoader::ContextOf(const StudyRow& row) const {
   return context;
 }
 
-absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row) const {
+absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row, std::shared_ptr<WorkLimit> limit) const {
   ASSIGN_OR_RETURN(StudyContext context, ContextOf(row));
   std::unique_ptr<Study> study = Study::Create(std::move(context));
   const bool has_begun = row.next_ordinal > 0;
@@ -84,7 +91,8 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row) co
   if (row.state != StudyState::kEnded) {
     ChosenPriors priors;  // as they were chosen then
     ASSIGN_OR_RETURN(priors.rows, tools_.store->studies()->LoadPriors(row.study_id));
-    RETURN_IF_ERROR(study->Begin(priors));
+    RETURN_IF_ERROR(study->Begin(priors, limit));
+    limit->Begin(Duration::max());  // a history takes its time, but may be given up
   }
   int64_t after_sequence = 0;
   while (true) {
@@ -92,10 +100,12 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row) co
                      tools_.store->studies()->LoadHistory(row.study_id, after_sequence, kHistoryEventsAtOnce));
     if (part.events.empty()) break;
     after_sequence = part.events.back().sequence;
-    RETURN_IF_ERROR(study->Replay(part, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
+    const absl::Status replayed = study->Replay(part, [&](int64_t ordinal) -> absl::StatusOr<Trial> {
       ASSIGN_OR_RETURN(const TrialRow trial, tools_.store->trials()->GetTrial(job_id_, row.number, ordinal));
       return TrialOfRow(trial);
-    }));
+    });
+    RETURN_IF_ERROR(limit->Why());  // no config is of a space whose work has been given up
+    RETURN_IF_ERROR(replayed);
   }
   if (study->state() == StudyState::kEnded) {
     const auto best = tools_.catalog->Find(study->context().plan->program_digest(), row.problem_key, row.class_id);
@@ -104,15 +114,17 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Load(const StudyRow& row) co
   return study;
 }
 
-absl::StatusOr<std::unique_ptr<Study>> StudyLoader::LoadAgain(int64_t study_id) const {
+absl::StatusOr<std::unique_ptr<Study>> StudyLoader::LoadAgain(int64_t study_id,
+                                                              std::shared_ptr<WorkLimit> limit) const {
   ASSIGN_OR_RETURN(const JobRow row, tools_.store->jobs()->GetJob(job_id_));
   for (const StudyRow& study : row.studies) {
-    if (study.study_id == study_id) return Load(study);
+    if (study.study_id == study_id) return Load(study, std::move(limit));
   }
   return DataLoss("study {} of {} is not stored", study_id, JobName(job_id_));
 }
 
-absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Begin(StudyContext context) const {
+absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Begin(StudyContext context,
+                                                          std::shared_ptr<WorkLimit> limit) const {
   ChosenPriors priors;
   if (UsesPriors(context.spec)) {
     PriorQuestion question;
@@ -130,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Study>> StudyLoader::Begin(StudyContext context) 
     }
   }
   std::unique_ptr<Study> study = Study::Create(std::move(context));
-  RETURN_IF_ERROR(study->Begin(priors));
+  RETURN_IF_ERROR(study->Begin(priors, std::move(limit)));
   return study;
 }
 

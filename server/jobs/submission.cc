@@ -11,15 +11,21 @@
 
 #include "server/base/format.h"
 #include "server/base/hash.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
 #include "server/measure/roofline.h"
 #include "server/records/resource_names.h"
+#include "server/search/strategy.h"
+#include "server/space/space_limit.h"
 
 namespace tunefarm {
 namespace {
+
+// Of the one draw that shows whether a space can be sampled.
+constexpr uint64_t kSampleSeed = 1;
 
 absl::Status OutOfBounds(std::string_view field, int64_t value, int64_t low, int64_t high, std::string_view reason) {
   return WithReason(InvalidArgument("{} is {}, it must be between {} and {}", field, value, low, high), reason);
@@ -132,6 +138,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_label(job.label());
   own.set_required_isolation(job.required_isolation());
   own.set_no_promotion(job.no_promotion());
+  own.set_promote_given(job.promote_given());
   own.set_no_memory(job.no_memory());
   *own.mutable_starting_configs() = job.starting_configs();
   return own;
@@ -168,15 +175,26 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
   study->set_floor_ns(RooflineFloorNs(input));
 }
 
-// One problem's study and its space.
+// One problem's study, and the size of its space.
 struct CheckedProblem {
   StudyRow row;
-  Space space;
+  tunefarm::v1::SpaceSize size;
 };
 
+// Where not one of the points that were drawn was valid, a strategy may find none either.
+absl::Status CheckSampling(const Space& space, const tunefarm::v1::SpaceSize& size, const std::string& problem_key) {
+  if (!size.approximate() || size.valid() > 1) return absl::OkStatus();
+  PhiloxStream random(kSampleSeed);
+  const absl::Status sampled = space.SampleUniform(random).status();
+  if (!absl::IsNotFound(sampled)) return sampled;
+  return WithReason(InvalidArgument("{} has no valid config: {}", problem_key, space.ExplainEmpty()), "SPACE_EMPTY");
+}
+
 absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
-                                            const tunefarm::v1::Job& job, const SelectedDevice& device, int number) {
+                                            const tunefarm::v1::Job& job, const SelectedDevice& device, int number,
+                                            const WorkLimit* limit, int problems_left) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  RETURN_IF_ERROR(plan.CheckProblem(resolved, device.device_class));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
   if (device.memory_bytes > 0 && footprint > device.memory_bytes) {
@@ -186,12 +204,14 @@ absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefa
                         FormatBytes(static_cast<uint64_t>(device.memory_bytes))),
         "PROBLEM_TOO_LARGE");
   }
-  ASSIGN_OR_RETURN(Space space, plan.BuildSpace(resolved, device.device_class));
+  const auto share = std::make_shared<const WorkLimit>(limit, limit->Left() / problems_left);
+  ASSIGN_OR_RETURN(const Space space, plan.BuildSpace(resolved, device.device_class, {.limit = share}));
   tunefarm::v1::Study summary;
   ASSIGN_OR_RETURN(*summary.mutable_space(), SizeOfSpace(space));
   if (summary.space().valid() == 0 && !summary.space().approximate()) {
     return WithReason(InvalidArgument("{} has no valid config: {}", resolved.key, space.ExplainEmpty()), "SPACE_EMPTY");
   }
+  RETURN_IF_ERROR(CheckSampling(space, summary.space(), resolved.key));
   *summary.mutable_problem() = resolved.ToProto();
   summary.set_device_class_id(device.class_id);
   summary.set_device_class_name(device.device_class.display_name);
@@ -206,15 +226,7 @@ absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefa
   row.device_selector = device.only;
   row.toolkit = device.toolkit_version;
   row.detail = summary.SerializeAsString();
-  return CheckedProblem{std::move(row), std::move(space)};
-}
-
-// The number of configs to try, where all of them would be tried if nobody asks for anything else.
-absl::StatusOr<std::optional<uint64_t>> CountIfFew(const Space& space) {
-  const auto valid = space.CountValid(kExhaustiveByDefaultMax);
-  if (absl::IsResourceExhausted(valid.status())) return std::optional<uint64_t>();
-  if (!valid.ok()) return valid.status();
-  return std::optional<uint64_t>(*valid);
+  return CheckedProblem{std::move(row), summary.space()};
 }
 
 }  // namespace
@@ -227,7 +239,8 @@ std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<t
 
 absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
-                                           KernelRegistry* kernels, const DeviceDirectory& devices) {
+                                           KernelRegistry* kernels, const DeviceDirectory& devices,
+                                           const WorkGrant& grant) {
   RETURN_IF_ERROR(CheckLimits(job));
   Submission submission;
   if (definition.has_value() == !job.kernel().empty()) {
@@ -254,15 +267,16 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                       "PROBLEM_COUNT");
   }
 
+  const std::shared_ptr<const WorkLimit> limit = MakeSpaceLimit(plan.display_name(), grant);
   std::map<std::string, int> numbers;
-  std::vector<CheckedProblem> problems;
+  std::vector<tunefarm::v1::SpaceSize> sizes;
   bool large = false;
   bool cut = MayEndEarly(job.budget());
   const int studies = static_cast<int>(selected.size()) * job.problems_size();
   for (int number = 1; number <= studies; ++number) {
     const int i = (number - 1) % job.problems_size();
     const SelectedDevice& device = selected[static_cast<size_t>((number - 1) / job.problems_size())];
-    auto checked = CheckProblem(plan, job.problems(i), job, device, number);
+    auto checked = CheckProblem(plan, job.problems(i), job, device, number, limit.get(), studies - number + 1);
     if (!checked.ok() && selected.size() > 1) {
       return Annotate(checked.status(), "problems[{}] on {}", i, device.device_class.display_name);
     }
@@ -276,13 +290,15 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
           "JOB_INVALID");
     }
     if (job.strategy().strategy_name().empty()) {
-      ASSIGN_OR_RETURN(const std::optional<uint64_t> few, CountIfFew(checked->space));
-      large = large || !few.has_value();
+      // Few enough that all of them are tried if nobody asks for anything else.
+      const bool is_few =
+          !checked->size.approximate() && checked->size.valid() <= static_cast<int64_t>(kExhaustiveByDefaultMax);
+      large = large || !is_few;
       const int64_t trials = job.budget().max_trials();
-      cut = cut || (few.has_value() && trials > 0 && static_cast<uint64_t>(trials) < *few);
+      cut = cut || (is_few && trials > 0 && trials < checked->size.valid());
     }
     submission.studies.push_back(checked->row);
-    problems.push_back(*std::move(checked));
+    sizes.push_back(std::move(checked->size));
   }
   auto* strategy = submission.spec.mutable_strategy();
   if (strategy->strategy_name().empty()) {
@@ -294,14 +310,12 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
     if (large && !bounded) submission.spec.mutable_budget()->set_max_trials(kDefaultTrials);
   }
   if (strategy->seed() == 0) strategy->set_seed(1);
-  for (const CheckedProblem& checked : problems) {
-    // Made again by the driver; made here so that what cannot work is refused now.
-    const auto made = MakeStudyStrategy(submission.spec, checked.space);
-    if (made.ok()) continue;
-    if (ReasonOf(made.status()) == "EMPTY_SPACE") {
-      return WithReason(InvalidArgument("{}", MessageOf(made.status())), "SPACE_EMPTY");
-    }
-    return WithReason(made.status(), "STRATEGY_INVALID");
+  // What cannot work is refused now, as far as that is known without a list.
+  const StrategyOptions strategy_options(strategy->options().begin(), strategy->options().end());
+  for (const tunefarm::v1::SpaceSize& size : sizes) {
+    const absl::Status works = CheckStrategy(strategy->strategy_name(), strategy_options,
+                                             static_cast<uint64_t>(size.valid()), size.cartesian());
+    if (!works.ok()) return WithReason(works, "STRATEGY_INVALID");
   }
   return submission;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/base/work_limit.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/space_size.h"
 #include "server/farm/claim.h"
@@ -35,11 +36,16 @@ struct Submission {
   std::vector<StudyRow> studies;  // detail is a serialized tunefarm.v1.Study
 };
 
-// InvalidArgument (JOB_INVALID, BUDGET_INVALID, POLICY_INVALID, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID,
-// PROBLEM_TOO_LARGE), NotFound (KERNEL_NOT_FOUND), and the errors of the definition and of DeviceDirectory::Select.
+// Spaces are counted, or sampled where that takes long; their lists are made when the studies begin. `grant`: for the
+// work on all spaces of the request together.
+//
+// Cancelled, ResourceExhausted (WORK_LIMIT), InvalidArgument (JOB_INVALID, BUDGET_INVALID, POLICY_INVALID,
+// PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE), NotFound (KERNEL_NOT_FOUND), and the errors of the
+// definition and of DeviceDirectory::Select.
 absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
-                                           KernelRegistry* kernels, const DeviceDirectory& devices);
+                                           KernelRegistry* kernels, const DeviceDirectory& devices,
+                                           const WorkGrant& grant = {});
 
 // What tells a repeated request from another one with the same request_id. Hex.
 std::string SubmissionDigest(const tunefarm::v1::Job& job, const std::optional<tunefarm::v1::Kernel>& definition);

@@ -13,6 +13,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/lookup/batch_keys.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
 namespace {
@@ -157,7 +158,7 @@ class MissedRows {
 // stale and that will not do.
 bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, int row, std::string_view key,
                    Answers* answers, MissedRows* missed) {
-  const CatalogEntry* const entry = catalog.Find(query.plan->program_digest(), key, query.class_id);
+  const CatalogEntry* const entry = catalog.Find(query.program_digest(), key, query.class_id);
   if (entry == nullptr) return false;
   const bool is_stale = IsStale(query, *entry->best);
   if (is_stale && query.worst == tunefarm::v1::MATCH_EXACT) return false;
@@ -185,14 +186,16 @@ void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, int row, 
 
 absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
     const LookupContext& context, const tunefarm::v1::BatchLookupConfigsRequest& request) {
-  ASSIGN_OR_RETURN(const LookupTarget target,
-                   LookupTarget::Resolve(context, request.kernel(), request.device_selector()));
+  ASSIGN_OR_RETURN(const LookupTarget target, LookupTarget::Resolve(context, request.kernel(), request.program_digest(),
+                                                                    request.device_selector()));
   ASSIGN_OR_RETURN(const int rows, RowsOf(request));
   tunefarm::v1::BatchLookupConfigsResponse response;
   const Catalog::View catalog = context.catalog->Read();
   response.set_catalog_revision(catalog.revision());
+  response.set_kernel(KernelName(target.plan->kernel_id()));
+  response.set_program_digest(target.plan->program_digest());
   const auto resolve = [&](int row) -> absl::StatusOr<ResolvedProblem> {
-    auto problem = target.plan->ResolveProblem(ProblemOfRow(request, row));
+    auto problem = target.ResolveProblem(ProblemOfRow(request, row));
     if (!problem.ok()) return Annotate(problem.status(), "problem {} of the batch", row);
     return problem;
   };

@@ -3,16 +3,44 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/records/resource_names.h"
 
 namespace tunefarm {
+namespace {
+
+constexpr size_t kDigestBytesMax = 128;  // as stored
+
+}  // namespace
 
 absl::StatusOr<LookupTarget> LookupTarget::Resolve(const LookupContext& context, const std::string& kernel,
-                                                   const std::string& selector) {
+                                                   const std::string& program_digest, const std::string& selector) {
+  if (program_digest.size() > kDigestBytesMax) {
+    return WithReason(InvalidArgument("the program_digest has {} bytes, at most {} are taken", program_digest.size(),
+                                      kDigestBytesMax),
+                      "PROGRAM_DIGEST_INVALID");
+  }
   LookupTarget target;
   ASSIGN_OR_RETURN(target.plan, context.kernels->Get(kernel));
+  if (!program_digest.empty() && program_digest != target.plan->program_digest()) {
+    auto asked = context.kernels->FindProgram(target.plan->display_name(), program_digest);
+    // Where the store does not answer, the catalog does, by the program that is asked for.
+    if (asked.ok() && *asked != nullptr) {
+      target.plan = *std::move(asked);
+    } else {
+      target.other_program = program_digest;
+    }
+  }
   ASSIGN_OR_RETURN(target.device, context.devices->Resolve(selector, *target.plan, true));
   return target;
+}
+
+absl::StatusOr<ResolvedProblem> LookupTarget::ResolveProblem(const tunefarm::v1::Problem& problem) const {
+  auto resolved = plan->ResolveProblem(problem);
+  if (resolved.ok() || other_program.empty()) return resolved;
+  return Annotate(resolved.status(), "the definition that is asked for was never submitted, and the newest of {}",
+                  plan->display_name());
 }
 
 CatalogQuery LookupTarget::Query(const ResolvedProblem& problem, tunefarm::v1::Match worst) const {
@@ -21,6 +49,7 @@ CatalogQuery LookupTarget::Query(const ResolvedProblem& problem, tunefarm::v1::M
   query.problem = &problem;
   query.device_class = &device.device_class;
   query.class_id = device.class_id;
+  query.other_program = other_program;
   query.driver_version = device.driver_version;
   query.toolkit_version = device.toolkit_version;
   query.worst = worst;
@@ -28,21 +57,27 @@ CatalogQuery LookupTarget::Query(const ResolvedProblem& problem, tunefarm::v1::M
 }
 
 MissSource LookupTarget::Source(int64_t now_ms) const {
-  return {plan->display_name(), plan->program_digest(), device.class_id, device.device_class.display_name, now_ms};
+  const std::string& program = other_program.empty() ? plan->program_digest() : other_program;
+  return {plan->display_name(), program, device.class_id, device.device_class.display_name, now_ms};
 }
 
 absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
                                                                 const tunefarm::v1::LookupConfigRequest& request) {
-  ASSIGN_OR_RETURN(const LookupTarget target,
-                   LookupTarget::Resolve(context, request.kernel(), request.device_selector()));
-  ASSIGN_OR_RETURN(const ResolvedProblem problem, target.plan->ResolveProblem(request.problem()));
-  const CatalogAnswer answer = context.catalog->Lookup(target.Query(problem, request.worst_match()));
+  ASSIGN_OR_RETURN(const LookupTarget target, LookupTarget::Resolve(context, request.kernel(), request.program_digest(),
+                                                                    request.device_selector()));
+  ASSIGN_OR_RETURN(const ResolvedProblem problem, target.ResolveProblem(request.problem()));
+  const CatalogQuery query = target.Query(problem, request.worst_match());
+  const CatalogAnswer answer = context.catalog->Lookup(query);
   if (answer.match != tunefarm::v1::MATCH_EXACT) {
     const MissQuestion question{problem.key, answer.match, answer.distance};
     context.misses->Count(target.Source(context.clock->WallMs()), {&question, 1},
                           [&problem](size_t) { return problem.ToProto(); });
   }
   tunefarm::v1::LookupConfigResponse response;
+  response.set_kernel(KernelName(target.plan->kernel_id()));
+  response.set_program_digest(target.plan->program_digest());
+  const bool is_by_name = request.program_digest().empty() && request.kernel() == target.plan->display_name();
+  if (is_by_name) response.set_other_programs(context.catalog->CountOtherPrograms(query));
   response.set_match(answer.match);
   response.set_distance(answer.distance);
   response.set_catalog_revision(answer.revision);

@@ -22,13 +22,17 @@ struct LookupContext {
   MissTable* misses = nullptr;  // counts what is not answered exactly
 };
 
-// What a question is about besides its problem: the kernel's newest definition and a device, as named by the client.
+// What a question is about besides its problem: a definition of the kernel and a device, as named by the client.
 struct LookupTarget {
   std::shared_ptr<const KernelPlan> plan;
   SelectedDevice device;
+  std::string other_program;  // the program that is asked for where no definition of it is stored; else empty
 
+  // `program_digest`: of the definition that is asked for; the newest of the name stands for one that is not stored,
+  // and also for an empty digest.
   static absl::StatusOr<LookupTarget> Resolve(const LookupContext& context, const std::string& kernel,
-                                              const std::string& selector);
+                                              const std::string& program_digest, const std::string& selector);
+  absl::StatusOr<ResolvedProblem> ResolveProblem(const tunefarm::v1::Problem& problem) const;
   // Lives as long as this and the problem.
   CatalogQuery Query(const ResolvedProblem& problem, tunefarm::v1::Match worst) const;
   // Of questions that are asked now. Lives as long as this.

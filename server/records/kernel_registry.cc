@@ -29,7 +29,7 @@ absl::StatusOr<tunefarm::v1::Kernel> KernelRegistry::KernelOf(const KernelRow& r
 }
 
 KernelRow KernelRegistry::RowOf(const KernelPlan& plan, int64_t now_ms) {
-  return {plan.kernel_id(), plan.program_digest(), plan.display_name(), plan.kernel().SerializeAsString(), now_ms};
+  return {plan.kernel_id(), plan.program_digest(), plan.display_name(), plan.kernel().SerializeAsString(), now_ms, ""};
 }
 
 std::shared_ptr<const KernelPlan> KernelRegistry::Cached(Slots* slots, std::string_view key) {
@@ -67,8 +67,8 @@ absl::Status KernelRegistry::UnknownKernel(std::string_view name) {
   const auto closest = ClosestMatch(name, names);
   return WithReason(NotFound("there is no kernel '{}'{}", name.substr(0, 256),
                              closest.has_value() ? fmt::format("; did you mean '{}'?", *closest)
-                             : names.empty()     ? std::string("; none is stored yet")
-                                                 : std::string("; list those there are with ListKernels")),
+                             : names.empty()     ? std::string("; none is stored yet: tunefarm tune FOLDER stores one")
+                                                 : std::string("; tunefarm kernels list shows those there are")),
                     "KERNEL_NOT_FOUND");
 }
 
@@ -78,9 +78,28 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::GetById(std::s
     if (auto plan = Cached(&by_id_, kernel_id)) return plan;
   }
   const auto row = store_->kernels()->GetKernel(kernel_id);
+  if (ReasonOf(row.status()) == "KERNEL_DELETED") return row.status();
   if (row.status().code() == absl::StatusCode::kNotFound) return UnknownKernel(KernelName(kernel_id));
   RETURN_IF_ERROR(row.status());
   return Compile(*row);
+}
+
+absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::FindProgram(std::string_view display_name,
+                                                                              std::string_view program_digest) {
+  const std::string key = fmt::format("{} {}", display_name, program_digest);
+  uint64_t generation;
+  {
+    MutexLock lock(&mutex_);
+    if (auto plan = Cached(&by_program_, key)) return plan;
+    generation = generation_;
+  }
+  const auto row = store_->kernels()->FindProgram(display_name, program_digest);
+  if (row.status().code() == absl::StatusCode::kNotFound) return nullptr;
+  RETURN_IF_ERROR(row.status());
+  ASSIGN_OR_RETURN(std::shared_ptr<const KernelPlan> plan, Compile(*row));
+  MutexLock lock(&mutex_);
+  if (generation == generation_) Keep(&by_program_, key, plan);
+  return plan;
 }
 
 absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::Get(std::string_view name) {
@@ -159,8 +178,17 @@ void KernelRegistry::Stored(const std::shared_ptr<const KernelPlan>& plan) {
   MutexLock lock(&mutex_);
   ++generation_;
   Keep(&by_id_, plan->kernel_id(), plan);
-  // Not necessarily this one: storing an old definition again does not make it the newest.
+  // Not necessarily this one: another daemon may have stored one since.
   by_name_.erase(plan->display_name());
+  by_program_.erase(fmt::format("{} {}", plan->display_name(), plan->program_digest()));
+}
+
+void KernelRegistry::Deleted(std::string_view kernel_id) {
+  MutexLock lock(&mutex_);
+  ++generation_;
+  for (Slots* const slots : {&by_id_, &by_name_, &by_program_}) {
+    std::erase_if(*slots, [&](const auto& slot) { return slot.second.plan->kernel_id() == kernel_id; });
+  }
 }
 
 tunefarm::v1::Kernel WithoutSources(tunefarm::v1::Kernel kernel) {

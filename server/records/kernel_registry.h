@@ -25,8 +25,12 @@ class KernelRegistry {
 
   explicit KernelRegistry(Store* store) : store_(store) {}
 
-  // "kernels/{id}" or a display name (the newest). NotFound (KERNEL_NOT_FOUND) with "did you mean".
+  // "kernels/{id}" or a display name (the newest: the one that was submitted last). NotFound (KERNEL_NOT_FOUND) with
+  // "did you mean"; NotFound (KERNEL_DELETED).
   absl::StatusOr<std::shared_ptr<const KernelPlan>> Get(std::string_view name);
+  // The newest of a name and a program; null where none is stored. The store's errors.
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> FindProgram(std::string_view display_name,
+                                                                std::string_view program_digest);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> GetById(std::string_view kernel_id);
 
   // Others store kernels too: asks what up to `names_max` of the cached names, each in its turn, stand for now.
@@ -40,8 +44,10 @@ class KernelRegistry {
 
   // Call after a kernel was stored: names it resolves to may have changed.
   void Stored(const std::shared_ptr<const KernelPlan>& plan);
+  // Call after a kernel was deleted.
+  void Deleted(std::string_view kernel_id);
 
-  // The row that stores a plan.
+  // The row that stores a plan, without an owner.
   static KernelRow RowOf(const KernelPlan& plan, int64_t now_ms);
   // A stored definition. DataLoss if it cannot be read.
   static absl::StatusOr<tunefarm::v1::Kernel> KernelOf(const KernelRow& row);
@@ -62,9 +68,10 @@ class KernelRegistry {
   Store* const store_;
   Mutex mutex_;
   uint64_t uses_ GUARDED_BY(mutex_) = 0;
-  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // grows with Stored
+  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // grows with Stored and Deleted
   Slots by_id_ GUARDED_BY(mutex_);
   Slots by_name_ GUARDED_BY(mutex_);
+  Slots by_program_ GUARDED_BY(mutex_);      // by display name, a space and the program's digest
   std::string followed_ GUARDED_BY(mutex_);  // the last name that FollowNames asked about
 };
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
 #include "server/access/principal.h"
+#include "server/base/work_limit.h"
 
 namespace tunefarm {
 
@@ -22,6 +23,7 @@ namespace tunefarm {
 struct CallContext {
   Principal principal;
   std::string peer;  // for the audit log
+  WorkGrant grant;   // for what takes long of the call
 };
 
 // What is the same for all calls of one listener.

@@ -21,7 +21,9 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 #include "server/base/thread_pool.h"
+#include "server/base/work_limit.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/catalog_watch_reactor.h"
 #include "server/rpc/entrance.h"
@@ -45,6 +47,12 @@ constexpr int kReceivedBytesMax = 2 * kMessageBytesMax;  // beyond it gRPC does 
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kDeadlineMax = std::chrono::seconds(60);
 constexpr int kThreads = 4;  // of each kind
+// Of the calls that search spaces, and of those among them that take more than kQuickTime of processor time: half of
+// these at most are of one caller, and none takes more than kSpaceTime.
+constexpr int kSpaceThreads = 4, kLargeSpaceThreads = 4;
+constexpr int kLargeSpaceNice = 5;
+constexpr Duration kQuickTime = std::chrono::seconds(3);
+constexpr Duration kSpaceTime = std::chrono::seconds(15);
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -73,14 +81,48 @@ class Dispatcher {
     return reactor;
   }
 
-  // On a thread of ours: for what may build a space. Given up if its time has passed before it starts.
+  // On a thread of ours: for what waits for the store. Given up if its time has passed before it starts.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Slow(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                  Response* response, const Run& run) {
     return Queue(&slow_, call, name, request, response, run);
   }
 
-  // The same for what people order of a job, which waits for nothing that builds a space.
+  // The same for what searches a space: `run` is called twice where that takes long, and asked to end when the caller
+  // has gone away.
+  template <typename Request, typename Response, typename Run>
+  grpc::ServerUnaryReactor* Space(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
+                                  Response* response, const Run& run) {
+    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
+    absl::StatusOr<CallContext> context = Enter(*call, name, *request);
+    if (!context.ok()) {
+      reactor->Finish(ToGrpc(context.status()));
+      return reactor;
+    }
+    context->grant.is_cancelled = [call] { return call->IsCancelled(); };
+    const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
+    context->grant.processor_time = kSpaceTime;
+    // False: it takes longer than `give_up_after`.
+    const auto answer = [=, this](CallContext granted, Duration give_up_after) {
+      if (call->IsCancelled() || clock_->Now() > deadline) {
+        reactor->Finish(ToGrpc(Late()));
+        return true;
+      }
+      granted.grant.give_up_after = give_up_after;
+      const OpenCalls::Call open(calls_);
+      absl::StatusOr<Response> result = run(granted);
+      if (give_up_after < kSpaceTime && ReasonOf(result.status()) == kWorkLimitReason) return false;
+      reactor->Finish(Answer(granted, name, request, response, std::move(result)));
+      return true;
+    };
+    spaces_.Post([=, this, context = *std::move(context)] {
+      if (answer(context, kQuickTime)) return;
+      spaces_.PostSlow(context.principal.name, [answer, context] { answer(context, Duration::max()); });
+    });
+    return reactor;
+  }
+
+  // The same as Slow for what people order of a job, which waits for nothing else.
   template <typename Request, typename Response, typename Run>
   grpc::ServerUnaryReactor* Order(grpc::CallbackServerContext* call, std::string_view name, const Request* request,
                                   Response* response, const Run& run) {
@@ -100,13 +142,15 @@ class Dispatcher {
     const MonotonicTime deadline = clock_->Now() + kDeadlineMax;
     threads->Post([=, this, context = *std::move(context)] {
       if (call->IsCancelled() || clock_->Now() > deadline) {
-        reactor->Finish(ToGrpc(DeadlineExceeded("the call waited longer than its deadline; try again later")));
+        reactor->Finish(ToGrpc(Late()));
         return;
       }
       reactor->Finish(Invoke(context, name, request, response, run, true));
     });
     return reactor;
   }
+
+  static absl::Status Late() { return DeadlineExceeded("the call waited longer than its deadline; try again later"); }
 
   static Listener ListenerOf(const RpcServerOptions& options) {
     Listener listener;
@@ -134,7 +178,12 @@ class Dispatcher {
                       const Run& run, bool counts) {
     std::optional<OpenCalls::Call> open;
     if (counts) open.emplace(calls_);
-    absl::StatusOr<Response> result = run(context);
+    return Answer(context, name, request, response, run(context));
+  }
+
+  template <typename Request, typename Response>
+  grpc::Status Answer(const CallContext& context, std::string_view name, const Request* request, Response* response,
+                      absl::StatusOr<Response> result) {
     entrance_.Record(context, name, request, result.ok() ? &*result : nullptr, result.status());
     if (!result.ok()) return ToGrpc(result.status());
     *response = *std::move(result);
@@ -146,6 +195,9 @@ class Dispatcher {
   const Gate open_gate_{GateOptions{}};
   const Entrance entrance_;
   ThreadPool slow_{"rpc-slow", kThreads}, orders_{"rpc-order", kThreads};
+  ThreadPool spaces_{"rpc-space", kSpaceThreads, {}, SlowThreads{"rpc-large", kLargeSpaceThreads, [] {
+                                                                   LowerPriority(kLargeSpaceNice);
+                                                                 }}};
 };
 
 // A generated service whose calls `Api` answers.
@@ -172,16 +224,18 @@ class Adapter : public Service {
 class KernelServiceAdapter : public Adapter<v1::KernelService::CallbackService, KernelApi> {
  public:
   using Adapter::Adapter;
-  TUNEFARM_CALL(KernelService, CreateKernel, Slow)
+  TUNEFARM_CALL_AS(KernelService, CreateKernel, Slow, api->CreateKernel(context.principal, *request))
+  TUNEFARM_CALL_AS(KernelService, DeleteKernel, Slow, api->DeleteKernel(context.principal, *request))
   TUNEFARM_CALL(KernelService, GetKernel, Fast)
   TUNEFARM_CALL(KernelService, ListKernels, Fast)
-  TUNEFARM_CALL(KernelService, CountSpace, Slow)
+  TUNEFARM_CALL_AS(KernelService, CountSpace, Space, api->CountSpace(*request, context.grant))
+  TUNEFARM_CALL_AS(KernelService, CompileKernel, Slow, api->CompileKernel(*request, context.grant))
 };
 
 class TuningServiceAdapter : public Adapter<v1::TuningService::CallbackService, TuningApi> {
  public:
   using Adapter::Adapter;
-  TUNEFARM_CALL_AS(TuningService, CreateJob, Slow, api->CreateJob(context.principal, *request))
+  TUNEFARM_CALL_AS(TuningService, CreateJob, Space, api->CreateJob(context.principal, *request, context.grant))
   TUNEFARM_CALL(TuningService, GetJob, Fast)
   TUNEFARM_CALL(TuningService, ListJobs, Fast)
   TUNEFARM_CALL(TuningService, CancelJob, Order)

@@ -8,6 +8,7 @@
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/work_limit.h"
 #include "server/search/annealing.h"
 #include "server/search/genetic.h"
 #include "server/search/listed_strategy.h"
@@ -178,17 +179,17 @@ absl::Status EmptySpace(const Space& space) {
   return WithReason(FailedPrecondition("{}", space.ExplainEmpty()), "EMPTY_SPACE");
 }
 
-absl::Status TooLargeToList(const Space& space, uint64_t most) {
+absl::Status TooLargeToList(std::string_view points, uint64_t most) {
   return WithReason(InvalidArgument("the space has {} points, exhaustive lists at most {}: use the strategy random or "
                                     "narrow the parameters' values",
-                                    space.CartesianText(), FormatCount(static_cast<int64_t>(most))),
+                                    points, FormatCount(static_cast<int64_t>(most))),
                     "SPACE_TOO_LARGE");
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeExhaustive(const Space& space) {
   auto table = space.Enumerate(kSpaceListMax);
-  if (absl::IsResourceExhausted(table.status()) && ReasonOf(table.status()) != "SEARCH_BUDGET") {
-    return TooLargeToList(space, kSpaceListMax);
+  if (absl::IsResourceExhausted(table.status()) && ReasonOf(table.status()).empty()) {
+    return TooLargeToList(space.CartesianText(), kSpaceListMax);
   }
   RETURN_IF_ERROR(table.status());
   if (table->empty()) return EmptySpace(space);
@@ -197,8 +198,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeExhaustive(const Space& space) {
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeRandom(const Space& space, uint64_t seed) {
-  auto table = space.Enumerate(kSearchSpaceListMax);
-  if (absl::IsResourceExhausted(table.status())) {
+  auto table = space.Enumerate(kSearchSpaceListMax, kListTime);
+  if (absl::IsResourceExhausted(table.status()) && ReasonOf(table.status()) != kWorkLimitReason) {
+    RETURN_IF_ERROR(space.PrepareSampling());
     return std::make_unique<SampledStrategy>(std::string(kRandom), kRandomVersion, space, seed);
   }
   RETURN_IF_ERROR(table.status());
@@ -280,6 +282,13 @@ std::string StrategyHelp() {
   text += "exhaustive: every config, in the order of the space\n";
   text += "random: every config, in a random order\n";
   return text;
+}
+
+absl::Status CheckStrategy(std::string_view name, const StrategyOptions& options, uint64_t valid,
+                           std::string_view points) {
+  RETURN_IF_ERROR(CheckRequest(name, options).status());
+  if (name == kExhaustive && valid > kSpaceListMax) return TooLargeToList(points, kSpaceListMax);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, const StrategyOptions& options,

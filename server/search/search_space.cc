@@ -6,6 +6,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/work_limit.h"
 
 namespace tunefarm {
 namespace {
@@ -50,12 +51,14 @@ SearchSpace::SearchSpace(const Space& space) : space_(space), table_(static_cast
 
 absl::StatusOr<std::shared_ptr<const SearchSpace>> SearchSpace::Make(const Space& space) {
   std::shared_ptr<SearchSpace> made(new SearchSpace(space));
-  auto table = space.Enumerate(kSearchSpaceListMax);
+  auto table = space.Enumerate(kSearchSpaceListMax, kListTime);
   if (table.ok()) {
     if (table->empty()) return WithReason(FailedPrecondition("{}", space.ExplainEmpty()), "EMPTY_SPACE");
     made->List(*std::move(table));
-  } else if (!absl::IsResourceExhausted(table.status())) {
+  } else if (!absl::IsResourceExhausted(table.status()) || ReasonOf(table.status()) == kWorkLimitReason) {
     return table.status();
+  } else {
+    RETURN_IF_ERROR(space.PrepareSampling());
   }
   const std::optional<Config> config = space.DefaultConfig();
   if (config.has_value() && space.Contains(*config)) {

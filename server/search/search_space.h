@@ -26,6 +26,9 @@ inline constexpr int kDrawsMax = 100'000;
 // Above, sampling with a memory of what was seen is cheaper than a list of all.
 inline constexpr uint64_t kSearchSpaceListMax = 1'000'000;
 
+// The part of a limited time (SpaceOptions::limit) that such a list may take; beyond, spaces are sampled.
+inline constexpr Duration kListTime = std::chrono::seconds(20);
+
 // The index into Parameter::values of each parameter, in declared order.
 using Point = std::vector<uint16_t>;
 
@@ -33,7 +36,8 @@ std::string_view PointBytes(std::span<const uint16_t> point);
 
 class SearchSpace {
  public:
-  // FailedPrecondition with the reason EMPTY_SPACE for a space without configs; otherwise fails as Space::Enumerate.
+  // FailedPrecondition with the reason EMPTY_SPACE for a space without configs; otherwise fails as Space::Enumerate,
+  // and as Space::PrepareSampling where the space is not listed.
   static absl::StatusOr<std::shared_ptr<const SearchSpace>> Make(const Space& space);
 
   // Only these rows, whatever rules `space` has. InvalidArgument when there is none or when two are the same.

@@ -103,6 +103,11 @@ std::string StrategyHelp();
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(std::string_view name, const StrategyOptions& options,
                                                        const Space& space, uint64_t seed, const Priors& priors = {});
 
+// What can be refused of such a request before anything is listed, knowing that the space has about `valid` configs of
+// so many points (Space::CartesianText). InvalidArgument as above.
+absl::Status CheckStrategy(std::string_view name, const StrategyOptions& options, uint64_t valid,
+                           std::string_view points);
+
 class SearchSpace;
 
 // The same over a space that is already listed, or that is a recording; several strategies may share it.

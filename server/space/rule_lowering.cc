@@ -125,6 +125,9 @@ class RuleLowering {
     const bool divides =
         op == Op::kDivide || op == Op::kFloorDivide || op == Op::kModulo || op == Op::kCeilDiv || op == Op::kRoundUp;
     RuleGraph::Id fault = EitherFault(a, b);
+    if ((op == Op::kBitAnd || op == Op::kBitOr) && graph_.IsBoolean(a.value) && graph_.IsBoolean(b.value)) {
+      return {op == Op::kBitAnd ? graph_.And(a.value, b.value) : graph_.Or(a.value, b.value), fault};
+    }
     if (divides) fault = graph_.Or(fault, graph_.IsZero(b.value));
     return {graph_.Arithmetic(op, a.value, b.value), fault};
   }

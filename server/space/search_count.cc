@@ -11,8 +11,11 @@ namespace tunefarm::space_internal {
 
 namespace {
 
-// As much as a count may remember: some tens of MiB.
+// As much as a count may remember: some tens of MiB, and more where the frontiers are wide.
 constexpr size_t kMemoEntriesMax = 1'000'000;
+constexpr uint64_t kMemoBytesMax = 256 << 20;
+// How much is taken of a MemoryBudget at a time.
+constexpr uint64_t kMemoBytesStep = 1 << 20;
 // Of the first depths, CountPrefixes remembers as many as have at most so many combinations of values.
 constexpr double kPrefixesMax = 50'000;
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();  // nodes, where a search has been bounded before
@@ -39,6 +42,9 @@ SolutionCount UniformBelow(SolutionCount n, PhiloxStream& random) {
 // Counts by depth and frontier. Open addressing; the frontiers' words stand one after another.
 class SearchMemo {
  public:
+  // What it holds counts in the limit's memory; null: nowhere.
+  explicit SearchMemo(const WorkLimit* limit) : memory_(limit == nullptr ? nullptr : limit->memory()) {}
+
   // The remembered count, or nullptr.
   const SolutionCount* Find(size_t depth, const std::vector<int64_t>& key) const {
     if (depth >= tables_.size()) return nullptr;
@@ -62,10 +68,15 @@ class SearchMemo {
     table.counts.push_back(count);
     Link(&table, Hash(key), static_cast<uint32_t>(table.counts.size()));
     ++entries_;
+    // A count and its place in slots that are at most half full.
+    bytes_ += key.size() * sizeof(int64_t) + sizeof(SolutionCount) + 4 * sizeof(uint32_t);
+    if (bytes_ <= taken_) return;
+    taken_ = bytes_ + kMemoBytesStep;
+    is_full_ = entries_ >= kMemoEntriesMax || bytes_ >= kMemoBytesMax || !memory_.AtLeast(taken_);
   }
 
   // Whether it has as many counts as it may.
-  bool is_full() const { return entries_ >= kMemoEntriesMax; }
+  bool is_full() const { return is_full_ || entries_ >= kMemoEntriesMax; }
 
  private:
   struct Table {
@@ -98,6 +109,10 @@ class SearchMemo {
 
   std::vector<Table> tables_;
   size_t entries_ = 0;
+  uint64_t bytes_ = 0;
+  uint64_t taken_ = 0;  // of the budget
+  bool is_full_ = false;
+  MemoryUse memory_;
 };
 
 namespace {
@@ -158,58 +173,70 @@ class SolutionCounter {
   SearchMemo& memo_;
 };
 
-WalkEnd CountInto(const SearchProgram& program, size_t kept_depths, SearchMemo* memo, uint64_t* nodes,
+WalkEnd CountInto(const SearchProgram& program, size_t kept_depths, SearchMemo* memo, SearchBudget* budget,
                   SolutionCount* count, absl::Status* fault) {
   *count = 0;
   if (program.free_product() == 0) return WalkEnd::kDone;
-  SearchState state(program, *nodes);
+  SearchState state(program, *budget);
   const WalkEnd end = SolutionCounter(&state, kept_depths, memo).Below(0, count);
-  *nodes = state.nodes;
+  budget->nodes = state.nodes;
   if (end == WalkEnd::kFault) *fault = state.FaultStatus();
   return end;
 }
 
 }  // namespace
 
-WalkEnd CountSolutions(const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
-  SearchMemo memo;
-  return CountInto(program, kNoDepths, &memo, nodes, count, fault);
+WalkEnd CountSolutions(const SearchProgram& program, SearchBudget* budget, SolutionCount* count, absl::Status* fault) {
+  SearchMemo memo(budget->limit);
+  return CountInto(program, kNoDepths, &memo, budget, count, fault);
 }
 
-CountedSolutions::CountedSolutions(const SearchProgram& program)
-    : program_(program), memo_(std::make_unique<SearchMemo>()) {}
+CountedSolutions::CountedSolutions(const SearchProgram& program) : program_(program) {}
 
 CountedSolutions::~CountedSolutions() = default;
 
-WalkEnd CountedSolutions::CountAll(uint64_t nodes, absl::Status* fault) {
-  return CountInto(program_, kAllDepths, memo_.get(), &nodes, &total_, fault);
+WalkEnd CountedSolutions::CountAll(SearchBudget budget, absl::Status* fault) {
+  memo_ = std::make_unique<SearchMemo>(budget.limit);
+  return CountInto(program_, kAllDepths, memo_.get(), &budget, &total_, fault);
 }
 
-WalkEnd CountedSolutions::CountPrefixes(uint64_t nodes, absl::Status* fault) {
+WalkEnd CountedSolutions::CountPrefixes(SearchBudget budget, absl::Status* fault) {
+  memo_ = std::make_unique<SearchMemo>(budget.limit);
   double prefixes = 1;
   size_t depth = 0;
   for (; depth < program_.free_from(); ++depth) {
     prefixes *= static_cast<double>(program_.DomainAt(depth).size());
     if (prefixes > kPrefixesMax) break;
   }
-  return CountInto(program_, depth + 1, memo_.get(), &nodes, &total_, fault);
+  return CountInto(program_, depth + 1, memo_.get(), &budget, &total_, fault);
 }
 
-void CountedSolutions::Draw(PhiloxStream& random, std::vector<uint16_t>* row) const {
+bool CountedSolutions::Draw(PhiloxStream& random, const WorkLimit* limit, std::vector<uint16_t>* row) const {
   SolutionCount rest = UniformBelow(total_, random);
-  if (program_.free_from() > 0) rest = FollowCounts(rest, row);
+  if (program_.free_from() > 0) {
+    const std::optional<SolutionCount> found = FollowCounts(rest, limit, row);
+    if (!found.has_value()) return false;
+    rest = *found;
+  }
   for (size_t depth = program_.free_from(); depth < program_.size(); ++depth) {
     const std::vector<uint16_t>& domain = program_.DomainAt(depth);
     (*row)[program_.parameters()[depth]] = domain[static_cast<size_t>(rest % domain.size())];
     rest /= domain.size();
   }
+  return true;
 }
 
-SolutionCount CountedSolutions::FollowCounts(SolutionCount rank, std::vector<uint16_t>* row) const {
-  SearchState state(program_, kUnlimited);
-  SearchMemo recounted;
+std::optional<SolutionCount> CountedSolutions::FollowCounts(SolutionCount rank, const WorkLimit* limit,
+                                                            std::vector<uint16_t>* row) const {
+  SearchState state(program_, {kUnlimited, limit});
+  SearchMemo recounted(limit);
+  // Each search here has ended well before.
+  const auto has_ended = [](WalkEnd end) {
+    TUNEFARM_CHECK(end == WalkEnd::kDone || end == WalkEnd::kBudget);
+    return end == WalkEnd::kBudget;
+  };
   for (size_t depth = 0; depth < program_.free_from(); ++depth) {
-    TUNEFARM_CHECK(state.Visit(depth) == WalkEnd::kDone);
+    if (has_ended(state.Visit(depth))) return std::nullopt;
     bool is_found = false;
     for (const uint16_t position : state.alive[depth]) {
       state.Bind(depth, position);
@@ -217,8 +244,8 @@ SolutionCount CountedSolutions::FollowCounts(SolutionCount rank, std::vector<uin
       if (depth + 1 < program_.free_from()) {
         if (const SolutionCount* known = memo_->Find(depth + 1, state.FrontierKey(depth + 1))) {
           below = *known;
-        } else {
-          TUNEFARM_CHECK(SolutionCounter(&state, kNoDepths, &recounted).Below(depth + 1, &below) == WalkEnd::kDone);
+        } else if (has_ended(SolutionCounter(&state, kNoDepths, &recounted).Below(depth + 1, &below))) {
+          return std::nullopt;
         }
       }
       if (rank < below) {

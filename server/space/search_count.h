@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,8 +21,8 @@ namespace tunefarm::space_internal {
 
 class SearchMemo;
 
-// How many solutions a program has; `nodes` counts down. kFault with the reason in `fault`.
-WalkEnd CountSolutions(const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault);
+// How many solutions a program has. kFault with the reason in `fault`.
+WalkEnd CountSolutions(const SearchProgram& program, SearchBudget* budget, SolutionCount* count, absl::Status* fault);
 
 // The number of solutions of a program, and what drawing one of them at random needs.
 class CountedSolutions {
@@ -31,18 +32,20 @@ class CountedSolutions {
   ~CountedSolutions();
 
   // One of the two, once. As CountSolutions, with kBudget also when there is too much to remember.
-  WalkEnd CountAll(uint64_t nodes, absl::Status* fault);
+  WalkEnd CountAll(SearchBudget budget, absl::Status* fault);
   // Remembers all counts of the first depths only, up to some ten thousands; Draw then counts again below these.
-  WalkEnd CountPrefixes(uint64_t nodes, absl::Status* fault);
+  WalkEnd CountPrefixes(SearchBudget budget, absl::Status* fault);
 
   // After kDone.
   SolutionCount total() const { return total_; }
-  // A uniform solution, by parameter into `row`; there must be one.
-  void Draw(PhiloxStream& random, std::vector<uint16_t>* row) const;
+  // A uniform solution, by parameter into `row`; there must be one. False: the limit has ended.
+  bool Draw(PhiloxStream& random, const WorkLimit* limit, std::vector<uint16_t>* row) const;
 
  private:
-  // The searched values of the solution of a rank, into `row`; its rank among those with these values.
-  SolutionCount FollowCounts(SolutionCount rank, std::vector<uint16_t>* row) const;
+  // The searched values of the solution of a rank, into `row`; its rank among those with these values. None: the limit
+  // has ended.
+  std::optional<SolutionCount> FollowCounts(SolutionCount rank, const WorkLimit* limit,
+                                            std::vector<uint16_t>* row) const;
 
   const SearchProgram& program_;
   std::unique_ptr<SearchMemo> memo_;  // never changes once they are counted

@@ -21,6 +21,8 @@ constexpr uint64_t kNodesOfOneThread = 1'000'000;
 constexpr double kPartsWanted = 256, kPartsMin = 32, kPartsMax = 16'384;
 // How many keys a part adds between two looks at the common bounds.
 constexpr uint64_t kKeysBetween = 1 << 16;
+// How many rows of value indices are added between two looks.
+constexpr uint64_t kRowsBetween = 1 << 12;
 
 // The keys of all combinations of the parameters that no rule restricts.
 std::vector<uint64_t> FreeKeys(const SearchProgram& program, const KeyLayout& layout) {
@@ -41,7 +43,8 @@ std::vector<uint64_t> FreeKeys(const SearchProgram& program, const KeyLayout& la
 // stops when those before it and itself have reached one, and also when one before it has failed.
 class Listing {
  public:
-  Listing(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads, uint64_t nodes);
+  Listing(const SearchProgram& program, const KeyLayout& layout, const ListOptions& options,
+          const SearchBudget& budget);
 
   // As ListKeys, unsorted.
   WalkEnd Run(uint64_t* nodes, std::vector<uint64_t>* keys, absl::Status* fault);
@@ -64,7 +67,9 @@ class Listing {
   };
   // One thread's search of a part.
   struct Search final : SearchWatch {
-    explicit Search(Listing* of) : listing(*of), state(of->program_, of->nodes_) { state.watch = this; }
+    explicit Search(Listing* of) : listing(*of), state(of->program_, {of->nodes_, of->work_limit_}) {
+      state.watch = this;
+    }
     bool GoOn(uint64_t nodes_left) override;
 
     Listing& listing;
@@ -90,19 +95,27 @@ class Listing {
   const uint64_t limit_;
   const int threads_;
   const uint64_t nodes_;
-  size_t split_depth_ = 0;  // of the parts' first own parameter; 0: it is never divided
+  const WorkLimit* const work_limit_;
+  MemoryUse* const memory_;
+  const uint64_t bytes_before_, bytes_each_;  // of memory_
+  size_t split_depth_ = 0;                    // of the parts' first own parameter; 0: it is never divided
   std::vector<std::unique_ptr<Part>> parts_;
   std::atomic<size_t> next_{1}, failed_{SIZE_MAX};      // the first part known to have failed
   std::atomic<uint64_t> nodes_used_{0}, key_count_{0};  // of all parts, as they were last noted
 };
 
-Listing::Listing(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads, uint64_t nodes)
+Listing::Listing(const SearchProgram& program, const KeyLayout& layout, const ListOptions& options,
+                 const SearchBudget& budget)
     : program_(program),
       layout_(layout),
       free_keys_(FreeKeys(program, layout)),
-      limit_(limit),
-      threads_(threads),
-      nodes_(nodes) {
+      limit_(options.limit),
+      threads_(options.threads),
+      nodes_(budget.nodes),
+      work_limit_(budget.limit),
+      memory_(options.memory),
+      bytes_before_(options.memory->bytes()),
+      bytes_each_(options.bytes_each) {
   double parts = 1;
   for (size_t depth = 0; depth + 1 < program.free_from() && parts < kPartsWanted; ++depth) {
     const double more = parts * static_cast<double>(program.DomainAt(depth).size());
@@ -153,6 +166,7 @@ void Listing::Note(uint64_t nodes_used, uint64_t key_count, Part* part) {
 bool Listing::Search::GoOn(uint64_t nodes_left) {
   const uint64_t used = listing.nodes_ - nodes_left;
   listing.Note(used, part->keys.size(), part);
+  if (!listing.memory_->AtLeast(listing.bytes_before_ + listing.key_count_ * listing.bytes_each_)) return false;
   if (index == 0) {
     divides = used >= kNodesOfOneThread && listing.split_depth_ > 0 && listing.threads_ > 1;
     return true;
@@ -255,16 +269,22 @@ WalkEnd Listing::Join(uint64_t* nodes, std::vector<uint64_t>* keys, absl::Status
 // Depth first, on one thread.
 class RowListing {
  public:
-  RowListing(SearchState* state, uint64_t limit, std::vector<uint16_t>* rows)
+  RowListing(SearchState* state, const ListOptions& options, std::vector<uint16_t>* rows)
       : program_(state->program),
         state_(*state),
-        limit_(limit),
+        options_(options),
+        bytes_before_(options.memory->bytes()),
         rows_(*rows),
         row_(state->program.rules().parameters().size(), 0) {}
 
   WalkEnd Descend(size_t depth) {
     if (depth == program_.size()) {
-      if (count_ == limit_) return WalkEnd::kStopped;
+      if (count_ == options_.limit) return WalkEnd::kStopped;
+      if (count_ % kRowsBetween == 0) {
+        const uint64_t bytes = (count_ + kRowsBetween) * options_.bytes_each;
+        if (!options_.memory->AtLeast(bytes_before_ + bytes)) return WalkEnd::kStopped;
+        if (!state_.pace.Spend(kRowsBetween)) return WalkEnd::kBudget;
+      }
       ++count_;
       rows_.insert(rows_.end(), row_.begin(), row_.end());
       return WalkEnd::kDone;
@@ -288,7 +308,8 @@ class RowListing {
  private:
   const SearchProgram& program_;
   SearchState& state_;
-  const uint64_t limit_;
+  const ListOptions options_;
+  const uint64_t bytes_before_;
   std::vector<uint16_t>& rows_;
   std::vector<uint16_t> row_;
   uint64_t count_ = 0;
@@ -304,33 +325,35 @@ KeyLayout::KeyLayout(const std::vector<Parameter>& parameters) : shift(parameter
   }
 }
 
-WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads, uint64_t* nodes,
-                 std::vector<uint64_t>* keys, absl::Status* fault) {
+WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, const ListOptions& options,
+                 SearchBudget* budget, std::vector<uint64_t>* keys, absl::Status* fault) {
   if (program.free_product() == 0) return WalkEnd::kDone;
-  if (program.free_product() > limit) {
+  if (program.free_product() > options.limit) {
     // More than the limit, unless nothing at all.
     SolutionCount count = 0;
-    const WalkEnd end = CountSolutions(program, nodes, &count, fault);
+    const WalkEnd end = CountSolutions(program, budget, &count, fault);
     if (end != WalkEnd::kDone) return end;
-    return count > limit ? WalkEnd::kStopped : WalkEnd::kDone;
+    return count > options.limit ? WalkEnd::kStopped : WalkEnd::kDone;
   }
+  const uint64_t free_bytes = static_cast<uint64_t>(program.free_product()) * options.bytes_each;
+  if (!options.memory->AtLeast(options.memory->bytes() + free_bytes)) return WalkEnd::kStopped;
   if (program.free_from() == 0) {
     *keys = FreeKeys(program, layout);
     SortKeys(layout.total_bits, keys);
     return WalkEnd::kDone;
   }
-  Listing listing(program, layout, limit, threads, *nodes);
-  const WalkEnd end = listing.Run(nodes, keys, fault);
+  Listing listing(program, layout, options, *budget);
+  const WalkEnd end = listing.Run(&budget->nodes, keys, fault);
   if (end == WalkEnd::kDone) SortKeys(layout.total_bits, keys);
   return end;
 }
 
-WalkEnd ListRows(SearchState* state, uint64_t limit, std::vector<uint16_t>* rows) {
+WalkEnd ListRows(SearchState* state, const ListOptions& options, std::vector<uint16_t>* rows) {
   // A fault at what is no point is none.
   for (size_t depth = 0; depth < state->program.size(); ++depth) {
     if (state->program.DomainAt(depth).empty()) return WalkEnd::kDone;
   }
-  return RowListing(state, limit, rows).Descend(0);
+  return RowListing(state, options, rows).Descend(0);
 }
 
 }  // namespace tunefarm::space_internal

@@ -25,13 +25,22 @@ struct KeyLayout {
   int total_bits = 0;  // above 64 there is no such number
 };
 
-// The keys of all solutions, ascending, found on up to `threads` threads where there are many. kStopped when there are
-// more than `limit`. `nodes` counts down, but not by a search that is stopped. kFault with the reason in `fault`.
-WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, uint64_t limit, int threads, uint64_t* nodes,
-                 std::vector<uint64_t>* keys, absl::Status* fault);
+// What a list may hold and how it is made.
+struct ListOptions {
+  uint64_t limit = 0;           // solutions
+  int threads = 1;              // up to so many, where there are many solutions
+  MemoryUse* memory = nullptr;  // of this program's list and others
+  uint64_t bytes_each = 0;      // what one solution takes of it, with what is made of the list
+};
+
+// The keys of all solutions, ascending. kStopped when there are more than the limit, or than the memory has room for;
+// the memory says then that it was refused. The budget's nodes count down, but not by a search that is stopped. kFault
+// with the reason in `fault`.
+WalkEnd ListKeys(const SearchProgram& program, const KeyLayout& layout, const ListOptions& options,
+                 SearchBudget* budget, std::vector<uint64_t>* keys, absl::Status* fault);
 
 // The solutions of `state`, a new one: for each as many value indices as the space has parameters, 0 for
-// those that are not of the program; not sorted. kStopped when there are more than `limit`.
-WalkEnd ListRows(SearchState* state, uint64_t limit, std::vector<uint16_t>* rows);
+// those that are not of the program; not sorted. kStopped as ListKeys.
+WalkEnd ListRows(SearchState* state, const ListOptions& options, std::vector<uint16_t>* rows);
 
 }  // namespace tunefarm::space_internal

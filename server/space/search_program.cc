@@ -14,6 +14,10 @@ namespace {
 // they save.
 constexpr int kBoundsMax = 24;
 constexpr int kBoundsPerProgramMax = 2000;
+// Nodes of the graph, some hundred bytes each, beyond which no more bounds are built.
+constexpr int kGraphNodesMax = 200'000;
+// What it costs to go through the parts of a rule once, in the units of WorkPace.
+constexpr uint64_t kRuleWork = 20'000;
 // Numbers that a search holds; more only where very many rules meet very long lists of values.
 constexpr size_t kMemoryMax = 4'000'000;
 
@@ -30,12 +34,14 @@ struct SearchProgram::Layout {
 };
 
 SearchProgram::SearchProgram(const SpaceRules& rules, RuleGraph* graph, std::vector<int> order,
-                             std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts)
+                             std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts,
+                             const WorkLimit* limit)
     : rules_(rules), order_(std::move(order)), domains_(std::move(domains)), depth_of_(rules.parameters().size(), -1) {
   depths_.resize(order_.size());
   for (size_t depth = 0; depth < order_.size(); ++depth) depth_of_[order_[depth]] = static_cast<int>(depth);
-  Checks checks = Order(conjuncts, graph);
-  FilterDomains(*graph, &checks);
+  WorkPace pace(limit);
+  Checks checks = Order(conjuncts, graph, &pace);
+  FilterDomains(*graph, &checks, &pace);
   for (size_t depth = 0; depth < depths_.size(); ++depth) {
     cartesian_ *= static_cast<double>(domains_[depth].size());
     const bool has_checks =
@@ -46,7 +52,7 @@ SearchProgram::SearchProgram(const SpaceRules& rules, RuleGraph* graph, std::vec
   for (size_t depth = free_from_; depth < depths_.size(); ++depth) {
     free_product_ = MultiplyCounts(free_product_, domains_[depth].size());
   }
-  Place(*graph, checks);
+  Place(*graph, checks, &pace);
 }
 
 int SearchProgram::DepthOf(const GraphNode& node) const {
@@ -58,7 +64,7 @@ int SearchProgram::DepthOf(const GraphNode& node) const {
 }
 
 // Finds what to check at each depth.
-SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph) {
+SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph, WorkPace* pace) {
   Checks checks;
   checks.nodes.resize(depths_.size());
   checks.faulty.resize(depths_.size());
@@ -74,6 +80,7 @@ SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjunct
   };
   int all_bounds = 0;
   for (const Conjunct& conjunct : conjuncts) {
+    if (!pace->Spend(kRuleWork)) return checks;
     int last = 0;
     for (const int variable : conjunct.variables) last = std::max(last, depth_of_[variable]);
     if (conjunct.value < 0) {
@@ -90,6 +97,7 @@ SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjunct
     ParameterSet bound;
     int bounds = 0;
     for (int depth = 0; depth <= last && bounds < kBoundsMax && all_bounds < kBoundsPerProgramMax; ++depth) {
+      if (graph->size() > kGraphNodesMax || !pace->Spend(kRuleWork)) break;
       const size_t parameter = static_cast<size_t>(order_[static_cast<size_t>(depth)]);
       bound.set(parameter);
       if (!graph->At(value).variables[parameter]) continue;
@@ -106,7 +114,8 @@ SearchProgram::Checks SearchProgram::Order(const std::vector<Conjunct>& conjunct
 }
 
 // Checks on one parameter alone are made now.
-void SearchProgram::FilterDomains(const RuleGraph& graph, Checks* checks) {
+void SearchProgram::FilterDomains(const RuleGraph& graph, Checks* checks, WorkPace* pace) {
+  bool goes_on = true;
   for (size_t depth = 0; depth < depths_.size(); ++depth) {
     std::erase_if(checks->nodes[depth], [&](RuleGraph::Id id) {
       if (graph.At(id).variables.count() != 1) return false;
@@ -129,7 +138,8 @@ void SearchProgram::FilterDomains(const RuleGraph& graph, Checks* checks) {
       };
       std::erase_if(domains_[depth], [&](uint16_t index) {
         values.clear();
-        return evaluate(id, index) == 0;
+        goes_on = goes_on && pace->Spend(kRuleWork);
+        return goes_on && evaluate(id, index) == 0;
       });
       return true;
     });
@@ -137,7 +147,7 @@ void SearchProgram::FilterDomains(const RuleGraph& graph, Checks* checks) {
 }
 
 // Gives every needed node its place, computes what depends on one parameter alone, and writes the operations.
-void SearchProgram::Place(const RuleGraph& graph, const Checks& checks) {
+void SearchProgram::Place(const RuleGraph& graph, const Checks& checks, WorkPace* pace) {
   Layout layout;
   std::vector<RuleGraph::Id> open;
   const auto need = [&](RuleGraph::Id id) {
@@ -166,6 +176,7 @@ void SearchProgram::Place(const RuleGraph& graph, const Checks& checks) {
       continue;
     }
     const std::vector<uint16_t>& domain = domains_[static_cast<size_t>(depth)];
+    if (!pace->Spend(depths_.size() + domain.size())) return;
     if (memory_.size() + domain.size() > kMemoryMax) {
       is_too_large_ = true;
       memory_.clear();

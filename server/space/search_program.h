@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/base/work_limit.h"
 #include "server/space/rule_graph.h"
 #include "server/space/space_rules.h"
 
@@ -71,9 +72,10 @@ class SearchProgram {
   };
 
   // `graph` gets more nodes. `domains` are beside `order`, the parameters in the order of the search. `rules` must
-  // outlive the program.
+  // outlive the program. Where the limit, which may be null, ends meanwhile, the program is not to be used.
   SearchProgram(const SpaceRules& rules, RuleGraph* graph, std::vector<int> order,
-                std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts);
+                std::vector<std::vector<uint16_t>> domains, const std::vector<Conjunct>& conjuncts,
+                const WorkLimit* limit);
 
   const SpaceRules& rules() const { return rules_; }
   // In the order of the search.
@@ -107,9 +109,9 @@ class SearchProgram {
     std::vector<std::vector<RuleGraph::Id>> nodes;
     std::vector<std::vector<FaultyNodes>> faulty;
   };
-  Checks Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph);
-  void FilterDomains(const RuleGraph& graph, Checks* checks);
-  void Place(const RuleGraph& graph, const Checks& checks);
+  Checks Order(const std::vector<Conjunct>& conjuncts, RuleGraph* graph, WorkPace* pace);
+  void FilterDomains(const RuleGraph& graph, Checks* checks, WorkPace* pace);
+  void Place(const RuleGraph& graph, const Checks& checks, WorkPace* pace);
   void FindFrontiers(const RuleGraph& graph, const Layout& layout);
   int DepthOf(const GraphNode& node) const;
 

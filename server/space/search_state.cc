@@ -4,8 +4,14 @@
 
 namespace tunefarm::space_internal {
 
-SearchState::SearchState(const SearchProgram& of, uint64_t nodes_max)
-    : program(of), memory(of.memory()), alive(of.size()), positions(of.size(), 0), key(of.size()), nodes(nodes_max) {
+SearchState::SearchState(const SearchProgram& of, const SearchBudget& budget)
+    : program(of),
+      memory(of.memory()),
+      alive(of.size()),
+      positions(of.size(), 0),
+      key(of.size()),
+      nodes(budget.nodes),
+      pace(budget.limit) {
   if (of.uses_bindings()) binding.emplace(of.rules().parameters().size());
 }
 
@@ -35,6 +41,7 @@ WalkEnd SearchState::Visit(size_t depth) {
   if (nodes < count) return WalkEnd::kBudget;
   nodes -= count;
   if (nodes < ask_below && !GoOn()) return WalkEnd::kStopped;
+  if (!pace.Spend(count * (1 + here.instructions.size()))) return WalkEnd::kBudget;
   int64_t* const numbers = memory.data();
   for (const SearchProgram::Instruction& instruction : here.instructions) {
     const size_t a_step = instruction.a_step;
@@ -105,7 +112,7 @@ WalkEnd SearchState::Visit(size_t depth) {
     }
   }
   passing.resize(kept);
-  if (!here.faulty_checks.empty() || !here.judged.empty()) JudgeRules(depth);
+  if ((!here.faulty_checks.empty() || !here.judged.empty()) && !JudgeRules(depth)) return WalkEnd::kBudget;
   if (!has_faults || depth + 1 != program.free_from() || passing.empty()) return WalkEnd::kDone;
   if (depth > 0 && IsFaulty(depth - 1)) return WalkEnd::kFault;
   if (faulty[depth].empty()) return WalkEnd::kDone;
@@ -113,12 +120,16 @@ WalkEnd SearchState::Visit(size_t depth) {
   return WalkEnd::kFault;
 }
 
-void SearchState::JudgeRules(size_t depth) {
+bool SearchState::JudgeRules(size_t depth) {
   const SearchProgram::Depth& here = program.At(depth);
   const int parameter = program.parameters()[depth];
   const std::vector<uint16_t>& domain = program.DomainAt(depth);
+  const uint64_t work = here.faulty_checks.size() + here.judged.size() * SpaceRules::kJudgeWork;
+  bool goes_on = true;
   if (has_faults) faulty[depth].clear();
   std::erase_if(alive[depth], [&](uint16_t position) {
+    goes_on = goes_on && pace.Spend(work);
+    if (!goes_on) return true;
     int failing = -1;
     const auto note = [&failing](int rule) { failing = failing < 0 ? rule : std::min(failing, rule); };
     for (const SearchProgram::FaultyCheck& check : here.faulty_checks) {
@@ -139,6 +150,7 @@ void SearchState::JudgeRules(size_t depth) {
     }
     return false;
   });
+  return goes_on;
 }
 
 void SearchState::Bind(size_t depth, uint16_t position) {

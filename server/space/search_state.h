@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/base/work_limit.h"
 #include "server/space/search_program.h"
 
 namespace tunefarm::space_internal {
@@ -20,8 +21,14 @@ namespace tunefarm::space_internal {
 enum class WalkEnd {
   kDone,
   kStopped,  // enough was found
-  kBudget,   // there were more values to visit than the search may
+  kBudget,   // there were more values to visit than the search may, or its WorkLimit has ended
   kFault,    // a rule cannot be evaluated at a point that no rule rejects; SearchState::FaultStatus says which
+};
+
+// How much a search may do.
+struct SearchBudget {
+  uint64_t nodes = 0;                // values that may still be visited; counts down
+  const WorkLimit* limit = nullptr;  // null: none
 };
 
 // Asked now and then by a search that shares its bounds with others.
@@ -33,8 +40,8 @@ class SearchWatch {
 };
 
 struct SearchState {
-  // Of a program that is not too large. `nodes` is how many values may be visited.
-  SearchState(const SearchProgram& program, uint64_t nodes);
+  // Of a program that is not too large.
+  SearchState(const SearchProgram& program, const SearchBudget& budget);
 
   // Visits all values of a depth whose earlier ones are bound, depth < free_from(). The positions of those that no rule
   // rejects go to alive[depth]. kFault when the depth is the last one that rules restrict and a rule cannot be
@@ -71,11 +78,13 @@ struct SearchState {
   int fault_rule = -1;            // that rule
   bool has_faults = false;        // whether one may have been met
   uint64_t nodes = 0;             // left
+  WorkPace pace;                  // of the budget's limit
   SearchWatch* watch = nullptr;   // null: nobody
   uint64_t ask_below = 0;         // it is asked when fewer nodes are left
 
  private:
-  void JudgeRules(size_t depth);
+  // False: the limit has ended.
+  bool JudgeRules(size_t depth);
   void FollowFault(size_t depth, uint16_t position);
 };
 

@@ -46,6 +46,10 @@ absl::Status CheckParameter(const Parameter& parameter) {
   return absl::OkStatus();
 }
 
+// Of so many rules, or bytes of their texts, a point takes some ten microseconds to judge, and a limit can be asked
+// each time.
+constexpr size_t kManyRules = 32, kLongRules = 4096;
+
 std::optional<ValueType> CommonType(const Parameter& parameter) {
   const ValueType type = parameter.values[0].type();
   for (const Value& value : parameter.values) {
@@ -57,26 +61,51 @@ std::optional<ValueType> CommonType(const Parameter& parameter) {
 }  // namespace
 
 struct Space::Impl {
-  Impl(SpaceRules compiled, const SymbolTable& symbols, const SpaceOptions& options)
-      : rules(std::move(compiled)), search(rules, symbols, options) {
+  Impl(SpaceRules compiled, SymbolTable names, SpaceOptions how)
+      : rules(std::move(compiled)), symbols(std::move(names)), options(std::move(how)) {
     for (const Parameter& parameter : rules.parameters()) {
       index_of.emplace(parameter.name, static_cast<int>(index_of.size()));
       cartesian_size *= static_cast<double>(parameter.values.size());
     }
+    size_t rule_bytes = 0;
+    for (size_t rule = 0; rule < rules.size(); ++rule) rule_bytes += rules.Declared(static_cast<int>(rule)).text.size();
+    is_slow_to_judge = rules.size() >= kManyRules || rule_bytes >= kLongRules;
   }
 
-  const SpaceSampler& TheSampler() const {
+  absl::Status LimitStatus() const { return options.limit == nullptr ? absl::OkStatus() : options.limit->Why(); }
+
+  // These fail as the options' limit says; the next call then begins again.
+  absl::StatusOr<const SpaceSearch*> TheSearch() const {
+    const MutexLock lock(&search_mutex);
+    if (made_search != nullptr) return made_search.get();
+    if (!rules.Narrow(options.limit.get())) return LimitStatus();
+    auto search = std::make_unique<const SpaceSearch>(rules, symbols, options);
+    RETURN_IF_ERROR(LimitStatus());
+    made_search = std::move(search);
+    return made_search.get();
+  }
+
+  absl::StatusOr<const SpaceSampler*> TheSampler() const {
+    ASSIGN_OR_RETURN(const SpaceSearch* const search, TheSearch());
     const MutexLock lock(&sampler_mutex);
-    if (made_sampler == nullptr) made_sampler = std::make_unique<const SpaceSampler>(search);
-    return *made_sampler;
+    if (made_sampler != nullptr) return made_sampler.get();
+    auto sampler = std::make_unique<const SpaceSampler>(*search);
+    RETURN_IF_ERROR(LimitStatus());
+    made_sampler = std::move(sampler);
+    return made_sampler.get();
   }
 
-  const SpaceRules rules;
-  const SpaceSearch search;
+  mutable SpaceRules rules;  // narrowed with the first search, which changes nothing that judging a point reads
+  const SymbolTable symbols;
+  const SpaceOptions options;
   std::vector<Config> starting_configs;
   std::map<std::string, int, std::less<>> index_of;
   double cartesian_size = 1;
+  bool is_slow_to_judge = false;
 
+  mutable Mutex search_mutex;
+  // Made by the first operation that searches; never changes afterwards.
+  mutable std::unique_ptr<const SpaceSearch> made_search GUARDED_BY(search_mutex);
   mutable Mutex sampler_mutex;
   // Made by the first SampleUniform; never changes afterwards.
   mutable std::unique_ptr<const SpaceSampler> made_sampler GUARDED_BY(sampler_mutex);
@@ -108,11 +137,12 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
   ASSIGN_OR_RETURN(SpaceRules rules,
                    SpaceRules::Compile(std::move(definition.parameters), std::move(definition.constraints),
                                        std::move(definition.device_rules), symbols));
-  auto impl = std::make_shared<Impl>(std::move(rules), symbols, options);
+  auto impl = std::make_shared<Impl>(std::move(rules), std::move(symbols), options);
   impl->starting_configs = std::move(definition.starting_configs);
   return Space(std::move(impl));
 }
 
+const SpaceOptions& Space::options() const { return impl_->options; }
 const std::vector<Parameter>& Space::parameters() const { return impl_->rules.parameters(); }
 const std::vector<Rule>& Space::constraints() const { return impl_->rules.constraints(); }
 const std::vector<Rule>& Space::device_rules() const { return impl_->rules.device_rules(); }
@@ -127,20 +157,32 @@ double Space::CartesianSize() const { return impl_->cartesian_size; }
 std::string Space::CartesianText() const { return space_internal::CountText(CartesianSize(), /*is_exact=*/true); }
 
 absl::StatusOr<uint64_t> Space::CountValid(uint64_t limit) const {
-  ASSIGN_OR_RETURN(const space_internal::SolutionCount count, impl_->search.Count(impl_->search.options().nodes_max));
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  ASSIGN_OR_RETURN(const space_internal::SolutionCount count,
+                   search->Count({impl_->options.nodes_max, impl_->options.limit.get()}));
   if (count <= limit && count < UINT64_MAX) return static_cast<uint64_t>(count);
   return ResourceExhausted("the space has more than {} valid configs ({} points before the rules)",
                            space_internal::CountText(static_cast<double>(limit), true), CartesianText());
 }
 
-absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit) const { return impl_->search.List(limit); }
-
-absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
-  return impl_->TheSampler().Draw(random);
+absl::StatusOr<ConfigTable> Space::Enumerate(uint64_t limit, Duration time) const {
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  const WorkLimit* const whole = impl_->options.limit.get();
+  if (whole == nullptr) return search->List(limit, nullptr);
+  const WorkLimit part(whole, time);
+  return search->List(limit, &part);
 }
 
+absl::StatusOr<std::vector<uint16_t>> Space::SampleUniform(PhiloxStream& random) const {
+  ASSIGN_OR_RETURN(const SpaceSampler* const sampler, impl_->TheSampler());
+  return sampler->Draw(random);
+}
+
+absl::Status Space::PrepareSampling() const { return impl_->TheSampler().status(); }
+
 absl::StatusOr<PruneReport> Space::CountByRule(uint64_t exact_max) const {
-  return space_internal::CountByRule(impl_->search, CartesianSize(), exact_max);
+  ASSIGN_OR_RETURN(const SpaceSearch* const search, impl_->TheSearch());
+  return space_internal::CountByRule(*search, CartesianSize(), exact_max);
 }
 
 std::string Space::ExplainEmpty() const {
@@ -199,6 +241,7 @@ absl::Status Space::Check(const Config& config) const {
 bool Space::IsValid(std::span<const uint16_t> indices) const {
   const SpaceRules& rules = impl_->rules;
   TUNEFARM_CHECK(indices.size() == rules.parameters().size());
+  if (impl_->is_slow_to_judge && impl_->options.limit != nullptr && !impl_->options.limit->GoOn()) return false;
   const space_internal::Binding binding = rules.BindAll(indices);
   for (size_t rule = 0; rule < rules.size(); ++rule) {
     if (rules.Judge(static_cast<int>(rule), binding) != Verdict::kPass) return false;

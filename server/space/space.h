@@ -8,7 +8,9 @@
 // A rule that cannot be evaluated at some point (a division by zero, say) fails the whole operation with the rule, the
 // place in it and the values, unless another rule rejects that point: `BK != 0` guards `N % BK == 0` in either order.
 //
-// Threads: a Space never changes after Build; const use from any thread. It owns everything it refers to.
+// Threads: a Space never changes after Build; const use from any thread. It owns everything it refers to. What
+// counting, listing and drawing need beyond the rules is made by the first of these calls, while others wait for it;
+// Check, Contains and IsValid never wait.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/random.h"
+#include "server/base/work_limit.h"
 #include "server/expression/config.h"
 #include "server/expression/expression.h"
 #include "server/expression/value.h"
@@ -65,6 +68,10 @@ struct SpaceOptions {
   uint64_t nodes_max = 1'000'000'000;
   // How many threads may list a large space; 0: one for each core, at most eight. The result does not depend on it.
   int threads = 0;
+  // Bound on the time and the memory of counting, listing and drawing, and the way to cancel them; null: there is none,
+  // and only nodes_max bounds the work. One thread at a time calls Begin and does these things. Errors: WorkLimit::Why,
+  // and ResourceExhausted with the reason SPACE_MEMORY.
+  std::shared_ptr<const WorkLimit> limit = nullptr;
 };
 
 // Valid configs as value indices, in the order of the space.
@@ -81,11 +88,14 @@ class ConfigTable {
   std::span<const uint16_t> Row(uint64_t row) const {
     return {indices_.data() + row * static_cast<uint64_t>(parameter_count_), static_cast<size_t>(parameter_count_)};
   }
+  // What it holds of a MemoryBudget, as long as it or a copy of it lives.
+  void HoldMemory(std::shared_ptr<const MemoryUse> memory) { memory_ = std::move(memory); }
 
  private:
   int parameter_count_;
   uint64_t size_ = 0;  // kept apart: a space without parameters has one config of no values
   std::vector<uint16_t> indices_;
+  std::shared_ptr<const MemoryUse> memory_;  // null: not counted
 };
 
 struct RuleCount {
@@ -113,6 +123,7 @@ class Space {
   // rule that does not compile, any limit above. Does not search: an empty space is built without complaint.
   static absl::StatusOr<Space> Build(SpaceDefinition definition, const SpaceOptions& options = {});
 
+  const SpaceOptions& options() const;
   const std::vector<Parameter>& parameters() const;
   const std::vector<Rule>& constraints() const;
   const std::vector<Rule>& device_rules() const;
@@ -128,17 +139,22 @@ class Space {
   absl::StatusOr<uint64_t> CountValid(uint64_t limit = UINT64_MAX) const;
 
   // All valid configs in order; memory is two bytes per parameter and config. ResourceExhausted as for CountValid.
-  // An empty space is an empty table; ExplainEmpty says why it is empty.
-  absl::StatusOr<ConfigTable> Enumerate(uint64_t limit = kSpaceListMax) const;
+  // An empty space is an empty table; ExplainEmpty says why it is empty. `time`: the part of the options' limit that it
+  // may take, after which it gives up as after nodes_max.
+  absl::StatusOr<ConfigTable> Enumerate(uint64_t limit = kSpaceListMax, Duration time = Duration::max()) const;
 
   // One valid config's value indices, uniformly distributed over the space, drawn from `random`; without listing the
   // space. Exactly uniform: from lists or exact counts of each independent group of parameters, or else by rejection
   // from its Cartesian product. NotFound when the space is empty, ResourceExhausted when valid points are too rare to
   // be hit by rejection and too many to count. The first call does the counting; it costs what CountValid costs.
   absl::StatusOr<std::vector<uint16_t>> SampleUniform(PhiloxStream& random) const;
+  // Does now what the first SampleUniform would do, but for its draw. The errors of the options' limit alone.
+  absl::Status PrepareSampling() const;
 
   // How many points each rule rejects. Exact up to `exact_max` Cartesian points, above that estimated from 10^6 points
-  // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds.
+  // drawn with a fixed seed; the number of valid ones is counted also then, where that is a matter of seconds. Where
+  // the options have a limit, each of these has a part of its time: fewer points are drawn then, and also small spaces
+  // are estimated.
   absl::StatusOr<PruneReport> CountByRule(uint64_t exact_max = kSpaceListMax) const;
 
   // For a space that was found empty: one sentence with what each rule killed, and the rules.
@@ -150,7 +166,7 @@ class Space {
   bool Contains(const Config& config) const { return Check(config).ok(); }
 
   // The same question for value indices (one per parameter, each in range), as an answer alone: false also where a rule
-  // cannot be evaluated. Made for searches that ask it often.
+  // cannot be evaluated, and where the options' limit has ended. Made for searches that ask it often.
   bool IsValid(std::span<const uint16_t> indices) const;
 
   // Value indices to a Config and back. `indices` has one entry per parameter, each in range. IndicesOf checks names

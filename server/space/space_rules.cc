@@ -1,22 +1,11 @@
 #include "server/space/space_rules.h"
 
 #include <numeric>
+#include <optional>
 
 #include "server/base/status.h"
 
 namespace tunefarm::space_internal {
-
-namespace {
-
-std::vector<int64_t> IntValues(const Parameter& parameter) {
-  std::vector<int64_t> ints;
-  for (const Value& value : parameter.values) {
-    ints.push_back(value.is_int() ? value.int_value() : (value.is_bool() && value.bool_value() ? 1 : 0));
-  }
-  return ints;
-}
-
-}  // namespace
 
 absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters, std::vector<Rule> constraints,
                                                std::vector<Rule> device_rules, const SymbolTable& symbols) {
@@ -24,7 +13,6 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
   rules.parameters_ = std::move(parameters);
   rules.constraints_ = std::move(constraints);
   rules.device_rules_ = std::move(device_rules);
-  for (const Parameter& parameter : rules.parameters_) rules.int_values_.push_back(IntValues(parameter));
   const size_t count = rules.constraints_.size() + rules.device_rules_.size();
   for (size_t i = 0; i < count; ++i) {
     const int rule = static_cast<int>(i);
@@ -35,11 +23,16 @@ absl::StatusOr<SpaceRules> SpaceRules::Compile(std::vector<Parameter> parameters
     }
     rules.expressions_.push_back(*std::move(expression));
   }
-  rules.NarrowDomains();
   return rules;
 }
 
-void SpaceRules::NarrowDomains() {
+bool SpaceRules::Narrow(const WorkLimit* limit) {
+  WorkPace pace(limit);
+  bool goes_on = true;
+  domains_.clear();
+  open_rules_.clear();
+  is_rejected_by_constant_rule_ = false;
+  constant_fault_ = absl::OkStatus();
   for (const Parameter& parameter : parameters_) {
     domains_.emplace_back(parameter.values.size());
     std::iota(domains_.back().begin(), domains_.back().end(), uint16_t{0});
@@ -57,6 +50,8 @@ void SpaceRules::NarrowDomains() {
     bool is_open = variables.size() > 1;
     if (!is_open) {
       std::erase_if(domains_[static_cast<size_t>(variables[0])], [&](uint16_t value) {
+        goes_on = goes_on && pace.Spend(kJudgeWork);
+        if (!goes_on) return false;
         Bind(variables[0], value, &binding);
         const Verdict verdict = Judge(rule, binding);
         if (verdict == Verdict::kFault) is_open = true;
@@ -64,7 +59,9 @@ void SpaceRules::NarrowDomains() {
       });
     }
     if (is_open) open_rules_.push_back(rule);
+    if (!goes_on) return false;
   }
+  return true;
 }
 
 Binding SpaceRules::BindAll(std::span<const uint16_t> indices) const {
@@ -74,16 +71,9 @@ Binding SpaceRules::BindAll(std::span<const uint16_t> indices) const {
 }
 
 Verdict SpaceRules::Judge(int rule, const Binding& binding) const {
-  const Expression& expression = At(rule);
-  if (expression.is_integral()) {
-    int64_t result = 0;
-    if (expression.EvaluateIntegral(binding.ints.data(), &result))
-      return result != 0 ? Verdict::kPass : Verdict::kReject;
-    return Verdict::kFault;
-  }
-  const auto result = expression.EvaluateBool(binding.slots.data());
-  if (!result.ok()) return Verdict::kFault;
-  return *result ? Verdict::kPass : Verdict::kReject;
+  const std::optional<bool> holds = At(rule).Holds(binding.slots.data());
+  if (!holds.has_value()) return Verdict::kFault;
+  return *holds ? Verdict::kPass : Verdict::kReject;
 }
 
 absl::Status SpaceRules::FaultStatus(int rule, const Binding& binding) const {

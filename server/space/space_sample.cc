@@ -1,6 +1,7 @@
 #include "server/space/space_sample.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "server/base/format.h"
 #include "server/base/status.h"
@@ -20,6 +21,18 @@ constexpr int kTrials = 4096;
 constexpr int kTrialsValidMin = 40;              // about 1 %: rejection then costs about 100 points a sample
 constexpr double kCountFirstCartesianMax = 1e6;  // below, counting is a matter of milliseconds
 constexpr uint64_t kRejectionTriesMax = 20'000'000;
+// The part of a limited time that a group may take to be counted, and to be listed; and to have its prefixes counted:
+// so much, and so much of what is left.
+constexpr Duration kCountTime = std::chrono::seconds(5);
+constexpr Duration kPrefixesTime = std::chrono::seconds(10);
+constexpr int kPartOfLeft = 4;
+
+// A budget within a part of the limit, which may be null; `part` holds it.
+SearchBudget PartOf(const WorkLimit* limit, Duration time, uint64_t nodes, std::optional<WorkLimit>* part) {
+  if (limit == nullptr) return {nodes, nullptr};
+  part->emplace(limit, std::min(time, limit->Left() / kPartOfLeft));
+  return {nodes, &**part};
+}
 
 }  // namespace
 
@@ -47,17 +60,23 @@ bool SpaceSampler::CountParts() {
     absl::Status fault;
     auto counts = std::make_unique<CountedSolutions>(*program);
     const uint64_t nodes_max = std::min(search_.options().nodes_max, kCountNodesMax);
-    const WalkEnd counted = counts->CountAll(nodes_max, &fault);
+    std::optional<WorkLimit> count_part, list_part;
+    const WalkEnd counted = counts->CountAll(PartOf(limit(), kCountTime, nodes_max, &count_part), &fault);
     const bool is_counted = counted == WalkEnd::kDone && counts->total() < kCountMax;
     // A short list is drawn from faster than counts are followed; and what is too much to remember may still be short
     // enough to list.
     const bool is_short = !is_counted || counts->total() <= kListMax;
     WalkEnd listed = WalkEnd::kStopped;
     if (counted != WalkEnd::kFault && is_short && program->free_from() > 0 && search_.layout().total_bits <= 64) {
-      uint64_t nodes = nodes_max;
-      listed = ListKeys(*program, search_.layout(), kListMax, ThreadCount(search_.options().threads), &nodes,
-                        &part.keys, &fault);
+      part.memory = std::make_unique<MemoryUse>(limit() == nullptr ? nullptr : limit()->memory());
+      // The key, among those of its part and while it is sorted.
+      const ListOptions options = {kListMax, ThreadCount(search_.options().threads), part.memory.get(),
+                                   3 * sizeof(uint64_t)};
+      SearchBudget budget = PartOf(limit(), kCountTime, nodes_max, &list_part);
+      listed = ListKeys(*program, search_.layout(), options, &budget, &part.keys, &fault);
+      part.memory->AtMost(part.keys.size() * sizeof(uint64_t));
     }
+    if (limit() != nullptr && !limit()->GoOn()) return true;
     if (counted == WalkEnd::kFault || listed == WalkEnd::kFault) {
       Fail(fault);
       continue;
@@ -81,14 +100,18 @@ bool SpaceSampler::CountParts() {
 }
 
 void SpaceSampler::SearchParts() {
-  for (const auto& program : search_.JudgedPrograms()) {
+  const SpaceSearch::Programs programs = search_.JudgedPrograms();
+  for (const auto& program : programs) {
+    if (limit() != nullptr && !limit()->GoOn()) return;
     Part part;
     part.program = program;
     if (program->cartesian() == 0) Fail(NotFound("the space is empty"));
     if (program->cartesian() > 0 && program->free_from() > 0 && !IsOftenValid(*program)) {
       absl::Status fault;
       auto counts = std::make_unique<CountedSolutions>(*program);
-      const WalkEnd end = counts->CountPrefixes(search_.options().nodes_max, &fault);
+      std::optional<WorkLimit> prefixes_part;
+      const WalkEnd end =
+          counts->CountPrefixes(PartOf(limit(), kPrefixesTime, search_.options().nodes_max, &prefixes_part), &fault);
       if (end == WalkEnd::kFault) Fail(fault);
       if (end == WalkEnd::kDone && counts->total() == 0) Fail(NotFound("the space is empty"));
       // Where counting did not end, or the count does not fit, rejection remains.
@@ -135,7 +158,13 @@ absl::Status SpaceSampler::DrawByRejection(const SearchProgram& program, PhiloxS
                                            std::vector<uint16_t>* row) const {
   Binding binding(rules_.parameters().size());
   absl::Status fault;
+  WorkPace pace(limit());
+  uint64_t work = program.size();
+  for (size_t depth = 0; depth < program.size(); ++depth) {
+    work += program.At(depth).judged.size() * SpaceRules::kJudgeWork;
+  }
   for (uint64_t tries = 0; tries < kRejectionTriesMax; ++tries) {
+    if (!pace.Spend(work)) return search_.LimitStatus();
     const Verdict verdict = DrawPoint(program, random, &binding, row, &fault);
     if (verdict == Verdict::kPass) return absl::OkStatus();
     if (verdict == Verdict::kFault) return fault;
@@ -147,6 +176,7 @@ absl::Status SpaceSampler::DrawByRejection(const SearchProgram& program, PhiloxS
 }
 
 absl::StatusOr<std::vector<uint16_t>> SpaceSampler::Draw(PhiloxStream& random) const {
+  RETURN_IF_ERROR(search_.LimitStatus());
   RETURN_IF_ERROR(status_);
   std::vector<uint16_t> row(rules_.parameters().size(), 0);
   for (const Part& part : parts_) {
@@ -161,7 +191,7 @@ absl::StatusOr<std::vector<uint16_t>> SpaceSampler::Draw(PhiloxStream& random) c
       }
       case Part::Way::kCounts:
       case Part::Way::kPrefixes:
-        part.counts->Draw(random, &row);
+        if (!part.counts->Draw(random, limit(), &row)) return search_.LimitStatus();
         break;
       case Part::Way::kRejection:
         RETURN_IF_ERROR(DrawByRejection(*part.program, random, &row));

@@ -23,7 +23,7 @@ namespace tunefarm::space_internal {
 // Threads: never changes after construction; const use from any thread.
 class SpaceSampler {
  public:
-  // Counts. `search` must outlive this.
+  // Counts. `search` must outlive this. Where its limit ends meanwhile, this is not to be used.
   explicit SpaceSampler(const SpaceSearch& search);
 
   // One valid config's value indices; fails as Space::SampleUniform does.
@@ -36,6 +36,7 @@ class SpaceSampler {
     std::shared_ptr<const SearchProgram> program;
     Way way = Way::kRejection;
     std::vector<uint64_t> keys;                // of kList
+    std::unique_ptr<MemoryUse> memory;         // that the keys take
     std::unique_ptr<CountedSolutions> counts;  // of kCounts and kPrefixes
   };
 
@@ -45,6 +46,7 @@ class SpaceSampler {
   // Prepares every group for rejection, or counts its prefixes.
   void SearchParts();
   bool IsOftenValid(const SearchProgram& program) const;
+  const WorkLimit* limit() const { return search_.options().limit.get(); }
   // One uniform point of the group's Cartesian product into `row`.
   Verdict DrawPoint(const SearchProgram& program, PhiloxStream& random, Binding* binding, std::vector<uint16_t>* row,
                     absl::Status* fault) const;

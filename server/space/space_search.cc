@@ -18,6 +18,8 @@ namespace {
 
 // Of fewer rows than this, half are not worth a thread.
 constexpr size_t kRowsOfAPart = 1 << 19;
+// Of a node of the graph, with its place in the map of all.
+constexpr uint64_t kNodeBytes = 256;
 // Rows are numbered in 32 bits by those who read a list.
 constexpr uint64_t kRowsMax = UINT32_MAX;
 
@@ -38,11 +40,12 @@ class Groups {
 // Early failure first: again and again the rule that is cheapest to complete (fewest combinations of its unbound
 // parameters) has those parameters bound next.
 std::vector<int> SearchOrder(const std::vector<int>& parameters, const std::vector<std::vector<int>>& rule_variables,
-                             const std::vector<std::vector<uint16_t>>& domain_of) {
+                             const std::vector<std::vector<uint16_t>>& domain_of, const WorkLimit* limit) {
+  WorkPace pace(limit);
   std::vector<int> order;
   std::vector<bool> is_bound(domain_of.size(), false);
   std::vector<bool> is_used(rule_variables.size(), false);
-  while (true) {
+  while (pace.Spend(4 * rule_variables.size())) {
     int best = -1;
     double best_cost = 0;
     for (size_t rule = 0; rule < rule_variables.size(); ++rule) {
@@ -106,12 +109,20 @@ std::vector<Word> Combine(const std::vector<Word>& outer, const std::vector<Word
 }  // namespace
 
 SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options)
-    : rules_(rules), options_(options), layout_(rules.parameters()), is_empty_(rules.is_rejected_by_constant_rule()) {
+    : rules_(rules),
+      options_(options),
+      layout_(rules.parameters()),
+      memory_(options.limit == nullptr ? nullptr : options.limit->memory()),
+      is_empty_(rules.is_rejected_by_constant_rule()) {
   RuleGraph graph(rules.parameters(), rules.domains());
+  MemoryUse graph_memory(options.limit == nullptr ? nullptr : options.limit->memory());
   std::vector<Conjunct> conjuncts;
   for (const int rule : rules.open_rules()) {
+    if (options.limit != nullptr && !options.limit->GoOn()) return;
     const Expression& expression = rules.At(rule);
-    const auto lowered = LowerRule(expression.text(), symbols, rules.parameters(), &graph);
+    const bool has_room = graph_memory.AtLeast(static_cast<uint64_t>(graph.size()) * kNodeBytes);
+    const auto lowered =
+        has_room ? LowerRule(expression.text(), symbols, rules.parameters(), &graph) : std::optional<LoweredRule>();
     if (!lowered.has_value()) {
       conjuncts.push_back({-1, -1, rule, expression.Variables()});
     } else if (!graph.IsConstant(lowered->fault)) {
@@ -125,13 +136,16 @@ SpaceSearch::SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, co
       is_empty_ = true;
     }
   }
-  programs_ = BuildPrograms(&graph, conjuncts);
+  programs_ = BuildPrograms(&graph, conjuncts, &memory_);
   const bool is_too_large =
       std::any_of(programs_.begin(), programs_.end(), [](const auto& program) { return program->is_too_large(); });
-  if (is_too_large) programs_ = JudgedPrograms();
+  if (!is_too_large && !memory_.is_refused()) return;
+  programs_ = JudgedPrograms();
+  memory_.AtMost(0);
 }
 
-SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const {
+SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts,
+                                                 MemoryUse* memory) const {
   const size_t count = rules_.parameters().size();
   Groups groups(count);
   for (const Conjunct& conjunct : conjuncts) {
@@ -140,6 +154,7 @@ SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::ve
   std::map<int, std::vector<int>> members;
   for (size_t p = 0; p < count; ++p) members[groups.Find(static_cast<int>(p))].push_back(static_cast<int>(p));
   Programs programs;
+  uint64_t bytes = 0;
   for (const auto& [root, group] : members) {
     std::vector<Conjunct> own;
     std::vector<std::vector<int>> variables;
@@ -148,10 +163,14 @@ SpaceSearch::Programs SpaceSearch::BuildPrograms(RuleGraph* graph, const std::ve
       own.push_back(conjunct);
       variables.push_back(conjunct.variables);
     }
-    std::vector<int> order = SearchOrder(group, variables, rules_.domains());
+    std::vector<int> order = SearchOrder(group, variables, rules_.domains(), options_.limit.get());
     std::vector<std::vector<uint16_t>> domains;
     for (const int parameter : order) domains.push_back(rules_.domains()[static_cast<size_t>(parameter)]);
-    programs.push_back(std::make_shared<const SearchProgram>(rules_, graph, std::move(order), std::move(domains), own));
+    programs.push_back(std::make_shared<const SearchProgram>(rules_, graph, std::move(order), std::move(domains), own,
+                                                             options_.limit.get()));
+    if (options_.limit != nullptr && !options_.limit->GoOn()) break;
+    bytes += programs.back()->memory().size() * sizeof(int64_t);
+    if (memory != nullptr && !memory->AtLeast(bytes)) break;
   }
   return programs;
 }
@@ -160,24 +179,25 @@ SpaceSearch::Programs SpaceSearch::JudgedPrograms() const {
   std::vector<Conjunct> conjuncts;
   for (const int rule : rules_.open_rules()) conjuncts.push_back({-1, -1, rule, rules_.At(rule).Variables()});
   RuleGraph graph({}, {});
-  return BuildPrograms(&graph, conjuncts);
+  return BuildPrograms(&graph, conjuncts, nullptr);
 }
 
 template <typename Search>
-absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(uint64_t nodes_max, const Search& search) const {
+absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(const SearchBudget& whole, const Search& search) const {
   if (is_empty_) return SolutionCount{0};
   SolutionCount total = 1;
   bool is_over_budget = false;
   absl::Status failure = rules_.constant_fault();
-  uint64_t nodes = nodes_max;
+  SearchBudget budget = whole;
   for (const auto& program : programs_) {
     SolutionCount count = 0;
     absl::Status fault;
-    const WalkEnd end = search(*program, &nodes, &count, &fault);
+    const WalkEnd end = search(*program, &budget, &count, &fault);
+    RETURN_IF_ERROR(LimitStatus());
     // A group without a solution rejects every point: then nothing else matters.
     if (end == WalkEnd::kDone && count == 0) return SolutionCount{0};
     if (end == WalkEnd::kFault && failure.ok()) failure = fault;
-    if (end != WalkEnd::kDone) nodes = nodes_max;
+    if (end != WalkEnd::kDone) budget.nodes = whole.nodes;
     is_over_budget = is_over_budget || end == WalkEnd::kBudget;
     total = end == WalkEnd::kDone ? MultiplyCounts(total, count) : kCountMax;
   }
@@ -186,24 +206,31 @@ absl::StatusOr<SolutionCount> SpaceSearch::SearchAll(uint64_t nodes_max, const S
   return total;
 }
 
-absl::StatusOr<SolutionCount> SpaceSearch::Count(uint64_t nodes_max) const {
-  return SearchAll(nodes_max, CountSolutions);
+absl::StatusOr<SolutionCount> SpaceSearch::Count(const SearchBudget& budget) const {
+  return SearchAll(budget, CountSolutions);
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit, const WorkLimit* work_limit) const {
   limit = std::min(limit, kRowsMax);
-  if (layout_.total_bits > 64) return ListWide(limit);
+  if (layout_.total_bits > 64) return ListWide(limit, work_limit);
   const int threads = ThreadCount(options_.threads);
+  const uint64_t row_bytes = rules_.parameters().size() * sizeof(uint16_t);
+  auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
+  // Its key as it is found, among all others and while they are sorted; its row.
+  const ListOptions list_options = {limit, threads, memory.get(), 3 * sizeof(uint64_t) + row_bytes};
   std::vector<std::vector<uint64_t>> lists;
-  const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
+  const auto search = [&](const SearchProgram& program, SearchBudget* budget, SolutionCount* count,
+                          absl::Status* fault) {
     std::vector<uint64_t>& list = lists.emplace_back();
-    const WalkEnd end = ListKeys(program, layout_, limit, threads, nodes, &list, fault);
+    const WalkEnd end = ListKeys(program, layout_, list_options, budget, &list, fault);
     *count = list.size();
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll(options_.nodes_max, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, work_limit}, search));
+  if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(rules_.parameters().size()));
   if (count > limit) return TooManyToList(limit);
+  if (!memory->AtLeast(static_cast<uint64_t>(count) * list_options.bytes_each)) return MemoryStatus();
   // Lists of one key first, then those of earlier parameters outside: where no two lists interleave, nothing is left to
   // sort.
   std::sort(lists.begin(), lists.end(), [](const auto& a, const auto& b) {
@@ -213,7 +240,10 @@ absl::StatusOr<ConfigTable> SpaceSearch::List(uint64_t limit) const {
   for (auto& list : lists) keys = keys == std::vector<uint64_t>{0} ? std::move(list) : Combine(keys, list, 1);
   lists.clear();
   SortKeys(layout_.total_bits, &keys);
-  return UnpackKeys(keys, threads);
+  ConfigTable table = UnpackKeys(keys, threads);
+  memory->AtMost(table.size() * row_bytes);
+  table.HoldMemory(std::move(memory));
+  return table;
 }
 
 ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threads) const {
@@ -244,20 +274,27 @@ ConfigTable SpaceSearch::UnpackKeys(const std::vector<uint64_t>& keys, int threa
   return ConfigTable(static_cast<int>(width), keys.size(), std::move(indices));
 }
 
-absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
+absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit, const WorkLimit* work_limit) const {
   const size_t width = layout_.bits.size();
+  const uint64_t row_bytes = width * sizeof(uint16_t);
+  auto memory = std::make_shared<MemoryUse>(options_.limit == nullptr ? nullptr : options_.limit->memory());
+  // As it is found, combined with others twice, and sorted; where it stands.
+  const ListOptions list_options = {limit, 1, memory.get(), 4 * row_bytes + sizeof(std::span<const uint16_t>)};
   std::vector<std::vector<uint16_t>> lists;
-  const auto search = [&](const SearchProgram& program, uint64_t* nodes, SolutionCount* count, absl::Status* fault) {
-    SearchState state(program, *nodes);
-    const WalkEnd end = ListRows(&state, limit, &lists.emplace_back());
+  const auto search = [&](const SearchProgram& program, SearchBudget* budget, SolutionCount* count,
+                          absl::Status* fault) {
+    SearchState state(program, *budget);
+    const WalkEnd end = ListRows(&state, list_options, &lists.emplace_back());
     if (end == WalkEnd::kFault) *fault = state.FaultStatus();
-    *nodes = state.nodes;
+    budget->nodes = state.nodes;
     *count = lists.back().size() / width;
     return end;
   };
-  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll(options_.nodes_max, search));
+  ASSIGN_OR_RETURN(const SolutionCount count, SearchAll({options_.nodes_max, work_limit}, search));
+  if (memory->is_refused()) return MemoryStatus();
   if (count == 0) return ConfigTable(static_cast<int>(width));
   if (count > limit) return TooManyToList(limit);
+  if (!memory->AtLeast(static_cast<uint64_t>(count) * list_options.bytes_each)) return MemoryStatus();
   // What has one value only is put together first, as in List.
   std::stable_partition(lists.begin(), lists.end(), [width](const auto& list) { return list.size() == width; });
   std::vector<uint16_t> rows(width, 0);
@@ -269,10 +306,24 @@ absl::StatusOr<ConfigTable> SpaceSearch::ListWide(uint64_t limit) const {
   std::vector<uint16_t> sorted;
   sorted.reserve(order.size() * width);
   for (const auto& row : order) sorted.insert(sorted.end(), row.begin(), row.end());
-  return ConfigTable(static_cast<int>(width), order.size(), std::move(sorted));
+  ConfigTable table(static_cast<int>(width), order.size(), std::move(sorted));
+  memory->AtMost(table.size() * row_bytes);
+  table.HoldMemory(std::move(memory));
+  return table;
+}
+
+absl::Status SpaceSearch::MemoryStatus() const {
+  const MemoryBudget& budget = *options_.limit->memory();
+  return WithReason(
+      ResourceExhausted("a list of the valid configs ({} points before the rules) needs more memory than search spaces "
+                        "may hold ({}, or what other spaces leave of it); list fewer values, or use a strategy that "
+                        "does not list the space",
+                        CartesianText(), FormatBytes(budget.bytes_max())),
+      "SPACE_MEMORY");
 }
 
 absl::Status SpaceSearch::BudgetStatus() const {
+  RETURN_IF_ERROR(LimitStatus());
   return WithReason(
       ResourceExhausted(
           "searching the space took more than {} steps; add constraints over fewer parameters or list fewer values",
@@ -280,13 +331,17 @@ absl::Status SpaceSearch::BudgetStatus() const {
       "SEARCH_BUDGET");
 }
 
-absl::Status SpaceSearch::TooManyToList(uint64_t limit) const {
+std::string SpaceSearch::CartesianText() const {
   double cartesian = 1;
   for (const Parameter& parameter : rules_.parameters()) cartesian *= static_cast<double>(parameter.values.size());
+  return CountText(cartesian, true);
+}
+
+absl::Status SpaceSearch::TooManyToList(uint64_t limit) const {
   return ResourceExhausted(
       "the space has more than {} valid configs ({} points before the rules), too many to list; narrow the values or "
       "use a strategy that does not list the space",
-      CountText(static_cast<double>(limit), true), CountText(cartesian, true));
+      CountText(static_cast<double>(limit), true), CartesianText());
 }
 
 }  // namespace tunefarm::space_internal

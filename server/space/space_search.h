@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/work_limit.h"
 #include "server/space/search_list.h"
 #include "server/space/search_program.h"
 #include "server/space/space_rules.h"
@@ -20,7 +22,8 @@ class SpaceSearch {
  public:
   using Programs = std::vector<std::shared_ptr<const SearchProgram>>;
 
-  // The rules must outlive this; they were compiled with the same symbols.
+  // The rules must outlive this; they were compiled with the same symbols, and narrowed. Where the options' limit ends
+  // meanwhile, this is not to be used.
   SpaceSearch(const SpaceRules& rules, const SymbolTable& symbols, const SpaceOptions& options);
 
   // A rule that rejects every point was found without searching.
@@ -33,26 +36,33 @@ class SpaceSearch {
   // rule is in one of them as a whole.
   Programs JudgedPrograms() const;
 
-  // The number of valid configs. These fail with the error of a rule that cannot be evaluated, or with
-  // ResourceExhausted.
-  absl::StatusOr<SolutionCount> Count(uint64_t nodes_max) const;
-  absl::StatusOr<ConfigTable> List(uint64_t limit) const;
+  // The number of valid configs. These fail with the error of a rule that cannot be evaluated, with ResourceExhausted,
+  // or as the options' limit says. `budget.limit` and `work_limit`: the options' or a part of it.
+  absl::StatusOr<SolutionCount> Count(const SearchBudget& budget) const;
+  absl::StatusOr<ConfigTable> List(uint64_t limit, const WorkLimit* work_limit) const;
 
+  // Why a search with kBudget was given up.
   absl::Status BudgetStatus() const;
+  // OK while the options' limit lets the work go on.
+  absl::Status LimitStatus() const { return options_.limit == nullptr ? absl::OkStatus() : options_.limit->Why(); }
 
  private:
-  Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts) const;
+  // `memory` says afterwards whether there was room for what the programs hold; null: they are small.
+  Programs BuildPrograms(RuleGraph* graph, const std::vector<Conjunct>& conjuncts, MemoryUse* memory) const;
   // The product of what `search` counts in each program; it is called and ends as CountSolutions.
   template <typename Search>
-  absl::StatusOr<SolutionCount> SearchAll(uint64_t nodes_max, const Search& search) const;
+  absl::StatusOr<SolutionCount> SearchAll(const SearchBudget& whole, const Search& search) const;
   // List where a config does not fit into a key.
-  absl::StatusOr<ConfigTable> ListWide(uint64_t limit) const;
+  absl::StatusOr<ConfigTable> ListWide(uint64_t limit, const WorkLimit* work_limit) const;
+  absl::Status MemoryStatus() const;
+  std::string CartesianText() const;
   ConfigTable UnpackKeys(const std::vector<uint64_t>& keys, int threads) const;
   absl::Status TooManyToList(uint64_t limit) const;
 
   const SpaceRules& rules_;
   const SpaceOptions options_;
   const KeyLayout layout_;
+  MemoryUse memory_;  // of the programs
   Programs programs_;
   bool is_empty_ = false;
 };

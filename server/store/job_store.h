@@ -18,7 +18,7 @@ namespace tunefarm {
 
 struct SubmitRequest {
   JobRow job;                       // with studies
-  std::optional<KernelRow> kernel;  // stored in the same transaction if new
+  std::optional<KernelRow> kernel;  // submitted in the same transaction
   std::string request_id;           // empty: none
   std::string body_digest;          // of the request, to tell a retry from a reuse
   int64_t now_ms = 0;
@@ -49,7 +49,7 @@ class JobStore {
 
   // Stores job (QUEUED), studies (SEARCHING), kernel and request_id in one transaction. InvalidArgument (reason
   // REQUEST_ID_REUSED) if the request_id was used with another body within 7 days; NotFound if the kernel is neither
-  // given nor stored; AlreadyExists for a uid that another job has.
+  // given nor stored; AlreadyExists for a uid that another job has; ResourceExhausted (KERNEL_QUOTA) for the kernel.
   virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
   virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
   virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states,

@@ -15,7 +15,7 @@
 
 namespace tunefarm {
 
-#define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms"
+#define TUNEFARM_KERNEL_COLUMNS "kernel_id, program_digest, display_name, definition, created_at_ms, owner"
 inline KernelRow ReadKernel(const SqlRow& row) {
   KernelRow kernel;
   kernel.kernel_id = row.Bytes(0);
@@ -23,6 +23,7 @@ inline KernelRow ReadKernel(const SqlRow& row) {
   kernel.display_name = row.Bytes(2);
   kernel.definition = row.Bytes(3);
   kernel.created_at_ms = row.Int(4);
+  kernel.owner = row.Bytes(5);
   return kernel;
 }
 

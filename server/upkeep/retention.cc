@@ -17,8 +17,9 @@ namespace {
 
 constexpr Duration kInterval = std::chrono::minutes(10);
 constexpr int64_t kDayMs = int64_t{24} * 60 * 60 * 1000;
-// Old texts of a kernel that somebody may be about to submit a job with.
+// Kernels that somebody may be about to submit a job with: as a rule, and where the database is near its bound.
 constexpr int64_t kKernelGraceMs = 7 * kDayMs;
+constexpr int64_t kKernelGraceNearBoundMs = kDayMs / 24;
 constexpr int kRowsAtOnce = 2000;
 constexpr int kJobsAtOnce = 64;
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
@@ -68,6 +69,10 @@ absl::Status Retention::DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_w
       ++stats_.jobs_deleted;
       LogInfo("jobs", "{} deleted by retention: {}", JobName(job.job_id),
               used_bytes_wanted >= 0 ? "the database was near its bound" : "older than keep_jobs_days");
+      // Its definition may be what is large.
+      if (used_bytes_wanted >= 0) {
+        RETURN_IF_ERROR(DeleteKernels(executor_->clock()->WallMs() - kKernelGraceNearBoundMs));
+      }
     }
   }
   return absl::OkStatus();
@@ -75,17 +80,24 @@ absl::Status Retention::DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_w
 
 absl::Status Retention::RunOnce() {
   const int64_t now_ms = executor_->clock()->WallMs();
+  int64_t kernel_grace_ms = kKernelGraceMs;
   if (policy_.keep_logs_days > 0) RETURN_IF_ERROR(PruneTrialData(now_ms - policy_.keep_logs_days * kDayMs, -1));
   if (policy_.keep_jobs_days > 0) RETURN_IF_ERROR(DeleteJobs(now_ms - policy_.keep_jobs_days * kDayMs, -1));
   if (policy_.database_bytes_max > 0) {
     ASSIGN_OR_RETURN(const bool fits, FitsInto(policy_.database_bytes_max / 10 * 9));
     if (!fits) {
+      kernel_grace_ms = kKernelGraceNearBoundMs;
+      RETURN_IF_ERROR(DeleteKernels(now_ms - kernel_grace_ms));
       const int64_t wanted = policy_.database_bytes_max / 10 * 8;
       RETURN_IF_ERROR(PruneTrialData(kAll, wanted));
       RETURN_IF_ERROR(DeleteJobs(kAll, wanted));
     }
   }
-  ASSIGN_OR_RETURN(const int64_t kernels, store_->kernels()->DeleteUnusedKernels(now_ms - kKernelGraceMs));
+  return DeleteKernels(now_ms - kernel_grace_ms);
+}
+
+absl::Status Retention::DeleteKernels(int64_t submitted_before_ms) {
+  ASSIGN_OR_RETURN(const int64_t kernels, store_->kernels()->DeleteUnusedKernels(submitted_before_ms));
   stats_.kernels_deleted += kernels;
   return absl::OkStatus();
 }

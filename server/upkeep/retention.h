@@ -1,5 +1,7 @@
 // Retention: keeps the database within its bounds. Logs and samples of trials go first, then whole jobs, the oldest
-// first; jobs with a label, jobs that have not ended, bests and the trials that bests stand on are never taken.
+// first; jobs with a label, jobs that have not ended, bests and the trials that bests stand on are never taken. Kernels
+// go that no job, best or counted miss refers to and that were submitted last a week ago, or an hour ago where the
+// database is near its bound.
 //
 // Threads: RunOnce on one thread at a time, which it may hold for long: give it an executor of its own. The rest from
 // any thread.
@@ -50,6 +52,7 @@ class Retention : public std::enable_shared_from_this<Retention> {
   // Until used bytes are at most this many, or there is nothing left to take; negative: all that ended before.
   absl::Status PruneTrialData(int64_t ended_before_ms, int64_t used_bytes_wanted);
   absl::Status DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_wanted);
+  absl::Status DeleteKernels(int64_t submitted_before_ms);
   // True if that many are used or fewer.
   absl::StatusOr<bool> FitsInto(int64_t used_bytes_wanted);
 

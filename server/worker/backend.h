@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/base/file_set.h"
 #include "server/base/unique_fd.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
@@ -56,6 +57,13 @@ struct WorkerOptions {
   int compile_seconds = 0;        // of processor time for one compile; 0: no limit
   std::string warm_start;         // what RunBackend::warm_start of an earlier worker gave; empty: nothing
 };
+
+// What a compile worker sends about the headers that it read.
+inline void SetInputs(const FileSet& files, tunefarm::worker::v1::CompileInputs* inputs) {
+  inputs->set_packed_paths(files.packed_paths);
+  inputs->set_state_checksum(files.state);
+  inputs->set_content_checksum(files.content);
+}
 
 class CompileBackend {
  public:

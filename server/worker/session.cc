@@ -376,6 +376,10 @@ absl::Status Session::SendResult(Result result, const std::string& artifact) {
   *frame.mutable_result() = std::move(result);
   // The log is what can be spared.
   if (frame.ByteSizeLong() > kFrameBytesMax) frame.mutable_result()->set_log("[... the log did not fit ...]");
+  // Without the list of headers a binary is never found again.
+  if (frame.ByteSizeLong() > kFrameBytesMax && frame.result().has_inputs()) {
+    frame.mutable_result()->mutable_inputs()->Clear();
+  }
   if (frame.ByteSizeLong() > kFrameBytesMax) {
     return ResourceExhausted("a result of {} bytes does not fit into one frame", frame.ByteSizeLong());
   }

@@ -20,7 +20,7 @@ for case in "bf16 2048" "f32 1024" "bf16 4096"; do
   read -r dtype size <<<"$case"
   name="aa_${dtype}_$size"
   start=$SECONDS
-  tunefarm doctor --measure --kernel matmul --device "${DEVICE:-cuda}" --dim dtype="$dtype" --dim M="$size" --dim N="$size" \
+  tunefarm doctor --repeatability --kernel matmul --device "${DEVICE:-cuda}" --dim dtype="$dtype" --dim M="$size" --dim N="$size" \
     --dim K="$size" --pairs "$pairs" --rounds "${ROUNDS:-8}" --policy "${POLICY:-default}" --output json \
     >"$out/$name.json" 2>"$out/$name.err" || true
   echo "$name took $((SECONDS - start)) s"

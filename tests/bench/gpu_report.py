@@ -48,8 +48,7 @@ def main():
     trials = [t for t in json.load(open(out / "faulty.json"))["trials"] if t.get("purpose") == "TRIAL_PURPOSE_SEARCH"]
     seen = set()
     for trial in sorted(trials, key=lambda t: int(t.get("ordinal", 0))):
-        values = trial["config"]["values"]
-        fault = values["FAULT"]["string_value"]
+        fault = trial["config"]["FAULT"]
         outcome = trial["outcome"].removeprefix("OUTCOME_")
         seen.add(fault)
         wrong = outcome != FAULTS.get(fault)

@@ -153,13 +153,9 @@ def median_of(answer):
 def settings_of(message):
     """NAME=VALUE of every value of the first config found in a JSON answer."""
     if isinstance(message, dict):
-        values = message.get("config", {}).get("values") if isinstance(message.get("config"), dict) else None
-        if values:
-            settings = []
-            for name, value in values.items():
-                (kind, plain), = value.items()
-                settings.append(f"{name}={str(plain).lower() if kind == 'bool_value' else plain}")
-            return settings
+        values = message.get("config")
+        if isinstance(values, dict) and values:
+            return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()]
         message = list(message.values())
     if isinstance(message, list):
         for part in message:

@@ -11,8 +11,7 @@ ROUNDS = 5
 
 
 def settings_of(config):
-    values = config.get("values", {})
-    return sorted(f"{name}={next(iter(value.values()))}" for name, value in values.items())
+    return sorted(f"{name}={value}" for name, value in config.items())
 
 
 def text_of(setting):

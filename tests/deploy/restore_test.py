@@ -35,9 +35,9 @@ class Restore(unittest.TestCase):
             known = listed(farm)
             with Watcher(farm) as watcher:
                 # What happens in the hour after it: a best goes, others change, jobs come.
-                farm.cli("bests", "retire", "matmul_host", *problem(64))
-                farm.cli("bests", "note", "matmul_host", "written after the backup", *problem(96))
-                farm.cli("bests", "pin", "matmul_host", *problem(128))
+                farm.cli("best", "retire", "matmul_host", *problem(64))
+                farm.cli("best", "note", "matmul_host", "written after the backup", *problem(96))
+                farm.cli("best", "pin", "matmul_host", *problem(128))
                 farm.cli("jobs", "cancel", "2")
                 farm.cli("tune", "noop_host", "--dim", "N=64", "--policy", "fast", "--max-trials", "5")
                 newest = int(history(farm)[0]["revision"])

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, Farm, wait_until
+from farm import BIN, HANG_SECONDS, KERNELS, Farm, wait_until
 
 VALID = '''
 display_name: "tiny"
@@ -48,6 +49,26 @@ class BadInput(unittest.TestCase):
         message = [line for line in done.stderr.splitlines() if line.startswith("tunefarm: ")]
         self.assertEqual(len(message), 1, done.stderr)
         return done.stderr
+
+    def test_a_built_in_kernel_that_was_never_tuned_is_no_unknown_name(self):
+        snapshot = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "snapshot"
+        for command in (["best", "grouped_gemm_forward"], ["export", "snapshot", snapshot, "--kernel", "grouped_gemm_forward"]):
+            self.refused(3, "run: tunefarm tune grouped_gemm_forward", command=command)
+
+    def test_all_errors_of_a_definition_come_at_once(self):
+        text = VALID.replace("ACCESS_OUT", "INN").replace("DATA_TYPE_I32", "INT32")
+        said = self.refused(2, "did you mean 'IN'", "kernel.pbtxt:7:", "kernel.pbtxt:8:",
+                            command=["kernels", "check", self.definition(text)])
+        self.assertNotIn("kernel.pbtxt:6:", said)
+        text = VALID.replace('length: "SIZE"', 'length: "SIZ"').replace('value: "SIZE"', 'value: "SIZES"')
+        self.refused(2, "kernel.pbtxt:7:", "kernel.pbtxt:8:", "did you mean 'SIZE'", command=["kernels", "check", self.definition(text)])
+
+    def test_short_forms_are_accepted(self):
+        text = VALID.replace("ACCESS_OUT", "out").replace("DATA_TYPE_", "").replace("LANGUAGE_HOST_CXX", "HOST")
+        text = text.replace("{ int_value: 64 }", ": 64").replace("{ ints: 1 ints: 2 }", ": [1, 2]")
+        self.assertIn("OK", self.farm.cli("kernels", "check", self.definition(text)).stdout)
+        self.assertEqual(self.farm.cli("kernels", "check", self.definition(text)).stdout.splitlines()[1:],
+                         self.farm.cli("kernels", "check", self.definition(VALID)).stdout.splitlines()[1:])
 
     def test_a_valid_definition_is_accepted(self):
         self.farm.cli("tune", self.definition(VALID), "--policy", "fast")
@@ -96,6 +117,37 @@ class BadInput(unittest.TestCase):
         self.refused(2, "did you mean 'tune'", command=["tunee"])
         self.refused(2, "--max-trials", command=["tune", "matmul_host", "--max-trials", "0"])
         self.refused(2, "NAME=VALUE", command=["tune", "matmul_host", "--dim", "M"])
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for command in (["tunefarm", "--version"], ["tunefarm", "kernels", "show", "matmul_host"], ["tunefarmd", "--help"],
+                        ["tunefarmd", "copy-database", "--help"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([BIN / command[0], *command[1:]], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=HANG_SECONDS, env=dict(os.environ, TUNEFARM_KERNELS=str(KERNELS)))
+            self.assertEqual(done.returncode, 1, (command, done.stderr))
+            self.assertIn("cannot write standard output: No space left on device", done.stderr)
+        done = subprocess.run(["sh", "-c", 'exec "$0" --version >&-', BIN / "tunefarm"], stderr=subprocess.PIPE, text=True,
+                              timeout=HANG_SECONDS)
+        self.assertEqual((done.returncode, done.stderr), (1, "tunefarm: cannot write standard output: Bad file descriptor\n"))
+
+    def test_a_pipe_is_no_file_to_read(self):
+        pipe = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "kernel.pbtxt"
+        os.mkfifo(pipe)
+        for command in (["import", "t1", pipe], ["simulate", pipe], ["kernels", "check", pipe], ["tune", pipe.parent],
+                        ["submit", "matmul_host", "--starting-configs", pipe]):
+            self.refused(2, f"{pipe} is a pipe", command=command)
+
+    def test_strings_that_look_like_numbers_are_strings(self):
+        modes = ("1", "true", "007", "1e3")
+        values = " ".join(f'strings: "{mode}"' for mode in modes)
+        folder = self.definition(VALID + f'parameters {{ name: "MODE" values {{ {values} }} }}\n')
+        for mode in modes:
+            done = self.farm.cli("run", folder, "WIDTH=1", f"MODE={mode}", "--policy", "fast")
+            self.assertIn(f"MODE={mode} WIDTH=1", done.stdout)
+            (again,) = [line for line in done.stderr.splitlines() if line.startswith("Reproduce: tunefarm ")]
+            self.assertIn(f"MODE={mode} WIDTH=1", self.farm.cli(*shlex.split(again)[2:], "--policy", "fast").stdout)
+        self.farm.cli("tune", folder, "--pin", "MODE=007", "--policy", "fast")
+        self.refused(2, "'8'", "MODE", command=["tune", folder, "--pin", "MODE=8"])
 
     def test_the_daemon_took_no_harm(self):
         self.assertEqual(self.farm.cli("status").returncode, 0)

@@ -32,7 +32,7 @@ class Watcher:
         self.resets = 0
         self.read = 0
         with open(self.path, "wb") as out:
-            self.process = subprocess.Popen([BIN / "tunefarm", "--output", "json", "bests", "watch"], stdout=out,
+            self.process = subprocess.Popen([BIN / "tunefarm", "--output", "json", "best", "watch"], stdout=out,
                                             stdin=subprocess.DEVNULL, env=environment(farm))
 
     def __enter__(self):
@@ -69,11 +69,11 @@ class Watcher:
 
 
 def listed(farm):
-    return {best["problem"]["key"]: best for best in farm.json("bests", "list").get("bests", [])}
+    return {best["problem"]["key"]: best for best in farm.json("best", "list").get("bests", [])}
 
 
 def history(farm):
-    return farm.json("bests", "history", "--limit", "1000").get("changes", [])
+    return farm.json("best", "history", "--limit", "1000").get("changes", [])
 
 
 class Catalog(unittest.TestCase):
@@ -96,13 +96,13 @@ class Catalog(unittest.TestCase):
                         # Whether it was heard is not known when the daemon dies: the catalog's history says.
                         command = chance.choice([("note", "matmul_host", f"{life}.{step}"), ("pin", "matmul_host"),
                                                  ("unpin", "matmul_host"), ("retire", "matmul_host")])
-                        farm.cli("bests", *command, *problem(m), check=False)
+                        farm.cli("best", *command, *problem(m), check=False)
                         if not listed(farm) or chance.random() < 0.3:
                             retired = [c for c in history(farm) if c["kind"].endswith("RETIRED")]
                             if retired:
                                 back = chance.choice(retired)["revision"]
-                                farm.cli("bests", "pin", "matmul_host", "--from-revision", back)
-                    note = subprocess.Popen([BIN / "tunefarm", "bests", "note", "matmul_host", f"last words {life}",
+                                farm.cli("best", "pin", "matmul_host", "--from-revision", back)
+                    note = subprocess.Popen([BIN / "tunefarm", "best", "note", "matmul_host", f"last words {life}",
                                              *problem(chance.choice(PROBLEMS))], stdout=subprocess.DEVNULL,
                                             stderr=subprocess.DEVNULL, env=environment(farm))
                     farm.kill()
@@ -118,9 +118,9 @@ class Catalog(unittest.TestCase):
         with Farm() as farm:
             self.started(farm)
             one = ("matmul_host", "--policy", "fast", "--strategy", "random", "--measure", "no_reuse=true", *problem(64))
-            farm.cli("tune", *one, "--max-trials", "1", "--seed", "1")
+            farm.cli("tune", *one, "--max-trials", "2", "--seed", "1")
             first = farm.json("best", "matmul_host", *problem(64))["best"]
-            farm.cli("bests", "pin", "matmul_host", *problem(64), "--reason", "in production")
+            farm.cli("best", "pin", "matmul_host", *problem(64), "--reason", "in production")
             farm.cli("tune", *one, "--max-trials", "12", "--seed", "2")
             kept = farm.json("best", "matmul_host", *problem(64))["best"]
             self.assertEqual(kept["config"], first["config"])
@@ -128,8 +128,8 @@ class Catalog(unittest.TestCase):
             self.assertIn("pinned", farm.cli("best", "matmul_host", *problem(64)).stdout)
             farm.kill()
             farm.start()
-            farm.cli("bests", "unpin", "matmul_host", *problem(64))
-            shown = farm.cli("bests", "retire", "matmul_host", *problem(64), "--reason", "for the test").stdout
+            farm.cli("best", "unpin", "matmul_host", *problem(64))
+            shown = farm.cli("best", "retire", "matmul_host", *problem(64), "--reason", "for the test").stdout
             self.assertIn("retired", shown)
             self.assertEqual(farm.cli("best", "matmul_host", "--exact", *problem(64), check=False).returncode, 3)
             farm.cli("tune", *one, "--max-trials", "12", "--seed", "3")

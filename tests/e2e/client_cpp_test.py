@@ -20,7 +20,7 @@ def tune(farm, m, **options):
 
 
 def newest(farm):
-    return int(farm.json("bests", "history", "--limit", "1")["changes"][0]["revision"])
+    return int(farm.json("best", "history", "--limit", "1")["changes"][0]["revision"])
 
 
 class Probe:

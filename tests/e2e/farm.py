@@ -144,12 +144,8 @@ def outcome(trial):
 
 
 def config(trial):
-    """Values by name, as Python values."""
-    result = {}
-    for name, value in trial.get("config", {}).get("values", {}).items():
-        (kind, raw), = value.items()
-        result[name] = int(raw) if kind == "int_value" else raw
-    return result
+    """Values by name."""
+    return dict(trial.get("config", {}))
 
 
 def search(trials):

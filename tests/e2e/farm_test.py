@@ -188,7 +188,7 @@ class FarmOfMachines(unittest.TestCase):
             finish(machines, job)
             self.check(machines, job)
             machines.control.cli("drain", "--undo", "agent-2")
-            self.assertNotIn("draining", machines.remote()["agent-2"])
+            self.assertFalse(machines.remote()["agent-2"]["draining"])
             missing = machines.control.cli("drain", "nobody", check=False)
             self.assertEqual(missing.returncode, 3)
 

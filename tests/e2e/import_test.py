@@ -119,6 +119,11 @@ class Import(unittest.TestCase):
             drawn[name] = [row[:1] + row[2:] for row in csv.reader(curves.read_text().splitlines())]
         self.assertEqual(drawn["job"], drawn["file"])
         self.assertIn("all 20 valid configs were measured", self.farm.cli("simulate", "--job", job).stderr)
+        # A kernel stands for its newest job.
+        by_kernel = self.farm.cli("simulate", made, "--strategy", "random", "--repeats", "2", "--output", "csv").stdout
+        by_job = self.farm.cli("simulate", job, "--strategy", "random", "--repeats", "2", "--output", "csv").stdout
+        self.assertEqual(by_kernel, by_job)
+        self.refused(3, "tunefarm tune vector_add_host", command=["simulate", "vector_add_host"])
         self.started_from(results, document)
         self.joined(made, job)
         self.refused(2, "nothing in the recording", command=["simulate", self.failed_only(results)])
@@ -164,6 +169,16 @@ class Import(unittest.TestCase):
         self.assertIn("ends in the middle", done.stderr)
         rows = [row[:2] for row in csv.reader(done.stdout.splitlines()[1:])]
         self.assertEqual(rows, [["small results", "4"]] * 2 + [["killed_cache", "3"]] * 2)
+        # Rows that failed as Kernel Tuner 1.4 writes them, a NaN, an objective that is maximised, and one that is chosen.
+        for file, options, note, count in (
+                ("failed_rows_cache.json", (), "", "4"),
+                ("rates_T4.json", (), "GFLOP/s is maximised", "2"),
+                ("rates_T4.json", ("--recorded-objective", "time"), "", "3")):
+            done = self.farm.cli("simulate", recorded / file, "--repeats", "2", "--output", "csv", *options)
+            self.assertIn(note, done.stderr)
+            self.assertEqual({row[1] for row in csv.reader(done.stdout.splitlines()[1:])}, {count})
+        self.refused(2, 'none has a "speed" above 0',
+                     command=["simulate", recorded / "rates_T4.json", "--recorded-objective", "speed"])
 
     def test_a_bad_file_of_results_is_refused_with_its_place(self):
         whole = (SOURCES.parent / "t4" / "small_T4.json").read_text()
@@ -175,7 +190,7 @@ class Import(unittest.TestCase):
                 ("[" * 100_000, ("bad.json:1:",)),
                 ("", ("bad.json:1:1",)),
                 (whole.replace('"results"', '"reslts"'), ("bad.json:1:1", "neither")),
-                (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "milliseconds only")),
+                (whole.replace('"miliseconds"', '"fortnights"'), ("bad.json:3:", "no known unit of time")),
         ):
             file.write_text(text)
             self.refused(2, *words, command=["simulate", file])

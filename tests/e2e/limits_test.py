@@ -150,7 +150,7 @@ class Bounds(unittest.TestCase):
             disk.empty()
             wait_until(lambda: job(farm, 1)["state"] == "JOB_STATE_RUNNING", "the job's going on")
             wait_until(lambda: len(farm.trials(1)) > done, "the next trial")
-            self.assertNotIn("state_reason", job(farm, 1))
+            self.assertEqual(job(farm, 1)["state_reason"], "")
             farm.cli("jobs", "cancel", 1, "--yes")
 
     def test_a_deleted_job_leaves_its_best(self):
@@ -192,7 +192,8 @@ class LookupsFirst(unittest.TestCase):
                 found[name] = fields.split()[41 - 3] == "5"
             return found
 
-        jobs = {"supervisor", "agent", "control", *(f"search-{i}" for i in range(4))}
+        jobs = {"supervisor", "agent", "control", *(f"search-{i}" for i in range(6)),
+                *(f"search-slow-{i}" for i in range(6))}
         for flags, expected in ([], set()), (["--lookups-first"], jobs):
             with Farm(*flags) as farm:
                 farm.start()

@@ -2,10 +2,11 @@
 
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
-from farm import KERNELS, WORKER_UIDS, Farm, assert_ordinals_complete, config, outcome, search
+from farm import BIN, KERNELS, WORKER_UIDS, Farm, assert_ordinals_complete, config, outcome, search
 
 INTERPRETER = "/usr/bin/python3"
 FAULTY = KERNELS / "examples" / "faulty_python"
@@ -90,8 +91,8 @@ class PythonKernels(unittest.TestCase):
                     continue  # a slow machine makes fewer processes in the time of a launch than are allowed
                 self.assertEqual(outcome(trial), OUTCOMES[fault], trial)
                 self.assertIn(WORDS.get(fault, ""), trial.get("message", ""), trial)
-            best = farm.json("best", "faulty_python", "--exact")["best"]["config"]["values"]
-            self.assertIn(best["FAULT"]["string_value"], ("none", "child_left_behind"))
+            best = farm.json("best", "faulty_python", "--exact")["best"]["config"]
+            self.assertIn(best["FAULT"], ("none", "child_left_behind"))
             # The daemon is as good as new.
             farm.cli("run", "vector_add_host", "--dim", "N=4096", "--policy", "fast")
             again = farm.cli("run", FAULTY, "--dim", "N=1024", "FAULT=none", "CHUNK=64", "--policy", "fast")
@@ -125,8 +126,8 @@ class PythonKernels(unittest.TestCase):
     def test_doctor_measures_python_too(self):
         with Farm("--python-interpreter", INTERPRETER) as farm:
             farm.start()
-            done = farm.cli("doctor", "--measure", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
-                            "2", "--policy", "fast", "--knob", "noisy_relative_half_width=-1", check=False)
+            done = farm.cli("doctor", "--repeatability", "--kernel", FAULTY, "--dim", "N=4096", "--pairs", "2", "--rounds",
+                            "2", "--policy", "fast", "--measure", "noisy_relative_half_width=-1", check=False)
             self.assertIn("2 of 2 rounds", done.stdout)
 
     def test_an_interpreter_that_does_not_work_is_none(self):
@@ -143,6 +144,32 @@ class PythonKernels(unittest.TestCase):
             found = farm.cli("doctor", check=False).stdout
             self.assertIn(f"({INTERPRETER})", found)
             self.assertIn("numpy", found)
+
+    def test_a_private_daemon_takes_the_interpreter_of_the_command_line(self):
+        with tempfile.TemporaryDirectory(prefix="tunefarm-private.", ignore_cleanup_errors=True) as folder:
+            environment = {**os.environ, "TUNEFARM_DATA_DIR": folder}
+            environment.pop("TUNEFARM_SERVER", None)
+
+            def cli(*words):
+                return subprocess.run([BIN / "tunefarm", *map(str, words)], env=environment, capture_output=True, text=True,
+                                      timeout=600)
+
+            run = ("run", FAULTY, "--dim", "N=1024", "--policy", "fast", "CHUNK=64")
+            refused = cli(*run, "FAULT=none", "--python", "/no/such/python3")
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("/no/such/python3 is no executable file", refused.stderr)
+            try:
+                done = cli(*run, "FAULT=none", "--python", INTERPRETER)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                again = cli(*run, "FAULT=none", "--python", INTERPRETER)
+                self.assertEqual(again.returncode, 1, again.stderr)
+                self.assertIn("tunefarm stop", again.stderr)
+                missing = cli(*run, "FAULT=missing_module")
+                self.assertEqual(missing.returncode, 5, missing.stderr)
+                self.assertIn(f"in {INTERPRETER}", missing.stdout)
+                self.assertIn("--python", missing.stdout)
+            finally:
+                cli("stop", "--now")
 
     def test_the_second_input_set_and_values_of_every_type(self):
         folder = self.kernel(

@@ -131,11 +131,15 @@ class Tuning(unittest.TestCase):
                 here.start()
                 here.cli("run", "noop_host", "--dim", "N=32", "X=1", "Y=1")  # so that the kernel is known
                 self.assertEqual(here.cli("best", "noop_host", "--exact", *problem, check=False).returncode, 3)
-                here.cli("tune", "noop_host", "--starting-configs", file, "--max-trials", "1", "--policy", "fast")
+                measure = ("tune", "noop_host", "--starting-configs", file, "--max-trials", "1", "--policy", "fast")
+                here.cli(*measure)
                 self.assertEqual([trial["config"] for trial in search(here.trials(2))], [winner])
+                # To measure what is given is no search.
+                self.assertEqual(here.cli("best", "noop_host", "--exact", *problem, check=False).returncode, 3)
+                here.cli(*measure, "--promote")
                 best = here.json("best", "noop_host", "--exact", *problem)
                 self.assertEqual(best["match"], "MATCH_EXACT")
-                self.assertEqual(best["best"]["job"], "jobs/2")
+                self.assertEqual(best["best"]["job"], "jobs/3")
 
     def test_no_valid_config(self):
         with Farm() as farm:

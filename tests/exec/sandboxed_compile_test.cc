@@ -88,6 +88,14 @@ TEST_F(SandboxedCompileTest, FilesOfTheMachineDoNotShowInTheLog) {
   }
 }
 
+// The worker looks at the toolkit's headers inside of its sandbox, the cache outside.
+TEST_F(SandboxedCompileTest, ABinaryIsFoundAgain) {
+  const CompileResult again = Compile("nothing");
+  EXPECT_EQ(again.outcome, tunefarm::v1::OUTCOME_OK);
+  EXPECT_TRUE(again.from_cache);
+  EXPECT_NE(again.inputs, nullptr);
+}
+
 TEST_F(SandboxedCompileTest, TemplatesThatTakeYearsEndAtTheLimit) {
   evaluator_ = nullptr;
   options_.deadlines.compile_ms = 3000;

@@ -72,6 +72,12 @@ class FaultyKernels : public FaultyFacet<KernelStore> {
   absl::Status PutKernel(const KernelRow& kernel) override { return Call(__func__, &F::PutKernel, kernel); }
   absl::StatusOr<KernelRow> GetKernel(std::string_view id) override { return Call(__func__, &F::GetKernel, id); }
   absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return Call(__func__, &F::FindKernel, name); }
+  absl::StatusOr<KernelRow> FindProgram(std::string_view name, std::string_view digest) override {
+    return Call(__func__, &F::FindProgram, name, digest);
+  }
+  absl::Status DeleteKernel(std::string_view id, const std::optional<std::string>& owner, int64_t now_ms) override {
+    return Call(__func__, &F::DeleteKernel, id, owner, now_ms);
+  }
   absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override {
     return Call(__func__, &F::ListKernels, page);
   }

@@ -35,7 +35,7 @@ EXPECTED = {
     "read_kernel_log": ("SANDBOX_VIOLATION", FORBIDDEN + "syslog"),
     "io_uring": ("SANDBOX_VIOLATION", FORBIDDEN + "io_uring_setup"),
     "read_secret": ("OK", ""), "find_database": ("OK", ""), "write_system": ("OK", ""), "write_elsewhere": ("OK", ""),
-    "write_runner_memory": ("OK", ""), "fill_scratch": ("OK", ""), "large_file": ("SANDBOX_VIOLATION", "64 MiB"),
+    "write_runner_memory": ("OK", ""), "fill_scratch": ("OK", ""), "lock_scratch": ("OK", ""), "large_file": ("SANDBOX_VIOLATION", "64 MiB"),
     "list_processes": ("OK", ""),
     "limit_runner": ("SANDBOX_VIOLATION", FORBIDDEN + "prlimit64"),
     "pin_runner": ("SANDBOX_VIOLATION", FORBIDDEN + "sched_setaffinity"),

@@ -104,7 +104,7 @@ class StoreScale : public testing::Test {
   // A job of one study with one unit of `trials` trials that waits.
   int64_t AddJob(const std::string& uid, int trials) {
     SubmitRequest request;
-    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1};
+    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1, ""};
     request.job.kernel_id = "kernel";
     request.job.uid = uid;
     request.job.spec = "spec";

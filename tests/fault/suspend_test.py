@@ -58,6 +58,15 @@ class Suspend(unittest.TestCase):
         self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
         return job
 
+    def test_a_command_says_that_the_daemon_stands_still(self):
+        with FaultFarm() as farm:
+            farm.start()
+            with SuspendedProcess(farm.process.pid):
+                refused = farm.cli("jobs", check=False)
+            self.assertEqual(refused.returncode, 4, refused.stderr)
+            self.assertIn("accepts connections but does not answer", refused.stderr)
+            self.assertEqual(farm.cli("jobs").returncode, 0)
+
     def test_a_runner_that_stands_still(self):
         with FaultFarm("--launch-timeout-ms", LAUNCH_TIMEOUT_MS) as farm:
             farm.start()

@@ -94,6 +94,19 @@ class TextMaker {
                                               "bool(",
                                               "log2(",
                                               "is_pow2(",
+                                              "round(",
+                                              "all(",
+                                              "any(",
+                                              "sum(",
+                                              "range(",
+                                              "for",
+                                              "i",
+                                              "&",
+                                              "|",
+                                              "^",
+                                              "~",
+                                              "<<",
+                                              ">>",
                                               "=",
                                               "!",
                                               "lambda",
@@ -118,13 +131,20 @@ class TextMaker {
   }
 
   std::string Expression(int depth) {
-    static constexpr const char* kBinary[] = {
-        "+", "-", "*", "/", "//", "%", "**", "<", "<=", ">", ">=", "==", "!=", "and", "or", "and", "or"};
-    static constexpr const char* kUnary[] = {"abs", "int", "float", "bool", "log2", "is_pow2", "not ", "-", "+"};
-    static constexpr const char* kTwo[] = {"min", "max", "ceil_div", "round_up"};
+    static constexpr const char* kBinary[] = {"+",  "-",  "*",   "/",  "//",  "%",  "**", "<", "<=", ">",  ">=",
+                                              "==", "!=", "and", "or", "and", "or", "&",  "|", "^",  "<<", ">>"};
+    static constexpr const char* kUnary[] = {"abs",  "int", "float", "bool", "log2", "is_pow2",
+                                             "not ", "-",   "+",     "~",    "round"};
+    static constexpr const char* kTwo[] = {"min", "max", "ceil_div", "round_up", "round"};
+    static constexpr const char* kOfList[] = {"all", "any", "sum"};
     if (depth <= 0) return Leaf();
     const auto part = [&] { return Expression(depth - 1); };
-    switch (random_.UniformInt(12)) {
+    switch (random_.UniformInt(14)) {
+      case 12:
+        return fmt::format("{}(i == {} for i in ({}, {}){})", kOfList[random_.UniformInt(std::size(kOfList))], part(),
+                           part(), part(), Chance(2) ? " if i != 2" : "");
+      case 13:
+        return fmt::format("{}([{}, {}])", kOfList[random_.UniformInt(std::size(kOfList))], part(), part());
       case 0:
         return fmt::format("{}({})", kUnary[random_.UniformInt(std::size(kUnary))], part());
       case 1:

@@ -33,13 +33,14 @@ class FileMaker {
 
  private:
   const char* Token() {
-    static constexpr const char* kTokens[] = {// JSON
-                                              "{", "}", "[", "]", ",", ":", "\"", "null", "true", "0", "1", "-1", "0.5",
-                                              "1e308", "1e999", "9223372036854775807", "-9223372036854775808",
-                                              "18446744073709551616", "\"\"", "\"x\"", "\\u0000", "\\", "NaN", "{}",
-                                              "[]",
-                                              // words
-                                              "\"compile\"", "\"correct\"", "\"RuntimeFailedConfig\"", "\xff", "\n"};
+    static constexpr const char* kTokens[] = {
+        // JSON
+        "{", "}", "[", "]", ",", ":", "\"", "null", "true", "0", "1", "-1", "0.5", "1e308", "1e999",
+        "9223372036854775807", "-9223372036854775808", "18446744073709551616", "\"\"", "\"x\"", "\\u0000", "\\", "NaN",
+        "-Infinity", "1e20", "{}", "[]",
+        // words
+        "\"compile\"", "\"correct\"", "\"RuntimeFailedConfig\"", "\"__error__\": ", "\"GFLOP/s\"", "\"energy\"",
+        "\"s\"", "\"ns\"", "\xff", "\n"};
     return kTokens[random_.UniformInt(std::size(kTokens))];
   }
 

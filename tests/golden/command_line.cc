@@ -10,6 +10,7 @@
 #include "server/base/check.h"
 #include "server/base/file.h"
 #include "server/version.h"
+#include "tests/fakes/fake_clock.h"
 
 namespace tunefarm::golden {
 namespace {
@@ -74,6 +75,9 @@ Result CommandLine::Run(const std::vector<std::string>& words, const Terminal& t
     session.in_is_terminal = terminal.in;
     session.err_is_terminal = terminal.err;
     session.use_color = terminal.color;
+    FakeClock still;
+    still.StepWallMs(1'700'000'000'000 - FakeClock::kStartWallMs);  // when the jobs of fake_data.cc start
+    session.clock = &still;
     session.environment = [this](const char* name) -> std::optional<std::string> {
       const auto found = environment_.find(name);
       if (found == environment_.end()) return std::nullopt;

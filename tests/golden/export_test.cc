@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "server/base/file.h"
+#include "server/base/unique_fd.h"
 #include "tests/golden/command_line.h"
 
 namespace tunefarm::golden {
@@ -35,6 +39,36 @@ TEST(ExportTest, Tables) {
   EXPECT_EQ(cli.Record({"export", "csv", "--dim", "N"}).code, 2);
   EXPECT_EQ(cli.Record({"export", "csw"}).code, 2);
   cli.ExpectMatches("export_tables");
+}
+
+TEST(ExportTest, LinksPipesAndDevicesStay) {
+  CommandLine cli;
+  const std::vector<std::string> csv = {"export", "csv", "--kernel", "scale_host"};
+  const std::string text = cli.Run(csv).out;
+  ASSERT_FALSE(text.empty());
+  const auto to = [&](const std::string& file) {
+    std::vector<std::string> words = csv;
+    words.insert(words.end(), {"--file", file});
+    return cli.Run(words);
+  };
+  EXPECT_EQ(to("-").out, text);
+  ASSERT_TRUE(WriteFileAtomically(cli.directory().File("target"), "old", 0640).ok());
+  ASSERT_EQ(symlink("target", cli.directory().File("link").c_str()), 0);
+  EXPECT_EQ(to(cli.directory().File("link")).code, 0);
+  EXPECT_EQ(Written(cli, "target"), text);
+  EXPECT_TRUE(fs::is_symlink(cli.directory().File("link")));
+  EXPECT_EQ(fs::status(cli.directory().File("target")).permissions(), fs::perms(0640));
+  const std::string pipe = cli.directory().File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const UniqueFd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_EQ(to(pipe).code, 0);
+  std::string read_back(text.size() + 1, '\0');
+  EXPECT_EQ(read(reader.get(), read_back.data(), read_back.size()), static_cast<ssize_t>(text.size()));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  ASSERT_EQ(symlink("/dev/full", cli.directory().File("full").c_str()), 0);
+  const Result full = to(cli.directory().File("full"));
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.err, testing::HasSubstr("No space left on device"));
 }
 
 TEST(ExportTest, ColumnsOfBenchmarkScripts) {
@@ -181,6 +215,23 @@ TEST(ExportTest, ResultsOfOtherToolsAreTriedFirst) {
   write(cache("CHUNK"));
   cli.Record({"submit", "scale_host", "--starting-configs", file});
   EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=512,UNROLL=1"));
+  cli.Comment("More GFLOP/s are better; of another objective it must be said.");
+  const auto rates = [](const std::string& objective) {
+    return fmt::format(R"({{"tune_params_keys": ["CHUNK", "UNROLL"], "objective": ["{0}"], "cache": {{
+"512,1": {{"CHUNK": 512, "UNROLL": 1, "{0}": 5}}, "1024,1": {{"CHUNK": 1024, "UNROLL": 1, "{0}": 9}},
+"2048,1": {{"CHUNK": 2048, "UNROLL": 1, "__error__": "CompilationFailedConfig"}},
+"4096,1": {{"CHUNK": 4096, "UNROLL": 1, "{0}": NaN}}}}}})",
+                       objective);
+  };
+  write(rates("GFLOP/s"));
+  cli.Record({"submit", "scale_host", "--starting-configs", file});
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=1024,UNROLL=1", "0: CHUNK=512,UNROLL=1"));
+  write(rates("speed"));
+  EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);
+  EXPECT_EQ(cli.Run({"submit", "scale_host", "--starting-configs", file, "--recorded-objective", "speed:max"}).code, 0);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=1024,UNROLL=1", "0: CHUNK=512,UNROLL=1"));
+  EXPECT_EQ(cli.Run({"submit", "scale_host", "--starting-configs", file, "--recorded-objective", "speed:min"}).code, 0);
+  EXPECT_THAT(Starts(&cli), ElementsAre("0: CHUNK=512,UNROLL=1", "0: CHUNK=1024,UNROLL=1"));
   cli.Comment("Nothing that fits, nothing with a time, and no such file.");
   write(cache("CHUNKS"));
   EXPECT_EQ(cli.Record({"submit", "scale_host", "--starting-configs", file}).code, 2);

@@ -239,6 +239,10 @@ class FakeKernels final : public v1::KernelService::Service {
     *response->mutable_kernel() = StoredKernel();
     return grpc::Status::OK;
   }
+  grpc::Status DeleteKernel(grpc::ServerContext*, const v1::DeleteKernelRequest* request,
+                            v1::DeleteKernelResponse*) override {
+    return request->name() == StoredKernel().name() ? grpc::Status::OK : Missing("no such kernel", "KERNEL_NOT_FOUND");
+  }
   grpc::Status ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
                            v1::ListKernelsResponse* response) override {
     *response->add_kernels() = StoredKernel();

@@ -19,14 +19,13 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"jobs", "delete"},
                                                                            {"results"},
                                                                            {"best"},
-                                                                           {"bests"},
-                                                                           {"bests", "list"},
-                                                                           {"bests", "pin"},
-                                                                           {"bests", "unpin"},
-                                                                           {"bests", "retire"},
-                                                                           {"bests", "note"},
-                                                                           {"bests", "history"},
-                                                                           {"bests", "watch"},
+                                                                           {"best", "list"},
+                                                                           {"best", "pin"},
+                                                                           {"best", "unpin"},
+                                                                           {"best", "retire"},
+                                                                           {"best", "note"},
+                                                                           {"best", "history"},
+                                                                           {"best", "watch"},
                                                                            {"misses"},
                                                                            {"kernels"},
                                                                            {"kernels", "list"},
@@ -34,6 +33,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"kernels", "check"},
                                                                            {"kernels", "space"},
                                                                            {"kernels", "new"},
+                                                                           {"kernels", "delete"},
                                                                            {"devices"},
                                                                            {"db"},
                                                                            {"db", "status"},
@@ -116,7 +116,7 @@ TEST(HelpTest, UsageErrors) {
   cli.Record({"tuen"});
   cli.Record({"jobs", "lst"});
   cli.Record({"frobnicate"});
-  cli.Record({"jobs"});
+  cli.Record({"db"});
   cli.Record({"--quiet"});
   cli.Record({"tune"});
   cli.Record({"tune", "scale_host", "--max-trails", "3"});

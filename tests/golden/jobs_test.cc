@@ -89,6 +89,9 @@ TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
   cli.Comment("Completion");
   cli.Record({"__complete", "help", "st"});
   cli.Record({"__complete", "tune", "--strategy", ""});
+  EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--dim", ""}).out, "N=\n");
+  EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--pin", "U"}).out, "UNROLL=\n");
+  EXPECT_EQ(cli.Run({"__complete", "tune", "stored", "--dim", ""}).out, "");
   cli.Record({"__complete", "results", "17", "--"});
   cli.Record({"__complete", "results", "17", "--plot", ""});
   cli.Record({"__complete", "results", "17", "--output", "c"});
@@ -97,6 +100,7 @@ TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
 
 TEST(JobsTest, ListAndShow) {
   CommandLine cli;
+  EXPECT_EQ(cli.Run({"jobs"}).out, cli.Run({"jobs", "list"}).out);
   cli.Record({"jobs", "list"});
   cli.Record({"jobs", "list", "--limit", "2"});
   cli.Record({"jobs", "list", "--output", "csv"});
@@ -132,6 +136,11 @@ TEST(JobsTest, Watch) {
   cli.Record({"jobs", "watch", "404"});
   cli.Comment("The stream breaks off after its first event, and goes on.");
   cli.Record({"jobs", "watch", "22"});
+  // A cancelled job says where what it found is.
+  const Result cancelled = cli.Run({"jobs", "watch", "26"});
+  EXPECT_EQ(cancelled.code, 1);
+  EXPECT_NE(cancelled.err.find("Best so far of N=1048576: "), std::string::npos) << cancelled.err;
+  EXPECT_NE(cancelled.err.find("All it found: tunefarm results 26"), std::string::npos) << cancelled.err;
   cli.ExpectMatches("jobs_watch");
 }
 
@@ -145,6 +154,28 @@ TEST(JobsTest, InterruptDetaches) {
   cli.ExpectMatches("tune_interrupted");
 }
 
+TEST(JobsTest, ASecondInterruptCancels) {
+  CommandLine cli;
+  // Signals of one number that wait together are one: they come until both have been seen, and none may end the test.
+  const auto before = signal(SIGINT, SIG_IGN);
+  Notification has_ended;
+  Result result;
+  {
+    Thread interrupter("interrupter", [&] {
+      cli.daemon()->watch_is_blocked()->WaitForNotification();
+      do {
+        kill(getpid(), SIGINT);
+      } while (!has_ended.WaitFor(std::chrono::milliseconds(10)));
+    });
+    result = cli.Run({"tune", "scale_host", "--label", "endless"}, {.err = true});
+    has_ended.Notify();
+  }
+  signal(SIGINT, before);
+  EXPECT_EQ(result.code, 130);
+  EXPECT_NE(result.err.find("Detached; job 21 continues."), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("Job 21 is cancelled"), std::string::npos) << result.err;
+}
+
 TEST(ResultsTest, Formats) {
   CommandLine cli;
   cli.Record({"results", "17"});
@@ -156,10 +187,11 @@ TEST(ResultsTest, Formats) {
   cli.Record({"results", "19"});
   cli.Record({"results", "19", "--all"}, {.color = true});
   cli.Record({"results", "19", "--output", "json"});
-  cli.Comment("The best of before stays; after a second final a config is in the table twice.");
+  cli.Comment("The best of before stays.");
   cli.Record({"results", "24"});
   cli.Comment("The winner of both finals.");
   cli.Record({"results", "25"});
+  EXPECT_EQ(cli.Run({"results"}).out, cli.Run({"results", "20"}).out);
   cli.Record({"results", "404"});
   cli.ExpectMatches("results");
 }

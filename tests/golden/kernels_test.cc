@@ -2,6 +2,7 @@
 
 #include "server/base/file.h"
 #include "tests/golden/command_line.h"
+#include "tests/golden/fake_data.h"
 
 namespace tunefarm::golden {
 namespace {
@@ -41,6 +42,18 @@ TEST(KernelsTest, ListShowAndSpace) {
   cli.ExpectMatches("kernels");
 }
 
+TEST(KernelsTest, Delete) {
+  CommandLine cli;
+  cli.Record({"kernels", "delete", "stored"});
+  cli.Record({"kernels", "delete", "stored@0123"});
+  cli.Record({"kernels", "delete", StoredKernel().name()});
+  EXPECT_EQ(cli.Record({"kernels", "delete", "stored@4567"}).code, 3);
+  EXPECT_EQ(cli.Record({"kernels", "delete", "scale_host"}).code, 3);
+  EXPECT_EQ(cli.Record({"kernels", "delete", "stored@"}).code, 2);
+  cli.Record({"__complete", "kernels", "delete", "st"});
+  cli.ExpectMatches("kernels_delete");
+}
+
 TEST(KernelsTest, CheckSaysWhere) {
   CommandLine cli;
   cli.Record({"kernels", "check", "scale_host"});
@@ -71,7 +84,18 @@ TEST(KernelsTest, NewWritesADefinitionThatPassesTheCheck) {
   cli.Record({"kernels", "space", cli.directory().File("cuda"), "--device", "T4"});
   cli.Comment("What is there is never overwritten.");
   cli.Record({"kernels", "new", cli.directory().File("cuda/my-kernel.cu")});
-  cli.Record({"kernels", "new", cli.directory().File("cuda/my-kernel.py")});
+  cli.Record({"kernels", "new", cli.directory().File("cuda/my_kernel.py")});
+  cli.Comment("A definition is guessed from a source that exists, and passes the check.");
+  ASSERT_TRUE(MakeDirectories(cli.directory().File("existing"), 0700).ok());
+  const std::string source = cli.directory().File("existing/blur.cc");
+  ASSERT_TRUE(WriteFileAtomically(source, "extern \"C\" void blur(const float* in, float* out, int n) {}\n").ok());
+  EXPECT_EQ(cli.Record({"kernels", "new", source}).code, 0);
+  EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File("existing")}).code, 0);
+  cli.Record({"kernels", "new", cli.directory().File("my-kernel.py")});
+  cli.Record({"kernels", "new", cli.directory().File("my_kernel.rs")});
+  ASSERT_TRUE(MakeDirectories(cli.directory().File("python"), 0700).ok());
+  EXPECT_EQ(cli.Record({"kernels", "new", cli.directory().File("python/my_kernel.py")}).code, 0);
+  EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File("python")}).code, 0);
   cli.ExpectMatches("kernels_new");
 }
 

@@ -77,8 +77,7 @@ class Probe:
         for trial in trials:
             if trial.get("purpose") != "TRIAL_PURPOSE_SEARCH":
                 continue
-            values = trial["config"]["values"]
-            attempt = values["ATTEMPT"]["string_value"]
+            attempt = trial["config"]["ATTEMPT"]
             outcome = trial.get("outcome", "").removeprefix("OUTCOME_")
             self.row(f"hostile_cuda {attempt}", f"{outcome} {trial.get('message', '')[:90]}", outcome == HOSTILE[attempt])
         text = json.dumps(trials)

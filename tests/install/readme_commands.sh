@@ -31,7 +31,11 @@ unset CUDA_HOME CUDA_PATH TUNEFARM_MOUNT_NAMESPACE TUNEFARM_WERROR
 git clone --quiet . "$work/clone"
 cd "$work/clone"
 
+# What the demo finds is there afterwards.
+export TUNEFARM_DATA_DIR=$work/data
 ./dev demo
+build/release/bin/tunefarm best matmul_host --exact
+build/release/bin/tunefarm stop
 if ! grep -q '^TUNEFARM_CUDA_INCLUDE_DIR:PATH=.*-NOTFOUND$' build/release/CMakeCache.txt; then
   say "CMake found a CUDA Toolkit: $(grep '^TUNEFARM_CUDA_INCLUDE_DIR' build/release/CMakeCache.txt). Hide its folder too."
   exit 1

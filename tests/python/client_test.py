@@ -5,6 +5,7 @@ import csv
 import io
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,7 +144,8 @@ class Jobs(WithDaemon):
         with self.assertRaises(LookupError):
             self.client.job(job)
 
-    def test_ctrl_c_cancels_the_job(self):
+    def interrupted(self, size, again):
+        """What tune says when Ctrl-C is pressed at its first trial, and a second time if `again`; and the job's name."""
         seen = []
 
         def interrupt(event):
@@ -151,18 +153,37 @@ class Jobs(WithDaemon):
                 seen.append(event)
                 signal.raise_signal(signal.SIGINT)
 
-        err = io.StringIO()
-        with contextlib.redirect_stderr(err), self.assertRaises(KeyboardInterrupt):
-            self.client.tune("noop_host", dims={"N": 18}, **dict(QUICK, progress=interrupt))
-        name = "/".join(seen[0].trial.name.split("/")[:2])
-        self.assertEqual(err.getvalue(), f"Cancelled job {name[len('jobs/'):]}.\n")
+        class Terminal(io.StringIO):
+            def isatty(self):
+                return again
+
+        def second(_):
+            signal.raise_signal(signal.SIGINT)
+
+        err = Terminal()
+        with contextlib.redirect_stderr(err), mock.patch("tunefarm.client.time", mock.Mock(sleep=second)), \
+                self.assertRaises(KeyboardInterrupt):
+            self.client.tune("noop_host", dims={"N": size}, **dict(QUICK, progress=interrupt))
+        return err.getvalue(), "/".join(seen[0].trial.name.split("/")[:2])
+
+    def test_ctrl_c_detaches(self):
+        said, name = self.interrupted(18, again=False)
+        number = name[len("jobs/"):]
+        self.assertRegex(said, rf"^Detached; job {number} continues\. .*tunefarm jobs watch {number}.*jobs cancel {number}\n$")
+        self.assertIn(self.client.job(name).state, (tunefarm.JobState.QUEUED, tunefarm.JobState.RUNNING))
+        self.client.cancel(name)
+
+    def test_a_second_ctrl_c_cancels_the_job(self):
+        said, name = self.interrupted(22, again=True)
+        number = name[len("jobs/"):]
+        self.assertIn(f"Cancelled job {number}; what it found stays", said)
         self.assertEqual(self.client.wait(name).state, tunefarm.JobState.CANCELLED)
 
     def test_its_time_is_over(self):
         with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(TimeoutError):
             self.client.tune("noop_host", dims={"N": 19}, label="over", timeout=2, **quick())
         # Either it was queued in time and then cancelled, or nobody knows.
-        self.assertRegex(err.getvalue(), r"^Cancelled job \d+\.\n$|may have been queued")
+        self.assertRegex(err.getvalue(), r"^Cancelled job \d+; what it found stays.*\n$|may have been queued")
         for job in self.client.jobs(states=[tunefarm.JobState.QUEUED, tunefarm.JobState.RUNNING]):
             if job.label == "over":
                 self.client.cancel(job)
@@ -216,6 +237,30 @@ class Rest(WithDaemon):
         self.assertEqual((x.name, x.default, len(x.values)), ("X", 0, 1000))
         self.assertEqual(stored.language, tunefarm.Language.HOST_CXX)
         self.assertEqual(self.client.best("noop_host", N=4).match, tunefarm.Match.DEFAULT)
+
+    def test_a_path_asks_for_its_own_definition(self):
+        self.client.tune("noop_host", dims={"N": 77}, max_trials=5, **quick())
+        folder = pathlib.Path(tempfile.mkdtemp()) / "noop_host"
+        self.addCleanup(shutil.rmtree, folder.parent)
+        shutil.copytree(KERNELS / "examples" / "noop_host", folder)
+        own = self.client.best(folder, N=77)
+        self.assertEqual(own.match, tunefarm.Match.EXACT)
+        self.assertEqual(own.program_digest, own.best.program_digest)
+        self.assertIn("noop_host", {best.kernel_name for best in self.client.bests(folder)})
+        source = next(folder.glob("*.cc"))
+        source.write_text(source.read_text() + "// edited\n")
+        edited = self.client.best(str(folder), N=77)
+        self.assertEqual(edited.match, tunefarm.Match.STALE_SOURCE)
+        self.assertEqual(edited.program_digest, own.program_digest)
+        self.assertEqual(self.client.best_batch(folder, {"N": [77]}).matches, (tunefarm.Match.STALE_SOURCE,))
+        self.assertEqual(self.client.bests(folder), [])
+        # A stored definition is deleted, and its bests stay.
+        stored = self.client.create_kernel(folder)
+        self.assertEqual(self.client.kernel("noop_host"), stored)
+        self.client.delete_kernel(stored.name)
+        with self.assertRaises(tunefarm.NotFoundError):
+            self.client.kernel(stored.name)
+        self.assertEqual(self.client.best("noop_host", N=77).match, tunefarm.Match.EXACT)
 
     def test_devices(self):
         (host,) = self.client.devices()

@@ -1,9 +1,13 @@
 """How the client finds its daemon, and what it says where there is none. Needs no daemon."""
 
+import io
 import os
 import pathlib
+import shutil
 import socket
+import subprocess
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -75,8 +79,84 @@ class NoDaemon(unittest.TestCase):
             listener.bind(self.folder + "/x.sock")
             listener.listen()
             with mock.patch.dict(os.environ, TUNEFARM_SERVER=f"unix:{self.folder}/x.sock"):
-                with self.assertRaises(ConnectionError):
+                with self.assertRaisesRegex(ConnectionError, "does not answer.*NOT_ANSWERING"):
                     tunefarm.Client(timeout=0.5)
+
+    def test_what_listens_is_something_else(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            def serve():
+                for _ in range(3):  # gRPC, the question of what it is, and whether it knows TLS
+                    connection, _ = listener.accept()
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    connection.close()
+
+            thread = threading.Thread(target=serve, daemon=True)
+            thread.start()
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            self.assertEqual(_connection.why_unreachable(address, None).reason, "NOT_A_DAEMON")
+
+    def test_which_of_the_causes_it_is(self):
+        path = f"{self.folder}/x.sock"
+        cause = _connection.why_unreachable
+        self.assertIn("does not exist", str(cause(f"unix:{path}", None)))
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+        self.assertIn("nobody listens on the socket", str(cause(f"unix:{path}", None)))
+        pathlib.Path(self.folder, "file").touch()
+        self.assertIn("is not a socket", str(cause(f"unix:{self.folder}/file", None)))
+        self.assertEqual(cause("127.0.0.1:1", None).reason, "NO_DAEMON")
+        self.assertEqual(cause("no-such-host.invalid:7070", None).reason, "HOST_UNKNOWN")
+
+    def test_a_socket_of_somebody_else(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may open every socket")
+        path = f"{self.folder}/x.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            os.chmod(path, 0)
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "no permission.*NO_PERMISSION"):
+                tunefarm.Client("unix:" + path)
+
+    def test_addresses_that_are_none(self):
+        for server in ("farm1", "7070", ":7070", "farm1:", "farm1:0", "farm1:65536", "farm1:http", "::1:7070",
+                       "http://farm1:7070", "/run/admin.sock", "unix:", "unix:/" + "x" * 107):
+            with self.subTest(server), self.assertRaisesRegex(tunefarm.InvalidArgumentError, "not an address"):
+                tunefarm.Client(server)
+
+    def test_a_key_of_another_certificate(self):
+        if shutil.which("openssl") is None:
+            self.skipTest("openssl makes the certificates, and is not on the PATH")
+        files = {}
+        for name in ("alice", "bob"):
+            files[name] = [f"{self.folder}/{name}.{end}" for end in ("pem", "key")]
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-subj", "/CN=" + name, "-out", files[name][0], "-keyout", files[name][1]], check=True,
+                           capture_output=True)
+            for file in files[name]:
+                os.chmod(file, 0o600)  # each serves as a key below
+
+        def opened(ca, certificate, key):
+            _connection.open_channel("127.0.0.1:1", [], tls_ca=ca, tls_certificate=certificate, tls_key=key, token=None,
+                                     token_file=None).close()
+
+        ca, key = files["alice"]
+        opened(ca, ca, key)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "KEY_MISMATCH"):
+            opened(ca, ca, files["bob"][1])
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "not a certificate and its key"):
+            opened(ca, key, ca)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "no certificate in " + key):
+            opened(key, ca, key)
+
+    def test_an_empty_token_file(self):
+        for text in ("", "\n"):
+            file = pathlib.Path(self.folder, "token")
+            file.touch(0o600)
+            file.write_text(text)
+            with self.subTest(text), self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"token file {file} is empty"):
+                _connection.open_channel("127.0.0.1:1", [], tls_ca=None, tls_certificate=None, tls_key=None, token=None,
+                                         token_file=file)
 
     def test_the_program_is_missing(self):
         with mock.patch.object(_connection, "places_beside", lambda *_: []), mock.patch.dict(os.environ, PATH=self.folder):
@@ -175,6 +255,36 @@ class Definitions(unittest.TestCase):
             self.assertEqual(_definitions.resolve("kernels/abc"), ("kernels/abc", None))
             self.assertEqual(_definitions.resolve("of_my_own"), ("of_my_own", None))
 
+    def test_a_source_that_leads_out_of_the_folder_is_refused_by_name(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder.parent / "private_key").write_bytes(b"secret")
+        (folder / "kernel.pbtxt").write_text('display_name: "k" sources { path: "k.cc" } sources { path: "sub/k.h" }')
+        (folder / "sub").mkdir()
+        (folder / "real.h").write_bytes(b"header")
+        (folder / "sub" / "k.h").symlink_to("../real.h")
+        source = folder / "k.cc"
+        for target in ("../private_key", folder.parent / "private_key"):
+            source.symlink_to(target)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "k.cc leads to .*private_key, outside of"):
+                _definitions.resolve(folder)
+            source.unlink()
+        os.mkfifo(source)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "k.cc is not a regular file"):
+            _definitions.resolve(folder)
+        source.unlink()
+        source.write_bytes(b"code")
+        # The folder itself may be a link, and one inside of it.
+        link = folder.parent / "link"
+        link.symlink_to(folder)
+        _, definition = _definitions.resolve(link)
+        self.assertEqual([source.content for source in definition.sources], [b"code", b"header"])
+
+    def test_paths_are_told_from_names(self):
+        for path in (pathlib.Path("k"), "./k", "a/k", "k.pbtxt", "."):
+            self.assertTrue(_definitions.is_path(path), path)
+        for name in ("k", "kernels/0123", ""):
+            self.assertFalse(_definitions.is_path(name), name)
+
     def test_errors_name_the_place(self):
         file = self.folder / "kernel.pbtxt"
         for text, error, word in (
@@ -189,6 +299,19 @@ class Definitions(unittest.TestCase):
             _definitions.resolve(tempfile.mkdtemp(dir=self.folder))
         with self.assertRaisesRegex(tunefarm.NotFoundError, "there is no kernel definition at"):
             _definitions.resolve(self.folder / "other.pbtxt")
+
+
+class Texts(unittest.TestCase):
+    """What others wrote does not move a terminal's cursor."""
+
+    def test_errors_and_lines_of_progress(self):
+        text = "a\x1b[31mRED\r\x9b\u202e\udcff\nb\t\u00b5"
+        shown = "a\\x1b[31mRED\\x0d\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb\t\u00b5"
+        self.assertEqual(str(tunefarm.TunefarmError(text)), shown)
+        self.assertEqual(tunefarm.TunefarmError(text).message, text)
+        stream = io.StringIO()
+        _progress.ProgressDisplay(stream).say(text)
+        self.assertEqual(stream.getvalue(), shown + "\n")
 
 
 class Durations(unittest.TestCase):

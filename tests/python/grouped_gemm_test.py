@@ -117,9 +117,12 @@ class Results(unittest.TestCase):
             self.assertEqual(path.read_text(), (pathlib.Path(folder) / "p.csv").read_text())
 
     def test_the_file_is_called_results_csv(self):
-        with mock.patch("builtins.open", mock.mock_open()) as opened:
+        self.addCleanup(os.chdir, os.getcwd())
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
             KernelResult.to_csv([result(0.5)])
-            self.assertEqual(opened.call_args[0][0], "results.csv")
+            self.assertEqual(os.listdir(folder), ["results.csv"])
+            os.chdir("/")
 
     def test_sorting_leaves_equal_results_in_their_order(self):
         results = [result(0.5, num_stages=stages) for stages in range(40)] + [result(0.25, num_stages=99)]

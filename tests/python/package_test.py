@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 import tunefarm
 
@@ -90,11 +91,52 @@ class Package(unittest.TestCase):
             if not name.startswith("_"):
                 self.assertTrue(inspect.getdoc(call), name)
                 self.assertNotIn("_pb2", str(inspect.signature(call)))
-        # A package and not a function: the blocking call has another name.
-        importlib.import_module("tunefarm.tune.utils")
-        self.assertTrue(inspect.ismodule(tunefarm.tune))
         with self.assertRaises(AttributeError):
             tunefarm.no_such_name
+
+    def test_tune_is_a_package_and_a_function(self):
+        for first in ("import tunefarm.tune.utils", "from tunefarm import tune", "tunefarm.Client", ""):
+            code = f"""import tunefarm
+{first}
+import unittest.mock, tunefarm.client
+with unittest.mock.patch("tunefarm.client.tune_job") as tune_job:
+    assert tunefarm.tune("k", server="unix:/s", dims={{"N": 5}}) is tune_job.return_value
+tune_job.assert_called_once_with("k", server="unix:/s", dims={{"N": 5}})
+from tunefarm.tune.utils import tune_kernel
+"""
+            subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+        self.assertTrue(callable(tunefarm.tune))
+        self.assertIn("kernel", inspect.signature(tunefarm.tune).parameters)
+
+    def test_the_wheel_installs_without_network_and_tools(self):
+        sys.path.insert(0, str(SOURCE))
+        try:
+            make_wheel = importlib.import_module("make_wheel").make_wheel
+        finally:
+            sys.path.remove(str(SOURCE))
+        with tempfile.TemporaryDirectory() as folder:
+            wheel = make_wheel(pathlib.Path(tunefarm.__file__).parent, folder)
+            first = wheel.read_bytes()
+            self.assertEqual(make_wheel(pathlib.Path(tunefarm.__file__).parent, folder).read_bytes(), first)
+            with zipfile.ZipFile(wheel) as archive:
+                names = archive.namelist()
+                metadata = archive.read(f"tunefarm-{tunefarm.__version__}.dist-info/METADATA").decode()
+            for needed in ("Requires-Python: >=3.9", "Requires-Dist: grpcio>=1.51", "Requires-Dist: protobuf>=4.21",
+                           'Requires-Dist: pandas; extra == "frames"', "License: MIT"):
+                self.assertIn(needed + "\n", metadata)
+            self.assertIn("tunefarm/py.typed", names)
+            self.assertIn("tunefarm/v1/kernel_pb2.py", names)
+            where = pathlib.Path(folder) / "installed"
+            # A wheel of Python alone may be imported as it is; pip checks its lists and digests too.
+            if importlib.util.find_spec("pip") is None:
+                where = wheel
+            else:
+                subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", "--target",
+                                str(where), str(wheel)], check=True, timeout=600)
+            code = "import tunefarm; tunefarm.Client; print(tunefarm.__file__)"
+            done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(where)}, check=True,
+                                  timeout=600, capture_output=True, text=True)
+            self.assertTrue(done.stdout.startswith(str(where)), done.stdout)
 
 
 if __name__ == "__main__":

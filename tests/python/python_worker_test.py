@@ -27,6 +27,7 @@ SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
 PACKAGE = SOURCE / "server" / "worker" / "python" / "tunefarm_worker"
 sys.path.insert(0, str(PACKAGE.parent))
 from tunefarm_worker import arrays, channel, checking, kernel_module, messages, timing  # noqa: E402
+from tunefarm_worker.remove_tree import empty_directory, remove_tree  # noqa: E402
 
 
 @functools.lru_cache(None)
@@ -498,6 +499,33 @@ class Conversation(unittest.TestCase):
         report = self.receive()[0]["probe_report"]
         self.assertIn("numpy", report["notes"][0])
         self.assertIn("Python 3", hello["toolchain"])
+
+
+class RemoveTree(unittest.TestCase):
+    def test_modes_depth_and_links_do_not_matter(self):
+        with tempfile.TemporaryDirectory() as directory:
+            top = f"{directory}/top"
+            os.makedirs(f"{top}/a/b/c")
+            pathlib.Path(f"{top}/a/b/c/file").write_text("x")
+            pathlib.Path(f"{directory}/kept").write_text("x")
+            os.symlink(directory, f"{top}/link")
+            at = os.open(f"{top}/a", os.O_RDONLY)
+            for _ in range(1500):
+                os.mkdir("d", dir_fd=at)
+                below = os.open("d", os.O_RDONLY, dir_fd=at)
+                os.close(at)
+                at = below
+            os.close(at)
+            for name in ("a/b/c", "a/b", "a", ""):
+                os.chmod(f"{top}/{name}", 0)
+            empty_directory(top)
+            self.assertEqual(os.listdir(top), [])
+            os.chmod(top, 0)
+            remove_tree(top)
+            remove_tree(top)
+            self.assertEqual(os.listdir(directory), ["kept"])
+            remove_tree(f"{directory}/kept")
+            self.assertEqual(os.listdir(directory), [])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import sys
+import tempfile
 import time
 import unittest
 
@@ -17,7 +19,6 @@ sys.path.insert(0, str(ROOT / "server" / "interchange" / "t1"))
 
 import t1_main  # noqa: E402
 from json_text import Document, Refused  # noqa: E402
-from nvrtc_names import NVRTC_NAMES  # noqa: E402
 from python_text import PythonText, TextError, literal  # noqa: E402
 from python_writer import ATOM, Names, Writer, Written  # noqa: E402
 from t1_file import T1  # noqa: E402
@@ -201,12 +202,17 @@ class Expressions(unittest.TestCase):
             ("params['b'] > p[\"a\"]", "B > a", bool),
             ("pow(a, 2)", "a ** 2", int),
             ("min(a, b, c[0])", "min(a, B, 3)", int),
+            ("a & (b - 1) == 0 | b", "(a & B - 1) == (0 | B)", bool),
+            ("(a | 1) & ~b ^ 3 << 2", "(a | 1) & ~B ^ 12", int),
+            ("(a == 1) | (b == 2)", "(a == 1) | (B == 2)", bool),
+            ("a << (b << 1) >> -1", "a << (B << 1) >> -1", int),
+            ("round(a / b) + 1", "round(a / B) + 1", int),
         ):
             made = self.written(text)
             self.assertEqual((made.text, made.type), (written, type_), text)
 
     def test_what_has_no_counterpart_says_so(self):
-        self.assertEqual(self.written("a & 1").text, "column 3: '&' has no counterpart in the expression language")
+        self.assertEqual(self.written("i & 1", is_cxx=True).text, "column 3: '&' has no counterpart in C++ code over doubles")
         self.assertEqual(self.written("a > q").text, "column 5: unknown name 'q'")
         self.assertIn("a list that is not", self.written("[a, b]").text)
         self.assertIn("no counterpart", self.written("sum(range(a))").text)
@@ -373,14 +379,6 @@ class Files(unittest.TestCase):
         self.assertIn("holds exactly", error_of(replaced(vector, '"float"', '"int64"')))
         self.assertIn("does not fit in 64 bits", error_of(replaced(MINIMAL, "[100]", f"[{1 << 63}]")))
 
-    def test_names_that_break_the_compilers_headers_are_named(self):
-        for name in ("T", "pad", "mode", "mask", "value", "x", "size", "threadIdx"):
-            text = MINIMAL.replace("unroll", name)
-            (note,) = [note for note in answer(text)["notes"] if "headers" in note]
-            self.assertTrue(note.startswith(f"Parameter {name}: a macro of this name breaks the compiler's own headers"), note)
-            self.assertEqual([note for note in answer(text, language="host")["notes"] if "headers" in note], [])
-        self.assertFalse({"block_size_x", "unroll", "TILE", "N", "kernel_tuner"} & NVRTC_NAMES)
-
 
 class Definitions(unittest.TestCase):
     def read(self, name):
@@ -428,6 +426,28 @@ class Definitions(unittest.TestCase):
         kernel = kernel_of(self.read("stencil.json"))
         self.assertEqual([source["path"] for source in kernel["sources"]], ["imported.cu", "stencil.cu", "stencil_bias.h"])
         self.assertEqual(base64.b64decode(kernel["sources"][1]["content"]), (DATA / "stencil.cu").read_bytes())
+
+
+    def test_links_that_lead_out_of_the_folder_are_refused_by_name(self):
+        text = self.read("stencil.json")
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory, "folder")
+            folder.mkdir()
+            secret = pathlib.Path(directory, "secret.h")
+            secret.write_text("the secret")
+            shutil.copy(DATA / "stencil.cu", folder)
+            header = folder / "stencil_bias.h"
+            header.symlink_to(secret)
+            refused = error_of(text, folder=str(folder))
+            self.assertIn("stencil_bias.h", refused)
+            self.assertIn("lies outside of", refused)
+            header.unlink()
+            os.mkfifo(header)
+            self.assertIn("is not a regular file", error_of(text, folder=str(folder)))
+            header.unlink()
+            shutil.copy(DATA / "stencil_bias.h", folder / "inner.h")
+            header.symlink_to("inner.h")
+            self.assertEqual(kernel_of(text, folder=str(folder))["sources"][2]["path"], "stencil_bias.h")
 
 
 class HostileFiles(unittest.TestCase):

@@ -23,7 +23,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 KernelRow MakeKernel(const std::string& id, const std::string& name) {
-  return {id, "program-" + id, name, std::string("definition\0of ", 14) + id, kNow};
+  return {id, "program-" + id, name, std::string("definition\0of ", 14) + id, kNow, ""};
 }
 
 StudyRow MakeStudy(int number, const std::string& class_id, const std::string& device_selector) {
@@ -246,8 +246,9 @@ TEST_P(StoreConformance, KernelsByIdByNameAndNewestFirst) {
   EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k1")).ok());
   EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k2")).ok());
   EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k3", "softmax")).ok());
-  EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k1")).ok());  // Stored already: it does not become the newest.
   EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
+  EXPECT_EQ(store_->kernels()->FindProgram("matmul", "program-k1")->kernel_id, "k1");
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("softmax", "program-k1").status()));
   EXPECT_EQ(store_->kernels()->GetKernel("k1")->program_digest, "program-k1");
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("other").status()));
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->GetKernel("other").status()));
@@ -262,6 +263,112 @@ TEST_P(StoreConformance, KernelsByIdByNameAndNewestFirst) {
   ASSERT_THAT(second.rows, SizeIs(1));
   EXPECT_EQ(second.rows[0].kernel_id, "k1");
   EXPECT_EQ(second.next_page_token, "");
+}
+
+TEST_P(StoreConformance, AKernelThatIsSubmittedAgainIsTheNewestOfItsName) {
+  KernelRow first = MakeKernel("k1");
+  first.owner = "alice";
+  first.created_at_ms = kNow;
+  ASSERT_TRUE(store_->kernels()->PutKernel(first).ok());
+  ASSERT_TRUE(store_->kernels()->PutKernel(MakeKernel("k2")).ok());
+  EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
+  first.owner = "bob";
+  first.created_at_ms = kNow + 5;
+  ASSERT_TRUE(store_->kernels()->PutKernel(first).ok());
+  const KernelRow newest = store_->kernels()->FindKernel("matmul").value();
+  EXPECT_EQ(newest.kernel_id, "k1");
+  EXPECT_EQ(newest.owner, "alice");
+  EXPECT_EQ(newest.created_at_ms, kNow + 5);
+  EXPECT_EQ(newest.definition, first.definition);
+  EXPECT_EQ(store_->kernels()->ListKernels({10, ""})->rows[0].kernel_id, "k1");
+  // The same with a job.
+  SubmitRequest submit = MakeSubmit("uid");
+  submit.kernel = MakeKernel("k2");
+  submit.job.kernel_id = "k2";
+  Submit(submit);
+  EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
+  // And one that comes after them all.
+  ASSERT_TRUE(store_->kernels()->PutKernel(MakeKernel("k3")).ok());
+  EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k3");
+  EXPECT_THAT(store_->kernels()->ListKernels({10, ""})->rows, SizeIs(3));
+}
+
+TEST_P(StoreConformance, ADeletedKernelLeavesWhatWasFoundWithIt) {
+  SubmitRequest submit = MakeSubmit("uid");
+  submit.kernel = MakeKernel("used");
+  submit.kernel->owner = "alice";
+  submit.job.kernel_id = "used";
+  const int64_t job_id = Submit(submit);
+  ASSERT_TRUE(store_->kernels()->PutKernel(MakeKernel("unused")).ok());
+  BestRow best = MakeBest("program-used", "m=1", 10);
+  best.kernel_id = "used";
+  ASSERT_TRUE(store_->bests()->PromoteBest(best).ok());
+
+  const absl::Status active = store_->kernels()->DeleteKernel("used", std::nullopt, kNow);
+  EXPECT_TRUE(absl::IsFailedPrecondition(active)) << active;
+  EXPECT_EQ(ReasonOf(active), "KERNEL_IN_USE");
+  EXPECT_THAT(std::string(active.message()), testing::HasSubstr("job " + std::to_string(job_id)));
+  ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
+  const absl::Status others = store_->kernels()->DeleteKernel("used", "bob", kNow);
+  EXPECT_TRUE(absl::IsPermissionDenied(others)) << others;
+  EXPECT_EQ(ReasonOf(others), "KERNEL_OWNER");
+  ASSERT_TRUE(store_->kernels()->DeleteKernel("used", "alice", kNow).ok());
+  ASSERT_TRUE(store_->kernels()->DeleteKernel("unused", "", kNow).ok());
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->DeleteKernel("used", std::nullopt, kNow)));
+
+  const absl::Status gone = store_->kernels()->GetKernel("used").status();
+  EXPECT_TRUE(absl::IsNotFound(gone));
+  EXPECT_EQ(ReasonOf(gone), "KERNEL_DELETED");
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->GetKernel("unused").status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("matmul").status()));
+  EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("matmul", "program-used").status()));
+  EXPECT_THAT(store_->kernels()->ListKernels({10, ""})->rows, testing::IsEmpty());
+  EXPECT_EQ(store_->jobs()->GetJob(job_id)->kernel_id, "used");
+  EXPECT_THAT(store_->bests()->LoadBests().value(), SizeIs(1));
+  EXPECT_THAT(store_->bests()->ListBestChanges({})->rows, SizeIs(1));
+
+  // No job is taken of it until its definition is submitted again, by whom it belongs to then.
+  SubmitRequest without = MakeSubmit("uid-2");
+  without.kernel.reset();
+  without.job.kernel_id = "used";
+  EXPECT_TRUE(absl::IsNotFound(store_->jobs()->SubmitJob(without).status()));
+  KernelRow again = MakeKernel("used");
+  again.owner = "bob";
+  ASSERT_TRUE(store_->kernels()->PutKernel(again).ok());
+  EXPECT_EQ(store_->kernels()->GetKernel("used")->owner, "bob");
+  EXPECT_EQ(store_->kernels()->GetKernel("used")->definition, again.definition);
+  EXPECT_TRUE(store_->jobs()->SubmitJob(without).ok());
+}
+
+TEST_P(StoreConformance, AnOwnerHasNoMoreKernelsThanAllowed) {
+  const auto put = [&](const std::string& id, const std::string& owner, int64_t kernels_max, int64_t bytes_max) {
+    KernelRow kernel = MakeKernel(id);
+    kernel.definition = std::string(100, 'd');
+    kernel.owner = owner;
+    kernel.owner_kernels_max = kernels_max;
+    kernel.owner_bytes_max = bytes_max;
+    return store_->kernels()->PutKernel(kernel);
+  };
+  EXPECT_TRUE(put("a1", "alice", 2, 0).ok());
+  EXPECT_TRUE(put("a2", "alice", 2, 0).ok());
+  const absl::Status third = put("a3", "alice", 2, 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(third)) << third;
+  EXPECT_EQ(ReasonOf(third), "KERNEL_QUOTA");
+  EXPECT_THAT(std::string(third.message()), testing::HasSubstr("matmul@a1"));
+  EXPECT_TRUE(put("a1", "alice", 2, 0).ok());    // stored already
+  EXPECT_TRUE(put("b1", "bob", 2, 0).ok());      // others have their own
+  EXPECT_TRUE(put("a3", "alice", 0, 300).ok());  // in bytes
+  EXPECT_TRUE(absl::IsResourceExhausted(put("a4", "alice", 0, 399)));
+  ASSERT_TRUE(store_->kernels()->DeleteKernel("a1", "alice", kNow).ok());
+  EXPECT_TRUE(put("a4", "alice", 3, 300).ok());
+  // With a job, which is refused too.
+  SubmitRequest submit = MakeSubmit("uid");
+  submit.kernel = MakeKernel("a5");
+  submit.kernel->owner = "alice";
+  submit.kernel->owner_kernels_max = 3;
+  submit.job.kernel_id = "a5";
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->jobs()->SubmitJob(submit).status()));
+  EXPECT_THAT(store_->jobs()->ActiveJobs().value(), testing::IsEmpty());
 }
 
 TEST_P(StoreConformance, DevicesAndTheirClasses) {

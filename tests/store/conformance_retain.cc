@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/base/status.h"
 #include "server/store/best_store.h"
 #include "server/store/job_store.h"
+#include "server/store/miss_store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
 #include "server/store/trial_store.h"
@@ -132,9 +134,9 @@ TEST_P(StoreConformance, KernelsThatNobodyUsesGo) {
   put("unused", "a", kNow);
   put("in-a-job", "a", kNow);
   put("in-a-best", "a", kNow);
+  put("deleted", "a", kNow + kDay);
   put("young", "a", kNow + kDay);
-  put("newest", "a", kNow + kDay);
-  put("only", "b", kNow);
+  put("looked-up", "b", kNow);
   SubmitRequest submit = MakeSubmit("job");
   submit.kernel.reset();
   submit.job.kernel_id = "in-a-job";
@@ -142,12 +144,35 @@ TEST_P(StoreConformance, KernelsThatNobodyUsesGo) {
   BestRow best = MakeBest("program", "m=1", 10);
   best.kernel_id = "in-a-best";
   ASSERT_TRUE(store_->bests()->PromoteBest(best).ok());
+  MissRow miss;
+  miss.kernel_name = "b";
+  miss.program_digest = "program-looked-up";
+  miss.problem_key = "m=1";
+  miss.class_id = "class";
+  miss.asked = 1;
+  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {miss}}).ok());
   EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow).value(), 0);
+  // Submitted again, it is young.
+  put("unused", "a", kNow + kDay);
+  EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow + 1).value(), 0);
+  put("unused", "a", kNow);
   EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow + 1).value(), 1);
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->GetKernel("unused").status()));
-  for (const char* id : {"in-a-job", "in-a-best", "young", "newest", "only"}) {
+  for (const char* id : {"in-a-job", "in-a-best", "young", "looked-up"}) {
     EXPECT_TRUE(store_->kernels()->GetKernel(id).ok()) << id;
   }
+  // The row of a deleted one goes with the last job that names it.
+  SubmitRequest of_deleted = MakeSubmit("of-deleted");
+  of_deleted.kernel.reset();
+  of_deleted.job.kernel_id = "deleted";
+  const int64_t deleted_job_id = Submit(of_deleted);
+  ASSERT_TRUE(Set(deleted_job_id, JobState::kCancelled).ok());
+  ASSERT_TRUE(store_->kernels()->DeleteKernel("deleted", std::nullopt, kNow).ok());
+  EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow).value(), 0);
+  EXPECT_EQ(ReasonOf(store_->kernels()->GetKernel("deleted").status()), "KERNEL_DELETED");
+  ASSERT_TRUE(store_->jobs()->DeleteJob(deleted_job_id).ok());
+  EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow).value(), 1);
+  EXPECT_EQ(ReasonOf(store_->kernels()->GetKernel("deleted").status()), "");
   ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
   ASSERT_TRUE(store_->jobs()->DeleteJob(job_id).ok());
   EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow + 1).value(), 1);

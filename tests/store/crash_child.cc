@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   constexpr int kJobsMax = 1'000'000;  // The parent kills it long before.
   for (int i = 0; i < kJobsMax; ++i) {
     tunefarm::SubmitRequest request;
-    request.kernel = tunefarm::KernelRow{"kernel", "program", "name", "definition", 1};
+    request.kernel = tunefarm::KernelRow{"kernel", "program", "name", "definition", 1, ""};
     request.job.kernel_id = "kernel";
     request.job.uid = fmt::format("{}-{}", getpid(), i);
     request.job.spec = std::string(static_cast<size_t>(i % 7) * 3000, 's');

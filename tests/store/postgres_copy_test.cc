@@ -107,6 +107,15 @@ class PostgresCopy : public testing::Test {
     TUNEFARM_CHECK_OK(store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "old").status());
     TUNEFARM_CHECK_OK(store->leases()->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
     TUNEFARM_CHECK_OK(store->devices()->SetDeviceOrder({"device", "loud", 0, kNow}));
+    KernelRow kernel = MakeKernel("owned", "softmax");
+    kernel.owner = "alice";
+    TUNEFARM_CHECK_OK(store->kernels()->PutKernel(kernel));
+    SubmitRequest of_deleted = MakeSubmit("of-deleted");
+    of_deleted.kernel = MakeKernel("gone", "gone");
+    of_deleted.job.kernel_id = "gone";
+    const int64_t ended = store->jobs()->SubmitJob(of_deleted)->job_id;
+    TUNEFARM_CHECK_OK(store->jobs()->SetJobState(ended, {JobState::kQueued}, JobState::kFailed, "", kNow));
+    TUNEFARM_CHECK_OK(store->kernels()->DeleteKernel("gone", std::nullopt, kNow));
   }
 
   void KeepATrialOfADeletedJob(Store* store, const ClaimRequest& claimer) {
@@ -162,8 +171,9 @@ class PostgresCopy : public testing::Test {
         }
       }
     }
+    add("deleted", ReasonOf(store->kernels()->GetKernel("gone").status()));
     for (const KernelRow& k : Value(store->kernels()->ListKernels({1000, ""})).rows) {
-      add("kernel", k.kernel_id, k.program_digest, k.display_name, k.definition, k.created_at_ms);
+      add("kernel", k.kernel_id, k.program_digest, k.display_name, k.definition, k.created_at_ms, k.owner);
     }
     for (const BestRow& b : Value(store->bests()->LoadBests())) {
       add("best", b.kernel_name, b.problem_key, b.config, b.detail, b.median_ns, b.study_id, b.revision, b.pinned,
@@ -213,7 +223,7 @@ TEST_F(PostgresCopy, BothStoresAnswerTheSameAndTheNewOneGoesOn) {
   // Numbers go on where they were: also behind those of what is deleted.
   SubmitRequest submit = MakeSubmit("next");
   submit.request_id = "another";
-  EXPECT_EQ(store->jobs()->SubmitJob(submit)->job_id, 3);
+  EXPECT_EQ(store->jobs()->SubmitJob(submit)->job_id, 4);
   submit.request_id = "request";
   EXPECT_EQ(store->jobs()->SubmitJob(submit)->job_id, 1) << "an old request is known";
   EXPECT_EQ(store->settings()->GetOrPutSetting("host/here", "new").value(), "uuid");

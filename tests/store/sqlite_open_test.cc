@@ -14,6 +14,7 @@
 #include "server/base/status.h"
 #include "server/store/best_store.h"
 #include "server/store/job_store.h"
+#include "server/store/kernel_store.h"
 #include "server/store/setting_store.h"
 #include "server/store/sqlite/open.h"
 #include "server/store/store.h"
@@ -113,19 +114,20 @@ std::vector<Migration> WithThreeMore() {
   const auto add = [&migrations](std::string_view name, std::string_view text) {
     migrations.push_back({static_cast<int>(migrations.size()) + 1, name, text});
   };
-  add("0002_note.sql", "ALTER TABLE miss ADD COLUMN note TEXT NOT NULL DEFAULT ''");
-  add("0003_rebuilt.sql",
+  add("0097_note.sql", "ALTER TABLE miss ADD COLUMN note TEXT NOT NULL DEFAULT ''");
+  add("0098_rebuilt.sql",
       "CREATE TABLE setting_new (name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200), value TEXT NOT NULL) "
       "STRICT, WITHOUT ROWID; INSERT INTO setting_new SELECT name, value FROM setting; DROP TABLE setting; ALTER TABLE "
       "setting_new RENAME TO setting");
-  add("0004_counted.sql",
+  add("0099_counted.sql",
       "CREATE TABLE counted (jobs INTEGER NOT NULL) STRICT; INSERT INTO counted SELECT count(*) FROM job");
   return migrations;
 }
 
 TEST_F(SqliteOpen, EverySchemaIsMigratedToTheLastWithItsRows) {
   const std::vector<Migration> all = WithThreeMore();
-  for (size_t known = 1; known < all.size(); ++known) {
+  const size_t first = sqlite::EmbeddedMigrations().size();  // the program writes no older one
+  for (size_t known = first; known < all.size(); ++known) {
     SCOPED_TRACE(known);
     options_.path = directory_.File("schema" + std::to_string(known) + ".db");
     {
@@ -144,7 +146,23 @@ TEST_F(SqliteOpen, EverySchemaIsMigratedToTheLastWithItsRows) {
     const auto database = sqlite::Database::Open(options_.path, sqlite::Database::Mode::kReadOnly);
     EXPECT_EQ((*database)->QueryInt("SELECT jobs FROM counted").value(), 1);
   }
-  EXPECT_THAT(Backups(), SizeIs(all.size() - 1));
+  EXPECT_THAT(Backups(), SizeIs(all.size() - first));
+}
+
+TEST_F(SqliteOpen, KernelsOfTheFirstSchemaHaveNoOwnerAndCanBeDeleted) {
+  { ASSERT_TRUE(Open({sqlite::EmbeddedMigrations()[0]}).ok()); }
+  Sql(options_.path,
+      "INSERT INTO kernel (kernel_id, program_digest, display_name, definition, created_at_ms) VALUES ('old', "
+      "'program', "
+      "'matmul', x'00', 7)");
+  const auto store = Open();
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto kernel = (*store)->kernels()->FindKernel("matmul");
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(kernel->kernel_id, "old");
+  EXPECT_EQ(kernel->owner, "");
+  EXPECT_EQ(kernel->created_at_ms, 7);
+  EXPECT_TRUE((*store)->kernels()->DeleteKernel("old", "", kNow).ok());
 }
 
 TEST_F(SqliteOpen, ASchemaFromBeforeTheFirstReleaseIsRefusedUntouchedAndSaysHowToKeepItsBests) {

@@ -24,8 +24,6 @@ std::string SpeedupOfBest(const v1::BestConfig& best, bool is_csv) {
   return is_csv ? fmt::format("{:.4g}", best.baseline_ns() / ns) : fmt::format("{:.2f}x", best.baseline_ns() / ns);
 }
 
-std::string TextOrLine(const std::string& text, bool is_csv) { return is_csv ? text : OneLine(text); }
-
 std::string WordOf(v1::BestConfigChangeKind kind) {
   std::string word = v1::BestConfigChangeKind_Name(kind).substr(std::string_view("BEST_CONFIG_CHANGE_KIND_").size());
   std::transform(word.begin(), word.end(), word.begin(),
@@ -34,14 +32,6 @@ std::string WordOf(v1::BestConfigChangeKind kind) {
 }
 
 }  // namespace
-
-std::string OneLine(const std::string& text) {
-  std::string line = text;
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return line;
-}
 
 Table BestsTable(const v1::ListBestConfigsResponse& bests, bool is_csv) {
   Table table({{"kernel", false},
@@ -57,7 +47,7 @@ Table BestsTable(const v1::ListBestConfigsResponse& bests, bool is_csv) {
   for (const v1::BestConfig& best : bests.bests()) {
     table.AddRow({best.kernel_name(), best.problem().key(), best.device_class_name(), TimeOfBest(best, is_csv),
                   SpeedupOfBest(best, is_csv), best.pinned() ? "yes" : "", std::to_string(best.revision()),
-                  JobNumber(best.job()), TextOrLine(best.note(), is_csv), ConfigText(best.config())});
+                  JobNumber(best.job()), best.note(), ConfigText(best.config())});
   }
   return table;
 }
@@ -82,29 +72,30 @@ Table BestChangesTable(const v1::ListBestConfigChangesResponse& changes, bool is
                                  : FormatDuration(static_cast<double>(now_ms - change.changed_at_ms()) * 1e6) + " ago";
     table.AddRow({std::to_string(change.revision()), when, WordOf(change.kind()), best.kernel_name(),
                   best.problem().key(), best.device_class_name(), TimeOfBest(best, is_csv), JobNumber(best.job()),
-                  ConfigText(best.config()), TextOrLine(is_note ? best.note() : change.reason(), is_csv)});
+                  ConfigText(best.config()), is_note ? best.note() : change.reason()});
   }
   return table;
 }
 
 std::string BestLine(const v1::BestConfig& best) {
-  std::string line = fmt::format("{}  {}  on  {}  {}", best.kernel_name(), best.problem().key(),
-                                 best.device_class_name(), ConfigText(best.config()));
+  std::string line = fmt::format("{}  {}  on  {}  {}", Visible(best.kernel_name()), Visible(best.problem().key()),
+                                 Visible(best.device_class_name()), ConfigText(best.config()));
   if (const std::string time = TimeOfBest(best, false); !time.empty()) line += "  " + time;
   if (best.pinned()) line += "  pinned";
-  if (!best.note().empty()) line += "  note: " + OneLine(best.note());
+  if (!best.note().empty()) line += "  note: " + Visible(best.note());
   return line;
 }
 
 std::string ChangedBestText(const std::string& word, const v1::BestConfig& best, bool is_there) {
-  std::string text = fmt::format("{}  {}  {}  on  {}\nconfig   {}\n", word, best.kernel_name(), best.problem().key(),
-                                 best.device_class_name(), ConfigText(best.config()));
+  std::string text =
+      fmt::format("{}  {}  {}  on  {}\nconfig   {}\n", word, Visible(best.kernel_name()), Visible(best.problem().key()),
+                  Visible(best.device_class_name()), ConfigText(best.config()));
   if (const std::string time = TimeOfBest(best, false); !time.empty()) {
     const std::string speedup = SpeedupOfBest(best, false);
     text += fmt::format("time     {}{}\n", time, speedup.empty() ? "" : "  " + speedup);
   }
   if (best.pinned() && is_there) text += "pinned   later jobs do not replace it\n";
-  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
+  if (!best.note().empty()) text += "note     " + Visible(best.note()) + "\n";
   if (!best.job().empty())
     text += fmt::format("from     job {}, revision {}\n", JobNumber(best.job()), best.revision());
   return text;

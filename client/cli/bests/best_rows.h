@@ -9,9 +9,6 @@
 
 namespace tunefarm::cli {
 
-// What people have written, fit for a line of a terminal: no line breaks and no control codes.
-std::string OneLine(const std::string& text);
-
 // For people, or with plain numbers for programs (times in nanoseconds and milliseconds since 1970).
 Table BestsTable(const v1::ListBestConfigsResponse& bests, bool is_csv);
 Table BestChangesTable(const v1::ListBestConfigChangesResponse& changes, bool is_csv);

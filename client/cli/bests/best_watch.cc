@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "client/cli/bests/best_rows.h"
@@ -29,9 +30,20 @@ std::string LinesOf(const v1::WatchBestConfigsResponse& response, OutputFormat f
   return lines;
 }
 
+// Leaves what is about the bests of one program.
+void KeepProgram(const std::string& program, v1::WatchBestConfigsResponse* response) {
+  const auto erase_others = [&program](auto* items) {
+    items->erase(std::remove_if(items->begin(), items->end(),
+                                [&program](const auto& item) { return item.program_digest() != program; }),
+                 items->end());
+  };
+  erase_others(response->mutable_bests());
+  erase_others(response->mutable_retired());
+}
+
 }  // namespace
 
-absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel) {
+absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel, const std::string& program) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   Interruption interruption;
@@ -48,8 +60,9 @@ absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel)
       if (response.reset() && request.after_revision() > 0) {
         session->Note("The daemon has a new catalog; all best configs follow.");
       }
+      if (!program.empty()) KeepProgram(program, &response);
       session->Print(LinesOf(response, format));
-      std::fflush(session->out);
+      RETURN_IF_ERROR(session->FlushOutput());
       if (response.revision() > 0) {
         request.set_after_revision(response.revision());
         request.set_catalog_id(response.catalog_id());

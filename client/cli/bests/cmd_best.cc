@@ -4,7 +4,10 @@
 
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "client/cli/bests/best_verbs.h"
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
@@ -12,6 +15,7 @@
 #include "client/cli/studies/report.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/kernel_plan.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -37,20 +41,71 @@ std::string DefinesText(const v1::BestConfig& best) {
   return text;
 }
 
+// Says which definition of the name has answered, where that is not the one that was asked for or the name has others.
+// `program`: of the definition that was asked for; empty: a name was.
+void NoteDefinition(const Session& session, const std::string& name, const std::string& program,
+                    const v1::LookupConfigResponse& response) {
+  const v1::BestConfig& best = response.best();
+  const std::string& asked = program.empty() ? response.program_digest() : program;
+  const bool is_of_another = response.match() > v1::MATCH_STALE && !best.program_digest().empty() && !asked.empty() &&
+                             best.program_digest() != asked;
+  if (is_of_another) {
+    session.Note(fmt::format("{} was not tuned for this problem; the newest tuned version of {} is {}, which answers.",
+                             program.empty() ? "The newest definition of " + name : "This source", name,
+                             VersionText(best.kernel_name(), best.kernel_id())));
+  }
+  if (response.other_programs() > 0) {
+    session.Note(
+        fmt::format("{} stands for several definitions: {} other{} tuned for this problem too. This is asked of {}, "
+                    "the one that was "
+                    "submitted last; a folder or kernels/ID names another.",
+                    name, response.other_programs(), response.other_programs() == 1 ? " is" : "s are",
+                    VersionText(name, response.kernel())));
+  }
+}
+
+// What stands for a definition that the daemon does not have is the newest of its name, whose default config is not
+// this one's.
+absl::Status TakeOwnDefault(const v1::Kernel& definition, const v1::Problem& problem,
+                            v1::LookupConfigResponse* response) {
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(definition));
+  ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
+  *response->mutable_best()->mutable_config() = plan->ToProto(plan->DefaultConfig(resolved));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> ListAllBests(Session* session, const BestOptions& options) {
+  const bool says_more = !options.problem.dims.empty() || !options.problem.pins.empty() || !options.device.empty();
+  if (says_more || options.exact || options.format != "text") {
+    return InvalidArgument("--dim, --pin, --device, --format and --exact say more about a KERNEL; name it too");
+  }
+  return ListBests(session, "");
+}
+
 absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
+  if (options.format != "text") RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::LookupConfigRequest request;
   request.set_kernel(kernel.name);
+  ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
   *request.mutable_problem() = problem;
   request.set_device_selector(options.device);
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
-  ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
-                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
   std::string tune = "tunefarm tune " + options.kernel;
   for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
+  absl::StatusOr<v1::LookupConfigResponse> answer =
+      Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request);
+  if (kernel.definition.has_value() && ReasonOf(answer.status()) == "KERNEL_NOT_FOUND") {
+    return NotFound("{} was never tuned here; run: {}", kernel.name, tune);
+  }
+  ASSIGN_OR_RETURN(v1::LookupConfigResponse response, std::move(answer));
+  const bool is_stored = response.program_digest().empty() || response.program_digest() == request.program_digest();
+  if (kernel.definition.has_value() && !is_stored && response.match() == v1::MATCH_DEFAULT) {
+    RETURN_IF_ERROR(TakeOwnDefault(*kernel.definition, problem, &response));
+  }
   if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {
     return NotFound("{} is known of {} for this problem and device; run: {}",
                     options.exact ? "nothing exact" : "nothing", kernel.name, tune);
@@ -74,6 +129,7 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
       question += "  on  " + response.best().device_class_name();
     session->Print(BestText(response, question));
   }
+  NoteDefinition(*session, kernel.name, request.program_digest(), response);
   if (response.match() == v1::MATCH_DEFAULT) {
     session->Note("Not tuned yet: this is the default config. Run: " + tune);
   }
@@ -84,11 +140,12 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
 
 void AddBest(CLI::App* app, Session* session) {
   auto options = std::make_shared<BestOptions>();
-  CLI::App* best = app->add_subcommand("best", "The best known config for a kernel, problem and device.");
+  CLI::App* best = app->add_subcommand("best", "The best config for a kernel, problem and device; alone: all of them.");
   SetExample(best,
              "tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
-             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h");
-  best->add_option("KERNEL", options->kernel, "A kernel's name or definition.")->required();
+             "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h\n"
+             "tunefarm best list matmul");
+  best->add_option("KERNEL", options->kernel, "A kernel's name or definition (default: list the bests of all).");
   options->problem.AddTo(best, /*many=*/false);
   best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.")
       ->type_name("DEVICE");
@@ -96,7 +153,14 @@ void AddBest(CLI::App* app, Session* session) {
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "defines"}));
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
-  best->callback([session, options] { session->command = [session, options] { return Best(session, *options); }; });
+  best->callback([session, options] {
+    // A subcommand has set its own before.
+    if (session->command) return;
+    session->command = [session, options] {
+      return options->kernel.empty() ? ListAllBests(session, *options) : Best(session, *options);
+    };
+  });
+  AddBestVerbs(best, session);
 }
 
 }  // namespace tunefarm::cli

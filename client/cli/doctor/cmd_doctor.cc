@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "client/cli/commands.h"
+#include "client/cli/doctor/diagnosis.h"
 #include "client/cli/doctor/doctor_farm.h"
 #include "client/cli/doctor/doctor_measure.h"
 #include "client/cli/help_format.h"
@@ -24,26 +25,7 @@
 namespace tunefarm::cli {
 namespace {
 
-class Findings {
- public:
-  explicit Findings(const Session& session) : fail_(session.Styled(Style::kRed, "FAIL")) {}
-
-  void Good(const std::string& what) { text_ += "ok    " + what + "\n"; }
-  void Bad(const std::string& what, const std::string& remedy) {
-    text_ += fail_ + "  " + what + "\n        " + remedy + "\n";
-    ++failures_;
-  }
-  void Hint(const std::string& what) { text_ += "note  " + what + "\n"; }
-  const std::string& text() const { return text_; }
-  int failures() const { return failures_; }
-
- private:
-  const std::string fail_;
-  std::string text_;
-  int failures_ = 0;
-};
-
-void CheckDataDirectory(const Session& session, Findings* findings) {
+void CheckDataDirectory(const Session& session, Diagnosis* findings) {
   const auto directory = ChosenDataDirectory(session.connect.data_directory, session.environment);
   if (!directory.ok()) {
     findings->Bad("data directory: " + std::string(MessageOf(directory.status())), "Set TUNEFARM_DATA_DIR.");
@@ -65,7 +47,7 @@ void CheckDataDirectory(const Session& session, Findings* findings) {
   if (free.ok()) findings->Good(fmt::format("data directory {}, {} free", *directory, FormatBytes(*free)));
 }
 
-void CheckPython(Findings* findings) {
+void CheckPython(Diagnosis* findings) {
   constexpr std::string_view kVersion =
       "import sys\n"
       "print(('ok ' if sys.version_info >= (3, 9) else 'old ') + '%d.%d.%d' % sys.version_info[:3], end='')";
@@ -80,7 +62,8 @@ void CheckPython(Findings* findings) {
 }
 
 absl::StatusOr<ExitCode> Doctor(Session* session) {
-  Findings findings(*session);
+  RETURN_IF_ERROR(session->format_without_csv().status());
+  Diagnosis findings;
   utsname system = {};
   uname(&system);
   findings.Good(
@@ -99,7 +82,7 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
     findings.Bad(std::string(MessageOf(connection.status())),
                  is_private ? "Start it by hand to see why: tunefarmd --log-level debug"
                             : "The address comes from --server or TUNEFARM_SERVER.");
-    session->Print(findings.text());
+    RETURN_IF_ERROR(findings.Print(*session).status());
     return kExitUnreachable;
   }
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
@@ -130,8 +113,7 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
                   ". Tune only kernels that you trust, or run the daemon as root or where user namespaces are allowed");
   }
   for (const std::string& line : info.toolchains()) findings.Hint(line);
-  session->Print(findings.text());
-  return findings.failures() == 0 ? kExitOk : kExitFailed;
+  return findings.Print(*session);
 }
 
 }  // namespace
@@ -142,7 +124,7 @@ void AddDoctor(CLI::App* app, Session* session) {
   SetExample(doctor,
              "tunefarm doctor\n"
              "tunefarm doctor --farm\n"
-             "tunefarm doctor --measure --kernel matmul --dim M=1024 --pairs 100");
+             "tunefarm doctor --repeatability --kernel matmul --dim M=1024 --pairs 100");
   auto measure = std::make_shared<DoctorMeasureOptions>();
   measure->AddTo(doctor);
   auto farm = std::make_shared<bool>(false);
@@ -160,7 +142,13 @@ void AddVersion(CLI::App* app, Session* session) {
   SetExample(version, "tunefarm version");
   version->callback([session] {
     session->command = [session]() -> absl::StatusOr<ExitCode> {
-      session->Print(fmt::format("tunefarm {} ({}, {})\n", TUNEFARM_VERSION, TUNEFARM_REVISION, TUNEFARM_BUILD_TYPE));
+      ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+      session->Print(
+          format == OutputFormat::kJson
+              ? fmt::format("{{\n \"version\": {},\n \"revision\": {},\n \"build\": {}\n}}\n",
+                            JsonString(TUNEFARM_VERSION), JsonString(TUNEFARM_REVISION),
+                            JsonString(TUNEFARM_BUILD_TYPE))
+              : fmt::format("tunefarm {} ({}, {})\n", TUNEFARM_VERSION, TUNEFARM_REVISION, TUNEFARM_BUILD_TYPE));
       return kExitOk;
     };
   });

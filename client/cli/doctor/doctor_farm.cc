@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "client/cli/doctor/diagnosis.h"
 #include "client/cli/farm_text.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
@@ -77,23 +78,28 @@ std::vector<FarmFinding> JudgeFarm(const v1::ListAgentsResponse& agents, const s
 }
 
 absl::StatusOr<ExitCode> DoctorFarm(Session* session) {
+  RETURN_IF_ERROR(session->format_without_csv().status());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse info,
                    Connection::Call(connection->server(), &v1::ServerService::StubInterface::GetServerInfo,
                                     v1::GetServerInfoRequest()));
   ASSIGN_OR_RETURN(const v1::ListAgentsResponse agents, AllAgents(connection));
-  std::string text = fmt::format("ok    control {} answers at {}\n", info.version(), connection->address());
-  int failures = 0;
+  Diagnosis findings;
+  findings.Good(fmt::format("control {} answers at {}", info.version(), connection->address()));
   for (const FarmFinding& finding : JudgeFarm(agents, info.version())) {
-    const char* const mark = finding.kind == FarmFinding::Kind::kGood   ? "ok    "
-                             : finding.kind == FarmFinding::Kind::kHint ? "note  "
-                                                                        : "FAIL  ";
-    text += mark + finding.text + "\n";
-    if (!finding.advice.empty()) text += "      " + finding.advice + "\n";
-    failures += finding.kind == FarmFinding::Kind::kBad ? 1 : 0;
+    switch (finding.kind) {
+      case FarmFinding::Kind::kGood:
+        findings.Good(finding.text);
+        break;
+      case FarmFinding::Kind::kHint:
+        findings.Hint(finding.text, finding.advice);
+        break;
+      case FarmFinding::Kind::kBad:
+        findings.Bad(finding.text, finding.advice);
+        break;
+    }
   }
-  session->Print(text);
-  return failures == 0 ? kExitOk : kExitFailed;
+  return findings.Print(*session);
 }
 
 }  // namespace tunefarm::cli

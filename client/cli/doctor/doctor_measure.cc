@@ -85,7 +85,7 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(const DoctorMeasureOptions& opt
   policy->set_no_early_stop(true);
   policy->set_no_reuse(true);  // else a twin has no time of its own
   policy->set_no_second_inputs(true);
-  job->set_label("doctor --measure");
+  job->set_label("doctor --repeatability");
   // A best among twins is of no use to anybody, and deleting a job does not take its best along.
   job->set_no_promotion(true);
   request.set_request_id(NewUuid(EntropySource::Real()));
@@ -230,24 +230,16 @@ std::string ReportText(const Findings& findings, const Repeatability& found) {
   return text;
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return quoted + "\"";
-}
-
 std::string ReportJson(const Findings& findings, const Repeatability& found) {
   const Drift drift = DriftOf(findings.round_ns);
   std::string json = fmt::format(
       "{{\n  \"kernel\": {}, \"device\": {}, \"config\": {}, \"measured\": {},\n  \"pairs\": {}, \"rounds\": {}, "
       "\"failed_pairs\": {},\n  \"excluding_one\": {}, \"excluding_one_max\": {}, \"median_half_width\": {:.6f}, "
       "\"median_ratio\": {:.6f},\n  \"median_ns\": {:.1f}, \"drift_range\": {:.6f}, \"drift_trend\": {:.6f},\n",
-      Quoted(findings.kernel), Quoted(findings.device), Quoted(findings.config), Quoted(findings.method), found.pairs,
-      findings.rounds, findings.failed_pairs, found.excluding_one, found.excluding_max, found.median_half_width,
-      found.median_ratio, findings.medians.empty() ? 0 : Median(findings.medians), drift.range, drift.trend);
+      JsonString(findings.kernel), JsonString(findings.device), JsonString(findings.config),
+      JsonString(findings.method), found.pairs, findings.rounds, findings.failed_pairs, found.excluding_one,
+      found.excluding_max, found.median_half_width, found.median_ratio,
+      findings.medians.empty() ? 0 : Median(findings.medians), drift.range, drift.trend);
   const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
   json += fmt::format(
       "  \"clock_mhz\": {:.0f}, \"power_watts\": {:.1f}, \"temperature_c\": {}, \"discarded_samples\": {}, "
@@ -259,9 +251,9 @@ std::string ReportJson(const Findings& findings, const Repeatability& found) {
                         pair.ratio_interval.high);
   }
   json += "],\n  \"honest\": " + std::string(found.is_honest() ? "true" : "false") +
-          ", \"verdict\": " + Quoted(Verdict(findings, found)) + ",\n  \"advice\": [";
+          ", \"verdict\": " + JsonString(Verdict(findings, found)) + ",\n  \"advice\": [";
   std::string separator;
-  for (const std::string& line : Advice(findings, found)) json += std::exchange(separator, ", ") + Quoted(line);
+  for (const std::string& line : Advice(findings, found)) json += std::exchange(separator, ", ") + JsonString(line);
   return json + "]\n}\n";
 }
 
@@ -294,25 +286,26 @@ absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& 
 
 void DoctorMeasureOptions::AddTo(CLI::App* command) {
   CLI::Option* const flag = command->add_flag(
-      "--measure", wanted,
+      "--repeatability", wanted,
       "The A/A test: measure one config against itself, many times, and say whether the stated intervals hold.");
-  command->add_option("--kernel", kernel, "With --measure: the kernel (default: matmul, without a GPU matmul_host).")
+  command
+      ->add_option("--kernel", kernel, "With --repeatability: the kernel (default: matmul, without a GPU matmul_host).")
       ->needs(flag);
-  command->add_option("--device", device, "With --measure: as for tune.")->type_name("DEVICE")->needs(flag);
-  command->add_option("--pairs", pairs, "With --measure: how many pairs (default 200).")
+  command->add_option("--device", device, "With --repeatability: as for tune.")->type_name("DEVICE")->needs(flag);
+  command->add_option("--pairs", pairs, "With --repeatability: how many pairs (default 200).")
       ->check(CLI::Range(1, 10'000))
       ->needs(flag);
-  command->add_option("--rounds", rounds, "With --measure: rounds of each pair (default 8).")
+  command->add_option("--rounds", rounds, "With --repeatability: rounds of each pair (default 8).")
       ->check(CLI::Range(2, 64))
       ->needs(flag);
-  AddListOption(command, "-d,--dim", &problem.dims, "With --measure: a dim of the problem. May be repeated.");
-  AddListOption(command, "--pin", &problem.pins, "With --measure: another value than the default's. May be repeated.");
-  command->add_option("--policy", measure.policy, "With --measure: fast, default or rigorous.")
+  AddListOption(command, "-d,--dim", &problem.dims, "With --repeatability: a dim of the problem. May be repeated.");
+  AddListOption(command, "--pin", &problem.pins,
+                "With --repeatability: another value than the default's. May be repeated.");
+  command->add_option("--policy", measure.policy, "With --repeatability: fast, default or rigorous.")
       ->type_name("POLICY")
       ->check(CLI::IsMember({"fast", "default", "rigorous"}));
-  command->add_option("--knob", measure.settings, "With --measure: a knob of the policy, as --measure of tune.")
-      ->type_name("KNOB=VALUE")
-      ->allow_extra_args(false);
+  AddListOption(command, "--measure", &measure.settings,
+                "With --repeatability: a knob of the policy, as for tune. May be repeated.");
 }
 
 absl::StatusOr<ExitCode> DoctorMeasure(Session* session, const DoctorMeasureOptions& options) {

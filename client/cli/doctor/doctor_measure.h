@@ -1,5 +1,5 @@
-// doctor --measure: the A/A test. Enters one config twice, many times, as ordinary jobs whose finals interleave the
-// twins, and says how often the stated intervals tell them apart, how narrow they are, and what the device did
+// doctor --repeatability: the A/A test. Enters one config twice, many times, as ordinary jobs whose finals interleave
+// the twins, and says how often the stated intervals tell them apart, how narrow they are, and what the device did
 // meanwhile.
 #pragma once
 

@@ -9,7 +9,6 @@
 #include "client/cli/export/export_snapshot.h"
 #include "client/cli/help_format.h"
 #include "client/cli/studies/job_rows.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/interchange/recorded_file.h"
@@ -25,13 +24,14 @@ struct ExportT4Options {
 };
 
 absl::StatusOr<ExitCode> ExportT4(Session* session, const ExportT4Options& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const JobRows results, FetchJobRows(session, options.job, options.study, options.finals));
   const std::string text = interchange::WriteT4(results.parameters, results.rows);
   if (options.file.empty()) {
-    session->Print(text);
+    session->PrintFile(text);
     return kExitOk;
   }
-  RETURN_IF_ERROR(WriteFileAtomically(options.file, text));
+  RETURN_IF_ERROR(session->WriteFile(options.file, text));
   session->Note(
       fmt::format("Wrote {} results to {}", FormatCount(static_cast<int64_t>(results.rows.size())), options.file));
   return kExitOk;
@@ -50,7 +50,7 @@ void AddExport(CLI::App* app, Session* session) {
   CLI::App* t4 = command->add_subcommand("t4", "The results of a job as a T4 file, to stdout or a file.");
   SetExample(t4, "tunefarm export t4 17 > results.json\ntunefarm export t4 17 --study 2 --file results.json");
   t4->add_option("JOB", options->job, "The job's number.")->required();
-  t4->add_option("-f,--file", options->file, "The file to write. Default: stdout.")->type_name("FILE");
+  t4->add_option("-f,--file", options->file, "The file to write; '-', the default, is stdout.")->type_name("FILE");
   t4->add_option("--study", options->study, "Which problem and device, where the job has several: 1, 2, ...")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 100'000));

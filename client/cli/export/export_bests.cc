@@ -48,7 +48,7 @@ absl::StatusOr<ExitCode> ExportBests(Session* session, const ExportBestsOptions&
   RETURN_IF_ERROR(options.target.Write(*session, {{"", interchange::WriteBestsFile(file), ""}}));
   session->Note(fmt::format("{} bests of {}. On the other machine: tunefarm tune KERNEL --starting-configs {}",
                             FormatCount(static_cast<int64_t>(file.bests.size())), file.source.host,
-                            options.target.file.empty() ? "FILE" : options.target.file));
+                            options.target.file.empty() || options.target.file == "-" ? "FILE" : options.target.file));
   return kExitOk;
 }
 
@@ -62,7 +62,7 @@ void AddExportBests(CLI::App* command, Session* session) {
              "tunefarm export bests bests.json\n"
              "tunefarm export bests --kernel matmul --device H200 > matmul_h200.json");
   bests->add_option("FILE,-f,--file", options->target.file,
-                    "The file to write; an existing one is replaced. Default: stdout.");
+                    "The file to write, replaced as a whole; '-', the default, is stdout.");
   options->filter.AddTo(bests);
   bests->add_option("--source", options->source, "Name of this machine in the file (default: its host name).")
       ->type_name("TEXT");

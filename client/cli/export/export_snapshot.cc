@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "client/cli/help_format.h"
+#include "client/cli/options/kernel_argument.h"
 #include "client/cpp/snapshot/snapshot_writer.h"
 #include "server/base/clock.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/kernel_plan.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -86,12 +87,27 @@ absl::Status FetchBests(Connection* connection, const std::string& kernel, std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Kernel> NewestDefinition(Connection* connection, const std::string& name) {
+// The newest of a display name, or the one of "kernels/{id}".
+absl::StatusOr<v1::Kernel> StoredDefinition(Connection* connection, const std::string& name) {
   v1::GetKernelRequest request;
   request.set_name(name);
-  ASSIGN_OR_RETURN(const v1::GetKernelResponse response,
-                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
-  return response.kernel();
+  const absl::StatusOr<v1::GetKernelResponse> response =
+      Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request);
+  if (ReasonOf(response.status()) == "KERNEL_NOT_FOUND")
+    return NotFound("no best of {0} is known; run: tunefarm tune {0}", name);
+  RETURN_IF_ERROR(response.status());
+  return response->kernel();
+}
+
+// The definition that a path names, else a stored one.
+absl::StatusOr<v1::Kernel> AskedDefinition(Session* session, Connection* connection, const std::string& text) {
+  ASSIGN_OR_RETURN(const KernelArgument argument, ResolveKernelArgument(text, session->environment));
+  if (argument.is_built_in || !argument.definition.has_value()) return StoredDefinition(connection, argument.name);
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*argument.definition));
+  v1::Kernel kernel = plan->kernel();
+  kernel.set_name("kernels/" + plan->kernel_id());
+  kernel.set_program_digest(plan->program_digest());
+  return kernel;
 }
 
 snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
@@ -104,12 +120,20 @@ snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
 }
 
 absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   std::vector<v1::BestConfig> bests;
   if (options.kernels.empty()) RETURN_IF_ERROR(FetchBests(connection, "", &bests));
+  // By name, the definitions that are asked for and not the newest of their name.
+  std::map<std::string, v1::Kernel> asked;
   for (const std::string& kernel : std::set<std::string>(options.kernels.begin(), options.kernels.end())) {
-    RETURN_IF_ERROR(NewestDefinition(connection, kernel).status());  // else a wrong name would give an empty file
-    RETURN_IF_ERROR(FetchBests(connection, kernel, &bests));
+    ASSIGN_OR_RETURN(const v1::Kernel definition, AskedDefinition(session, connection, kernel));
+    const auto [known, is_new] = asked.emplace(definition.display_name(), definition);
+    if (!is_new && known->second.program_digest() != definition.program_digest()) {
+      return InvalidArgument("--kernel names two definitions of {}; a snapshot holds one of each name",
+                             definition.display_name());
+    }
+    if (is_new) RETURN_IF_ERROR(FetchBests(connection, definition.display_name(), &bests));
   }
   std::map<std::string, std::vector<const v1::BestConfig*>> by_kernel;
   for (const v1::BestConfig& best : bests) by_kernel[best.kernel_name()].push_back(&best);
@@ -117,7 +141,12 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
   contents.made_at_ms = Clock::Real()->WallMs();
   int64_t written = 0, of_older_programs = 0;
   for (const auto& [name, own] : by_kernel) {
-    ASSIGN_OR_RETURN(const v1::Kernel definition, NewestDefinition(connection, name));
+    v1::Kernel definition;
+    if (const auto found = asked.find(name); found != asked.end()) {
+      definition = found->second;
+    } else {
+      ASSIGN_OR_RETURN(definition, StoredDefinition(connection, name));
+    }
     snapshot::Kernel kernel = KernelOf(definition);
     for (const v1::BestConfig* const best : own) {
       contents.revision = std::max(contents.revision, best->revision());
@@ -135,7 +164,7 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
     return NotFound("there are no best configs to write; tunefarm tune finds some");
   }
   ASSIGN_OR_RETURN(const std::string bytes, snapshot::Encode(contents));
-  RETURN_IF_ERROR(WriteFileAtomically(options.file, bytes));
+  RETURN_IF_ERROR(session->WriteFile(options.file, bytes));
   session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {}", FormatCount(written),
                             written == 1 ? "" : "s", contents.kernels.size(), contents.kernels.size() == 1 ? "" : "s",
                             options.file));
@@ -153,7 +182,7 @@ void AddExportSnapshot(CLI::App* command, Session* session) {
   CLI::App* snapshot = command->add_subcommand(
       "snapshot", "The best configs as a file from which the C++ client answers without a daemon.");
   SetExample(snapshot, "tunefarm export snapshot bests.tfsnap\ntunefarm export snapshot bests.tfsnap --kernel matmul");
-  snapshot->add_option("FILE", options->file, "The file to write; an existing one is replaced as a whole.")->required();
+  snapshot->add_option("FILE", options->file, "The file to write, replaced as a whole; '-' is stdout.")->required();
   snapshot->add_option("--kernel", options->kernels, "Only this kernel. May be repeated. Default: all.")
       ->type_name("KERNEL")
       ->allow_extra_args(false);

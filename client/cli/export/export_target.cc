@@ -16,19 +16,21 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSeedEnding = ".seed.json";
 
 absl::Status WriteOne(const Session& session, const std::string& path, const ExportedFile& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  // Beside a device or a pipe no note can stand.
+  const bool has_note = !file.seed_note.empty() && (!fs::exists(status) || fs::is_regular_file(status));
   // The note first: a table without it would pass for a measured one.
-  if (!file.seed_note.empty())
-    RETURN_IF_ERROR(WriteFileAtomically(fmt::format("{}{}", path, kSeedEnding), file.seed_note));
-  RETURN_IF_ERROR(WriteFileAtomically(path, file.text));
-  session.Note(file.seed_note.empty() ? fmt::format("Wrote {}", path)
-                                      : fmt::format("Wrote {} and {}{}", path, path, kSeedEnding));
+  if (has_note) RETURN_IF_ERROR(session.WriteFile(fmt::format("{}{}", path, kSeedEnding), file.seed_note));
+  RETURN_IF_ERROR(session.WriteFile(path, file.text));
+  session.Note(has_note ? fmt::format("Wrote {} and {}{}", path, path, kSeedEnding) : fmt::format("Wrote {}", path));
   return absl::OkStatus();
 }
 
 }  // namespace
 
 void ExportTarget::AddFile(CLI::App* command) {
-  command->add_option("-f,--file", file, "The file to write; an existing one is replaced. Default: stdout.")
+  command->add_option("-f,--file", file, "The file to write, replaced as a whole; '-', the default, is stdout.")
       ->type_name("FILE");
 }
 
@@ -43,15 +45,16 @@ void ExportTarget::AddDirectory(CLI::App* command) {
 }
 
 absl::Status ExportTarget::Write(const Session& session, const std::vector<ExportedFile>& files) const {
+  RETURN_IF_ERROR(session.CheckOneForm());
   if (directory.empty() && files.size() != 1) {
     std::string names;
     for (const ExportedFile& one : files) names += "\n  " + one.name;
     return InvalidArgument("these are {} files; write them with --dir FOLDER, or choose one with --dim or --device{}",
                            files.size(), names);
   }
-  if (!file.empty()) return WriteOne(session, file, files[0]);
+  if (!file.empty() && file != "-") return WriteOne(session, file, files[0]);
   if (directory.empty()) {
-    session.Print(files[0].text);
+    session.PrintFile(files[0].text);
     return absl::OkStatus();
   }
   for (const ExportedFile& one : files) {

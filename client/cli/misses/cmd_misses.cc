@@ -79,7 +79,7 @@ absl::StatusOr<ExitCode> Misses(Session* session, const MissOptions& options) {
     return kExitOk;
   }
   const Table table = TableOf(response, format == OutputFormat::kCsv);
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
   if (response.not_counted() > 0) {
     session->Note(fmt::format("{} more look-ups are not counted: too many different problems were looked up.",

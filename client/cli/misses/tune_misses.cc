@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,7 +23,7 @@ namespace {
 
 // What becomes one job.
 struct MissGroup {
-  std::string kernel_name, class_id, device;
+  std::string kernel_name, program, class_id, device;
   std::vector<v1::Problem> problems;  // the most asked first
 
   std::string Text() const {
@@ -36,12 +37,16 @@ std::vector<MissGroup> GroupsOf(const v1::ListMissesResponse& response) {
   std::vector<MissGroup> groups;
   for (const v1::Miss& miss : response.misses()) {
     auto group = std::find_if(groups.begin(), groups.end(), [&miss](const MissGroup& known) {
-      return known.kernel_name == miss.kernel_name() && known.class_id == miss.device_class_id() &&
-             known.problems.size() < kProblemsMax;
+      return known.kernel_name == miss.kernel_name() && known.program == miss.program_digest() &&
+             known.class_id == miss.device_class_id() && known.problems.size() < kProblemsMax;
     });
     if (group == groups.end()) {
       const std::string& name = miss.device_class_name();
-      groups.push_back({miss.kernel_name(), miss.device_class_id(), name.empty() ? miss.device_class_id() : name, {}});
+      groups.push_back({miss.kernel_name(),
+                        miss.program_digest(),
+                        miss.device_class_id(),
+                        name.empty() ? miss.device_class_id() : name,
+                        {}});
       group = std::prev(groups.end());
     }
     group->problems.push_back(miss.problem());
@@ -84,12 +89,7 @@ class MissTuner {
     session_->Note(fmt::format("Job {} queued: {} problem{} of {} on {}", JobNumber(job->name()), job->studies_size(),
                                job->studies_size() == 1 ? "" : "s", group.kernel_name, group.device));
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
-    if (outcome.detached) {
-      session_->Note(
-          fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                      JobNumber(job->name())));
-      return kExitInterrupted;
-    }
+    if (outcome.detached) return kExitInterrupted;
     *jobs_.add_jobs() = outcome.job;
     return ExplainEnd(*session_, outcome.job);
   }
@@ -107,17 +107,41 @@ class MissTuner {
                     job.studies_size() > 0 ? job.studies(0).device_class_name() : "",
                     std::to_string(job.studies_size()), std::to_string(tuned)});
     }
-    session_->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+    session_->PrintTable(table, format);
   }
 
   int jobs() const { return jobs_.jobs_size(); }
 
  private:
+  // The definition that was asked for; the newest of the name where it is not stored.
+  absl::StatusOr<std::string> KernelOf(const MissGroup& group) {
+    if (group.program.empty()) return group.kernel_name;
+    if (!stored_.has_value()) {
+      stored_.emplace();
+      v1::ListKernelsRequest request;
+      request.set_page_size(1000);
+      do {
+        ASSIGN_OR_RETURN(
+            const v1::ListKernelsResponse page,
+            Connection::Call(connection_->kernels(), &v1::KernelService::StubInterface::ListKernels, request));
+        // The newest first: emplace keeps it.
+        for (const v1::Kernel& kernel : page.kernels()) {
+          stored_->emplace(std::pair(kernel.display_name(), kernel.program_digest()), kernel.name());
+        }
+        request.set_page_token(page.next_page_token());
+      } while (!request.page_token().empty());
+    }
+    const auto found = stored_->find(std::pair(group.kernel_name, group.program));
+    return found == stored_->end() ? group.kernel_name : found->second;
+  }
+
   // None: nothing of the group can be tuned here.
   absl::StatusOr<std::optional<v1::Job>> Submit(const MissGroup& group) {
     v1::CreateJobRequest request = settings_;
     v1::Job* const job = request.mutable_job();
-    if (!request.has_kernel_definition()) job->set_kernel(group.kernel_name);
+    if (!request.has_kernel_definition()) {
+      ASSIGN_OR_RETURN(*job->mutable_kernel(), KernelOf(group));
+    }
     if (job->device_selector().empty()) job->set_device_selector(group.class_id);
     absl::StatusOr<v1::Job> created = Create(connection_, request, group.problems, false);
     if (created.ok()) return std::make_optional(*std::move(created));
@@ -151,6 +175,8 @@ class MissTuner {
   Connection* const connection_;
   v1::CreateJobRequest settings_;
   v1::ListJobsResponse jobs_;  // that have ended
+  // Names of the stored kernels by display name and program; read when they are first needed.
+  std::optional<std::map<std::pair<std::string, std::string>, std::string>> stored_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
@@ -26,11 +27,20 @@ std::string Lowered(std::string text) {
   return text;
 }
 
+absl::StatusOr<v1::Kernel> StoredKernel(Connection* connection, const std::string& name) {
+  v1::GetKernelRequest request;
+  request.set_name(name);
+  ASSIGN_OR_RETURN(const v1::GetKernelResponse found,
+                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request));
+  return found.kernel();
+}
+
 // What look-ups of a best's own problem answer now. Asked once for all: what the newest program of each kernel is, and
 // with what the devices of this machine measure.
 class MatchTeller {
  public:
-  explicit MatchTeller(Connection* connection) : connection_(connection) {
+  // `program`: the one that is asked for; empty: the newest of each name.
+  MatchTeller(Connection* connection, std::string program) : connection_(connection), program_(std::move(program)) {
     v1::ListDevicesRequest request;
     request.set_page_size(kPageSize);
     const auto devices =
@@ -42,7 +52,7 @@ class MatchTeller {
   }
 
   v1::Match MatchOf(const v1::BestConfig& best) {
-    const std::string& newest = NewestProgram(best.kernel_name());
+    const std::string& newest = program_.empty() ? NewestProgram(best.kernel_name()) : program_;
     if (!newest.empty() && !best.program_digest().empty() && newest != best.program_digest()) {
       return v1::MATCH_STALE_SOURCE;
     }
@@ -60,14 +70,12 @@ class MatchTeller {
   const std::string& NewestProgram(const std::string& kernel) {
     const auto [at, is_new] = programs_.emplace(kernel, "");
     if (!is_new) return at->second;
-    v1::GetKernelRequest request;
-    request.set_name(kernel);
-    const auto found = Connection::Call(connection_->kernels(), &v1::KernelService::StubInterface::GetKernel, request);
-    if (found.ok()) at->second = found->kernel().program_digest();
+    if (const auto found = StoredKernel(connection_, kernel); found.ok()) at->second = found->program_digest();
     return at->second;
   }
 
   Connection* const connection_;
+  const std::string program_;
   std::map<std::string, std::string> programs_;                            // by the kernel's name
   std::map<std::string, std::pair<std::string, std::string>> conditions_;  // driver and toolkit, by class id
 };
@@ -103,7 +111,8 @@ absl::StatusOr<DimFilter> DimFilter::Make(const std::vector<std::string>& dims) 
   DimFilter filter;
   for (const std::string& text : dims) {
     ASSIGN_OR_RETURN(const DimValues dim, ParseDim(text));
-    for (const std::string& value : dim.values) filter.values_[dim.name].insert(Value::Infer(value).ToText());
+    // As the value of a dim of any type prints it: "007" is the string, or the int 7.
+    for (const std::string& value : dim.values) filter.values_[dim.name].insert({value, Value::Infer(value).ToText()});
   }
   return filter;
 }
@@ -116,18 +125,25 @@ bool DimFilter::Takes(const Config& dims) const {
 }
 
 absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const BestFilter& filter) {
-  std::string kernel;
+  std::string kernel, program;
   if (!filter.kernel.empty()) {
     ASSIGN_OR_RETURN(const KernelArgument argument, ResolveKernelArgument(filter.kernel, session->environment));
     kernel = argument.name;
+    ASSIGN_OR_RETURN(program, ProgramDigestOfPath(argument));
   }
   ASSIGN_OR_RETURN(const DimFilter dims, DimFilter::Make(filter.dims));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  MatchTeller matches(connection);
+  if (kernel.rfind("kernels/", 0) == 0) {
+    ASSIGN_OR_RETURN(const v1::Kernel stored, StoredKernel(connection, kernel));
+    kernel = stored.display_name();
+    program = stored.program_digest();
+  }
+  MatchTeller matches(connection, program);
   std::vector<ExportedBest> bests;
   std::set<std::string> devices;
   v1::ListBestConfigsRequest page;
   page.set_kernel(kernel);
+  page.set_program_digest(program);
   page.set_page_size(kPageSize);
   do {
     ASSIGN_OR_RETURN(v1::ListBestConfigsResponse response,

@@ -35,7 +35,9 @@ class DimFilter {
   std::map<std::string, std::set<std::string>> values_;
 };
 
-// Sorted, and for each problem of a kernel and class the newest. NotFound, with what there is, where nothing is left.
+// Sorted, and for each problem of a kernel and class the one that a lookup answers with: of the definition that is
+// asked for, else of the newest of the name, else of the latest other one. NotFound, with what there is, where nothing
+// is left.
 absl::StatusOr<std::vector<interchange::ExportedBest>> FetchBests(Session* session, const BestFilter& filter);
 
 }  // namespace tunefarm::cli

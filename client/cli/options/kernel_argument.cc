@@ -18,10 +18,16 @@ constexpr uint64_t kDefinitionBytesMax = 1 << 20;
 constexpr uint64_t kSourceBytesMax = 4 << 20;
 
 absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(file.string(), kDefinitionBytesMax));
+  // The definition itself may be a link, but no FIFO or device.
+  std::error_code error;
+  const fs::path real = fs::canonical(file, error);
+  if (error) return ErrnoStatus(error.value(), "cannot open {}", file.string());
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadFileBelow(real.parent_path().string(), real.filename().string(), kDefinitionBytesMax));
   const fs::path folder = file.parent_path();
   ASSIGN_OR_RETURN(v1::Kernel kernel, LoadKernelText(text, file.string(), [&folder](const std::string& path) {
-                     return ReadFile((folder / path).string(), kSourceBytesMax);
+                     // What a source is goes to the daemon: nothing that lies elsewhere.
+                     return ReadFileBelow(folder.string(), path, kSourceBytesMax);
                    }));
   KernelArgument argument;
   argument.name = kernel.display_name();
@@ -99,11 +105,30 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
     return NotFound("there is no kernel definition at {}", text);
   const std::string name = text.rfind("kernels/", 0) == 0 ? text.substr(8) : text;
   for (const BoxDefinition& definition : DefinitionsInTheBox(environment)) {
-    if (definition.name == name) return LoadFile(definition.file);
+    if (definition.name != name) continue;
+    ASSIGN_OR_RETURN(KernelArgument argument, LoadFile(definition.file));
+    argument.is_built_in = true;
+    return argument;
   }
   KernelArgument argument;
   argument.name = text;
   return argument;
+}
+
+absl::StatusOr<std::string> ProgramDigestOf(const KernelArgument& argument) {
+  if (!argument.definition.has_value()) return std::string();
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*argument.definition));
+  return plan->program_digest();
+}
+
+absl::StatusOr<std::string> ProgramDigestOfPath(const KernelArgument& argument) {
+  return argument.is_built_in ? std::string() : ProgramDigestOf(argument);
+}
+
+std::string VersionText(const std::string& display_name, const std::string& kernel_id) {
+  constexpr size_t kShown = 12;
+  const size_t begin = kernel_id.rfind("kernels/", 0) == 0 ? std::string_view("kernels/").size() : 0;
+  return display_name + "@" + kernel_id.substr(begin, kShown);
 }
 
 }  // namespace tunefarm::cli

@@ -96,7 +96,7 @@ absl::Status Set(const std::string& knob, const std::string& text, const FieldDe
 absl::Status Apply(const std::string& setting, v1::MeasurementPolicy* policy) {
   const size_t equals = setting.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return InvalidArgument("--measure {}: write --measure KNOB=VALUE; knobs are {}", setting, Joined(Knobs()));
+    return InvalidArgument("--measure {}: write --measure NAME=VALUE; knobs are {}", setting, Joined(Knobs()));
   }
   const std::string knob = setting.substr(0, equals);
   const FieldDescriptor* const field = v1::MeasurementPolicy::descriptor()->FindFieldByName(knob);
@@ -119,7 +119,7 @@ void MeasureOptions::AddTo(CLI::App* command) {
           "--measure", settings,
           "A knob of the policy, e.g. final_rounds=9, input_copies=4, method=cuda_graph, no_early_stop=true; a "
           "wrong one lists all. May be repeated.")
-      ->type_name("KNOB=VALUE")
+      ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   command->add_option("--min-samples,--samples-min", min_samples, "Fewest samples of a config.")
       ->check(CLI::Range(1, 4096));
@@ -164,6 +164,7 @@ std::string ConditionsText(const v1::Measurement& m) {
   if (!m.throttle_reason().empty()) parts.push_back("held down by: " + m.throttle_reason());
   if (m.throttled()) parts.emplace_back("throttled");
   if (m.contended()) parts.emplace_back("shared with others");
+  if (m.self_judged()) parts.emplace_back("self-judged");
   if (m.discarded_samples() > 0) parts.push_back(fmt::format("{} samples discarded", m.discarded_samples()));
   return Joined(parts);
 }

@@ -1,10 +1,13 @@
 #include "client/cli/options/problem_options.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
 
 #include "client/cli/options/seed_option.h"
+#include "client/cli/output.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/expression/value.h"
@@ -12,9 +15,10 @@
 namespace tunefarm::cli {
 namespace {
 
-absl::StatusOr<std::pair<std::string, std::string>> SplitSetting(const std::string& text, std::string_view flag) {
+absl::StatusOr<std::pair<std::string, std::string>> SplitSetting(const std::string& text, std::string_view flag,
+                                                                 bool may_be_empty) {
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+  if (equals == std::string::npos || equals == 0 || (equals + 1 == text.size() && !may_be_empty)) {
     return InvalidArgument("{} {}: write {} NAME=VALUE", flag, text, flag);
   }
   return std::make_pair(text.substr(0, equals), text.substr(equals + 1));
@@ -72,7 +76,7 @@ absl::Status AppendItem(const std::string& dim, const std::string& item, std::ve
 }  // namespace
 
 absl::StatusOr<DimValues> ParseDim(const std::string& text) {
-  ASSIGN_OR_RETURN(const auto setting, SplitSetting(text, "--dim"));
+  ASSIGN_OR_RETURN(const auto setting, SplitSetting(text, "--dim", /*may_be_empty=*/false));
   DimValues dim;
   dim.name = setting.first;
   for (const std::string& item : SplitList(setting.second)) RETURN_IF_ERROR(AppendItem(text, item, &dim.values));
@@ -99,7 +103,9 @@ void ProblemOptions::AddTo(CLI::App* command, bool many) {
 v1::Value InferValue(std::string_view text) {
   v1::Value result;
   const Value value = Value::Infer(text);
-  if (value.is_bool()) {
+  if (value.ToText() != text) {
+    result.set_string_value(std::string(text));
+  } else if (value.is_bool()) {
     result.set_bool_value(value.bool_value());
   } else if (value.is_int()) {
     result.set_int_value(value.int_value());
@@ -127,12 +133,22 @@ std::string ValueText(const v1::Value& value) {
   return "";
 }
 
+std::string ShellWord(const std::string& text) {
+  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_@%+=:,./-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (is_plain) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
 std::string ConfigText(const v1::Config& config) {
   const std::map<std::string, v1::Value> sorted(config.values().begin(), config.values().end());
   std::string text;
   for (const auto& [name, value] : sorted) {
     if (!text.empty()) text += ' ';
-    text += name + "=" + ValueText(value);
+    text += Visible(name + "=" + ShellWord(ValueText(value)));
   }
   return text;
 }
@@ -140,7 +156,7 @@ std::string ConfigText(const v1::Config& config) {
 absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& options, size_t problems_max) {
   std::vector<v1::Problem> problems(1);
   for (const std::string& pin : options.pins) {
-    ASSIGN_OR_RETURN(const auto setting, SplitSetting(pin, "--pin"));
+    ASSIGN_OR_RETURN(const auto setting, SplitSetting(pin, "--pin", /*may_be_empty=*/true));
     if (!(*problems[0].mutable_pinned()).insert({setting.first, InferValue(setting.second)}).second) {
       return InvalidArgument("--pin {} is given twice", setting.first);
     }

@@ -18,7 +18,7 @@ inline constexpr size_t kDimValuesMax = 10'000;  // of one dim
 
 struct ProblemOptions {
   std::vector<std::string> dims;  // "M=4096" or "M=1024,2048"
-  std::vector<std::string> pins;  // "BLOCK_M=128"
+  std::vector<std::string> pins;  // "BLOCK_M=128"; the value may be empty
   std::vector<uint64_t> seeds;
 
   void AddTo(CLI::App* command, bool many);
@@ -42,10 +42,13 @@ absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& opti
 // As above, but exactly one.
 absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options);
 
-// true/false, integers, floats, else text.
+// true/false, integers, floats, else text. What would not be printed as it is written ("007", "1e3") stays text: the
+// daemon reads each value by the declared type of its dim or parameter.
 v1::Value InferValue(std::string_view text);
 std::string ValueText(const v1::Value& value);
-// "A=1 B=true", sorted by name.
+// The text as one word of a shell's command line: in quotes where it needs them.
+std::string ShellWord(const std::string& text);
+// "A=1 B=true", sorted by name; values as words of a shell, fit for a line of a terminal.
 std::string ConfigText(const v1::Config& config);
 
 }  // namespace tunefarm::cli

@@ -69,17 +69,19 @@ absl::StatusOr<Rows> RowsOfBests(const Session& session, std::string text, const
   return rows;
 }
 
-absl::StatusOr<Rows> RowsOfResults(const Session& session, std::string text, const std::string& path) {
-  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(text), path));
+absl::StatusOr<Rows> RowsOfResults(const Session& session, std::string text, const std::string& path,
+                                   const interchange::RecordedObjective& objective) {
+  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(text), path, objective));
   for (const std::string& note : file.notes) session.Note(path + ": " + note);
   std::vector<interchange::RecordedRow>& results = file.rows;
   results.erase(std::remove_if(results.begin(), results.end(),
-                               [](const interchange::RecordedRow& row) { return row.objective.value_or(0) <= 0; }),
+                               [](const interchange::RecordedRow& row) { return !row.objective.has_value(); }),
                 results.end());
   if (results.empty()) return InvalidArgument("no config in {} has a time", path);
-  std::stable_sort(
-      results.begin(), results.end(),
-      [](const interchange::RecordedRow& a, const interchange::RecordedRow& b) { return *a.objective < *b.objective; });
+  std::stable_sort(results.begin(), results.end(),
+                   [&file](const interchange::RecordedRow& a, const interchange::RecordedRow& b) {
+                     return *file.Minimised(a) < *file.Minimised(b);
+                   });
   Rows rows;
   for (interchange::RecordedRow& row : results) rows.emplace_back(Config(), std::move(row.config));
   return rows;
@@ -125,6 +127,7 @@ std::vector<v1::Problem> StartingConfigs::Problems() const {
 }
 
 absl::StatusOr<StartingConfigs> ReadStartingConfigs(const Session& session, const std::string& path,
+                                                    const interchange::RecordedObjective& objective,
                                                     const KernelPlan& plan) {
   ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));
   ASSIGN_OR_RETURN(std::string text, interchange::PlainText(std::move(bytes), path, interchange::kRecordedBytesMax));
@@ -134,7 +137,7 @@ absl::StatusOr<StartingConfigs> ReadStartingConfigs(const Session& session, cons
   if (starts.is_of_bests) {
     ASSIGN_OR_RETURN(starts.rows, RowsOfBests(session, std::move(text), path, plan.display_name()));
   } else {
-    ASSIGN_OR_RETURN(starts.rows, RowsOfResults(session, std::move(text), path));
+    ASSIGN_OR_RETURN(starts.rows, RowsOfResults(session, std::move(text), path, objective));
   }
   RETURN_IF_ERROR(KeepFitting(session, path, plan, &starts.rows));
   return starts;

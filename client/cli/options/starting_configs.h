@@ -9,6 +9,7 @@
 #include "client/cli/session.h"
 #include "server/definition/kernel_plan.h"
 #include "server/expression/config.h"
+#include "server/interchange/recorded_file.h"
 #include "tunefarm/v1/job.pb.h"
 
 namespace tunefarm::cli {
@@ -20,7 +21,7 @@ inline constexpr size_t kStartsPerProblemMax = 16;
 struct StartingConfigs {
   std::string file;  // its path, for messages
   bool is_of_bests = false;
-  // Dims and config. Of bests by device class and dims, the newest first; else without dims, the fastest first.
+  // Dims and config. Of bests by device class and dims, the newest first; else without dims, the best first.
   std::vector<std::pair<Config, Config>> rows;
 
   // Of bests: their problems, each once.
@@ -31,6 +32,7 @@ struct StartingConfigs {
 // configs do not fit the kernel, and why the first does not, is noted. InvalidArgument where none fits, or where the
 // bests are of other kernels.
 absl::StatusOr<StartingConfigs> ReadStartingConfigs(const Session& session, const std::string& path,
+                                                    const interchange::RecordedObjective& objective,
                                                     const KernelPlan& plan);
 
 // Gives each problem of the job its own configs of the file, else those of others, at most kStartsPerProblemMax, and

@@ -55,13 +55,16 @@ absl::StatusOr<ExitCode> ListJobs(Session* session, int limit) {
     table.AddRow({JobNumber(job.name()), job.kernel_name(), StateText(job.state()), std::to_string(job.problems_size()),
                   std::to_string(job.progress().done()), std::to_string(job.progress().total()),
                   format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()),
-                  job.label()});
+                  job.label()},
+                 job.state() == v1::JOB_STATE_FAILED    ? Style::kRed
+                 : job.state() == v1::JOB_STATE_RUNNING ? Style::kBold
+                                                        : Style::kPlain);
   }
   if (format == OutputFormat::kTable && table.rows() == 0) {
     session->Note("No jobs yet. Try: tunefarm tune matmul_host");
     return kExitOk;
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
+  session->PrintTable(table, format);
   if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
   return kExitOk;
 }
@@ -98,17 +101,18 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
     return kExitOk;
   }
   std::string out = fmt::format("job        {}\nkernel     {}\nstate      {}\n", JobNumber(job.name()),
-                                job.kernel_name(), StateText(job.state()));
-  if (!job.error().empty()) out += "error      " + job.error() + "\n";
-  if (!job.state_reason().empty()) out += "because    " + job.state_reason() + "\n";
+                                Visible(job.kernel_name()), StateText(job.state()));
+  if (!job.label().empty()) out += "label      " + Visible(job.label()) + "\n";
+  if (!job.error().empty()) out += "error      " + Visible(job.error()) + "\n";
+  if (!job.state_reason().empty()) out += "because    " + Visible(job.state_reason()) + "\n";
   if (job.device_busy_ms() > 0)
     out += fmt::format("devices    {} of work\n", FormatDuration(job.device_busy_ms() * 1e6));
   out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
                      AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
-    out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", study.problem().key(),
-                       study.device_class_name(), ValidText(study.space()), CartesianText(study.space()));
+    out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", Visible(study.problem().key()),
+                       Visible(study.device_class_name()), ValidText(study.space()), CartesianText(study.space()));
     if (!study.device_selector().empty()) out += fmt::format("  only     on {}\n", study.device_selector());
     if (!study.finals_device_uuid().empty()) out += fmt::format("  final    on {}\n", study.finals_device_uuid());
     out += RulesText(study.space(), "  ");
@@ -119,6 +123,7 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
       out += "  starts   from earlier results: " + priors + "\n";
     }
     if (const std::string taken = TakenOverText(study); !taken.empty()) out += "  known    " + taken + "\n";
+    if (const std::string idle = WithoutEffectText(study); !idle.empty()) out += "  note     " + idle + "\n";
     if (!study.search_ended_because().empty()) out += "  ended    " + study.search_ended_because() + "\n";
     out += BestSoFarText(study);
     if (!study.not_promoted_because().empty()) out += "  not promoted: " + study.not_promoted_because() + "\n";
@@ -128,12 +133,11 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
 }
 
 absl::StatusOr<ExitCode> FollowJob(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, name));
-  if (outcome.detached) {
-    session->Note("Detached; the job continues.");
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
+  if (format == OutputFormat::kJson) session->Print(ToJson(outcome.job));
   const ExitCode code = ExplainEnd(*session, outcome.job);
   if (code == kExitOk) session->Note("Done. See: tunefarm results " + JobNumber(name));
   return code;
@@ -143,11 +147,13 @@ absl::StatusOr<ExitCode> FollowJob(Session* session, const std::string& text) {
 template <typename Request, typename Response>
 absl::StatusOr<ExitCode> Transition(Session* session, const std::string& text,
                                     grpc::Status (Tuning::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   Request request;
   request.set_name(name);
   ASSIGN_OR_RETURN(const Response response, Connection::Call(connection->tuning(), method, request));
+  if (format == OutputFormat::kJson) session->Print(ToJson(response.job()));
   session->Note(fmt::format("Job {} is now {}.", JobNumber(name), StateText(response.job().state())));
   return kExitOk;
 }
@@ -158,15 +164,20 @@ absl::StatusOr<ExitCode> CancelJob(Session* session, const std::string& text, bo
     session->Note("Nothing was cancelled.");
     return kExitFailed;
   }
-  return Transition(session, text, &Tuning::CancelJob);
+  ASSIGN_OR_RETURN(const ExitCode code, Transition(session, text, &Tuning::CancelJob));
+  session->Note("What it found stays: tunefarm results " + JobNumber(name));
+  return code;
 }
 
 absl::StatusOr<ExitCode> DeleteJob(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(const std::string name, JobName(text));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::DeleteJobRequest request;
   request.set_name(name);
-  RETURN_IF_ERROR(Connection::Call(connection->tuning(), &Tuning::DeleteJob, request).status());
+  ASSIGN_OR_RETURN(const v1::DeleteJobResponse response,
+                   Connection::Call(connection->tuning(), &Tuning::DeleteJob, request));
+  if (format == OutputFormat::kJson) session->Print(ToJson(response));
   session->Note(fmt::format("Job {} and its trials are deleted; best configs stay.", JobNumber(name)));
   return kExitOk;
 }
@@ -185,10 +196,14 @@ void AddJobVerb(CLI::App* jobs, Session* session, const std::string& verb, const
 
 void AddJobs(CLI::App* app, Session* session) {
   CLI::App* jobs = app->add_subcommand("jobs", "List, show, watch, cancel, pause, resume or delete jobs.");
-  jobs->require_subcommand(1);
-  SetExample(jobs, "tunefarm jobs list\ntunefarm jobs watch 17");
+  jobs->require_subcommand(0, 1);
+  SetExample(jobs, "tunefarm jobs\ntunefarm jobs watch 17");
   auto limit = std::make_shared<int>(50);
-  CLI::App* list = jobs->add_subcommand("list", "The newest jobs.");
+  jobs->callback([session, limit] {
+    // A subcommand has set its own before.
+    if (!session->command) session->command = [session, limit] { return ListJobs(session, *limit); };
+  });
+  CLI::App* list = jobs->add_subcommand("list", "The newest jobs; so does jobs alone.");
   SetExample(list, "tunefarm jobs list --limit 5");
   list->add_option("--limit", *limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 1000));
   list->callback([session, limit] { session->command = [session, limit] { return ListJobs(session, *limit); }; });

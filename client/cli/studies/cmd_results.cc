@@ -12,7 +12,6 @@
 #include "client/cli/studies/study_plot.h"
 #include "client/cli/studies/study_report.h"
 #include "client/cli/studies/study_trials.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -33,6 +32,16 @@ struct ResultsOptions {
   int study = 0;
   uint64_t seed = 1;
 };
+
+absl::StatusOr<std::string> NewestJob(Session* session) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListJobsRequest request;
+  request.set_page_size(1);
+  ASSIGN_OR_RETURN(const v1::ListJobsResponse response,
+                   Connection::Call(connection->tuning(), &Tuning::ListJobs, request));
+  if (response.jobs().empty()) return NotFound("there are no jobs yet; run: tunefarm tune matmul_host");
+  return response.jobs(0).name();
+}
 
 void NoteLeftOut(const StudyTrials& trials, const Session& session) {
   if (!trials.is_cut) return;
@@ -82,7 +91,7 @@ absl::Status LookClosely(Session* session, const ResultsOptions& options) {
   }
   if (options.analyze) RETURN_IF_ERROR(PrintAnalysis(analysis, format, *session));
   if (!options.plot.empty()) {
-    RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
+    RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
     session->Note("Wrote " + options.plot);
   }
   return absl::OkStatus();
@@ -95,10 +104,11 @@ void AddResults(CLI::App* app, Session* session) {
   CLI::App* results =
       app->add_subcommand("results", "The ranked configs of a job, all its trials, a plot, or an analysis.");
   SetExample(results,
+             "tunefarm results\n"
              "tunefarm results 17 --rows 20\n"
              "tunefarm results 17 --plot search.svg --analyze\n"
              "tunefarm results 17 --all --output csv > trials.csv");
-  results->add_option("JOB", options->job, "The job's number.")->required();
+  results->add_option("JOB", options->job, "The job's number (default: the newest job).");
   auto* const rows = results->add_option("--rows", options->report.rows, "Configs shown (default 10; 0: all).");
   rows->check(CLI::Range(0, 1'000'000));
   auto* const all =
@@ -126,6 +136,10 @@ void AddResults(CLI::App* app, Session* session) {
       ->needs(analyze);
   results->callback([=] {
     session->command = [=]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(session->format().status());
+      if (options->job.empty()) {
+        ASSIGN_OR_RETURN(options->job, NewestJob(session));
+      }
       if (options->analyze || !options->plot.empty()) {
         RETURN_IF_ERROR(LookClosely(session, *options));
         return kExitOk;

@@ -8,10 +8,11 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/options/seed_option.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
-#include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -21,11 +22,12 @@ namespace tunefarm::cli {
 namespace {
 
 struct SimulateOptions {
-  std::vector<std::string> files;  // or numbers of jobs, each for itself
+  std::vector<std::string> files;  // or numbers of jobs, or kernels, each for itself
   std::vector<std::string> jobs;   // joined
   std::vector<std::string> strategies = {std::string(kDefaultStrategy), "random"};
   std::vector<std::string> options;  // NAME=VALUE
   std::string warm;
+  std::string objective;  // of files
   std::string csv, plot;
   int study = 0;
   int repeats = 20;
@@ -33,18 +35,49 @@ struct SimulateOptions {
   uint64_t seed = 1;
 };
 
-absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, int study) {
+// The newest job of a kernel that has ended.
+absl::StatusOr<std::string> NewestJobOf(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  v1::ListJobsRequest request;
+  request.add_states(v1::JOB_STATE_SUCCEEDED);
+  request.add_states(v1::JOB_STATE_CANCELLED);
+  request.set_page_size(1000);
+  do {
+    ASSIGN_OR_RETURN(const v1::ListJobsResponse page,
+                     Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::ListJobs, request));
+    for (const v1::Job& job : page.jobs()) {
+      if (job.kernel_name() == kernel.name || job.kernel() == kernel.name) return job.name();
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {0}", text);
+}
+
+// A kernel's folder, or a word that is no file and has no ending, such as "matmul_host".
+bool IsKernel(const std::string& text) {
+  std::error_code error;
+  if (std::filesystem::is_directory(text, error)) return true;
+  return !std::filesystem::exists(text, error) && text.find_first_of("./") == std::string::npos;
+}
+
+absl::StatusOr<RecordedSource> FromText(Session* session, const std::string& text, const SimulateOptions& options) {
   std::error_code error;
   const bool is_job = text.find_first_not_of("0123456789") == std::string::npos || text.rfind("jobs/", 0) == 0;
-  if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, study);
-  return FromFile(session, text);
+  if (is_job && !std::filesystem::exists(text, error)) return FromJobs(session, {text}, options.study);
+  if (!IsKernel(text)) {
+    ASSIGN_OR_RETURN(const interchange::RecordedObjective objective, RecordedObjectiveOption(options.objective));
+    return FromFile(session, text, objective);
+  }
+  ASSIGN_OR_RETURN(const std::string job, NewestJobOf(session, text));
+  return FromJobs(session, {job}, options.study);
 }
 
 // All that the command line names, files first, then jobs.
 absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const SimulateOptions& options) {
   std::vector<RecordedSource> sources;
   for (const std::string& text : options.files) {
-    ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options.study));
+    ASSIGN_OR_RETURN(RecordedSource source, FromText(session, text, options));
     sources.push_back(std::move(source));
   }
   if (!options.jobs.empty()) {
@@ -62,7 +95,7 @@ absl::StatusOr<std::vector<RecordedSource>> ReadSources(Session* session, const 
 absl::StatusOr<Priors> ReadPriors(Session* session, const SimulateOptions& options) {
   Priors priors;
   if (options.warm.empty()) return priors;
-  ASSIGN_OR_RETURN(const RecordedSource warm, FromText(session, options.warm, options.study));
+  ASSIGN_OR_RETURN(const RecordedSource warm, FromText(session, options.warm, options));
   PriorSource source;
   source.label = warm.name;
   for (const RecordedTrial& trial : warm.trials)
@@ -118,7 +151,8 @@ absl::StatusOr<StrategyOptions> ReadStrategyOptions(const std::vector<std::strin
   StrategyOptions options;
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) return InvalidArgument("'{}' is not NAME=VALUE", text);
+    if (equals == std::string::npos || equals == 0)
+      return InvalidArgument("--strategy-option {}: write NAME=VALUE", text);
     options[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return options;
@@ -162,9 +196,9 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
     }
     charts.push_back(std::move(chart));
   }
-  session->Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText());
-  if (!options.csv.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.csv, csv));
-  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFileAtomically(options.plot, ChartsToSvg(charts)));
+  session->PrintTable(table, format);
+  if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
+  if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
   session->Note(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
       "from the median): 0 is as good "
@@ -180,9 +214,12 @@ void AddSimulate(CLI::App* app, Session* session) {
       app->add_subcommand("simulate", "Compare search strategies on recorded results, in simulated time.");
   SetExample(simulate,
              "tunefarm simulate convolution_A100_T4.json.gz --repeats 50 --plot scores.svg --csv curves.csv\n"
+             "tunefarm simulate matmul_host\n"
              "tunefarm simulate --job 17,18");
-  simulate->add_option("FILE", options->files,
-                       "T4 or Kernel Tuner cache files (also .gz), or job numbers; each is simulated by itself.");
+  simulate->add_option(
+      "FILE", options->files,
+      "T4 or Kernel Tuner cache files (also .gz), job numbers, or kernels (the newest job of each); each is "
+      "simulated by itself.");
   simulate
       ->add_option("--job", options->jobs,
                    "Simulate on the results of a job, or on the joined results of several jobs of one kernel, problem "
@@ -194,9 +231,8 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->type_name("NAMES")
       ->delimiter(',')
       ->allow_extra_args(false);
-  simulate->add_option("--option", options->options, "An option of the strategies, NAME=VALUE.")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
+  AddListOption(simulate, "--strategy-option", &options->options,
+                "An option of the strategies, as tunefarm help strategies lists them. May be repeated.");
   simulate->add_option("--repeats", options->repeats, "Runs of each, with seeds from --seed on (default 20).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));
@@ -213,6 +249,7 @@ void AddSimulate(CLI::App* app, Session* session) {
       ->add_option("--warm", options->warm,
                    "A file or job of another device or problem whose results the strategies start from.")
       ->type_name("SOURCE");
+  AddRecordedObjectiveOption(simulate, &options->objective);
   simulate->add_option("--csv", options->csv, "Write the curves to this file.")->type_name("FILE");
   simulate->add_option("--plot", options->plot, "Draw the curves into this file, as SVG.")->type_name("FILE");
   simulate->callback([=] { session->command = [=] { return SimulateAll(session, *options); }; });

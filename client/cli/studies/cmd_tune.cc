@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -18,6 +20,7 @@
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
+#include "client/cli/studies/recorded_source.h"
 #include "client/cli/studies/report.h"
 #include "client/cli/studies/trial_pages.h"
 #include "client/cli/studies/watch.h"
@@ -42,9 +45,12 @@ struct SubmitOptions {
   bool retry_poisoned = false;
   int agent_losses_max = 0;
   bool no_memory = false;
+  bool no_promotion = false;
+  bool promote = false;
   std::string required_isolation;
   std::string label;
   std::string starting_configs;
+  std::string recorded_objective;
   bool missing_only = false;
   int rows = 10;
   MissesOptions misses;
@@ -58,6 +64,14 @@ CLI::Option* AddKernelOption(CLI::App* command, SubmitOptions* options) {
       ->add_option("KERNEL", options->kernel,
                    "A kernel.pbtxt, a folder with one, a built-in kernel (matmul) or a stored one.")
       ->required();
+}
+
+void AddPythonOption(CLI::App* command, Session* session) {
+  command
+      ->add_option("--python", session->connect.python,
+                   "The interpreter for kernels in Python, of a private daemon that this command starts (default: "
+                   "python3 of PATH).")
+      ->type_name("FILE");
 }
 
 void AddMeasureOptions(CLI::App* command, SubmitOptions* options) {
@@ -103,6 +117,9 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
           "Tuner, also .gz. Without --dim the problems of a file of bests are tuned; --max-trials 1 only measures its "
           "configs.")
       ->type_name("FILE");
+  AddRecordedObjectiveOption(command, &options->recorded_objective);
+  command->add_flag("--promote", options->promote,
+                    "Keep the winner as the best config also where --max-trials leaves no room for a search.");
 }
 
 // All but the problems, the kernel and what is tried first.
@@ -122,6 +139,8 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
   job->set_retry_poisoned(options.retry_poisoned);
   job->set_agent_losses_max(options.agent_losses_max);
   job->set_no_memory(options.no_memory);
+  job->set_no_promotion(options.no_promotion);
+  job->set_promote_given(options.promote);
   job->set_label(options.label);
   job->set_required_isolation(options.required_isolation);
   request->set_request_id(NewUuid(EntropySource::Real()));
@@ -201,7 +220,9 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   std::optional<StartingConfigs> starts;
   if (!options.starting_configs.empty()) {
     ASSIGN_OR_RETURN(plan, PlanOf(session, kernel));
-    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, *plan));
+    ASSIGN_OR_RETURN(const interchange::RecordedObjective objective,
+                     RecordedObjectiveOption(options.recorded_objective));
+    ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, objective, *plan));
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -231,10 +252,11 @@ absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOpti
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
 std::string QueuedText(const v1::Job& job) {
-  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), job.kernel_name());
+  std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), Visible(job.kernel_name()));
   for (const v1::Study& study : job.studies()) {
     const v1::SpaceSize& space = study.space();
-    text += fmt::format("\n  {} on {}: {} configs", study.problem().key(), study.device_class_name(), ValidText(space));
+    text += fmt::format("\n  {} on {}: {} configs", Visible(study.problem().key()), Visible(study.device_class_name()),
+                        ValidText(space));
     const std::string all = CartesianText(space);
     if (all != ValidText(space)) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
@@ -245,14 +267,44 @@ std::string QueuedText(const v1::Job& job) {
   return text;
 }
 
+// Says which other jobs want the same devices; as far as they are few and the daemon tells.
+void NoteSharedDevices(Session* session, const v1::Job& job) {
+  constexpr int kLookedAtMax = 20;
+  const absl::StatusOr<Connection*> connection = session->connection();
+  if (!connection.ok()) return;
+  v1::ListJobsRequest request;
+  request.set_page_size(kLookedAtMax);
+  request.add_states(v1::JOB_STATE_QUEUED);
+  request.add_states(v1::JOB_STATE_RUNNING);
+  const auto active = Connection::Call((*connection)->tuning(), &v1::TuningService::StubInterface::ListJobs, request);
+  if (!active.ok()) return;
+  std::set<std::string> classes;
+  for (const v1::Study& study : job.studies()) classes.insert(study.device_class_id());
+  std::vector<std::string> others;
+  for (const v1::Job& listed : active->jobs()) {
+    const bool is_active = listed.state() == v1::JOB_STATE_QUEUED || listed.state() == v1::JOB_STATE_RUNNING;
+    if (listed.name() == job.name() || !is_active) continue;
+    v1::GetJobRequest get;
+    get.set_name(listed.name());
+    const auto other = Connection::Call((*connection)->tuning(), &v1::TuningService::StubInterface::GetJob, get);
+    if (!other.ok()) continue;
+    const auto& studies = other->job().studies();
+    const bool is_shared = std::any_of(studies.begin(), studies.end(), [&](const v1::Study& study) {
+      return study.state() != v1::STUDY_STATE_ENDED && classes.count(study.device_class_id()) > 0;
+    });
+    if (is_shared) others.push_back(JobNumber(listed.name()));
+  }
+  if (others.empty()) return;
+  std::string numbers;
+  for (const std::string& number : others) numbers += (numbers.empty() ? "" : ", ") + number;
+  session->Note(fmt::format(
+      "{} {}: {}", others.size() == 1 ? "1 other job shares" : fmt::format("{} other jobs share", others.size()),
+      classes.size() == 1 ? "this device" : "these devices", numbers));
+}
+
 absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) {
-    session->Note(
-        fmt::format("Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}",
-                    JobNumber(job.name())));
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
   *ended = outcome.job;
   return ExplainEnd(*session, outcome.job);
 }
@@ -264,19 +316,20 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   if (!submitted.has_value()) return kExitOk;
   const v1::Job& job = *submitted;
   session->Note(QueuedText(job));
+  NoteSharedDevices(session, job);
   v1::Job ended;
   ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
   if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
     const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
-    std::string next = "Ask again: tunefarm best " + kernel;
-    for (const std::string& dim : options.problem.dims) next += " --dim " + dim;
+    std::string next = "Ask again: tunefarm best " + ShellWord(kernel);
+    for (const std::string& dim : options.problem.dims) next += " --dim " + ShellWord(dim);
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_of_file = !options.starting_configs.empty() && options.problem.dims.empty();
     const bool is_grid = is_of_file || job.studies_size() > 1 || !asked.ok() || asked->size() > 1;
-    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + kernel : next);
+    session->Note(is_grid ? "All of them: tunefarm export csv --kernel " + ShellWord(kernel) : next);
   }
   return code;
 }
@@ -312,7 +365,7 @@ std::string TrialText(const v1::Trial& trial) {
       fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
   if (!trial.message().empty()) {
     const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
-    text += fmt::format("why        {} (in {})\n", trial.message(), began ? phase.substr(6) : "preparation");
+    text += fmt::format("why        {} (in {})\n", Visible(trial.message()), began ? phase.substr(6) : "preparation");
   }
   const v1::ResourceUse& use = trial.resources();
   if (use.binary_bytes() > 0) {
@@ -353,15 +406,13 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
   options.budget.max_trials = 1;
+  options.no_promotion = !options.promote;
   options.retry_poisoned = true;
   options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
   ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
   const v1::Job& job = submitted.value();  // of one problem, which is never left out
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) {
-    session->Note("Detached; the trial continues as job " + JobNumber(job.name()) + ".");
-    return kExitInterrupted;
-  }
+  if (outcome.detached) return kExitInterrupted;
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListTrialsRequest list;
   list.set_parent(job.name());
@@ -373,11 +424,11 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
   session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
-  std::string again = "Reproduce: tunefarm run " + options.kernel;
-  for (const std::string& dim : options.problem.dims) again += " --dim " + dim;
+  std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
+  for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
   for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
                                                                     response.trial().config().values().end())) {
-    again += " " + name + "=" + ValueText(value);
+    again += " " + ShellWord(name + "=" + ValueText(value));
   }
   session->Note(again);
   return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
@@ -400,6 +451,7 @@ void AddTune(CLI::App* app, Session* session) {
   tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
       ->check(CLI::Range(0, 1'000'000));
   options->misses.AddTo(tune);
+  AddPythonOption(tune, session);
   tune->callback([session, options] {
     session->command = [session, options] {
       return options->misses.is_chosen ? TuneWhatIsMissed(session, *options) : Tune(session, *options);
@@ -413,6 +465,7 @@ void AddTune(CLI::App* app, Session* session) {
   submit_options->problem.AddTo(submit, /*many=*/true);
   AddSearchOptions(submit, submit_options.get());
   AddMeasureOptions(submit, submit_options.get());
+  AddPythonOption(submit, session);
   submit->callback([session, submit_options] {
     session->command = [session, submit_options] { return SubmitOnly(session, *submit_options); };
   });
@@ -427,6 +480,9 @@ void AddTune(CLI::App* app, Session* session) {
                   "the default first.");
   AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
   AddMeasureOptions(run, run_options.get());
+  run->add_flag("--promote", run_options->promote,
+                "Keep the config as the best one if it wins against the present one; without it nothing is kept.");
+  AddPythonOption(run, session);
   run->callback([session, run_options, settings] {
     session->command = [session, run_options, settings] { return Run(session, *run_options, *settings); };
   });

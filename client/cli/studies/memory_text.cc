@@ -25,4 +25,12 @@ std::string TakenOverText(const v1::Study& study) {
                      count == 1 ? "config was" : "configs were");
 }
 
+std::string WithoutEffectText(const v1::Study& study) {
+  std::string names;
+  for (const std::string& name : study.parameters_without_effect()) names += (names.empty() ? "" : ", ") + name;
+  if (names.empty()) return "";
+  const bool is_one = study.parameters_without_effect_size() == 1;
+  return fmt::format("parameter{} {} change{} neither binary nor launch", is_one ? "" : "s", names, is_one ? "s" : "");
+}
+
 }  // namespace tunefarm::cli

@@ -13,4 +13,7 @@ std::string PriorsText(const v1::Study& study);
 // "312 configs were measured by earlier jobs and not run again"; empty if none was.
 std::string TakenOverText(const v1::Study& study);
 
+// "parameter ORDER changes neither binary nor launch"; empty if there is none.
+std::string WithoutEffectText(const v1::Study& study);
+
 }  // namespace tunefarm::cli

@@ -66,6 +66,7 @@ void Progress::TellMemory(const v1::Study& study) {
   if (const std::string taken = TakenOverText(study); !taken.empty()) {
     tell("end ", of.empty() ? taken : fmt::format("{}: {}", study.problem().key(), taken));
   }
+  if (const std::string idle = WithoutEffectText(study); !idle.empty()) tell("idle ", of + idle);
 }
 
 void Progress::Note(const std::string& text) {
@@ -80,6 +81,11 @@ void Progress::OnEvent(const v1::JobEvent& event) {
   switch (event.kind_case()) {
     case v1::JobEvent::kJob:
       progress_ = event.job().progress();
+      if (!done_before_.has_value()) {
+        done_before_ = progress_.done();
+        const int64_t started_at_ms = event.job().started_at_ms();
+        if (started_at_ms > 0) ran_before_ms_ = std::max<int64_t>(0, session_->clock->WallMs() - started_at_ms);
+      }
       studies_total_ = event.job().studies_size();
       for (const v1::Study& study : event.job().studies()) Track(study);
       if (event.job().state_reason() != held_up_by_) {
@@ -118,11 +124,23 @@ void Progress::OnEvent(const v1::JobEvent& event) {
   Draw(force);
 }
 
+std::string Progress::PaceText() const {
+  const Duration watched = session_->clock->Now() - begun_;
+  const Duration ran = watched + std::chrono::milliseconds(ran_before_ms_);
+  if (ran < std::chrono::seconds(1)) return "";
+  std::string text = FormatDuration(static_cast<double>(ran / std::chrono::seconds(1)) * 1e9);
+  const double seconds = std::chrono::duration<double>(watched).count();
+  const int64_t done = progress_.done() - done_before_.value_or(0);
+  if (done > 0 && seconds >= 1) text += fmt::format("  {:.3g} trials/s", static_cast<double>(done) / seconds);
+  return text;
+}
+
 std::string Progress::Line() const {
   const int64_t total = progress_.total();
   const int64_t done = progress_.done();
   std::string line = fmt::format("[{}/{}{}]", done, progress_.total_is_estimate() ? "~" : "", total);
   if (total > 0) line += fmt::format(" {:3}%", std::min<int64_t>(100, done * 100 / total));
+  if (const std::string pace = PaceText(); !pace.empty()) line += "  " + pace;
   // With several problems there is no one best time: how many are through, and how many have a best, say how far it is.
   if (studies_total_ <= 1 && !studies_.empty()) {
     const Tracked& best = studies_.begin()->second;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -13,7 +14,7 @@ namespace tunefarm::cli {
 
 class Progress {
  public:
-  explicit Progress(const Session* session) : session_(session) {}
+  explicit Progress(const Session* session) : session_(session), begun_(session->clock->Now()) {}
 
   void OnEvent(const v1::JobEvent& event);
   // Leaves the last state on the screen and goes to a fresh line.
@@ -34,8 +35,13 @@ class Progress {
   void TellMemory(const v1::Study& study);
   void Note(const std::string& text);
   void Draw(bool force);
+  // "12.0 s  3.4 trials/s": since the job began, and since it is watched; empty in the first second.
+  std::string PaceText() const;
 
   const Session* session_;
+  const MonotonicTime begun_;           // of watching
+  int64_t ran_before_ms_ = 0;           // how long the job ran before that
+  std::optional<int64_t> done_before_;  // its trials at the first snapshot
   v1::Progress progress_;
   std::map<std::string, Tracked> studies_;  // by study name
   std::string held_up_by_;                  // the state's reason that was told last

@@ -22,13 +22,13 @@ constexpr double kNsPerMs = 1e6;
 // What cost nothing: time must pass all the same.
 constexpr double kCostSecondsMin = 1e-6;
 
-RecordedTrial TrialOf(Config config, std::optional<double> objective_ms, double cost_ms) {
+RecordedTrial TrialOf(Config config, std::optional<double> objective, double cost_ms) {
   RecordedTrial trial;
   trial.config = std::move(config);
   trial.result.cost_seconds = std::max(0.0, cost_ms / 1e3);
-  if (objective_ms.has_value() && *objective_ms > 0) {
+  if (objective.has_value() && *objective > 0) {
     trial.result.outcome = ToldOutcome::kOk;
-    trial.result.objective_ns = *objective_ms * kNsPerMs;
+    trial.result.objective_ns = *objective * kNsPerMs;
   }
   return trial;
 }
@@ -94,10 +94,31 @@ std::string CoverageNote(const std::string& name, size_t measured, const v1::Spa
       name, count, ValidText(space));
 }
 
-absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path) {
+absl::StatusOr<interchange::RecordedObjective> RecordedObjectiveOption(const std::string& text) {
+  if (text.empty()) return interchange::RecordedObjective{};
+  absl::StatusOr<interchange::RecordedObjective> objective = interchange::ParseRecordedObjective(text);
+  if (!objective.ok()) return Annotate(objective.status(), "--recorded-objective {}", text);
+  return objective;
+}
+
+void AddRecordedObjectiveOption(CLI::App* command, std::string* text) {
+  command
+      ->add_option(
+          "--recorded-objective", *text,
+          "The number of a T4 or cache file that counts, such as energy, with :min or :max where its name does "
+          "not tell what is better (default: the file's objective, else time).")
+      ->type_name("NAME");
+}
+
+absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path,
+                                        const interchange::RecordedObjective& objective) {
   ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, interchange::kRecordedBytesMax));
-  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(bytes), path));
+  ASSIGN_OR_RETURN(interchange::RecordedFile file, interchange::ReadRecordedFile(std::move(bytes), path, objective));
   for (const std::string& note : file.notes) session->Note(path + ": " + note);
+  if (file.is_maximised) {
+    session->Note(
+        fmt::format("{}: {} is maximised; the numbers of the simulation are its reciprocals.", path, file.objective));
+  }
   RecordedSource source;
   source.name = std::filesystem::path(path).filename().string();
   for (const std::string_view ending : {std::string_view(".gz"), std::string_view(".json")}) {
@@ -106,7 +127,8 @@ absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& pat
   }
   for (interchange::RecordedRow& row : file.rows) {
     const double cost_ms = row.CostMs();
-    source.trials.push_back(TrialOf(std::move(row.config), row.objective, cost_ms));
+    const std::optional<double> minimised = file.Minimised(row);
+    source.trials.push_back(TrialOf(std::move(row.config), minimised, cost_ms));
   }
   FillCosts(&source.trials);
   return source;

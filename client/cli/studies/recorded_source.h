@@ -2,11 +2,13 @@
 // same: the same results give the same simulation.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/session.h"
+#include "server/interchange/recorded_file.h"
 #include "server/search/recording.h"
 #include "tunefarm/v1/job.pb.h"
 
@@ -19,8 +21,14 @@ struct RecordedSource {
   std::string note;
 };
 
-// A T4 or Kernel Tuner cache file of this machine.
-absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path);
+// A T4 or Kernel Tuner cache file of this machine. Results of an objective that is maximised come out as its
+// reciprocals, which is noted.
+absl::StatusOr<RecordedSource> FromFile(Session* session, const std::string& path,
+                                        const interchange::RecordedObjective& objective);
+
+// What --recorded-objective says; empty: nothing.
+absl::StatusOr<interchange::RecordedObjective> RecordedObjectiveOption(const std::string& text);
+void AddRecordedObjectiveOption(CLI::App* command, std::string* text);
 
 // The search trials of one or more jobs of one kernel, problem and device class, as one recording. Of a config that
 // several have measured the newest result counts. `study`: which one of each job; 0: the only one.

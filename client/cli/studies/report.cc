@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/studies/failure_table.h"
 #include "client/cli/studies/job_names.h"
+#include "client/cli/studies/memory_text.h"
 #include "client/cli/studies/progress.h"
 #include "client/cli/studies/trial_pages.h"
 #include "server/base/format.h"
@@ -26,6 +29,15 @@ std::string RateText(double work, double ns, double unit) {
   return work > 0 && ns > 0 ? fmt::format("{:.4g}", work / ns * 1e9 / unit) : "";
 }
 
+struct FlopUnit {
+  const char* name;
+  double size;
+};
+
+FlopUnit FlopUnitOf(double flops, double ns) {
+  return ns > 0 && flops / ns * 1e9 < 0.1e12 ? FlopUnit{"GFLOP/s", 1e9} : FlopUnit{"TFLOP/s", 1e12};
+}
+
 std::string FloorText(double floor_ns, double ns) {
   return floor_ns > 0 && ns > 0 ? fmt::format("{:.0f}%", 100.0 * floor_ns / ns) : "";
 }
@@ -34,8 +46,14 @@ std::string RatioText(double baseline_ns, double ns) {
   return baseline_ns > 0 && ns > 0 ? fmt::format("{:.2f}x", baseline_ns / ns) : "";
 }
 
-// The configs that the table ranks: the interleaved final where there was one, else the search.
-std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
+bool IsKept(const v1::Study& study, const v1::Trial& trial) {
+  return study.has_best() && trial.purpose() == v1::TRIAL_PURPOSE_FINALIST && trial.ordinal() == study.best().ordinal();
+}
+
+// The configs that the table ranks: those of the interleaved final where there was one, else of the search. The one
+// that was kept comes first, then the fastest. After a second final a config has several trials, of which the first
+// counts.
+std::vector<v1::Trial> Ranked(const v1::Study& study, const std::vector<v1::Trial>& trials) {
   std::vector<v1::Trial> ranked;
   const bool has_final = std::any_of(trials.begin(), trials.end(), [](const v1::Trial& t) {
     return t.purpose() == v1::TRIAL_PURPOSE_FINALIST && t.outcome() == v1::OUTCOME_OK;
@@ -47,12 +65,27 @@ std::vector<v1::Trial> Ranked(const std::vector<v1::Trial>& trials) {
   std::stable_sort(ranked.begin(), ranked.end(), [](const v1::Trial& a, const v1::Trial& b) {
     return a.measurement().median_ns() < b.measurement().median_ns();
   });
+  std::stable_partition(ranked.begin(), ranked.end(), [&](const v1::Trial& trial) { return IsKept(study, trial); });
+  if (!has_final) return ranked;
+  std::set<std::string> seen;
+  std::erase_if(ranked, [&](const v1::Trial& trial) { return !seen.insert(ConfigText(trial.config())).second; });
   return ranked;
+}
+
+// Whether the config that was kept has to be explained: another one has a smaller time.
+bool IsMarked(const v1::Study& study, const std::vector<v1::Trial>& ranked) {
+  if (ranked.empty() || !IsKept(study, ranked[0])) return false;
+  return std::any_of(ranked.begin(), ranked.end(), [&](const v1::Trial& trial) {
+    return trial.measurement().median_ns() < ranked[0].measurement().median_ns();
+  });
 }
 
 Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
   std::vector<Table::Column> columns = {{"rank", true}, {"time", true}, {"spread", true}, {"speedup", true}};
-  if (study.flops() > 0) columns.push_back({"TFLOP/s", true});
+  // Rates that would begin with 0.0 are told in the next smaller unit.
+  const double fastest_ns = trials.empty() ? 0 : trials[0].measurement().median_ns();
+  const FlopUnit flop_unit = FlopUnitOf(study.flops(), fastest_ns);
+  if (study.flops() > 0) columns.push_back({flop_unit.name, true});
   if (study.bytes() > 0) columns.push_back({"GB/s", true});
   if (study.floor_ns() > 0) columns.push_back({"of floor", true});
   columns.push_back({"config", false});
@@ -61,7 +94,7 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   const auto add = [&](const std::string& rank, const v1::Measurement& m, const std::string& config, Style style) {
     std::vector<std::string> cells = {rank, FormatDuration(m.median_ns()), SpreadText(m),
                                       RatioText(baseline_ns, m.median_ns())};
-    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), 1e12));
+    if (study.flops() > 0) cells.push_back(RateText(study.flops(), m.median_ns(), flop_unit.size));
     if (study.bytes() > 0) cells.push_back(RateText(study.bytes(), m.median_ns(), 1e9));
     if (study.floor_ns() > 0) cells.push_back(FloorText(study.floor_ns(), m.median_ns()));
     cells.push_back(config);
@@ -71,8 +104,8 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   for (const v1::Trial& trial : trials) {
     if (rows > 0 && rank == rows) break;
     ++rank;
-    add(std::to_string(rank), trial.measurement(), ConfigText(trial.config()),
-        rank == 1 ? Style::kBold : Style::kPlain);
+    add(std::to_string(rank) + (rank == 1 && IsMarked(study, trials) ? "*" : ""), trial.measurement(),
+        ConfigText(trial.config()), rank == 1 ? Style::kBold : Style::kPlain);
   }
   if (baseline_ns > 0) {
     const std::string label = study.best().baseline_label();
@@ -83,8 +116,8 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   return table;
 }
 
-// What the times of a final have to do with those that were seen during the search, and which config is the best where
-// that is not the first of the table: one that was ahead round by round, or the best of before that nobody beat.
+// What the times of a final have to do with those that were seen during the search, and why a config was kept that has
+// not the smallest time: it was ahead round by round, or nothing beat it that was the best before.
 std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& trials,
                       const std::vector<v1::Trial>& ranked) {
   if (ranked.empty() || ranked[0].purpose() != v1::TRIAL_PURPOSE_FINALIST) return "";
@@ -97,27 +130,26 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
   std::string text = "times of the final, measured in turns";
   if (searched_ns > 0) text += fmt::format("; best in the search: {}", FormatDuration(searched_ns));
   text += "\n";
-  if (!study.has_best()) return text;
-  const auto best = std::find_if(ranked.begin(), ranked.end(),
-                                 [&](const v1::Trial& trial) { return trial.ordinal() == study.best().ordinal(); });
-  // After a second final the table has a config twice.
-  if (best == ranked.end() || ConfigText(best->config()) == ConfigText(ranked[0].config())) return text;
-  return text + fmt::format("kept rank {}: the differences are within noise\n", best - ranked.begin() + 1);
+  if (!IsMarked(study, ranked)) return text;
+  return text + "* kept: round by round no other config was faster by more than noise and 1 %\n";
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
-  std::string text = fmt::format("\n{}  on  {}\n", study.problem().key(), study.device_class_name());
-  const std::vector<v1::Trial> ranked = Ranked(trials);
+  std::string text = fmt::format("\n{}  on  {}\n", Visible(study.problem().key()), Visible(study.device_class_name()));
+  const std::vector<v1::Trial> ranked = Ranked(study, trials);
   if (ranked.empty()) {
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText(session.has_color(), TerminalColumns(session.out));
+    text += RankTable(study, ranked, rows).ToText(session.has_color(), session.columns());
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }
   }
   text += FinalText(study, trials, ranked);
+  if (!ranked.empty() && ranked[0].measurement().self_judged()) {
+    text += "self-judged: the kernel's own process took these times, and nothing outside of it checked them\n";
+  }
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
@@ -126,6 +158,7 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   int64_t early = 0;
   for (const v1::Trial& trial : trials) early += trial.stopped_early();
   if (early > 0) text += fmt::format("{} stopped early (could not win)\n", FormatCount(early));
+  if (const std::string idle = WithoutEffectText(study); !idle.empty()) text += idle + "\n";
   for (const v1::Trial& trial : ranked) {
     if (trial.measurement().throttled() || trial.measurement().contended()) {
       text += "warning: the device throttled or was shared while finalists were measured: " +
@@ -212,6 +245,31 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
   return table;
 }
 
+// A page in memory at a time, however many trials there are; so does PrintJson.
+absl::Status PrintCsv(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print(TrialTable({}).ToCsv());
+  return ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    const std::string text = TrialTable({*trial}).ToCsv();
+    session.Print(std::string_view(text).substr(text.find('\n') + 1));  // without the header
+    return true;
+  });
+}
+
+// {"trials": [...]} with a line for each trial.
+absl::Status PrintJson(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
+  session.Print("{\"trials\": [");
+  std::string_view separator = "\n";
+  RETURN_IF_ERROR(ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    std::string line = ToJsonLine(*trial);
+    line.pop_back();
+    session.Print(std::string(separator) + line);
+    separator = ",\n";
+    return true;
+  }));
+  session.Print("\n]}\n");
+  return absl::OkStatus();
+}
+
 // What keeps the match from being exact, in brackets.
 std::string MatchReason(const v1::LookupConfigResponse& response) {
   const v1::BestConfig& best = response.best();
@@ -235,7 +293,7 @@ std::string MatchReason(const v1::LookupConfigResponse& response) {
 
 std::string DeviceLine(const v1::Device& device) {
   const v1::DeviceClass& c = device.device_class();
-  std::string line = c.display_name();
+  std::string line = Visible(c.display_name());
   if (c.kind() == v1::DEVICE_KIND_CUDA) {
     line += fmt::format("  sm_{}  {} SMs  {} shared/block  {} L2  {} GiB", c.compute_capability(), c.sm_count(),
                         FormatBytes(static_cast<uint64_t>(c.shared_bytes_per_block_optin())),
@@ -255,23 +313,15 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   v1::ListTrialsRequest request;
   request.set_parent(job_name);
   request.set_order_by_time(!options.all);
+  if (format == OutputFormat::kCsv) return PrintCsv(*session, connection, request);
+  if (format == OutputFormat::kJson) return PrintJson(*session, connection, request);
   ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, request, kTrialsMax));
-  if (format == OutputFormat::kCsv) {
-    session->Print(TrialTable(trials).ToCsv());
-    return absl::OkStatus();
-  }
-  if (format == OutputFormat::kJson) {
-    v1::ListTrialsResponse all;
-    for (const v1::Trial& trial : trials) *all.add_trials() = trial;
-    session->Print(ToJson(all));
-    return absl::OkStatus();
-  }
   v1::GetJobRequest get;
   get.set_name(job_name);
   ASSIGN_OR_RETURN(const v1::GetJobResponse job,
                    Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetJob, get));
   if (options.all) {
-    session->Print(ShortTrialTable(trials, job.job().studies_size() > 1).ToText(session->has_color()));
+    session->PrintTable(ShortTrialTable(trials, job.job().studies_size() > 1), format);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
@@ -280,7 +330,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   std::map<std::string, std::vector<v1::Trial>> by_study;
   for (const v1::Trial& trial : trials)
     by_study[trial.name().substr(0, trial.name().find("/trials/"))].push_back(trial);
-  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), job.job().kernel_name());
+  std::string text = fmt::format("job {}  {}\n", JobNumber(job.job().name()), Visible(job.job().kernel_name()));
   std::vector<std::string> shown;
   for (const v1::Study& study : job.job().studies()) {
     for (const v1::Device& device : devices.devices()) {
@@ -292,6 +342,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   }
   for (const v1::Study& study : job.job().studies())
     text += StudyText(*session, study, by_study[study.name()], options.rows);
+  text += FailuresText(*session, trials);
   session->Print(text);
   return absl::OkStatus();
 }
@@ -303,11 +354,15 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   const v1::Measurement& m = best.measurement();
   if (m.median_ns() > 0) {
     text += fmt::format("time     {} {}", FormatDuration(m.median_ns()), SpreadText(m));
+    if (m.self_judged()) text += "  self-judged";
     if (best.baseline_ns() > 0) {
       text += fmt::format("  {:.2f}x {}", best.baseline_ns() / m.median_ns(),
                           best.baseline_label().empty() ? "the default config" : best.baseline_label());
     }
-    if (best.flops() > 0) text += fmt::format("  {} TFLOP/s", RateText(best.flops(), m.median_ns(), 1e12));
+    const FlopUnit flop_unit = FlopUnitOf(best.flops(), m.median_ns());
+    if (best.flops() > 0) {
+      text += fmt::format("  {} {}", RateText(best.flops(), m.median_ns(), flop_unit.size), flop_unit.name);
+    }
     if (best.bytes() > 0) text += fmt::format("  {} GB/s", RateText(best.bytes(), m.median_ns(), 1e9));
     if (best.floor_ns() > 0)
       text += fmt::format("  {} of the roofline floor", FloorText(best.floor_ns(), m.median_ns()));
@@ -315,7 +370,7 @@ std::string BestText(const v1::LookupConfigResponse& response, const std::string
   }
   text += "match    " + match + MatchReason(response) + "\n";
   if (best.pinned()) text += "pinned   later jobs do not replace it\n";
-  if (!best.note().empty()) text += "note     " + OneLine(best.note()) + "\n";
+  if (!best.note().empty()) text += "note     " + Visible(best.note()) + "\n";
   if (!best.job().empty()) {
     text += fmt::format("from     job {}, {} ago, revision {}\n", JobNumber(best.job()),
                         FormatDuration(static_cast<double>(response.age_ms()) * 1e6), best.revision());

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include "client/cli/interruption.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
@@ -13,6 +15,8 @@ namespace tunefarm::cli {
 namespace {
 
 constexpr Duration kReconnectFor = std::chrono::seconds(30);
+constexpr Duration kSecondWithin = std::chrono::seconds(3);
+constexpr Duration kCancelTimeout = std::chrono::seconds(10);
 
 absl::StatusOr<v1::Job> GetJob(Connection* connection, const std::string& name) {
   v1::GetJobRequest request;
@@ -24,6 +28,39 @@ absl::StatusOr<v1::Job> GetJob(Connection* connection, const std::string& name) 
 
 bool IsTerminal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+}
+
+// What a first Ctrl-C and a second one do.
+absl::Status Detach(const Session& session, Connection* connection, const std::string& job_name,
+                    const Interruption& interruption) {
+  const std::string number = JobNumber(job_name);
+  session.Note(fmt::format(
+      "Detached; job {0} continues. Follow: tunefarm jobs watch {0}   Stop: tunefarm jobs cancel {0}", number));
+  // Only where somebody reads that a second one makes a difference.
+  const bool waits = session.err_is_terminal && !session.quiet;
+  if (waits) {
+    session.Note(fmt::format("Ctrl-C again within {} s cancels it.", kSecondWithin / std::chrono::seconds(1)));
+  }
+  if (!interruption.HappensAgain(waits ? kSecondWithin : Duration::zero())) return absl::OkStatus();
+  v1::CancelJobRequest request;
+  request.set_name(job_name);
+  const auto cancelled =
+      Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CancelJob, request, kCancelTimeout);
+  RETURN_IF_ERROR(cancelled.status());
+  session.Note(fmt::format("Job {0} is cancelled; what it found stays: tunefarm results {0}", number));
+  return absl::OkStatus();
+}
+
+// The best so far of a job that was cancelled: no final has confirmed it, so that it is not in the catalog.
+void NoteBestSoFar(const Session& session, const v1::Job& job) {
+  for (const v1::Study& study : job.studies()) {
+    const v1::Trial& fastest = study.incumbent();
+    if (study.has_best() || fastest.measurement().median_ns() <= 0) continue;
+    session.Note(fmt::format("Best so far of {}: {}, {} (no final has confirmed it: tunefarm best does not know it)",
+                             Visible(study.problem().key()), FormatDuration(fastest.measurement().median_ns()),
+                             ConfigText(fastest.config())));
+  }
+  session.Note("All it found: tunefarm results " + JobNumber(job.name()));
 }
 
 }  // namespace
@@ -53,6 +90,7 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
     interruption.Guard(nullptr);
     if (interruption.happened()) {
       progress.Finish();
+      RETURN_IF_ERROR(Detach(*session, connection, job_name, interruption));
       outcome.detached = true;
       outcome.job.set_name(job_name);
       return outcome;
@@ -76,19 +114,20 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
 
 ExitCode ExplainEnd(const Session& session, const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_FAILED) {
-    std::fprintf(session.err, "tunefarm: job %s failed: %s\n", JobNumber(job.name()).c_str(), job.error().c_str());
+    session.Complain(fmt::format("job {} failed: {}", JobNumber(job.name()), job.error()));
     return kExitFailed;
   }
   if (job.state() == v1::JOB_STATE_CANCELLED) {
-    std::fprintf(session.err, "tunefarm: job %s was cancelled\n", JobNumber(job.name()).c_str());
+    session.Complain(fmt::format("job {} was cancelled", JobNumber(job.name())));
+    NoteBestSoFar(session, job);
     return kExitFailed;
   }
   for (const v1::Study& study : job.studies()) {
     if (!study.has_best()) {
       const std::string failures = FailureText(study.progress());
-      std::fprintf(session.err, "tunefarm: no valid config for %s%s\n  See why: tunefarm results %s --all\n",
-                   study.problem().key().c_str(), failures.empty() ? "" : (" (" + failures + ")").c_str(),
-                   JobNumber(job.name()).c_str());
+      session.Complain(fmt::format("no valid config for {}{}\n  See why: tunefarm results {} --all",
+                                   study.problem().key(), failures.empty() ? "" : " (" + failures + ")",
+                                   JobNumber(job.name())));
       return kExitNoValidConfig;
     }
   }

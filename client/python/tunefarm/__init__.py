@@ -2,13 +2,13 @@
 
     import tunefarm
 
-    job = tunefarm.tune_job("matmul_host", dims={"M": 256, "N": 256, "K": 256})
+    job = tunefarm.tune("matmul_host", dims={"M": 256, "N": 256, "K": 256})
     print(job.best.config, job.best.time_ns)
     with tunefarm.Client() as client:
         print(client.best("matmul_host", M=256, N=256, K=256).config)
 
 `Client` makes the daemon's calls; `tunefarm.grouped_gemm.tuning` and `tunefarm.tune.utils` are helpers for tuning scripts
-that need no daemon (and no gRPC). `tunefarm.tune` is that package: the blocking call is `Client.tune`, or `tune_job`.
+that need no daemon (and no gRPC). `tunefarm.tune` is that package and the blocking call in one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Devic
 
 if TYPE_CHECKING:
     from tunefarm.client import Client, tune_job
+    from tunefarm.client import tune_job as tune
     from tunefarm.results import Results
 
 __version__ = "0.1.0"
@@ -34,7 +35,7 @@ __all__ = [
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
     "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem", "Progress",
     "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial", "TrialPurpose",
-    "TunefarmError", "UnavailableError", "tune_job",
+    "TunefarmError", "UnavailableError", "tune", "tune_job",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
@@ -42,10 +43,12 @@ _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "Results": 
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")
     import importlib
 
+    if name == "tune":
+        return importlib.import_module("tunefarm.tune")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

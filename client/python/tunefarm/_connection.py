@@ -3,6 +3,7 @@ demand. The same rules as those of the command line. Private."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -14,9 +15,12 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 import grpc
 
-from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from tunefarm import _files
+from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError, UnavailableError
 
 _SOCKET_PATH_MAX = 107
+_CREDENTIAL_BYTES_MAX = 1 << 20
+_PATIENCE_SECONDS = 3
 _START_SECONDS = 90  # more than the program itself waits
 
 
@@ -62,17 +66,18 @@ def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
     return directory + "/admin.sock"
 
 
-def accepts(path: str) -> bool:
-    """Whether somebody listens on the socket. The kernel answers, so that it never waits for the daemon."""
+def socket_error(path: str) -> int:
+    """0: somebody listens on the socket; else the errno of connect(). The kernel answers, so that it never waits for the
+    daemon."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
             probe.connect(path)
         except BlockingIOError:
-            return True  # its queue is full
-        except OSError:
-            return False
-    return True
+            return 0  # its queue is full
+        except OSError as error:
+            return error.errno or errno.EINVAL
+    return 0
 
 
 def places_beside(*ways: Tuple[int, str]) -> List[Path]:
@@ -114,15 +119,43 @@ def find_server(server: Optional[str], data_directory: Optional[str], start: boo
     if not address:
         directory = chosen_data_directory(data_directory, os.environ)
         path = admin_socket(directory, os.environ)
-        if not accepts(path):
+        if socket_error(path) not in (0, errno.EACCES, errno.EPERM):
             if not start:
                 raise UnavailableError(f"no daemon is running for {directory}")
             _start(directory)
         address = "unix:" + path
-    # A socket that nobody listens on is known at once; gRPC would go on trying.
-    if address.startswith("unix:") and not accepts(address[len("unix:"):]):
-        raise nobody_at(address)
+    check_address(address)
+    # A socket that nobody may open or listens on is known at once; gRPC would go on trying.
+    if address.startswith("unix:") and socket_error(address[len("unix:"):]) != 0:
+        raise _unreachable_socket(address, socket_error(address[len("unix:"):]))
     return address
+
+
+def check_address(address: str) -> None:
+    """InvalidArgumentError for what is neither "unix:/path" nor "host:port"."""
+    def bad(why: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{address!r} is not an address of a daemon: {why}; write unix:/path or host:port",
+                                    reason="ADDRESS_INVALID")
+
+    if address.startswith("unix:"):
+        size = len(os.fsencode(address)) - len("unix:")
+        if size == 0:
+            raise bad("the path is missing")
+        if size > _SOCKET_PATH_MAX:
+            raise bad(f"the path has {size} bytes, a socket's at most {_SOCKET_PATH_MAX}")
+        return
+    if "/" in address:
+        raise bad("the path of a socket begins with unix:" if address[0] in "/." else "it holds a '/', which no host name "
+                  "does")
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        raise bad("the port is missing")
+    if not host:
+        raise bad("the host is missing")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise bad("an IPv6 address stands in brackets: [::1]:7070")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
+        raise bad(f"{port!r} is not a port from 1 to 65535")
 
 
 class _TokenSender(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
@@ -151,9 +184,9 @@ class _CallDetails(NamedTuple):
 
 def _read(path: str, what: str) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
+        return _files.read(path, _CREDENTIAL_BYTES_MAX)
+    except (InvalidArgumentError, NotFoundError) as error:
+        raise InvalidArgumentError(f"{what} {error}") from None
 
 
 def _read_secret(path: str, what: str) -> bytes:
@@ -194,14 +227,18 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
     if not secret:
         path = path or os.environ.get("TUNEFARM_TOKEN_FILE", "")
         secret = _read_secret(path, "the token's file").decode("ascii", "replace").strip() if path else ""
+        if path and not secret:
+            raise InvalidArgumentError(f"the token file {path} is empty; it holds one token, which begins with 'tft_'")
     if secret and not (secret.startswith("tft_") and secret.replace("_", "").isalnum() and secret.isascii()):
         raise InvalidArgumentError("what is given as a token is none: one begins with 'tft_'")
     if secret and not ca and not _stays_here(address):
         raise InvalidArgumentError(f"a token is not sent to {address} as plain text: give the CA of the daemon's "
                                    "certificate (tls_ca)")
     if ca:
+        private = _read_secret(key, "the private key") if key else None
+        _check_tls_files(ca, certificate, key)
         credentials = grpc.ssl_channel_credentials(
-            _read(ca, "the CA"), _read_secret(key, "the private key") if key else None,
+            _read(ca, "the CA"), private,
             _read(certificate, "the certificate") if certificate else None)
         channel = grpc.secure_channel(address, credentials, options=options)
     else:
@@ -209,24 +246,138 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
     return grpc.intercept_channel(channel, _TokenSender(secret)) if secret else channel
 
 
-def why_nobody(address: str, tls_ca: Any) -> UnavailableError:
-    """nobody_at, or what one more attempt says is wrong with the daemon's certificate."""
-    ca = os.fspath(tls_ca) if tls_ca else os.environ.get("TUNEFARM_TLS_CA", "")
-    host, _, port = address.rpartition(":")
-    if ca and not address.startswith("unix:"):
+def _check_tls_files(ca: str, certificate: str, key: str) -> None:
+    """InvalidArgumentError for files that hold no certificate or key, or a key that is not the certificate's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _read(ca, "the CA")
+    try:
+        context.load_verify_locations(cafile=ca)
+    except ssl.SSLError:
+        raise InvalidArgumentError(f"there is no certificate in {ca} (PEM is expected)") from None
+    if not certificate:
+        return
+    _read(certificate, "the certificate")
+    _read(key, "the key")
+    try:
+        # A key with a passphrase is refused instead of asking for it on the terminal.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise InvalidArgumentError(f"the key in {key} is not that of the certificate in {certificate}; give the pair "
+                                       "that was issued together", reason="KEY_MISMATCH") from None
+        raise InvalidArgumentError(f"{certificate} and {key} are not a certificate and its key (PEM without a passphrase "
+                                   "is expected)") from None
+
+
+def _no_daemon(address: str, why: str) -> UnavailableError:
+    return UnavailableError(f"no daemon answers at {address}: {why}; start tunefarmd there, or correct the address",
+                            reason="NO_DAEMON")
+
+
+def _does_not_answer(address: str) -> UnavailableError:
+    return UnavailableError(f"the daemon at {address} accepts connections but does not answer: it hangs, is stopped, or "
+                            "its machine is overloaded; see its log, and restart it if that lasts",
+                            reason="NOT_ANSWERING")
+
+
+def _unreachable_socket(address: str, error: int) -> UnavailableError:
+    path = address[len("unix:"):]
+    if error in (errno.ENOENT, errno.ENOTDIR):
+        return _no_daemon(address, "the socket does not exist")
+    if error == errno.ECONNREFUSED:
         try:
-            context = ssl.create_default_context(cafile=ca)
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain:
+            is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+        except OSError:
+            is_socket = True
+        return _no_daemon(address, "nobody listens on the socket" if is_socket else "that is not a socket")
+    if error in (errno.EACCES, errno.EPERM):
+        return UnavailableError(f"user id {os.geteuid()} has no permission to open the daemon's socket {path}; ask the "
+                                "daemon's owner for membership in the group of its client.sock, or for a TCP address and "
+                                "a token", reason="NO_PERMISSION")
+    return _no_daemon(address, os.strerror(error))
+
+
+def _connected(address: str) -> socket.socket:
+    """A socket whose reads and writes give up after _PATIENCE_SECONDS; UnavailableError with the cause."""
+    if address.startswith("unix:"):
+        plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        plain.settimeout(_PATIENCE_SECONDS)
+        try:
+            plain.connect(address[len("unix:"):])
+        except (BlockingIOError, socket.timeout):
+            plain.close()
+            raise _does_not_answer(address) from None
+        except OSError as error:
+            plain.close()
+            raise _unreachable_socket(address, error.errno or errno.EINVAL) from None
+        return plain
+    host, _, port = address.rpartition(":")
+    try:
+        return socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS)
+    except socket.gaierror as error:
+        raise UnavailableError(f"the host {host} of the address {address} is not known: {error.strerror}; correct the "
+                               "address", reason="HOST_UNKNOWN") from None
+    except socket.timeout:
+        raise UnavailableError(f"{address} cannot be reached: nothing comes back within {_PATIENCE_SECONDS} s; see "
+                               "whether the machine is up, and whether a firewall drops the port",
+                               reason="HOST_UNREACHABLE") from None
+    except ConnectionRefusedError:
+        raise _no_daemon(address, "nobody listens on the port") from None
+    except OSError as error:
+        raise UnavailableError(f"{address} cannot be reached: {error.strerror}; see the network of this machine and the "
+                               "address", reason="HOST_UNREACHABLE") from None
+
+
+# The first bytes of an HTTP/2 connection, and empty settings.
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+
+
+def _asks_for_tls(address: str) -> bool:
+    host, _, _ = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with _connected(address) as plain:
+            context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
+    except (OSError, UnavailableError):
+        return False
+    return True
+
+
+def why_unreachable(address: str, tls_ca: Any) -> UnavailableError:
+    """Why no connection came about, as far as one more attempt of some seconds can tell; the same sentences as those of
+    the command line."""
+    ca = "" if address.startswith("unix:") else os.fspath(tls_ca) if tls_ca else os.environ.get("TUNEFARM_TLS_CA", "")
+    host, _, _ = address.rpartition(":")
+    too_slow = UnavailableError(f"the daemon at {address} answers too slowly; its machine may be overloaded: try again",
+                                reason="NOT_ANSWERING")
+    try:
+        with _connected(address) as plain:
+            if ca:
+                context = ssl.create_default_context(cafile=ca)
                 context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
-        except ssl.SSLCertVerificationError as error:
-            return UnavailableError(f"the certificate of the daemon at {address} is refused: {error.verify_message}")
-        except ssl.SSLError:
-            return UnavailableError(f"{address} does not speak TLS; leave tls_ca out, or give the daemon a certificate")
-        except (OSError, ValueError):
-            pass
-    return nobody_at(address)
-
-
-def nobody_at(address: str) -> UnavailableError:
-    return UnavailableError(f"no daemon answers at {address}; start one with tunefarmd, or unset TUNEFARM_SERVER to use "
-                            "a private one")
+                return too_slow
+            plain.sendall(_HTTP2_PREFACE)
+            reply = plain.recv(9)
+    except UnavailableError as error:
+        return error
+    except ssl.SSLCertVerificationError as error:
+        return UnavailableError(f"the certificate of the daemon at {address} is refused: {error.verify_message}")
+    except socket.timeout:
+        return _does_not_answer(address)
+    except ssl.SSLError:
+        return UnavailableError(f"{address} does not speak TLS; leave tls_ca out, or give the daemon a certificate",
+                                reason="TLS_NOT_SPOKEN")
+    except OSError:
+        if ca:
+            return UnavailableError(f"{address} does not speak TLS; leave tls_ca out, or give the daemon a certificate",
+                                    reason="TLS_NOT_SPOKEN")
+        reply = b""
+    if reply[:1] == b"\0" and reply[3:4] == b"\4":  # a frame's length and type: settings, which come first
+        return too_slow
+    if not address.startswith("unix:") and _asks_for_tls(address):
+        return UnavailableError(f"{address} expects TLS; give the CA of its certificate (tls_ca, TUNEFARM_TLS_CA), and a "
+                                "certificate or a token", reason="TLS_EXPECTED")
+    return UnavailableError(f"what listens at {address} is not a tunefarm daemon; correct the address",
+                            reason="NOT_A_DAEMON")

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple, Union
 
 from google.protobuf import text_format
 
-from tunefarm import _wire
+from tunefarm import _files, _short_forms, _wire
 from tunefarm._connection import places_beside
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
@@ -16,37 +16,36 @@ _DEFINITION_BYTES_MAX = 1 << 20
 _SOURCE_BYTES_MAX = 4 << 20
 
 
-def _read(path: Path, bytes_max: int) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(bytes_max + 1)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}") from None
-    if len(content) > bytes_max:
-        raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
-    return content
-
-
 def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
     message = _wire.empty_kernel()
     try:
-        text_format.Parse(_read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message)
+        expanded = _short_forms.ExpandedText(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message.DESCRIPTOR)
     except UnicodeDecodeError:
         raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
+    if expanded.errors:
+        lines = []
+        for offset, text in expanded.errors:
+            line, column = expanded.position(offset)
+            lines.append(f"{file}:{line}:{column}: {text}")
+        raise InvalidArgumentError("\n".join(lines))
+    try:
+        text_format.Parse(expanded.text, message)
     except text_format.ParseError as error:
         line, column = error.GetLine(), error.GetColumn()
-        where = f"{file}:{line}:{column}" if line is not None else str(file)
         # Its text begins with the place.
         text = str(error)[len(f"{line}:{column} : "):] if str(error).startswith(f"{line}:{column} : ") else str(error)
-        raise InvalidArgumentError(f"{where}: {text}") from None
+        if line is None:
+            raise InvalidArgumentError(f"{file}: {text}") from None
+        line, column = expanded.position_of_parser(line, column or 1)
+        raise InvalidArgumentError(f"{file}:{line}:{column}: {text}") from None
     for source in message.sources:
         if source.content:
             continue
         parts = source.path.split("/")
         if not source.path or source.path.startswith("/") or ".." in parts:
             raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
-        source.content = _read(file.parent / source.path, _SOURCE_BYTES_MAX)
+        source.content = _files.read(file.parent / source.path, _SOURCE_BYTES_MAX, file.parent)
     return message
 
 
@@ -81,6 +80,14 @@ def _in_box(name: str) -> Optional[Path]:
                     if found == name:
                         return file
     return None
+
+
+def is_path(kernel: Union[str, "os.PathLike[str]"]) -> bool:
+    """Whether a caller names a place on disk and not a kernel's name."""
+    if not isinstance(kernel, str):
+        return True
+    has_folder = "/" in kernel and not kernel.startswith("kernels/")
+    return has_folder or kernel.endswith(".pbtxt") or kernel in (".", "..")
 
 
 def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:

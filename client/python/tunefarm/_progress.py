@@ -5,17 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, Optional, TextIO
 
+from tunefarm._display import duration_text
+from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
-
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-
-
-def duration_text(nanoseconds: float) -> str:
-    """ "41.2 µs"."""
-    for factor, unit in _UNITS:
-        if nanoseconds >= factor:
-            return f"{nanoseconds / factor:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
 
 
 def _bar(stream: TextIO) -> Optional[Any]:
@@ -75,6 +67,7 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """A line for people, not through the bar."""
+        text = visible(text)
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         else:

@@ -99,7 +99,8 @@ def answer(message: Any) -> model.Answer:
     match = model.Match(message.match)
     found = match not in (model.Match.NOT_FOUND, model.Match.UNSPECIFIED)
     return model.Answer(match, best_config(message.best) if found else None, message.distance,
-                        message.catalog_revision, message.age_ms)
+                        message.catalog_revision, message.age_ms, message.kernel, message.program_digest,
+                        message.other_programs)
 
 
 def progress(message: Any) -> model.Progress:

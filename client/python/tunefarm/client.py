@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import uuid
-from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Union, overload
+from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 import grpc
 
 from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
 from tunefarm._progress import ProgressDisplay
+from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
                              JobFailedError, TunefarmError, UnavailableError)
 from tunefarm.results import Page, Results
@@ -27,6 +29,8 @@ _PAGE_SIZE = 1000
 _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
+# After a first Ctrl-C, where somebody sits in front of it.
+_SECOND_CTRL_C_SECONDS = 3.0
 
 
 class Client:
@@ -59,7 +63,7 @@ class Client:
             grpc.channel_ready_future(channel).result(timeout=min(_CONNECT_SECONDS, self._timeout))
         except grpc.FutureTimeoutError:
             channel.close()
-            raise _connection.why_nobody(self.address, tls_ca) from None
+            raise _connection.why_unreachable(self.address, tls_ca) from None
         self._channel = channel
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
@@ -112,6 +116,11 @@ class Client:
         request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
         return _wire.kernel(self._read(self._kernels.CreateKernel, request, timeout).kernel)
 
+    def delete_kernel(self, name: str, *, timeout: Optional[float] = None) -> None:
+        """Deletes a stored definition, by "kernels/{id}"; best configs, their history and ended jobs stay. For who
+        submitted it first and for administrators; FailedPreconditionError while a job of it has not ended."""
+        self._write(self._kernels.DeleteKernel, kernel_service_pb2.DeleteKernelRequest(name=name), timeout)
+
     # Jobs.
 
     def submit(self, kernel: KernelLike, *, dims: Optional[Mapping[str, Any]] = None,
@@ -121,7 +130,7 @@ class Client:
                max_seconds: int = 0, max_device_seconds: float = 0.0, stop_within_floor: float = 0.0, patience: int = 0,
                policy: str = "default", measure: Optional[Mapping[str, Any]] = None, priority: int = 0,
                retry_poisoned: bool = False, required_isolation: str = "", label: str = "", no_promotion: bool = False,
-               no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
+               promote_given: bool = False, no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
         `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
@@ -131,6 +140,9 @@ class Client:
 
         What earlier jobs measured guides the search and is not measured again. `no_memory=True` searches as if they had
         found nothing; with `measure={"no_reuse": True}` each config is measured again.
+
+        The winner of the final becomes the kernel's best config. Not with `no_promotion=True`, nor where `max_trials` is
+        1, which is no search: with `promote_given=True` also then.
 
         The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
         lost makes no second one; by default each call has an id of its own, which its repetitions share.
@@ -144,7 +156,8 @@ class Client:
                 job_pb2.Budget, max_trials=max_trials, max_seconds=max_seconds, max_device_seconds=max_device_seconds,
                 stop_within_floor=stop_within_floor, max_trials_without_gain=patience),
             policy=_requests.policy(policy, measure), priority=priority, retry_poisoned=retry_poisoned,
-            required_isolation=required_isolation, label=label, no_promotion=no_promotion, no_memory=no_memory)
+            required_isolation=required_isolation, label=label, no_promotion=no_promotion,
+            promote_given=promote_given, no_memory=no_memory)
         request = tuning_service_pb2.CreateJobRequest(
             job=job, kernel_definition=definition, request_id=request_id or str(uuid.uuid4()))
         return _wire.job(self._read(self._tuning.CreateJob, request, timeout).job)
@@ -248,8 +261,9 @@ class Client:
         """Submits a job, waits for its end, and returns it; `job.best` is the winner, or None if no config was valid.
 
         `progress`: a bar (tqdm on a terminal, plain lines elsewhere), nothing, or a function of each event. `submit` is
-        as for submit. Ctrl-C cancels the job, says so, and goes on as KeyboardInterrupt; so does `timeout`, the seconds
-        for all of it, with DeadlineExceededError. When the daemon is lost the job goes on there and the error names it.
+        as for submit. Ctrl-C detaches: it says how to come back and goes on as KeyboardInterrupt, and the job continues;
+        a second Ctrl-C cancels the job. `timeout`, the seconds for all of it, cancels it with DeadlineExceededError. When
+        the daemon is lost the job goes on there and the error names it.
         JobFailedError, JobCancelledError.
         """
         deadline = _calls.Deadline(timeout)
@@ -263,7 +277,10 @@ class Client:
         try:
             left = deadline.left()
             ended = self.wait(job, timeout=None if left == float("inf") else max(left, 0.001), on_event=listener)
-        except (KeyboardInterrupt, DeadlineExceededError):
+        except KeyboardInterrupt:
+            self._detach(job, display)
+            raise
+        except DeadlineExceededError:
             _say(display, self._cancel_text(job))
             raise
         except TunefarmError as error:
@@ -275,15 +292,27 @@ class Client:
         if ended.state == model.JobState.FAILED:
             raise JobFailedError(f"job {ended.number} failed: {ended.error}", ended)
         if ended.state == model.JobState.CANCELLED:
-            raise JobCancelledError(f"job {ended.number} was cancelled", ended)
+            raise JobCancelledError(f"job {ended.number} was cancelled; what it found stays: client.results({ended.number})",
+                                    ended)
         return ended
+
+    def _detach(self, job: model.Job, display: Optional[ProgressDisplay]) -> None:
+        number = job.number
+        try:
+            _say(display, f"Detached; job {number} continues. Follow: client.wait({number}) or tunefarm jobs watch {number}   "
+                 f"Stop: client.cancel({number}) or tunefarm jobs cancel {number}")
+            if sys.stderr.isatty() or "ipykernel" in sys.modules:
+                _say(display, f"Ctrl-C again within {_SECOND_CTRL_C_SECONDS:g} s cancels it.")
+                time.sleep(_SECOND_CTRL_C_SECONDS)
+        except KeyboardInterrupt:
+            _say(display, self._cancel_text(job))
 
     def _cancel_text(self, job: model.Job) -> str:
         try:
             self.cancel(job, timeout=min(_CANCEL_SECONDS, self._timeout))
         except TunefarmError as error:
             return f"Job {job.number} could not be cancelled: {error}"
-        return f"Cancelled job {job.number}."
+        return f"Cancelled job {job.number}; what it found stays: client.results({job.number})"
 
     # Results.
 
@@ -308,7 +337,7 @@ class Client:
             kernel = self.kernel(self.job(job, timeout=timeout).kernel, timeout=timeout)
             return [parameter.name for parameter in kernel.parameters]
 
-        return Results(fetch_page, fetch_parameters)
+        return Results(fetch_page, fetch_parameters, parent)
 
     def trial(self, name: str, *, timeout: Optional[float] = None) -> model.Trial:
         """One trial with its log, by Trial.name."""
@@ -317,33 +346,39 @@ class Client:
 
     # Look-ups.
 
-    def best(self, kernel: str, device: Optional[str] = None, worst_match: Union[str, model.Match] = "DEFAULT", *,
+    def best(self, kernel: KernelLike, device: Optional[str] = None, worst_match: Union[str, model.Match] = "DEFAULT", *,
              problem: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **dims: Any) -> model.Answer:
-        """The best config for a kernel (display name or "kernels/{id}") and a problem, whose missing dims take their
-        defaults: best("matmul", M=4096, N=4096, K=4096). `problem` is for dims that are called like an argument.
+        """The best config for a kernel and a problem, whose missing dims take their defaults:
+        best("matmul", M=4096, N=4096, K=4096). `problem` is for dims that are called like an argument.
+
+        `kernel`: a display name (its newest definition, which is the one that was submitted last), "kernels/{id}", or the
+        path of a definition or of its folder ("./matmul", or a Path): then that definition is asked for, and what others
+        of its name have found is STALE_SOURCE at best. The daemon computes the digest of a path's definition, which takes
+        the right to submit kernels.
 
         `device` None: the first ready one of the kernel's language. An answer worse than `worst_match` is NOT_FOUND,
         which is no error: the Answer is then false and its config empty. With "EXACT", only what was tuned for this
         problem and device class counts. NotFoundError for a kernel that nobody has stored.
         """
+        name, digest = self._asked(kernel, timeout)
         request = lookup_service_pb2.LookupConfigRequest(
-            kernel=kernel, device_selector=device or "", worst_match=_requests.match(worst_match))
+            kernel=name, program_digest=digest, device_selector=device or "", worst_match=_requests.match(worst_match))
         _wire.fill_values(request.problem.dims, {**(problem or {}), **dims}, "dim")
         return _wire.answer(self._read(self._lookup.LookupConfig, request, timeout))
 
     @overload
-    def best_batch(self, kernel: str, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
+    def best_batch(self, kernel: KernelLike, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
                    worst_match: Union[str, model.Match] = "DEFAULT", *, configs_only: Literal[False] = False,
                    timeout: Optional[float] = None, **common_dims: Any) -> model.BatchAnswer:
         ...
 
     @overload
-    def best_batch(self, kernel: str, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
+    def best_batch(self, kernel: KernelLike, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
                    worst_match: Union[str, model.Match] = "DEFAULT", *, configs_only: Literal[True],
                    timeout: Optional[float] = None, **common_dims: Any) -> model.BatchConfigs:
         ...
 
-    def best_batch(self, kernel: str, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
+    def best_batch(self, kernel: KernelLike, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,
                    worst_match: Union[str, model.Match] = "DEFAULT", *, configs_only: bool = False,
                    timeout: Optional[float] = None,
                    **common_dims: Any) -> Union[model.BatchAnswer, model.BatchConfigs]:
@@ -357,19 +392,28 @@ class Client:
         count = next(iter(lengths.values()))
         deadline = _calls.Deadline(self._timeout if timeout is None else timeout)
         collected = _Batch()
+        name, digest = self._asked(kernel, max(deadline.left(), 0.001))
         for first in range(0, count, _requests.BATCH_MAX):
             request = lookup_service_pb2.BatchLookupConfigsRequest(
-                kernel=kernel, device_selector=device or "", worst_match=_requests.match(worst_match),
+                kernel=name, program_digest=digest, device_selector=device or "", worst_match=_requests.match(worst_match),
                 columns=_requests.columns(columns, first, first + _requests.BATCH_MAX), configs_only=configs_only)
             _wire.fill_values(request.common_dims, common_dims, "dim")
             left = max(deadline.left(), 0.001)
             collected.add(self._read(self._lookup.BatchLookupConfigs, request, left))
         return collected.configs() if configs_only else collected.answer()
 
-    def bests(self, kernel: str = "", *, timeout: Optional[float] = None) -> List[model.BestConfig]:
-        """What is in the catalog, of one kernel or of all."""
-        request = lookup_service_pb2.ListBestConfigsRequest(kernel=kernel, page_size=_PAGE_SIZE)
+    def bests(self, kernel: KernelLike = "", *, timeout: Optional[float] = None) -> List[model.BestConfig]:
+        """What is in the catalog: of all kernels, of a name, or of the definition that a path names (see best)."""
+        name, digest = self._asked(kernel, timeout)
+        request = lookup_service_pb2.ListBestConfigsRequest(kernel=name, program_digest=digest, page_size=_PAGE_SIZE)
         return [_wire.best_config(item) for item in self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)]
+
+    def _asked(self, kernel: KernelLike, timeout: Optional[float]) -> Tuple[str, str]:
+        """The name to ask for, and the program_digest of a path's definition."""
+        if not _definitions.is_path(kernel):
+            return str(kernel), ""
+        checked = self.create_kernel(kernel, validate_only=True, timeout=timeout)
+        return checked.display_name, checked.program_digest
 
     # How calls are made.
 
@@ -440,10 +484,10 @@ def _say(display: Optional[ProgressDisplay], text: str) -> None:
     if display is not None:
         display.say(text)
     else:
-        print(text, file=sys.stderr, flush=True)
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def tune_job(kernel: KernelLike, *, server: Optional[str] = None, **arguments: Any) -> model.Job:
-    """Client.tune on a connection of its own: tune_job("matmul_host", dims={"M": 256})."""
+    """Client.tune on a connection of its own: tune_job("matmul_host", dims={"M": 256}). `tunefarm.tune` is the same."""
     with Client(server) as client:
         return client.tune(kernel, **arguments)

@@ -7,7 +7,9 @@ crashes or computes nonsense is no error: it is a trial with an Outcome.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
+
+from tunefarm._visible import visible
 
 if TYPE_CHECKING:
     from tunefarm.model import Job
@@ -25,7 +27,8 @@ class TunefarmError(Exception):
         self.metadata = dict(metadata or {})
 
     def __str__(self) -> str:
-        return f"{self.message} [{self.reason}]" if self.reason else self.message
+        message = visible(self.message)
+        return f"{message} [{visible(self.reason)}]" if self.reason else message
 
 
 class InvalidArgumentError(TunefarmError, ValueError):
@@ -71,6 +74,9 @@ class JobFailedError(TunefarmError):
         super().__init__(message, reason="JOB_FAILED")
         self.job = job
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.message, self.job)
+
 
 class JobCancelledError(TunefarmError):
     """Somebody cancelled the job that was waited for. `job` is its last state."""
@@ -78,6 +84,9 @@ class JobCancelledError(TunefarmError):
     def __init__(self, message: str, job: "Job") -> None:
         super().__init__(message, reason="JOB_CANCELLED")
         self.job = job
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.message, self.job)
 
 
 # By the names of gRPC's status codes; all others are InternalError.

@@ -11,6 +11,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple, Union
 
+from tunefarm._display import angle, config_text, duration_text, table_html
+
 Value = Union[bool, int, float, str]
 
 
@@ -152,6 +154,14 @@ class Kernel:
     dims: Tuple[Dim, ...]
     parameters: Tuple[Parameter, ...]
 
+    def __repr__(self) -> str:
+        return angle("Kernel", self.display_name, self.language, f"{len(self.parameters)} parameters", self.name[:20])
+
+    def _repr_html_(self) -> str:
+        rows = [(parameter.name, " ".join(map(str, parameter.values)), parameter.default, parameter.description)
+                for parameter in self.parameters]
+        return table_html(("parameter", "values", "default", "description"), rows, repr(self))
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -173,6 +183,10 @@ class Measurement:
     throttled: bool
     contended: bool
     sample_ns: Tuple[float, ...] = field(repr=False, default=())
+
+    def __repr__(self) -> str:
+        return angle("Measurement", duration_text(self.median_ns),
+                     f"({duration_text(self.ci_low_ns)} to {duration_text(self.ci_high_ns)}, {self.samples} samples)")
 
 
 @dataclass(frozen=True)
@@ -215,6 +229,10 @@ class Trial:
         """"jobs/{job}/studies/{study}"."""
         return self.name.split("/trials/")[0]
 
+    def __repr__(self) -> str:
+        time = duration_text(self.measurement.median_ns) if self.measurement else ""
+        return angle("Trial", self.ordinal, self.outcome, time, config_text(self.config), self.message)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -224,6 +242,9 @@ class Problem:
     pinned: Mapping[str, Value]
     input_seeds: Tuple[int, ...]
     key: str
+
+    def __repr__(self) -> str:
+        return angle("Problem", self.key)
 
 
 @dataclass(frozen=True)
@@ -260,6 +281,16 @@ class BestConfig:
         """How many times as fast as the baseline; 0 where there was none."""
         return self.baseline_ns / self.time_ns if self.time_ns > 0 else 0.0
 
+    def __repr__(self) -> str:
+        time = duration_text(self.time_ns) if self.time_ns > 0 else "not measured"
+        return angle("BestConfig", self.kernel_name, self.problem.key, time, config_text(self.config))
+
+    def _repr_html_(self) -> str:
+        speedup = f"{self.speedup:.2f}" if self.speedup > 0 else ""
+        rows = [("kernel", self.kernel_name), ("problem", self.problem.key), ("device", self.device_class_name),
+                ("time", duration_text(self.time_ns) if self.time_ns > 0 else "not measured"), ("speedup", speedup)]
+        return table_html(("best config", ""), rows + list(self.config.items()))
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -270,6 +301,13 @@ class Answer:
     distance: float
     catalog_revision: int
     age_ms: int
+    # The stored definition by which the question was read ("kernels/{id}"), and its program_digest. Another one than was
+    # asked for: that was never submitted, and the newest of its name took its place.
+    kernel: str = ""
+    program_digest: str = ""
+    # For a question by name: how many other definitions of the name have a best for the problem. More than 0: the name
+    # is ambiguous, and the definition that was submitted last answered.
+    other_programs: int = 0
 
     @property
     def config(self) -> Mapping[str, Value]:
@@ -283,6 +321,13 @@ class Answer:
     def __bool__(self) -> bool:
         return self.best is not None
 
+    def __repr__(self) -> str:
+        time = duration_text(self.time_ns) if self.time_ns > 0 else ""
+        return angle("Answer", self.match, time, config_text(self.config))
+
+    def _repr_html_(self) -> str:
+        return self.best._repr_html_() + f"<p>{self.match.name}</p>" if self.best else f"<p>{self.match.name}</p>"
+
 
 @dataclass(frozen=True)
 class BatchAnswer:
@@ -293,6 +338,9 @@ class BatchAnswer:
     matches: Tuple[Match, ...]
     distances: Tuple[float, ...]
     catalog_revision: int
+
+    def __repr__(self) -> str:
+        return angle("BatchAnswer", f"{len(self)} problems", f"{len(self.bests)} bests")
 
     def __len__(self) -> int:
         return len(self.best_indexes)
@@ -315,6 +363,9 @@ class BatchConfigs:
     distances: Tuple[float, ...]
     catalog_revision: int
 
+    def __repr__(self) -> str:
+        return angle("BatchConfigs", f"{len(self)} problems", f"{len(self.configs)} configs")
+
     def __len__(self) -> int:
         return len(self.config_indexes)
 
@@ -336,6 +387,9 @@ class Progress:
     finals_total: int
     eta_ms: int
 
+    def __repr__(self) -> str:
+        return angle("Progress", f"{self.done} of {'about ' if self.total_is_estimate else ''}{self.total}")
+
 
 @dataclass(frozen=True)
 class Study:
@@ -353,6 +407,10 @@ class Study:
     baseline: Optional[Trial]
     best: Optional[BestConfig]
     search_ended_because: str
+
+    def __repr__(self) -> str:
+        best = f"best {duration_text(self.best.time_ns)}" if self.best and self.best.time_ns > 0 else ""
+        return angle("Study", self.problem.key, "on", self.device_class_name, self.state, best)
 
 
 @dataclass(frozen=True)
@@ -387,6 +445,17 @@ class Job:
         """The winner of the first study; None while there is none."""
         return self.studies[0].best if self.studies else None
 
+    def __repr__(self) -> str:
+        best = f"best {duration_text(self.best.time_ns)}" if self.best and self.best.time_ns > 0 else ""
+        return angle("Job", self.number, self.kernel_name, self.state, best, self.error)
+
+    def _repr_html_(self) -> str:
+        rows = [(study.problem.key, study.device_class_name, study.state,
+                 duration_text(study.best.time_ns) if study.best and study.best.time_ns > 0 else "",
+                 f"{study.best.speedup:.2f}" if study.best and study.best.speedup > 0 else "",
+                 config_text(study.best.config) if study.best else "") for study in self.studies]
+        return table_html(("problem", "device", "state", "best", "speedup", "config"), rows, repr(self))
+
 
 @dataclass(frozen=True)
 class JobEvent:
@@ -401,6 +470,9 @@ class JobEvent:
     message: Optional[str]
     progress: Progress
     study_name: str
+
+    def __repr__(self) -> str:
+        return angle("JobEvent", self.event_id, self.message or self.trial or self.study or self.job or "")
 
 
 @dataclass(frozen=True)
@@ -426,6 +498,9 @@ class DeviceClass:
     mig_profile: str
     compiler: str
 
+    def __repr__(self) -> str:
+        return angle("DeviceClass", self.display_name, self.id)
+
 
 @dataclass(frozen=True)
 class Device:
@@ -443,6 +518,9 @@ class Device:
     peak_bytes_per_second: float
     state: DeviceState
     state_reason: str
+
+    def __repr__(self) -> str:
+        return angle("Device", self.device_class.display_name, self.uuid, self.state, self.state_reason)
 
 
 @dataclass(frozen=True)

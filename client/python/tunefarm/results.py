@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+from tunefarm import _files
+from tunefarm._display import angle, config_text, duration_text, table_html
 from tunefarm.model import Trial
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ _TRAILING = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "sam
              "registers", "spill_bytes", "device_uuid", "reused", "stopped_early", "message")
 _MEASURED = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "samples")
 _USED = ("registers", "spill_bytes")
+_HTML_ROWS_MAX = 20
 
 Page = Tuple[List[Trial], str]
 
@@ -24,11 +28,29 @@ Page = Tuple[List[Trial], str]
 class Results:
     """Each iteration asks the daemon for one page after another: while a job runs, a later iteration sees
     more. Every page has the deadline that was given to Client.results. May be shared by threads; an iterator may not.
+    Pickling fetches the trials.
     """
 
-    def __init__(self, fetch_page: Callable[[str], Page], fetch_parameters: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, fetch_page: Callable[[str], Page], fetch_parameters: Callable[[], Sequence[str]],
+                 name: str = "") -> None:
         self._fetch_page = fetch_page
         self._fetch_parameters = fetch_parameters
+        self._name = name
+
+    def __repr__(self) -> str:
+        return angle("Results", "of" if self._name else "", self._name)
+
+    def _repr_html_(self) -> str:
+        """The first trials of the first page."""
+        trials, token = self._fetch_page("")
+        rows = [(trial.ordinal, trial.outcome, duration_text(trial.measurement.median_ns) if trial.measurement else "",
+                 config_text(trial.config), trial.message) for trial in trials[:_HTML_ROWS_MAX]]
+        note = f"{repr(self)[1:-1]}: the first {_HTML_ROWS_MAX} trials" if token or len(trials) > len(rows) else ""
+        return table_html(("ordinal", "outcome", "time", "config", "message"), rows, note)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A pickle holds the trials as they are now, and needs no daemon when it is read."""
+        return _fixed, (list(self), list(self._fetch_parameters()), self._name)
 
     def __iter__(self) -> Iterator[Trial]:
         token = ""
@@ -63,10 +85,15 @@ class Results:
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """The columns of to_dataframe, without an index; needs no pandas."""
         columns, rows = self.rows()
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        _files.write(path, text.getvalue())
+
+
+def _fixed(trials: List[Trial], parameters: List[str], name: str) -> Results:
+    return Results(lambda token: (trials, ""), lambda: parameters, name)
 
 
 def _row(trial: Trial, columns: Dict[str, str]) -> Dict[str, Any]:

@@ -153,6 +153,20 @@ static bool Attempt() {
     close(fd);
   }
   return true;
+#elif defined(ATTEMPT_lock_scratch)
+  // What its owner may not enter, deeper than any path is long: right if the next trial finds nothing of it.
+  if (access("locked", F_OK) == 0 || errno == EACCES || mkdir("locked", 0700) != 0) return true;
+  int at = open("locked", O_RDONLY | O_DIRECTORY);
+  for (int i = 0; i < 2000; ++i) {
+    if (mkdirat(at, "deeper", 0700) != 0) return false;
+    const int below = openat(at, "deeper", O_RDONLY | O_DIRECTORY);
+    fchmod(at, 0);
+    close(at);
+    at = below;
+  }
+  chmod("locked", 0);
+  chmod(".", 0);
+  return false;
 #elif defined(ATTEMPT_large_file)
   const int fd = open("large", O_WRONLY | O_CREAT, 0600);
   return fd >= 0 && ftruncate(fd, 1L << 40) == 0;

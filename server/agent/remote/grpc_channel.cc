@@ -30,7 +30,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
 
 class GrpcChannel : public ControlChannel {
  public:
-  explicit GrpcChannel(const DialOptions& options) {
+  explicit GrpcChannel(const DialOptions& options) : dial_(options) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -51,7 +51,12 @@ class GrpcChannel : public ControlChannel {
   }
 
   absl::StatusOr<wire::RegisterResponse> Register(const wire::RegisterRequest& request, Duration deadline) override {
-    return Call(&wire::AgentService::Stub::Register, request, deadline);
+    absl::StatusOr<wire::RegisterResponse> response = Call(&wire::AgentService::Stub::Register, request, deadline);
+    // gRPC's own message does not say which of a certificate, the port or the name is wrong.
+    const bool is_unexplained =
+        response.status().code() == absl::StatusCode::kUnavailable && ReasonOf(response.status()).empty();
+    if (is_unexplained && stub_ != nullptr) return ExplainUnreachable(dial_);
+    return response;
   }
   absl::StatusOr<wire::SynchronizeResponse> Synchronize(const wire::SynchronizeRequest& request,
                                                         Duration deadline) override {
@@ -115,6 +120,7 @@ class GrpcChannel : public ControlChannel {
     return response;
   }
 
+  const DialOptions dial_;
   std::unique_ptr<wire::AgentService::Stub> stub_;
   absl::Status not_dialled_;  // why there is none
   Mutex mutex_;

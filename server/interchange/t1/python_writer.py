@@ -6,7 +6,8 @@ from json_text import inexact, shown
 from python_text import SYMBOLS, WRITTEN_MAX, Evaluator, TextError, kind_name, literal
 
 # How tightly a written text binds, loosest first.
-LOOSEST, OR, AND, NOT, COMPARED, SUM, PRODUCT, SIGNED, RAISED, ATOM = range(10)
+LOOSEST, OR, AND, NOT, COMPARED, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGNED, RAISED, ATOM = range(14)
+BIT_LEVELS = {"|": BIT_OR, "^": BIT_XOR, "&": BIT_AND, "<<": SHIFT, ">>": SHIFT}
 
 FOLDS = {"any": (OR, " or ", " || "), "all": (AND, " and ", " && "), "sum": (SUM, " + ", " + "), "prod": (PRODUCT, " * ", " * ")}
 CXX_FUNCTIONS = {
@@ -73,7 +74,8 @@ class Writer:
         return TextError(self.text.place_of(node), message)
 
     def no_counterpart(self, node, what):
-        return self.error(node, f"{what} has no counterpart in the expression language")
+        language = "C++ code over doubles" if self.is_cxx else "the expression language"
+        return self.error(node, f"{what} has no counterpart in {language}")
 
     def checked(self, node, text, tightness=ATOM, type_=None):
         if len(text) > WRITTEN_MAX:
@@ -159,9 +161,11 @@ class Writer:
 
     def unary(self, node, bound):
         op = SYMBOLS[type(node.op)]
-        if op == "~":
+        if op == "~" and self.is_cxx:
             raise self.no_counterpart(node, "'~'")
         operand = self.print(node.operand, bound)
+        if op == "~":
+            return self.checked(node, op + operand.inside(SIGNED), SIGNED, int)
         if op == "not":
             text = "!" + operand.inside(ATOM) if self.is_cxx else "not " + operand.inside(NOT)
             return self.checked(node, text, SIGNED if self.is_cxx else NOT, bool)
@@ -170,9 +174,15 @@ class Writer:
 
     def binary(self, node, bound):
         op = SYMBOLS[type(node.op)]
-        if op in ("<<", ">>", "&", "|", "^"):
+        if op in BIT_LEVELS and self.is_cxx:
             raise self.no_counterpart(node, f"'{op}'")
         a, b = self.print(node.left, bound), self.print(node.right, bound)
+        if op in BIT_LEVELS:
+            level = BIT_LEVELS[op]
+            is_shift = level == SHIFT
+            # Of two bools & | and ^ make a bool.
+            type_ = int if is_shift or (is_integral(a, b) and int in (a.type, b.type)) else joined(a, b)
+            return self.checked(node, f"{a.inside(level)} {op} {b.inside(level + 1)}", level, type_)
         if op == "**":
             return self.raised(node, a, b, natural(node.right))
         if self.is_cxx and op == "//":
@@ -319,9 +329,9 @@ class Writer:
 
     def function(self, node, name, x):
         """A function of one argument in the expression language."""
-        if name in ("abs", "int", "float", "bool", "log2"):
+        if name in ("abs", "int", "float", "bool", "log2", "round"):
             of_abs = int if is_integral(x) else float if x.type is float else None
-            type_ = {"abs": of_abs, "int": int, "bool": bool}.get(name, float)
+            type_ = {"abs": of_abs, "int": int, "bool": bool, "round": int}.get(name, float)
             return self.checked(node, f"{name}({x.text})", ATOM, type_)
         if name == "floor":
             return self.checked(node, f"int({x.inside(PRODUCT)} // 1)", ATOM, int)

@@ -10,7 +10,6 @@ import math
 import re
 
 from json_text import Refused, fits, shown
-from nvrtc_names import NVRTC_NAMES
 from python_writer import ATOM, Names, Writer, Written
 from t1_file import AXES, Text
 from t1_sources import Collector, Folder
@@ -164,11 +163,6 @@ class Maker:
             values, default = {LIST_FIELDS[p.type]: p.values}, {VALUE_FIELDS[p.type]: default}
             self.kernel["parameters"].append({"name": p.name, "values": values, "default_value": default})
             self.place_last("parameters", p.node)
-            if self.is_cuda and p.name in NVRTC_NAMES:
-                self.note(
-                    f"Parameter {p.name}: a macro of this name breaks the compiler's own headers; rename it in the file "
-                    "and in the source."
-                )
 
     def add_conditions(self):
         names = Names(self.variables)

@@ -52,10 +52,11 @@ class Folder:
             real = os.path.realpath(full)
             if os.path.isabs(path) or not self.contains(real):
                 raise Refused(f"'{shown(path, 400)}' lies outside of {shown(self.path, 400)}")
-            status = os.stat(real)
-            if not stat.S_ISREG(status.st_mode):
-                raise Refused(f"{name} is not a regular file")
-            with open(real, "rb") as file:
+            # Without waiting for a FIFO, and without a link that takes the place of what was resolved.
+            descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb", closefd=True) as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise Refused(f"{name} is not a regular file")
                 content = file.read(FILE_BYTES_MAX + 1)
         except FileNotFoundError:
             raise Refused(f"there is no file {name}", is_missing=True) from None
@@ -84,8 +85,9 @@ class Collector:
         self.seen.add(path)
         try:
             content = self.folder.read(self.prefix + path)
-        except Refused:
-            if is_required:
+        except Refused as refused:
+            # An include that is not there may be the toolkit's; one that leads elsewhere is refused by its name.
+            if is_required or not refused.is_missing:
                 raise
             return
         self.total += len(content)

@@ -31,7 +31,7 @@ struct Table {
 
 constexpr Table kTables[] = {
     {"setting", "name, value", "WHERE name NOT LIKE 'store.%' AND name <> 'catalog.id'"},
-    {"kernel", "kernel_seq, " TUNEFARM_KERNEL_COLUMNS, "ORDER BY 1"},
+    {"kernel", "kernel_seq, deleted_at_ms, " TUNEFARM_KERNEL_COLUMNS, "ORDER BY 1"},
     {"device_class", "class_id, display_name, properties"},
     {"device", "uuid, class_id, properties, seen_at_ms"},
     {"agent", "agent_id, host, detail, epoch, draining, registered_at_ms, released_at_ms, lease_until", "",

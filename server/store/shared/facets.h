@@ -40,7 +40,7 @@ std::unique_ptr<SettingStore> NewSettingStore(SqlBackend* backend,
 
 // See StoreMaintenance.
 absl::StatusOr<QueueCounts> CountQueue(Sql& sql);
-// Stores a kernel; nothing happens where there is one of the id.
+// Stores a kernel, or makes the one of its id the newest of its name. ResourceExhausted (KERNEL_QUOTA).
 absl::Status InsertKernel(Sql& sql, const KernelRow& kernel);
 // Copies the trials that bests of the job stand on to best_trial.
 absl::Status KeepBestTrials(Sql& sql, int64_t job_id);

@@ -77,8 +77,10 @@ absl::StatusOr<SubmitResult> SharedJobs::SubmitJob(const SubmitRequest& request)
     const JobRow& job = request.job;
     RETURN_IF_ERROR(CheckStudies(job.studies));
     if (request.kernel.has_value()) RETURN_IF_ERROR(InsertKernel(sql, *request.kernel));
-    // Asked first for the sake of the message; the foreign key would refuse it too.
-    ASSIGN_OR_RETURN(const bool has_kernel, sql.Exists("SELECT 1 FROM kernel WHERE kernel_id = $1", job.kernel_id));
+    // Nobody deletes it before the job is there.
+    RETURN_IF_ERROR(sql.Lock("SELECT 1 FROM kernel WHERE kernel_id = $1 FOR KEY SHARE", job.kernel_id));
+    ASSIGN_OR_RETURN(const bool has_kernel,
+                     sql.Exists("SELECT 1 FROM kernel WHERE kernel_id = $1 AND deleted_at_ms IS NULL", job.kernel_id));
     if (!has_kernel) return NotFound("no kernel has the id {}", job.kernel_id);
     ASSIGN_OR_RETURN(const int64_t job_id,
                      sql.QueryInt("INSERT INTO job (uid, kernel_id, state, priority, state_reason, created_at_ms) "

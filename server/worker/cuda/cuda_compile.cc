@@ -10,9 +10,13 @@
 #include <utility>
 
 #include "server/base/clock.h"
+#include "server/base/file_set.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/source_includes.h"
 #include "server/worker/cuda/ptxas_log.h"
+#include "server/worker/cuda/standard_headers.h"
+#include "server/worker/cuda/toolkit_headers.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -21,6 +25,8 @@ using tunefarm::worker::v1::Result;
 
 constexpr size_t kLogBytesMax = 32 * 1024;
 constexpr const char* kDetails = "--ptxas-options=-v";
+// No source of a definition can have this path.
+constexpr const char* kConfigHeaderPath = "../tunefarm_config.h";
 
 constexpr Sequence kSequences[] = {Sequence::kLaunches, Sequence::kPreparePerProblem, Sequence::kPreparePerConfig,
                                    Sequence::kReference, Sequence::kBaseline};
@@ -35,6 +41,18 @@ bool HasOption(const std::vector<std::string>& options, std::string_view name) {
 
 void AddIfMissing(std::vector<std::string>* options, std::string_view name, std::string option) {
   if (!HasOption(*options, name)) options->push_back(std::move(option));
+}
+
+// Whether NVRTC's own first lines, or the toolkit's headers, may ask for a macro of this name.
+bool ConfiguresLibraries(std::string_view macro) {
+  return macro == "NDEBUG" || macro.front() == '_' || macro.substr(0, 2) == "CU" || macro.substr(0, 2) == "NV";
+}
+
+// "#define NAME VALUE" for "-DNAME=VALUE", as the compiler reads it.
+std::string DefineOf(std::string_view macro) {
+  const size_t equals = macro.find('=');
+  if (equals == std::string_view::npos) return fmt::format("#define {} 1\n", macro);
+  return fmt::format("#define {} {}\n", macro.substr(0, equals), macro.substr(equals + 1));
 }
 
 // What the binary needs: the largest of the launches' entries.
@@ -70,16 +88,17 @@ void LimitProcessorTime(int seconds) {
 class CudaCompileBackend final : public CompileBackend {
  public:
   CudaCompileBackend(std::unique_ptr<Nvrtc> nvrtc, int compile_seconds)
-      : nvrtc_(std::move(nvrtc)), compile_seconds_(compile_seconds) {}
+      : nvrtc_(std::move(nvrtc)), toolkit_headers_(nvrtc_->include_directories()), compile_seconds_(compile_seconds) {}
 
   // With the file that the library's names lead to and its size: its version has no third number, and binaries are kept
-  // for one compiler.
+  // for one compiler and its headers.
   std::string toolchain() const override {
     std::error_code error;
     const std::filesystem::path file = std::filesystem::canonical(nvrtc_->path(), error);
     if (error) return fmt::format("NVRTC {} ({})", nvrtc_->version(), nvrtc_->path());
     const uint64_t bytes = std::filesystem::file_size(file, error);
-    return fmt::format("NVRTC {} ({}, {} bytes)", nvrtc_->version(), file.string(), error ? 0 : bytes);
+    return fmt::format("NVRTC {} ({}, {} bytes; headers {:08x})", nvrtc_->version(), file.string(), error ? 0 : bytes,
+                       StandardHeadersVersion());
   }
 
   Result Compile(const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
@@ -96,6 +115,7 @@ class CudaCompileBackend final : public CompileBackend {
       result.set_message(std::string(MessageOf(input.status())));
       return result;
     }
+    const int64_t begun_ms = Clock::Real()->WallMs();
     NvrtcOutput output = nvrtc_->Compile(*input);
     if (output.outcome == v1::OUTCOME_COMPILE_ERROR && FirstErrorLine(output.log).empty()) {
       // Asked for details, the assembler keeps its errors to itself.
@@ -109,6 +129,7 @@ class CudaCompileBackend final : public CompileBackend {
       SetResources(kernel, output, result.mutable_resources());
       for (const auto& [name, lowered] : output.lowered_names) (*result.mutable_lowered_names())[name] = lowered;
       result.set_has_artifact(true);
+      SetInputs(ReadFileSet(toolkit_headers_.ReachableFrom(*input), begun_ms), result.mutable_inputs());
       *artifact = std::move(output.cubin);
     }
     std::string log = WithoutResourceLines(output.log);
@@ -123,6 +144,7 @@ class CudaCompileBackend final : public CompileBackend {
 
  private:
   const std::unique_ptr<Nvrtc> nvrtc_;
+  ToolkitHeaders toolkit_headers_;
   const int compile_seconds_;
 };
 
@@ -142,13 +164,31 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
   if (plan.kernel().sources().empty()) return InvalidArgument("the definition has no source");
   ASSIGN_OR_RETURN(const auto constants, plan.Constants(kernel.problem, config, kernel.device_class));
   NvrtcInput input;
-  input.name = plan.kernel().sources(0).path();
-  input.source = plan.kernel().sources(0).content();
-  for (int i = 1; i < plan.kernel().sources_size(); ++i) {
-    input.headers.emplace_back(plan.kernel().sources(i).path(), plan.kernel().sources(i).content());
+  const v1::Kernel& definition = plan.kernel();
+  input.name = definition.sources(0).path();
+  input.source = WithFullIncludePaths(definition, definition.sources(0));
+  std::set<std::string_view> own = {definition.sources(0).path()};
+  for (int i = 1; i < definition.sources_size(); ++i) {
+    own.insert(definition.sources(i).path());
+    input.headers.emplace_back(definition.sources(i).path(), WithFullIncludePaths(definition, definition.sources(i)));
   }
+  for (const auto& [name, content] : StandardHeaders()) {
+    if (own.count(name) == 0) input.headers.emplace_back(name, content);
+  }
+  // As options macros would come before NVRTC's own first lines and break them.
+  std::string config_header;
   std::vector<std::string>& options = input.options;
-  options.assign(plan.kernel().compile_options().begin(), plan.kernel().compile_options().end());
+  for (const std::string& option : definition.compile_options()) {
+    const bool is_macro = option.size() > 2 && option.compare(0, 2, "-D") == 0;
+    if (is_macro && !ConfiguresLibraries(std::string_view(option).substr(2))) {
+      config_header += DefineOf(std::string_view(option).substr(2));
+    } else {
+      options.push_back(option);
+    }
+  }
+  config_header += ConfigHeader(definition, constants);
+  input.headers.emplace_back(kConfigHeaderPath, std::move(config_header));
+  options.push_back(fmt::format("--pre-include={}", kConfigHeaderPath));
   options.insert(options.end(), kernel.compile_options.begin(), kernel.compile_options.end());
   options.push_back("--gpu-architecture=" + ArchitectureOf(kernel));
   options.push_back(kDetails);
@@ -157,7 +197,6 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
   // Binaries are cached by content elsewhere, and a worker may write nowhere.
   if (nvrtc_major >= 13) options.push_back("--no-cache");
   for (const std::string& directory : include_directories) options.push_back("-I" + directory);
-  for (const auto& [name, value] : constants) options.push_back(fmt::format("-D{}={}", name, value));
 
   // Entries of the reference too: the default config's binary serves as the reference's.
   std::set<std::string> names;

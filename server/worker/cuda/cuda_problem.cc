@@ -33,12 +33,15 @@ bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsI
 uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
 uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
 
-double Mebibytes(double bytes) { return bytes / (1 << 20); }
+// Poisoning so much takes some microseconds, a part of what a flush takes.
+constexpr uint64_t kPoisonBytesMax = uint64_t{4} << 20;
 
-Failure MachineryFailure(const absl::Status& status) {
-  const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
-  return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
+// What the definition says cannot be for this problem: no other worker could do it either.
+Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
 }
+
+double Mebibytes(double bytes) { return bytes / (1 << 20); }
 
 }  // namespace
 
@@ -59,7 +62,7 @@ Failure CudaProblem::Create(const RunTools& tools, std::shared_ptr<const Prepare
 Failure CudaProblem::Allocate() {
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   const bool has_reference = kernel_->plan->HasSequence(Sequence::kReference);
   double needed = 0;  // double: sums of hostile lengths must not wrap
   for (const BufferPlan& plan : *plans) {
@@ -120,7 +123,7 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
   sealed_.clear();
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   seed_ = seed;  // for work space that starts with data
   Failure failure = ResizeScratch(*plans);
   seed_.reset();
@@ -183,6 +186,20 @@ std::string CudaProblem::PackReference(uint64_t bytes_max) {
   return PackExpected(ReferenceKey(*seed_), blocks);
 }
 
+std::string CudaProblem::Note() const {
+  constexpr uint64_t kBytesMax = uint64_t{8} << 20;
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || buffer.expected.empty()) continue;
+    std::vector<std::byte> expected(std::min(BytesOf(buffer.plan), kBytesMax));
+    if (tools_.gpu.CopyToHost(buffer.expected.data(), expected.data(), expected.size())) return "";
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected, poison, tolerance_);
+    if (constant) return ConstantNote(buffer.plan.name, *constant);
+  }
+  return "";
+}
+
 Failure CudaProblem::TakeReference(uint64_t seed, bool* taken) {
   if (kernel_->expected_outputs.empty()) return {};
   const auto blocks = UnpackExpected(kernel_->expected_outputs, ReferenceKey(seed));
@@ -214,7 +231,7 @@ Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed) {
     return tools_.harness.Poison(buffer->plan.type, PoisonPattern::kFirst, target, ElementsOf(buffer->plan));
   }
   const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer->plan.fill, buffer->plan.type, buffer->plan.name, seed);
-  if (!fill.ok()) return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
+  if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
   return tools_.harness.Fill(*fill, target, ElementsOf(buffer->plan));
 }
 
@@ -362,6 +379,28 @@ Failure CudaProblem::Restore() {
     TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kFirst));
   }
   return {};
+}
+
+Failure CudaProblem::PoisonOutputs() {
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
+    TUNEFARM_RETURN_IF_FAILED(ResetBuffer(buffer, PoisonPattern::kSecond));
+  }
+  return {};
+}
+
+bool CudaProblem::has_poisonable_outputs() const {
+  uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers_) {
+    if (IsOutput(buffer.plan) && IsPoisoned(buffer.plan)) bytes += BytesOf(buffer.plan);
+  }
+  return bytes > 0 && bytes <= kPoisonBytesMax;
+}
+
+bool CudaProblem::is_repeatable() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    return IsInput(buffer.plan) || IsPoisoned(buffer.plan) || buffer.plan.restore == v1::RESTORE_PER_SAMPLE;
+  });
 }
 
 Failure CudaProblem::FindGuardDamage() {

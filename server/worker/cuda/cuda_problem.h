@@ -42,6 +42,9 @@ class CudaProblem {
   // What PreparedKernel::expected_outputs of another worker needs of the current inputs; empty if there is no reference
   // or it would be longer than `bytes_max`, or cannot be read.
   std::string PackReference(uint64_t bytes_max);
+  // What the results of this problem are to say beside their verdict: a tolerance that a constant would pass. Empty:
+  // nothing, or it cannot be read. Waits.
+  std::string Note() const;
   // Whether the inputs and reference outputs of some seed are built and no damage to them was found.
   bool is_whole() const { return seed_.has_value(); }
   // Work space whose size depends on the config. OUT_OF_MEMORY if it cannot be had.
@@ -51,6 +54,13 @@ class CudaProblem {
   // Enqueues what sets back the buffers that are restored before each sample.
   Failure Restore();
   bool has_restores() const;
+  // Enqueues the poisoning of what starts as poison, with the second pattern. Outputs only.
+  Failure PoisonOutputs();
+  // Whether there are such outputs, and no more of them than is cheap to poison before each sample.
+  bool has_poisonable_outputs() const;
+  // Whether a launch sequence leaves the same outputs wherever it is repeated, if Restore and PoisonOutputs come
+  // before.
+  bool is_repeatable() const;
   // Waits, then looks for damage outside the buffers, to an input or to the reference: OUT_OF_BOUNDS with the place.
   // Guards are repaired; damaged data are rebuilt by the next SelectInputs.
   Failure FindDamage();

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "server/base/format.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
@@ -19,6 +22,7 @@
 #include "server/worker/cuda/sampler.h"
 #include "server/worker/verify/sampling.h"
 #include "server/worker/verify/trial_phases.h"
+#include "server/worker/verify/witness.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -35,13 +39,40 @@ constexpr double kGraphBelowNs = 50e3;
 // would look like a config that hangs.
 constexpr Duration kSecondInputsMax = std::chrono::seconds(5);
 constexpr uint64_t kFlushBytesMin = uint64_t{64} << 20;
+// A launch that the host times alone: its way to the device and back, and what only a first launch pays.
+// Each step of a sequence costs the host as much as a short kernel, which a graph hides.
+constexpr double kSlackNs = 40e3, kSlackPerStepNs = 10e3;
+// Inputs that take no longer to build than this are built anew for a witnessed launch.
+constexpr Duration kOtherInputsMax = std::chrono::milliseconds(20);
+// Input sets for launches whose time is in doubt, and when so many are no longer built.
+constexpr int kOtherInputsMost = 6, kOtherInputsLeast = 3;
+constexpr Duration kOtherInputsPatience = std::chrono::seconds(3);
 
 // What lives as long as the runner and every trial measures with.
 struct MeasuringTools {
   const Nvml* nvml = nullptr;  // null: unknown conditions
   ByteRange flush;
   EventOverhead* overhead = nullptr;
+  std::optional<Duration> inputs_took;  // to build, if the reference ran for them
 };
+
+uint64_t NewSeed() {
+  uint64_t seed = 0;
+  EntropySource::Real()->Fill(&seed, sizeof(seed));
+  return seed;
+}
+
+double SlackNs(const LaunchSequence& launches) {
+  return kSlackNs + kSlackPerStepNs * static_cast<double>(launches.step_count());
+}
+
+Failure Contradicted(double claimed_ns, double witnessed_ns, int launches) {
+  return {
+      v1::OUTCOME_WRONG_RESULT,
+      fmt::format("Its samples say {} for a launch, but the shortest of {} launches that the host timed took {}: the "
+                  "samples are false.",
+                  FormatDuration(claimed_ns), launches, FormatDuration(witnessed_ns))};
+}
 
 class CudaTrial final : public TrialPhases {
  public:
@@ -52,7 +83,7 @@ class CudaTrial final : public TrialPhases {
         problem_(problem),
         measuring_(measuring),
         stopwatch_(tools.gpu),
-        copies_(tools) {}
+        copies_(std::make_unique<InputCopies>(tools)) {}
 
   Result RunAndAccount() {
     Result result = Run();
@@ -118,14 +149,34 @@ class CudaTrial final : public TrialPhases {
     return stopwatch_.Time([&]() -> Failure {
       TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
       TUNEFARM_RETURN_IF_FAILED(prepare_->Enqueue());
-      return launches_->Enqueue();
+      return LaunchTimedByHost(&first_launch_ns_);
     });
+  }
+
+  // One launch sequence with nothing else at work on the device, by the host's clock: what of it runs in other streams
+  // counts, and so does what it would leave for later.
+  Failure LaunchTimedByHost(double* nanoseconds) {
+    double total_ns = 0;
+    bool timing = false;
+    MonotonicTime start;
+    const auto next_stretch = [&](bool is_timed) -> Failure {
+      TUNEFARM_RETURN_IF_FAILED(tools_.gpu.SynchronizeAll("The kernel crashed"));
+      const MonotonicTime now = Clock::Real()->Now();
+      if (timing) total_ns += static_cast<double>((now - start).count());
+      timing = is_timed;
+      start = Clock::Real()->Now();
+      return {};
+    };
+    TUNEFARM_RETURN_IF_FAILED(launches_->EnqueueStretches(next_stretch));
+    TUNEFARM_RETURN_IF_FAILED(next_stretch(false));
+    *nanoseconds = total_ns;
+    return {};
   }
 
   Failure FindDamage() override {
     return stopwatch_.Time([&]() -> Failure {
       TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
-      return copies_.FindDamage();
+      return copies_->FindDamage();
     });
   }
 
@@ -155,10 +206,10 @@ class CudaTrial final : public TrialPhases {
   Failure Rotation(std::vector<LaunchSequence*>* rotation) {
     rotation->assign(1, launches_.get());
     if (input().policy.warm_cache() || input().policy.input_copies() <= 1) return {};
-    TUNEFARM_RETURN_IF_FAILED(copies_.Make(buffers_, problem_->Views(), input().policy.input_copies()));
-    for (int set = 1; set < copies_.count(); ++set) {
+    TUNEFARM_RETURN_IF_FAILED(copies_->Make(buffers_, problem_->Views(), input().policy.input_copies()));
+    for (int set = 1; set < copies_->count(); ++set) {
       std::unique_ptr<LaunchSequence> launches;
-      TUNEFARM_RETURN_IF_FAILED(BuildLaunches(copies_.Views(set), &launches));
+      TUNEFARM_RETURN_IF_FAILED(BuildLaunches(copies_->Views(set), &launches));
       rotation->push_back(launches.get());
       on_copies_.push_back(std::move(launches));
     }
@@ -177,6 +228,123 @@ class CudaTrial final : public TrialPhases {
   }
 
   Failure Measure() override {
+    TUNEFARM_RETURN_IF_FAILED(TakeSamples());
+    return CheckLastSample();
+  }
+
+  // What the last sample left: its outputs were poisoned before it.
+  Failure CheckLastSample() {
+    if (!poisons_ || !IsWitnessed() || !problem_->is_repeatable()) return {};
+    TUNEFARM_RETURN_IF_FAILED(FindDamage());
+    v1::Verification ignored;
+    Failure failure = Verify(PoisonPattern::kSecond, &ignored);
+    if (!failure) return {};
+    failure.message += " It was right before the timing: a timed launch did not do all of its work.";
+    result().clear_measurement();
+    return failure;
+  }
+
+  bool IsWitnessed() {
+    const v1::Measurement& measurement = std::as_const(result()).measurement();
+    return !input().baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
+           MayWin(measurement.median_ns(), input().race_limit_ns);
+  }
+
+  Failure Witness() override {
+    if (!IsWitnessed()) return {};
+    // Alone on the device.
+    BeginPhase(v1::PHASE_MEASURE);
+    Failure failure;
+    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
+      failure = std::move(found);
+      return failure ? std::nullopt : std::optional<double>(ns);
+    };
+    WitnessCalls calls;
+    calls.launch = [&]() -> std::optional<double> {
+      double ns = 0;
+      Failure found = WitnessedLaunch(&ns);
+      return unless_failed(std::move(found), ns);
+    };
+    calls.overhead = [](double) -> std::optional<double> { return 0; };
+    calls.sample_again = [&]() -> std::optional<double> {
+      Failure found = SampleAgain();
+      return unless_failed(std::move(found), result().measurement().median_ns());
+    };
+    const double claimed_ns = result().measurement().median_ns();
+    const WitnessVerdict verdict = HearWitnesses(claimed_ns, SlackNs(*launches_), *Clock::Real(), calls);
+    if (!failure && verdict.contradicted) {
+      failure = Contradicted(verdict.claimed_ns, verdict.witnessed_ns, verdict.launches);
+    }
+    if (!failure && measuring_.inputs_took && *measuring_.inputs_took <= kOtherInputsMax)
+      failure = WitnessOtherInputs(0);
+    BeginPhase(v1::PHASE_VERIFY);
+    return failure;
+  }
+
+  // One launch as the first one: fresh poison, caches as before samples.
+  Failure WitnessedLaunch(double* nanoseconds) {
+    const PoisonPattern pattern = random_.UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
+    TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
+    TUNEFARM_RETURN_IF_FAILED(prepare_->Enqueue());
+    if (!input().policy.warm_cache()) {
+      const Driver& driver = tools_.gpu.driver();
+      TUNEFARM_RETURN_IF_FAILED(
+          driver.Check(driver.cuMemsetD8Async(measuring_.flush.data, 0, measuring_.flush.bytes, tools_.gpu.stream()),
+                       "The cache could not be flushed"));
+    }
+    TUNEFARM_RETURN_IF_FAILED(LaunchTimedByHost(nanoseconds));
+    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+    v1::Verification ignored;
+    Failure failure = problem_->Verify(pattern, &ignored);
+    if (failure) failure.message += " It was right before: the kernel keeps state between launches.";
+    return failure;
+  }
+
+  Failure WitnessSecondInputs() override {
+    const double claimed_ns = result().measurement().median_ns();
+    if (!IsWitnessed() || !IsContradicted(claimed_ns, first_launch_ns_, SlackNs(*launches_))) return {};
+    BeginPhase(v1::PHASE_MEASURE);
+    return WitnessOtherInputs(first_launch_ns_);
+  }
+
+  // First launches on inputs that the module has not seen and cannot expect, until one is as short as it should be.
+  // `seen_ns`: of one that was made; 0: none.
+  Failure WitnessOtherInputs(double seen_ns) {
+    const MonotonicTime start = Clock::Real()->Now();
+    const double claimed_ns = result().measurement().median_ns();
+    double least_ns = seen_ns > 0 ? seen_ns : std::numeric_limits<double>::infinity();
+    int launches = seen_ns > 0 ? 1 : 0;
+    while (IsContradicted(claimed_ns, least_ns, SlackNs(*launches_))) {
+      const bool is_late = Clock::Real()->Now() - start > kOtherInputsPatience;
+      if (launches >= (is_late ? kOtherInputsLeast : kOtherInputsMost)) {
+        // The time may depend on the inputs: samples on the last ones against the first launch on them.
+        TUNEFARM_RETURN_IF_FAILED(TakeSamples());
+        if (!IsContradicted(result().measurement().median_ns(), first_launch_ns_, SlackNs(*launches_))) break;
+        return Contradicted(result().measurement().median_ns(), first_launch_ns_, 1);
+      }
+      Failure failure = Load(random_.NextU64());
+      if (!failure) failure = Launch(PoisonPattern::kFirst);
+      if (!failure) failure = problem_->FindDamage();
+      v1::Verification ignored;
+      if (!failure) failure = problem_->Verify(PoisonPattern::kFirst, &ignored);
+      if (failure) {
+        failure.message = "On other inputs than before: " + failure.message;
+        return failure;
+      }
+      least_ns = std::min(least_ns, first_launch_ns_);
+      ++launches;
+    }
+    return Load(input().input_seed);
+  }
+
+  // Its measurement takes the place of the one before.
+  Failure SampleAgain() {
+    TUNEFARM_RETURN_IF_FAILED(Load(input().input_seed));
+    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kFirst));
+    return TakeSamples();
+  }
+
+  Failure TakeSamples() {
     if (launches_->timed_stretches() == 0)
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     const v1::MeasurementPolicy& policy = input().policy;
@@ -184,8 +352,12 @@ class CudaTrial final : public TrialPhases {
     DeviceConditions conditions(measuring_.nvml, tools_.gpu.uuid(), policy.min_clock_share());
     Sampler::Setup setup;
     setup.problem = problem_;
+    on_copies_.clear();
+    copies_ = std::make_unique<InputCopies>(tools_);
     TUNEFARM_RETURN_IF_FAILED(Rotation(&setup.launches));
-    setup.flush = !policy.warm_cache() && !(copies_.count() > 1 && copies_.Outgrow(tools_.gpu.l2_bytes()));
+    setup.flush = !policy.warm_cache() && !(copies_->count() > 1 && copies_->Outgrow(tools_.gpu.l2_bytes()));
+    poisons_ = setup.flush && copies_->count() == 1 && problem_->has_poisonable_outputs();
+    setup.poison = poisons_;
     setup.scratch = measuring_.flush;
     setup.overhead = measuring_.overhead;
     setup.conditions = &conditions;
@@ -198,7 +370,7 @@ class CudaTrial final : public TrialPhases {
     *measurement = sampled.measurement;
     measurement->set_method(sampler.in_graph() ? v1::TIMING_METHOD_CUDA_GRAPH : v1::TIMING_METHOD_CUDA_EVENTS);
     measurement->set_cold_cache(!policy.warm_cache());
-    measurement->set_input_copies(copies_.count());
+    measurement->set_input_copies(copies_->count());
     conditions.Describe(measurement);
     LogSampling(sampler, conditions);
     JudgeTimes(sampled);
@@ -256,12 +428,15 @@ class CudaTrial final : public TrialPhases {
   const MeasuringTools measuring_;
   DeviceStopwatch stopwatch_;
   double measured_ms_ = 0;
-  InputCopies copies_;
+  std::unique_ptr<InputCopies> copies_;  // never null
   std::unique_ptr<LoadedModule> module_;
   std::vector<BufferPlan> buffers_;
   std::vector<StepPlan> steps_;
   std::unique_ptr<LaunchSequence> launches_, prepare_;
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
+  double first_launch_ns_ = 0;  // of the last Launch, by the host's clock
+  bool poisons_ = false;        // outputs are poisoned before samples
+  PhiloxStream random_{NewSeed()};
 };
 
 class CudaRunBackend final : public RunBackend {
@@ -304,6 +479,7 @@ class CudaRunBackend final : public RunBackend {
     problem_.reset();
     Prepared prepared;
     const uint64_t seed = kernel->input_seed;
+    ran_reference_ = kernel->expected_outputs.empty();
     std::unique_ptr<CudaProblem> problem;
     std::function<void()> between;
     if (kernel->standby) {
@@ -321,6 +497,7 @@ class CudaRunBackend final : public RunBackend {
     if (!failure) failure = problem->SelectInputs(seed, between);
     inputs_took_ = Clock::Real()->Now() - start;
     if (!failure && between) failure = gpu_->Synchronize("Building the inputs failed");
+    note_ = failure ? "" : problem->Note();
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
     prepared.set_ok(!failure);
     if (failure) {
@@ -347,8 +524,12 @@ class CudaRunBackend final : public RunBackend {
     RunInput wanted = input;
     if (inputs_took_ > kSecondInputsMax) wanted.second_input_seed = 0;
     Result result =
-        CudaTrial(Tools(), problem_.get(), {nvml_.get(), flush, &overhead_}, wanted, reporter).RunAndAccount();
+        CudaTrial(Tools(), problem_.get(),
+                  {nvml_.get(), flush, &overhead_, ran_reference_ ? std::optional(inputs_took_) : std::nullopt}, wanted,
+                  reporter)
+            .RunAndAccount();
     LookForOthers(input);
+    if (result.outcome() == v1::OUTCOME_OK) result.set_message(note_);
     if (result.has_measurement()) result.mutable_measurement()->set_contended(contended_);
     reporter->Log(fmt::format(
         "load {:.2f} ms, launch and verify {:.2f} ms, measure {:.2f} ms, of which the device worked {:.2f} ms",
@@ -380,12 +561,14 @@ class CudaRunBackend final : public RunBackend {
   Cublas cublas_;
   const std::unique_ptr<Nvml> nvml_;
   Duration inputs_took_{};
+  bool ran_reference_ = false;  // for the inputs; else another worker's outputs were taken
   EventOverhead overhead_;
   bool contended_ = false;  // at the last look
   MonotonicTime look_again_at_{};
   GuardedBuffer flush_;
   Failure damage_;  // set once a reference or prepare step broke the context: the process is of no more use
   std::unique_ptr<CudaProblem> problem_;
+  std::string note_;  // of its results that are OK
 };
 
 }  // namespace

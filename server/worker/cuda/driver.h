@@ -35,6 +35,7 @@ inline constexpr int kApiVersion = 12040;
   X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                                               \
   X(cuDevicePrimaryCtxRelease, (CUdevice))                                                                          \
   X(cuCtxSetCurrent, (CUcontext))                                                                                   \
+  X(cuCtxSynchronize, (void))                                                                                       \
   X(cuMemGetInfo, (size_t*, size_t*))                                                                               \
   X(cuMemAlloc, (CUdeviceptr*, size_t))                                                                             \
   X(cuMemFree, (CUdeviceptr))                                                                                       \
@@ -70,6 +71,7 @@ inline constexpr int kApiVersion = 12040;
 #undef cuDeviceGetUuid
 #undef cuDeviceTotalMem
 #undef cuDevicePrimaryCtxRelease
+#undef cuCtxSynchronize
 #undef cuMemGetInfo
 #undef cuMemAlloc
 #undef cuMemFree

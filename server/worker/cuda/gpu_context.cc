@@ -60,6 +60,10 @@ Failure GpuContext::Synchronize(std::string_view what) const {
   return driver_->Check(driver_->cuStreamSynchronize(stream_), CallKind::kLaunch, what);
 }
 
+Failure GpuContext::SynchronizeAll(std::string_view what) const {
+  return driver_->Check(driver_->cuCtxSynchronize(), CallKind::kLaunch, what);
+}
+
 Failure GpuContext::FreeBytes(uint64_t* free, uint64_t* total) const {
   size_t free_bytes = 0, total_bytes = 0;
   TUNEFARM_RETURN_IF_FAILED(

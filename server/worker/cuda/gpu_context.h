@@ -28,6 +28,8 @@ class GpuContext {
   int shared_bytes_per_block_optin() const { return shared_bytes_per_block_optin_; }
 
   Failure Synchronize(std::string_view what) const;
+  // The same for everything that is at work in the context, whatever its stream.
+  Failure SynchronizeAll(std::string_view what) const;
   // Of device memory now. `total` may be null.
   Failure FreeBytes(uint64_t* free, uint64_t* total = nullptr) const;
   Failure CopyToHost(CUdeviceptr from, void* to, size_t bytes) const;          // waits

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "server/worker/cuda/tensor_map.h"
 
@@ -158,6 +159,16 @@ Failure LaunchSequence::EnqueueStep(Step* step) {
 
 Failure LaunchSequence::Enqueue() {
   for (const std::unique_ptr<Step>& step : steps_) TUNEFARM_RETURN_IF_FAILED(EnqueueStep(step.get()));
+  return {};
+}
+
+Failure LaunchSequence::EnqueueStretches(const std::function<Failure(bool is_timed)>& before_stretch) {
+  std::optional<bool> timing;
+  for (const std::unique_ptr<Step>& step : steps_) {
+    if (timing != step->plan.timed) TUNEFARM_RETURN_IF_FAILED(before_stretch(step->plan.timed));
+    timing = step->plan.timed;
+    TUNEFARM_RETURN_IF_FAILED(EnqueueStep(step.get()));
+  }
   return {};
 }
 

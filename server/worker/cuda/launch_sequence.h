@@ -3,6 +3,7 @@
 // One thread. Must not outlive the module, the buffers and the library that it was made from.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,8 +27,11 @@ class LaunchSequence {
 
   // All steps, in order.
   Failure Enqueue();
+  // The same, and calls before the first step of each stretch: of consecutive steps that are all timed or all untimed.
+  Failure EnqueueStretches(const std::function<Failure(bool is_timed)>& before_stretch);
   // Stretches of consecutive timed steps; what lies between them is not timed.
   size_t timed_stretches() const { return timed_stretches_; }
+  size_t step_count() const { return steps_.size(); }
   bool has_untimed_steps() const { return has_untimed_steps_; }
   // As Enqueue, with events around each timed stretch: 2 * timed_stretches() of them. `flags` of
   // cuEventRecordWithFlags: while a graph is captured, CU_EVENT_RECORD_EXTERNAL makes the events part of it.

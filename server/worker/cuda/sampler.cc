@@ -48,6 +48,7 @@ LaunchSequence* Sampler::NextLaunches() { return setup_.launches[next_copy_++ % 
 Failure Sampler::EnqueueBefore() {
   if (setup_.problem->has_restores()) TUNEFARM_RETURN_IF_FAILED(setup_.problem->Restore());
   if (!setup_.flush) return {};
+  if (setup_.poison) TUNEFARM_RETURN_IF_FAILED(setup_.problem->PoisonOutputs());
   const Driver& driver = gpu_.driver();
   return driver.Check(driver.cuMemsetD8Async(setup_.scratch.data, 0, setup_.scratch.bytes, gpu_.stream()),
                       "The cache could not be flushed");

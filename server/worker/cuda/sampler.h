@@ -36,8 +36,9 @@ class Sampler {
     CudaProblem* problem = nullptr;
     // The same sequence on each copy of the inputs; samples take them in turn. At least one.
     std::vector<LaunchSequence*> launches;
-    bool flush = false;  // overwrite `scratch` before each sample
-    ByteRange scratch;   // larger than the caches
+    bool flush = false;   // overwrite `scratch` before each sample
+    bool poison = false;  // and poison the problem's outputs first
+    ByteRange scratch;    // larger than the caches
     EventOverhead* overhead = nullptr;
     DeviceConditions* conditions = nullptr;
     DeviceStopwatch* stopwatch = nullptr;

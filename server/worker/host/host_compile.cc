@@ -10,11 +10,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/base/clock.h"
 #include "server/base/file.h"
+#include "server/base/file_set.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/source_includes.h"
 #include "server/exec/frame_limits.h"
 #include "server/worker/backend.h"
 #include "server/worker/host/host_toolchain.h"
@@ -26,6 +29,7 @@ using tunefarm::worker::v1::Result;
 
 constexpr size_t kLogBytesMax = 32 * 1024;
 constexpr size_t kLineBytesMax = 1024;
+constexpr uint64_t kRuleBytesMax = 4 << 20;
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -85,6 +89,36 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
   result->set_message(error.empty() ? fmt::format("The compiler ended with {}.", command.exit.ToString()) : error);
 }
 
+// The absolute paths among the prerequisites of a rule for make. A list that cannot be read gives a path that is none,
+// so that its set is never unchanged.
+std::vector<std::string> DependenciesIn(const std::string& path) {
+  const absl::StatusOr<std::string> rule = ReadFile(path, kRuleBytesMax);
+  if (!rule.ok()) return {""};
+  std::vector<std::string> paths;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty() && word.front() == '/') paths.push_back(word);
+    word.clear();
+  };
+  for (size_t i = 0; i < rule->size(); ++i) {
+    const char c = (*rule)[i];
+    const char next = i + 1 < rule->size() ? (*rule)[i + 1] : '\0';
+    if (c == '\\' && next == '\n') {
+      ++i;
+      end_word();
+    } else if ((c == '\\' && (next == ' ' || next == '#')) || (c == '$' && next == '$')) {
+      word += next;
+      ++i;
+    } else if (c == ' ' || c == '\n') {
+      end_word();
+    } else {
+      word += c;
+    }
+  }
+  end_word();
+  return paths;
+}
+
 // Unlike WriteFileAtomically without a sync: the directory is gone before a power cut could matter.
 absl::Status WriteScratchFile(const std::string& path, const std::string& bytes) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -128,7 +162,11 @@ class HostCompileBackend final : public CompileBackend {
       result.set_outcome(v1::OUTCOME_LOST);
       result.set_message(std::string(MessageOf(status)));
     }
-    (void)RemoveTree(directory);
+    if (const absl::Status removed = RemoveTree(directory); !removed.ok()) {
+      // The next worker begins with an empty directory.
+      fmt::print(stderr, "the files of a compile cannot be removed: {}\n", MessageOf(removed));
+      result.set_worker_is_damaged(true);
+    }
     result.set_compile_ms(std::chrono::duration<double, std::milli>(Clock::Real()->Now() - start).count());
     return result;
   }
@@ -145,6 +183,7 @@ class HostCompileBackend final : public CompileBackend {
     }
     RETURN_IF_ERROR(WriteSources(directory, kernel, *constants));
     const std::string output = directory + "/kernel.so";
+    const int64_t begun_ms = Clock::Real()->WallMs();
     ASSIGN_OR_RETURN(CommandResult command,
                      RunCommand(Arguments(kernel), directory + "/src", "..", kLogBytesMax, compile_seconds_));
     std::string log = std::move(command.output);
@@ -173,6 +212,9 @@ class HostCompileBackend final : public CompileBackend {
     *artifact = *std::move(library);
     result->set_outcome(v1::OUTCOME_OK);
     result->set_has_artifact(true);
+    std::vector<std::string> inputs = DependenciesIn(directory + "/kernel.d");
+    inputs.push_back(toolchain_.path);  // A compiler of the same version may have been built differently.
+    SetInputs(ReadFileSet(std::move(inputs), begun_ms), result->mutable_inputs());
     result->mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact->size()));
     for (const Sequence sequence : {Sequence::kLaunches, Sequence::kPreparePerProblem, Sequence::kPreparePerConfig,
                                     Sequence::kReference, Sequence::kBaseline}) {
@@ -184,9 +226,7 @@ class HostCompileBackend final : public CompileBackend {
   absl::Status WriteSources(const std::string& directory, const PreparedKernel& kernel,
                             const std::vector<std::pair<std::string, std::string>>& constants) {
     RETURN_IF_ERROR(MakeDirectories(directory + "/src", 0700));
-    std::string prologue = "// The constants of this config.\n";
-    for (const auto& [name, value] : constants) prologue += fmt::format("#define {} {}\n", name, value);
-    RETURN_IF_ERROR(WriteScratchFile(directory + "/tunefarm_config.h", prologue));
+    RETURN_IF_ERROR(WriteScratchFile(directory + "/tunefarm_config.h", ConfigHeader(kernel.plan->kernel(), constants)));
     for (const v1::SourceFile& source : kernel.plan->kernel().sources()) {
       if (!IsInside(source.path())) return InvalidArgument("the source path '{}' leaves its directory", source.path());
       const std::string path = directory + "/src/" + source.path();
@@ -208,6 +248,9 @@ class HostCompileBackend final : public CompileBackend {
                                           "-fdiagnostics-color=never",
                                           "-I",
                                           ".",
+                                          "-MD",
+                                          "-MF",
+                                          "../kernel.d",
                                           "-include",
                                           "../tunefarm_config.h"};
     const auto& options = kernel.plan->kernel().compile_options();

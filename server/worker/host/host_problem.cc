@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/base/memfd.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
 #include "server/worker/sandbox/seccomp_filter.h"
@@ -19,6 +20,11 @@ namespace {
 
 // Input sets beside the current one are kept while they take less than this share of the machine's memory.
 constexpr uint64_t kKeptInputsDivisor = 4;
+// Variants take at most this share of the memory that is available.
+constexpr uint64_t kVariantsDivisor = 8;
+// Inputs that took longer to build, reference included, get fewer variants, or none.
+constexpr Duration kAllVariantsMax = std::chrono::milliseconds(30);
+constexpr Duration kOneVariantMax = std::chrono::seconds(1);
 
 bool StartsWithData(const BufferPlan& plan) {
   return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||
@@ -34,6 +40,11 @@ bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.i
 Failure MachineryFailure(const absl::Status& status) {
   const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
   return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
+}
+
+// What the definition says cannot be for this problem: no other worker could do it either.
+Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
 }
 
 double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -60,6 +71,8 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
     case TrialReply::kOutOfMemory:
       return {v1::OUTCOME_OUT_OF_MEMORY,
               fmt::format("{} ran out of memory; beside its buffers a host kernel may use 1 GiB.", what)};
+    case TrialReply::kContinued:
+      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} continued its process while that was stopped.", what)};
     case TrialReply::kNonsense:
       return {v1::OUTCOME_RUN_CRASH, fmt::format("{} broke the connection to its runner.", what)};
     case TrialReply::kDied:
@@ -108,7 +121,7 @@ Failure HostProblem::Create(std::shared_ptr<const PreparedKernel> kernel, std::u
 Failure HostProblem::Allocate() {
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   uint64_t needed = 0;
   for (const BufferPlan& plan : *plans) {
     const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
@@ -154,13 +167,52 @@ Failure HostProblem::SelectInputs(uint64_t seed) {
   return failure;
 }
 
+Failure HostProblem::BuildVariants() {
+  const bool has_symbols = std::any_of(buffers_.begin(), buffers_.end(),
+                                       [](const Buffer& buffer) { return buffer.plan.is_constant_symbol; });
+  if (has_symbols || !kernel_->plan->HasSequence(Sequence::kReference) || inputs_took_ > kOneVariantMax) return {};
+  const int wanted = inputs_took_ > kAllVariantsMax ? 1 : kVariantsMax;
+  if (current_->bytes * static_cast<size_t>(wanted) > AvailableMemoryBytes() / kVariantsDivisor) return {};
+  const uint64_t seed = current_->seed;
+  for (int i = 0; i < wanted; ++i) {
+    uint64_t drawn = 0;
+    EntropySource::Real()->Fill(&drawn, sizeof(drawn));
+    const Failure failure = SelectInputs(drawn);
+    if (failure.sticky) return failure;
+    if (failure) break;
+    variant_seeds_.push_back(drawn);
+  }
+  return SelectInputs(seed);
+}
+
+int HostProblem::VariantCount() const {
+  const bool has_all = std::all_of(variant_seeds_.begin(), variant_seeds_.end(),
+                                   [this](uint64_t seed) { return input_sets_.count(seed) > 0; });
+  return has_all ? static_cast<int>(variant_seeds_.size()) : 0;
+}
+
+void HostProblem::SelectVariant(int variant) { current_ = &input_sets_.at(variant_seed(variant)); }
+
+std::string HostProblem::Note() const {
+  for (const Buffer& buffer : buffers_) {
+    const auto expected = current_->expected_first.find(buffer.plan.name);
+    if (!IsOutput(buffer.plan) || expected == current_->expected_first.end()) continue;
+    std::optional<PoisonPattern> poison;
+    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected->second, poison, tolerance_);
+    if (constant) return ConstantNote(buffer.plan.name, *constant);
+  }
+  return "";
+}
+
 Failure HostProblem::BuildInputs(uint64_t seed) {
+  const MonotonicTime start = Clock::Real()->Now();
   current_->seed = seed;
   TUNEFARM_RETURN_IF_FAILED(FillData(seed));
   // The last trial's config may have had a work space of another size.
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
-  if (!plans.ok()) return MachineryFailure(plans.status());
+  if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
   TUNEFARM_RETURN_IF_FAILED(ResizeScratch(*plans));
   TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps());
   if (kernel_->plan->HasSequence(Sequence::kReference)) {
@@ -170,6 +222,7 @@ Failure HostProblem::BuildInputs(uint64_t seed) {
   for (const auto& [name, bytes] : current_->data) current_->bytes += bytes.size();
   for (const auto& [name, bytes] : current_->expected_first) current_->bytes += bytes.size();
   for (const auto& [name, bytes] : current_->expected_second) current_->bytes += bytes.size();
+  inputs_took_ = Clock::Real()->Now() - start;
   return {};
 }
 
@@ -184,9 +237,7 @@ Failure HostProblem::FillData(uint64_t seed) {
       continue;
     }
     const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer.plan.fill, buffer.plan.type, buffer.plan.name, seed);
-    if (!fill.ok()) {
-      return {v1::OUTCOME_LOST, fmt::format("The inputs cannot be built: {}.", MessageOf(fill.status()))};
-    }
+    if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
     FillElements(*fill, 0, data);
   }
   return {};
@@ -227,9 +278,12 @@ Failure HostProblem::KeepExpected() {
   for (const Buffer& buffer : buffers_) {
     if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
     const Bytes& first = current_->expected_first[buffer.plan.name];
-    const std::vector<std::byte> second = ExpectedUnderSecondPoison(buffer.plan.type, first, &ambiguous);
-    if (std::equal(second.begin(), second.end(), first.begin(), first.end())) continue;
-    current_->expected_second[buffer.plan.name].assign(second.begin(), second.end());
+    std::vector<std::byte> second = ExpectedUnderSecondPoison(buffer.plan.type, first, &ambiguous);
+    if (!std::equal(second.begin(), second.end(), first.begin(), first.end())) {
+      current_->expected_second[buffer.plan.name].assign(second.begin(), second.end());
+    }
+    // It lies in the heap, which forks get a copy of.
+    explicit_bzero(second.data(), second.size());
   }
   // Some integer equals the poison: only a second run tells whether the reference wrote it.
   return ambiguous ? RunReference(PoisonPattern::kSecond) : Failure{};
@@ -238,7 +292,7 @@ Failure HostProblem::KeepExpected() {
 Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what) {
   absl::StatusOr<std::vector<StepPlan>> steps =
       kernel_->plan->Steps(sequence, kernel_->problem, default_config_, kernel_->device_class);
-  if (!steps.ok()) return MachineryFailure(steps.status());
+  if (!steps.ok()) return DefinitionFailure(what + " cannot be launched", steps.status());
   TrialProgram program;
   UniqueFd library;
   if (!kernel_->reference_artifact.empty()) {
@@ -292,7 +346,7 @@ Failure HostProblem::FillScratch(const BufferPlan& plan) {
   Bytes& data = current_->data[plan.name];
   if (data.size() == static_cast<size_t>(plan.bytes())) return {};
   const absl::StatusOr<TunefarmFill> fill = PlanFill(plan.fill, plan.type, plan.name, current_->seed);
-  if (!fill.ok()) return MachineryFailure(fill.status());
+  if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
   data.resize(static_cast<size_t>(plan.bytes()));
   FillElements(*fill, 0, data);
   return {};
@@ -394,6 +448,26 @@ std::vector<TrialCopy> HostProblem::RestoreCopies() {
     copies.push_back({buffer.memory.data(), "", data});
   }
   return copies;
+}
+
+std::vector<TrialPoison> HostProblem::PoisonedOutputs() {
+  std::vector<TrialPoison> poisons;
+  size_t bytes = 0;
+  for (Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan)) continue;
+    poisons.push_back({buffer.plan.type, buffer.memory.span()});
+    bytes += buffer.memory.bytes();
+  }
+  if (bytes > kPoisonBytesMax) poisons.clear();
+  return poisons;
+}
+
+bool HostProblem::IsRepeatable() const {
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
+    const BufferPlan& plan = buffer.plan;
+    return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.restore == v1::RESTORE_PER_SAMPLE ||
+           IsPoisoned(plan);
+  });
 }
 
 std::optional<std::string> HostProblem::Locate(uintptr_t address) const {

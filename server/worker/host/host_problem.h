@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/clock.h"
 #include "server/definition/kernel_plan.h"
 #include "server/worker/backend.h"
 #include "server/worker/host/kernel_calls.h"
@@ -32,6 +33,10 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
 
 class HostProblem {
  public:
+  static constexpr int kVariantsMax = 3;
+  // More is not poisoned between samples: it would cost more than the flush does.
+  static constexpr size_t kPoisonBytesMax = 1 << 20;
+
   // Allocates the buffers. OUT_OF_MEMORY when they cannot fit. Nothing is filled yet.
   static Failure Create(std::shared_ptr<const PreparedKernel> kernel, std::unique_ptr<HostProblem>* problem);
 
@@ -40,6 +45,20 @@ class HostProblem {
 
   // Makes the inputs and reference outputs of a seed current, building them if they are not kept.
   Failure SelectInputs(uint64_t seed);
+
+  // Builds variants of the inputs, of seeds that this process draws: no trial can know them before it is launched on
+  // them. Fewer where the inputs are large or took long to build, none where outputs cannot be judged or a binary holds
+  // a part of the inputs. What goes wrong costs variants only, unless no process can be made. The inputs that were
+  // current stay so. While no trial lives: outputs of the reference pass through the buffers.
+  Failure BuildVariants();
+  // Those that there are.
+  int VariantCount() const;
+  void SelectVariant(int variant);
+  uint64_t variant_seed(int variant) const { return variant_seeds_.at(static_cast<size_t>(variant)); }
+
+  // What the results of this problem are to say beside their verdict: a tolerance that a constant would pass. Empty:
+  // nothing.
+  std::string Note() const;
 
   // Work space whose size depends on the config. LOAD_ERROR or OUT_OF_MEMORY if it cannot be had.
   Failure ResizeScratch(const std::vector<BufferPlan>& buffers);
@@ -57,6 +76,12 @@ class HostProblem {
   // What a trial copies after load and before samples.
   std::vector<TrialCopy> SymbolCopies() const;
   std::vector<TrialCopy> RestoreCopies();
+  // What it poisons before samples: every output that is not restored and starts without data. Nothing if that is more
+  // than kPoisonBytesMax.
+  std::vector<TrialPoison> PoisonedOutputs();
+  // Whether a launch sequence leaves the same outputs wherever it is repeated, if PoisonedOutputs are poisoned and
+  // RestoreCopies made before.
+  bool IsRepeatable() const;
 
   // "12 bytes past the end of buffer c", if the address lies in or near a buffer.
   std::optional<std::string> Locate(uintptr_t address) const;
@@ -98,6 +123,8 @@ class HostProblem {
   std::map<uint64_t, InputSet> input_sets_;
   InputSet* current_ = nullptr;
   int64_t footprint_bytes_ = 0;
+  Duration inputs_took_{};  // to build, the last set
+  std::vector<uint64_t> variant_seeds_;
 };
 
 // No process could be made for a trial: LOST, and the runner is to be replaced.

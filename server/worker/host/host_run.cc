@@ -12,19 +12,24 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/base/format.h"
+#include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
+#include "server/worker/host/cache_flush.h"
 #include "server/worker/host/host_problem.h"
 #include "server/worker/host/host_topology.h"
 #include "server/worker/host/runner_state.h"
 #include "server/worker/host/scratch_directory.h"
 #include "server/worker/host/trial/brief_phases.h"
+#include "server/worker/host/trial/launch_overhead.h"
 #include "server/worker/host/trial/loaded_trial.h"
 #include "server/worker/host/trial/sample_batches.h"
 #include "server/worker/host/trial/trial_process.h"
 #include "server/worker/verify/sampling.h"
 #include "server/worker/verify/trial_phases.h"
+#include "server/worker/verify/witness.h"
 
 namespace tunefarm {
 namespace {
@@ -38,16 +43,82 @@ constexpr double kClockResolutionNs = 100;
 constexpr double kRehearseBelowNs = 200'000;
 // Between two looks at the runner's own state, while trials share a process.
 constexpr Duration kCheckPause = std::chrono::milliseconds(10);
+// What only a first launch pays, and for each thread beyond the first what it takes to wake up, of at most so many.
+constexpr double kSlackNs = 50'000, kSlackPerThreadNs = 3'000;
+constexpr int kThreadsMax = 64;
+// Where caches are not made cold: what of a byte is not as warm as in samples. Of a process with one thread the caches
+// are warmed before; else the bytes that another core has written are fetched.
+constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
+constexpr double kCacheSlackMaxNs = 5e6;
+
+// Of the tools that outlive a trial.
+struct TrialTools {
+  size_t flush_bytes = 0;
+  std::string scratch_directory;
+  LaunchOverhead overhead;
+};
+
+uint64_t NewSeed() {
+  uint64_t seed = 0;
+  EntropySource::Real()->Fill(&seed, sizeof(seed));
+  return seed;
+}
+
+Failure Refused(const absl::Status& status) {
+  return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
+}
+
+Failure PlanSequence(const PreparedKernel& kernel, Sequence sequence, const Config& config,
+                     const std::map<std::string, std::string>& lowered_names, const BufferViews& views,
+                     std::vector<HostCall>* calls) {
+  const absl::StatusOr<std::vector<StepPlan>> steps =
+      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class);
+  if (!steps.ok()) return Refused(steps.status());
+  for (const StepPlan& step : *steps) {
+    if (step.kind == StepPlan::Kind::kLibraryOp) {
+      return {v1::OUTCOME_LOAD_ERROR, "The host has no library for this operation, so there is no baseline to time."};
+    }
+  }
+  absl::StatusOr<std::vector<HostCall>> planned = PlanCalls(*steps, views, lowered_names);
+  if (!planned.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The kernel could not be loaded: {}.", MessageOf(planned.status()))};
+  }
+  *calls = *std::move(planned);
+  return {};
+}
+
+PoisonPattern DrawPattern(PhiloxStream* random) {
+  return random->UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
+}
+
+Failure RanBeforeItsTime() {
+  return {v1::OUTCOME_RUN_CRASH, "The kernel continued its process while that was stopped."};
+}
+
+// Of the caches of all cores.
+void FlushFor(const BufferViews& buffers, size_t flush_bytes) {
+  // Asking the processor may cost tens of microseconds in a virtual machine.
+  static const LineEviction eviction = DetectLineEviction();
+  std::vector<MemorySpan> memory;
+  for (const auto& [name, view] : buffers) memory.push_back(view.bytes);
+  CacheFlush(std::move(memory), flush_bytes, eviction).Run();
+}
+
+size_t BytesOf(const BufferViews& buffers) {
+  size_t bytes = 0;
+  for (const auto& [name, view] : buffers) bytes += view.bytes.size();
+  return bytes;
+}
 
 class HostTrial final : public TrialPhases {
  public:
   // `kept`: what the trial before has left to be used again; may be null.
-  HostTrial(HostProblem* problem, const RunInput& input, BriefPhases* phases, int64_t flush_bytes,
+  HostTrial(HostProblem* problem, const RunInput& input, BriefPhases* phases, TrialTools* tools,
             std::unique_ptr<LoadedTrial> kept)
       : TrialPhases(input, phases),
         phases_(phases),
         problem_(problem),
-        flush_bytes_(static_cast<size_t>(flush_bytes)),
+        tools_(tools),
         loaded_(kept != nullptr ? std::move(kept) : std::make_unique<LoadedTrial>()) {}
 
   // After Run: its process, if it may serve another trial (else it is about to end), and its library.
@@ -81,6 +152,8 @@ class HostTrial final : public TrialPhases {
     BufferViews buffers;
     HostSequences sequences;
     TUNEFARM_RETURN_IF_FAILED(PlanSequences(lowered_names, &buffers, &sequences));
+    stretches_ = StretchesOf(sequences.launches);
+    has_prepare_ = !sequences.prepare.empty();
     result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
     if (!input().baseline && loaded_->Serves(artifact, lowered_names, input_seed, buffers)) {
       const std::string config = EncodeSequences(sequences);
@@ -140,9 +213,10 @@ class HostTrial final : public TrialPhases {
     program.library_fd = loaded_->library ? loaded_->library.get() : -1;
     program.symbols = artifact.empty() ? std::vector<TrialCopy>() : problem_->SymbolCopies();
     program.restores = problem_->RestoreCopies();
+    program.poisons = problem_->PoisonedOutputs();
     program.flush_memory.clear();
     for (const auto& [name, view] : loaded_->buffers) program.flush_memory.push_back(view.bytes);
-    program.flush_bytes = flush_bytes_;
+    program.flush_bytes = tools_->flush_bytes;
     program.load_at_start = true;
     program.sequences = std::move(sequences);
     problem_->Reset(PoisonPattern::kFirst);
@@ -159,36 +233,14 @@ class HostTrial final : public TrialPhases {
     const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
     const absl::StatusOr<std::vector<BufferPlan>> buffers = plan.Buffers(kernel.problem, config, kernel.device_class);
     if (!buffers.ok()) return Refused(buffers.status());
-    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(*buffers));
+    buffer_plans_ = *buffers;
+    TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(buffer_plans_));
     *views = problem_->Views();
     const bool own_baseline = input().baseline && plan.HasSequence(Sequence::kBaseline);
-    TUNEFARM_RETURN_IF_FAILED(PlanSequence(own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
+    TUNEFARM_RETURN_IF_FAILED(PlanSequence(kernel, own_baseline ? Sequence::kBaseline : Sequence::kLaunches, config,
                                            lowered_names, *views, &sequences->launches));
     if (own_baseline || !plan.HasSequence(Sequence::kPreparePerConfig)) return {};
-    return PlanSequence(Sequence::kPreparePerConfig, config, lowered_names, *views, &sequences->prepare);
-  }
-
-  Failure PlanSequence(Sequence sequence, const Config& config, const std::map<std::string, std::string>& lowered_names,
-                       const BufferViews& views, std::vector<HostCall>* calls) {
-    const PreparedKernel& kernel = problem_->kernel();
-    const absl::StatusOr<std::vector<StepPlan>> steps =
-        kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class);
-    if (!steps.ok()) return Refused(steps.status());
-    for (const StepPlan& step : *steps) {
-      if (step.kind == StepPlan::Kind::kLibraryOp) {
-        return {v1::OUTCOME_LOAD_ERROR, "The host has no library for this operation, so there is no baseline to time."};
-      }
-    }
-    absl::StatusOr<std::vector<HostCall>> planned = PlanCalls(*steps, views, lowered_names);
-    if (!planned.ok()) {
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("The kernel could not be loaded: {}.", MessageOf(planned.status()))};
-    }
-    *calls = *std::move(planned);
-    return {};
-  }
-
-  static Failure Refused(const absl::Status& status) {
-    return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
+    return PlanSequence(kernel, Sequence::kPreparePerConfig, config, lowered_names, *views, &sequences->prepare);
   }
 
   // Load has made the buffers ready for the first: what the binary does to them while it loads is a finding too.
@@ -231,6 +283,29 @@ class HostTrial final : public TrialPhases {
   }
 
   Failure Measure() override {
+    TUNEFARM_RETURN_IF_FAILED(TakeSamples());
+    return CheckLastSample();
+  }
+
+  // What the last sample left: its outputs were poisoned before it.
+  Failure CheckLastSample() {
+    if (!last_poison_ || !IsWitnessed() || !problem_->IsRepeatable()) return {};
+    v1::Verification ignored;
+    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+    Failure failure = problem_->Verify(*last_poison_, &ignored);
+    if (!failure) return {};
+    failure.message += " It was right before the timing: a timed launch did not do all of its work.";
+    result().clear_measurement();
+    return failure;
+  }
+
+  bool IsWitnessed() {
+    const v1::Measurement& measurement = std::as_const(result()).measurement();
+    return !input().baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
+           MayWin(measurement.median_ns(), input().race_limit_ns);
+  }
+
+  Failure TakeSamples() {
     const v1::MeasurementPolicy& policy = input().policy;
     const bool restore = !loaded_->program.restores.empty();
     TrialCommand command;
@@ -258,8 +333,14 @@ class HostTrial final : public TrialPhases {
     command.kind = TrialCommand::kSample;
     command.rehearse = policy.warm_cache() && launch_ns < kRehearseBelowNs ? 1 : 0;
     command.count = static_cast<uint32_t>(options.launches_per_sample);
+    // With warm caches poison would displace what is to stay in them.
+    const bool poison = command.flush != 0 && !loaded_->program.poisons.empty();
     SampleBatches batches(launch_ns * options.launches_per_sample, command.flush != 0 || restore,
                           [&](int samples) -> std::optional<std::vector<int64_t>> {
+                            if (poison) {
+                              last_poison_ = DrawPattern(&random_);
+                              command.poison = *last_poison_ == PoisonPattern::kFirst ? 1 : 2;
+                            }
                             command.samples = static_cast<uint32_t>(samples);
                             failure = Obey(command);
                             if (failure) return std::nullopt;
@@ -287,18 +368,182 @@ class HostTrial final : public TrialPhases {
     return {};
   }
 
+  Failure Witness() override {
+    if (!IsWitnessed()) return {};
+    // Where trials share a process, this one has seen the variants of inputs in a trial before.
+    std::unique_ptr<TrialProcess> shared;
+    variants_ = problem_->VariantCount();
+    next_variant_ = 0;
+    if (shares_process()) {
+      TUNEFARM_RETURN_IF_FAILED(Freeze());
+      shared = std::move(loaded_->process);
+      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
+    } else {
+      TUNEFARM_RETURN_IF_FAILED(Freeze());
+    }
+    const int threads = std::min(loaded_->process->ThreadCount(), kThreadsMax);
+    double slack_ns = kSlackNs + kSlackPerThreadNs * (threads - 1);
+    if (!IsCold()) {
+      const double per_byte_ns = threads == 1 ? kSlackPerTouchedByteNs : kSlackPerByteNs;
+      slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
+    }
+    Failure failure;
+    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
+      failure = std::move(found);
+      return failure ? std::nullopt : std::optional<double>(ns);
+    };
+    WitnessCalls calls;
+    calls.launch = [&]() -> std::optional<double> {
+      double ns = 0;
+      Failure found = WitnessedLaunch(&ns);
+      return unless_failed(std::move(found), ns);
+    };
+    calls.overhead = [&](double busy_ns) -> std::optional<double> {
+      const absl::StatusOr<double> ns =
+          busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
+                      : tools_->overhead.Idle();
+      if (!ns.ok()) return unless_failed(TrialNotStarted(ns.status()), 0);
+      return *ns * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
+    };
+    calls.sample_again = [&]() -> std::optional<double> {
+      Failure found = SampleAgain();
+      return unless_failed(std::move(found), result().measurement().median_ns());
+    };
+    const double claimed_ns = result().measurement().median_ns();
+    const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
+    // The buffers are its own too.
+    if (!failure && shared != nullptr && !shared->HasStood()) failure = RanBeforeItsTime();
+    if (is_begun_again_) {
+      // What was forked for this trial serves no other.
+      loaded_->Drop();
+      loaded_->trials = 0;
+    }
+    if (shared != nullptr && !is_begun_again_) {
+      loaded_->process = std::move(shared);
+      loaded_->process->Thaw();
+    }
+    if (failure) return failure;
+    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
+    if (!verdict.contradicted) return {};
+    return {v1::OUTCOME_WRONG_RESULT,
+            fmt::format("Its samples say {} for a launch, but the shortest of {} launches that were timed from outside "
+                        "of its process took {}: the samples are false.",
+                        FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
+  }
+
+  // A process that has seen these inputs and nothing else, frozen.
+  Failure BeginProcess(uint64_t input_seed) {
+    loaded_->process = nullptr;
+    // What the process before may have left for this one.
+    if (const absl::Status emptied = EmptyScratchDirectory(tools_->scratch_directory); !emptied.ok()) {
+      return {v1::OUTCOME_LOST, fmt::format("The scratch directory cannot be emptied: {}.", MessageOf(emptied))};
+    }
+    next_variant_ = 0;
+    TUNEFARM_RETURN_IF_FAILED(Load(input_seed));
+    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kFirst));
+    return Freeze();
+  }
+
+  Failure Freeze() {
+    if (loaded_->process->Freeze()) return {};
+    // What it may have said in advance says nothing.
+    Failure failure = Explain(loaded_->process->Await());
+    if (!failure) failure = {v1::OUTCOME_RUN_CRASH, "The kernel ended its process between two launches."};
+    return failure;
+  }
+
+  bool IsCold() const { return !input().policy.warm_cache() && tools_->flush_bytes > 0; }
+
+  // One launch as the first on its inputs, from outside: the process does not run while outputs are poisoned, other
+  // inputs take the place of those before, and caches are made cold.
+  Failure WitnessedLaunch(double* nanoseconds) {
+    if (variants_ > 0 && next_variant_ == (is_sampled_again_ ? 1 : variants_)) {
+      is_begun_again_ = true;
+      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
+    }
+    if (variants_ > 0) {
+      problem_->SelectVariant(next_variant_++);
+      // The sizes are those that the process has; their data are the variant's.
+      TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(buffer_plans_));
+    }
+    const PoisonPattern pattern = DrawPattern(&random_);
+    problem_->Reset(pattern);
+    double ignored_ns = 0;
+    TrialCommand command;
+    if (has_prepare_) {
+      command.kind = TrialCommand::kPrepare;
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+    }
+    if (IsCold()) {
+      FlushFor(loaded_->buffers, tools_->flush_bytes);
+    } else if (loaded_->process->ThreadCount() == 1) {
+      // Nothing foreign runs meanwhile.
+      command.kind = TrialCommand::kTouch;
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+    }
+    *nanoseconds = 0;
+    command.kind = TrialCommand::kStretch;
+    for (size_t stretch = 0; stretch < stretches_.size(); ++stretch) {
+      command.count = static_cast<uint32_t>(stretch);
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? nanoseconds : &ignored_ns));
+    }
+    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+    v1::Verification ignored;
+    Failure failure = problem_->Verify(pattern, &ignored);
+    if (!failure && !loaded_->process->HasStood()) return RanBeforeItsTime();
+    if (failure) {
+      failure.message = variants_ > 0
+                            ? "On other inputs than before: " + failure.message
+                            : failure.message + " It was right before: the kernel keeps state between launches.";
+    }
+    return failure;
+  }
+
+  // Adds to the time.
+  Failure ObeyFrozen(const TrialCommand& command, double* nanoseconds) {
+    int64_t took = 0;
+    const TrialReply reply = loaded_->process->ObeyFrozen(
+        command, BriefPhases::kBrief, [this] { phases_->Announce(); }, &took);
+    *nanoseconds += static_cast<double>(took);
+    return Explain(reply);
+  }
+
+  // In another process, and on the first variant: the time may depend on the inputs, and what follows is compared on
+  // the same ones. This measurement takes the place of the one before.
+  Failure SampleAgain() {
+    is_begun_again_ = is_sampled_again_ = true;
+    BeginPhase(v1::PHASE_MEASURE);
+    TUNEFARM_RETURN_IF_FAILED(BeginProcess(variants_ > 0 ? problem_->variant_seed(0) : input().input_seed));
+    loaded_->process->Thaw();
+    TUNEFARM_RETURN_IF_FAILED(TakeSamples());
+    TUNEFARM_RETURN_IF_FAILED(Freeze());
+    // This process has seen it.
+    next_variant_ = 1;
+    BeginPhase(v1::PHASE_VERIFY);
+    return {};
+  }
+
   BriefPhases* const phases_;
   HostProblem* const problem_;
-  const size_t flush_bytes_;
+  TrialTools* const tools_;
   std::unique_ptr<LoadedTrial> loaded_;  // never null before Keep
   bool is_launching_ = false;            // the first launch was sent with the config
   TrialReply last_reply_;
+  std::optional<PoisonPattern> last_poison_;  // of the outputs before the last sample
+  // Of witnessed launches.
+  std::vector<BufferPlan> buffer_plans_;
+  std::vector<bool> stretches_;  // of the launch sequence
+  bool has_prepare_ = false;
+  int variants_ = 0, next_variant_ = 0;
+  bool is_begun_again_ = false;    // in another process than the trial's
+  bool is_sampled_again_ = false;  // the variants are reduced to the first
+  PhiloxStream random_{NewSeed()};
 };
 
 class HostRunBackend final : public RunBackend {
  public:
   explicit HostRunBackend(std::string scratch_directory)
-      : flush_bytes_(FlushBytes()), scratch_directory_(std::move(scratch_directory)) {}
+      : tools_{static_cast<size_t>(FlushBytes()), std::move(scratch_directory), {}} {}
 
   std::string toolchain() const override { return "dlopen and libffi"; }
 
@@ -308,9 +553,9 @@ class HostRunBackend final : public RunBackend {
     kept_.reset();
     problem_.reset();
     Prepared prepared;
-    if (!is_checked_ && HasChanged()) {
+    if (!unemptied_.empty() || (!is_checked_ && HasChanged())) {
       prepared.set_outcome(v1::OUTCOME_LOST);
-      prepared.set_message("An earlier trial changed the runner.");
+      prepared.set_message(unemptied_.empty() ? "An earlier trial changed the runner." : unemptied_);
       prepared.set_worker_is_damaged(true);
       return prepared;
     }
@@ -319,6 +564,7 @@ class HostRunBackend final : public RunBackend {
     reporter->Begin(v1::PHASE_LOAD);
     Failure failure = HostProblem::Create(std::move(kernel), &problem);
     if (!failure) failure = problem->SelectInputs(seed);
+    if (!failure) failure = problem->BuildVariants();
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
     prepared.set_ok(!failure);
     if (failure) {
@@ -329,6 +575,7 @@ class HostRunBackend final : public RunBackend {
       return prepared;
     }
     problem_ = std::move(problem);
+    note_ = problem_->Note();
     return prepared;
   }
 
@@ -340,9 +587,17 @@ class HostRunBackend final : public RunBackend {
       return result;
     }
     CleanUp();
+    if (!unemptied_.empty()) {
+      Result result;
+      result.set_outcome(v1::OUTCOME_LOST);
+      result.set_message(unemptied_);
+      result.set_worker_is_damaged(true);
+      return result;
+    }
     BriefPhases phases(reporter);
-    HostTrial trial(problem_.get(), input, &phases, flush_bytes_, std::move(kept_));
+    HostTrial trial(problem_.get(), input, &phases, &tools_, std::move(kept_));
     Result result = trial.Run();
+    if (result.outcome() == v1::OUTCOME_OK) result.set_message(note_);
     kept_ = trial.Keep(result.outcome() == v1::OUTCOME_OK || result.outcome() == v1::OUTCOME_NOISY);
     is_clean_ = false;
     is_checked_ = false;
@@ -357,7 +612,10 @@ class HostRunBackend final : public RunBackend {
     if (is_clean_) return;
     is_clean_ = true;
     if (kept_ != nullptr && !kept_->keeps_process) kept_->process = nullptr;
-    EmptyScratchDirectory(scratch_directory_);
+    if (const absl::Status emptied = EmptyScratchDirectory(tools_.scratch_directory); !emptied.ok()) {
+      unemptied_ = fmt::format("The scratch directory of an earlier trial cannot be emptied: {}.", MessageOf(emptied));
+      fmt::print(stderr, "{} Another runner takes this one's place.\n", unemptied_);
+    }
   }
 
  private:
@@ -372,13 +630,14 @@ class HostRunBackend final : public RunBackend {
     return !changed.empty();
   }
 
-  const int64_t flush_bytes_;
-  const std::string scratch_directory_;
+  TrialTools tools_;
   const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
   std::unique_ptr<HostProblem> problem_;
+  std::string note_;                   // of its results that are OK
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into
   bool is_clean_ = true;
   bool is_checked_ = true;  // since the last trial
+  std::string unemptied_;   // why the scratch directory holds files of an earlier trial; empty: it does not
   MonotonicTime checked_{};
 };
 

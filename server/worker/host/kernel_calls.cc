@@ -180,6 +180,14 @@ absl::StatusOr<std::vector<HostCall>> PlanCalls(const std::vector<StepPlan>& ste
   return calls;
 }
 
+std::vector<bool> StretchesOf(const std::vector<HostCall>& calls) {
+  std::vector<bool> stretches;
+  for (const HostCall& call : calls) {
+    if (stretches.empty() || stretches.back() != call.timed) stretches.push_back(call.timed);
+  }
+  return stretches;
+}
+
 std::string EncodeSequences(const HostSequences& sequences) {
   Writer writer;
   Encode(sequences.prepare, &writer);
@@ -257,20 +265,32 @@ int64_t KernelCalls::Run() {
       if (call->timed) start = clock->Now();
       timing = call->timed;
     }
-    switch (call->kind) {
-      case StepPlan::Kind::kKernel:
-        ffi_call(&call->cif, call->entry, nullptr, call->addresses.data());
-        break;
-      case StepPlan::Kind::kMemset:
-        std::memset(call->memset_target.data(), call->memset_byte, call->memset_target.size());
-        break;
-      case StepPlan::Kind::kLibraryOp:
-        RunHostGemm(call->gemm);
-        break;
-    }
+    Make(call.get());
   }
   if (timing) total_ns += (clock->Now() - start).count();
   return total_ns;
+}
+
+void KernelCalls::RunStretch(size_t stretch) {
+  size_t at = 0;
+  for (size_t i = 0; i < calls_.size() && at <= stretch; ++i) {
+    if (i > 0 && calls_[i]->timed != calls_[i - 1]->timed) ++at;
+    if (at == stretch) Make(calls_[i].get());
+  }
+}
+
+void KernelCalls::Make(Call* call) {
+  switch (call->kind) {
+    case StepPlan::Kind::kKernel:
+      ffi_call(&call->cif, call->entry, nullptr, call->addresses.data());
+      break;
+    case StepPlan::Kind::kMemset:
+      std::memset(call->memset_target.data(), call->memset_byte, call->memset_target.size());
+      break;
+    case StepPlan::Kind::kLibraryOp:
+      RunHostGemm(call->gemm);
+      break;
+  }
 }
 
 }  // namespace tunefarm

@@ -53,6 +53,9 @@ struct HostSequences {
   std::vector<HostCall> launches;
 };
 
+// Calls that follow each other and are all timed or all untimed make a stretch. Whether each stretch is timed.
+std::vector<bool> StretchesOf(const std::vector<HostCall>& calls);
+
 // For the way between two processes of one machine; library operations do not travel. Decode is for bytes that Encode
 // made: false if they are cut short.
 std::string EncodeSequences(const HostSequences& sequences);
@@ -72,9 +75,13 @@ class KernelCalls {
   // Runs the steps in order. Nanoseconds spent in the timed ones; the clock is read only where timed and untimed steps
   // meet.
   int64_t Run();
+  // Runs the steps of one stretch (see StretchesOf) in order; nothing if there are not so many.
+  void RunStretch(size_t stretch);
 
  private:
   struct Call;
+  static void Make(Call* call);
+
   std::vector<std::unique_ptr<Call>> calls_;
 };
 

@@ -2,11 +2,14 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace tunefarm {
 
-// Removes what a trial has left in its scratch directory, so that the next one finds it empty and all of its space
-// free. Costs microseconds when there is nothing. What cannot be removed stays: the worker's end takes it along. An
-// empty path means none; any other must be a directory that belongs to the worker alone.
-void EmptyScratchDirectory(const std::string& path);
+// Removes what a trial has left in its scratch directory, whatever modes and depth it has, so that the next one finds
+// it empty and all of its space free. Costs microseconds when there is nothing. After an error the worker must be
+// replaced: its end removes the directory. An empty path means none; any other must be a directory that belongs to the
+// worker alone.
+absl::Status EmptyScratchDirectory(const std::string& path);
 
 }  // namespace tunefarm

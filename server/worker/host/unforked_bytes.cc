@@ -7,7 +7,6 @@
 namespace tunefarm {
 
 void* AllocateUnforked(size_t bytes) {
-  if (bytes < kUnforkedFromBytes) return ::operator new(bytes);
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     if (const std::new_handler handler = std::get_new_handler()) handler();
@@ -17,17 +16,10 @@ void* AllocateUnforked(size_t bytes) {
   return memory;
 }
 
-void FreeUnforked(void* memory, size_t bytes) {
-  if (bytes < kUnforkedFromBytes) {
-    ::operator delete(memory);
-  } else {
-    munmap(memory, bytes);
-  }
-}
+void FreeUnforked(void* memory, size_t bytes) { munmap(memory, bytes); }
 
 void ShareWithForks(const UnforkedBytes& bytes) {
-  // Decided by what was allocated, as above.
-  if (bytes.capacity() < kUnforkedFromBytes) return;
+  if (bytes.capacity() == 0) return;
   (void)madvise(const_cast<std::byte*>(bytes.data()), bytes.capacity(), MADV_DOFORK);
 }
 

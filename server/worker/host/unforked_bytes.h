@@ -1,5 +1,6 @@
 // Memory of the runner that its forks do not get: a problem's inputs and expected outputs may be gigabytes, of which
-// each fork would copy the page tables, and a trial could read there what is expected of it.
+// each fork would copy the page tables, and a trial could read there what is expected of it. Each allocation is a
+// mapping of its own, at least a page.
 //
 // One thread.
 #pragma once
@@ -8,9 +9,6 @@
 #include <vector>
 
 namespace tunefarm {
-
-// What is smaller lies in the heap like everything else. A fork copies no more than that for it.
-inline constexpr size_t kUnforkedFromBytes = 256 << 10;
 
 // Like operator new and delete: the new-handler or std::bad_alloc without memory.
 void* AllocateUnforked(size_t bytes);

@@ -196,6 +196,36 @@ std::vector<std::byte> ExpectedUnderSecondPoison(DataType type, std::span<const 
   return result;
 }
 
+std::optional<double> PassingConstant(DataType type, std::span<const std::byte> expected,
+                                      std::optional<PoisonPattern> poison, const TolerancePlan& tolerance) {
+  constexpr size_t kElementsMin = 16, kElementsMax = 1 << 20;
+  if (tolerance.row_norm_bound > 0) return std::nullopt;
+  const size_t size = SizeOf(type);
+  std::optional<uint64_t> poison_bits;
+  if (poison) poison_bits = PoisonBits(type, *poison) & MaskOf(size);
+  double low = -HUGE_VAL, high = HUGE_VAL;  // what every element so far allows
+  size_t written = 0;
+  for (size_t i = 0; i < std::min(expected.size() / size, kElementsMax) && low <= high; ++i) {
+    const uint64_t bits = BitsAt(expected.data() + i * size, size);
+    if (poison_bits && bits == *poison_bits) continue;
+    const double ref = tunefarm_double_of_element(bits, static_cast<int>(type));
+    if (!std::isfinite(ref)) return std::nullopt;
+    const double allowed = tolerance.atol + (IsFloatType(type) ? tolerance.rtol * std::fabs(ref) : 0);
+    low = std::max(low, ref - allowed);
+    high = std::min(high, ref + allowed);
+    ++written;
+  }
+  if (written < kElementsMin || low > high) return std::nullopt;
+  return low / 2 + high / 2;
+}
+
+std::string ConstantNote(std::string_view buffer, double constant) {
+  return fmt::format(
+      "The comparison says little: {:.6g} in every element of {} would pass, since the reference varies by "
+      "no more than the tolerance.",
+      constant, buffer);
+}
+
 Verdict Judge(const std::vector<BufferComparison>& comparisons, const TolerancePlan& tolerance) {
   Verdict verdict;
   v1::Verification& summary = verdict.verification;

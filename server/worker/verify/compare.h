@@ -67,6 +67,14 @@ BufferComparison Compare(std::string_view buffer, tunefarm::v1::DataType type, s
 std::vector<std::byte> ExpectedUnderSecondPoison(tunefarm::v1::DataType type, std::span<const std::byte> expected,
                                                  bool* ambiguous);
 
+// A value that passes for every element of a reference's output, so that the comparison says nothing: the reference
+// varies by no more than the tolerance. Nothing where there is none, for fewer than 16 written elements, and where rows
+// are compared by their norm. Looks at the first million elements.
+std::optional<double> PassingConstant(tunefarm::v1::DataType type, std::span<const std::byte> expected,
+                                      std::optional<PoisonPattern> poison, const TolerancePlan& tolerance);
+// The note about it, a sentence.
+std::string ConstantNote(std::string_view buffer, double constant);
+
 struct Verdict {
   bool passed = true;
   std::string message;  // one sentence; empty if passed

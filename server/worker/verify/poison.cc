@@ -5,6 +5,17 @@
 #include "server/definition/kernel_plan.h"
 
 namespace tunefarm {
+namespace {
+
+// Of a size that the compiler knows: this runs before samples too.
+template <typename Word>
+void FillWith(Word word, std::span<std::byte> output) {
+  for (size_t offset = 0; offset + sizeof(word) <= output.size(); offset += sizeof(word)) {
+    std::memcpy(output.data() + offset, &word, sizeof(word));
+  }
+}
+
+}  // namespace
 
 uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
   const bool first = pattern == PoisonPattern::kFirst;
@@ -24,9 +35,15 @@ uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
 
 void Poison(v1::DataType type, PoisonPattern pattern, std::span<std::byte> output) {
   const uint64_t bits = PoisonBits(type, pattern);
-  const size_t size = SizeOf(type);
-  for (size_t offset = 0; offset + size <= output.size(); offset += size) {
-    std::memcpy(output.data() + offset, &bits, size);
+  switch (SizeOf(type)) {
+    case 1:
+      return FillWith(static_cast<uint8_t>(bits), output);
+    case 2:
+      return FillWith(static_cast<uint16_t>(bits), output);
+    case 4:
+      return FillWith(static_cast<uint32_t>(bits), output);
+    default:
+      return FillWith(bits, output);
   }
 }
 

@@ -45,6 +45,7 @@ Failure TrialPhases::RunPhases() {
   if (failure) return failure;
   const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
   failure = VerifyAgain();
+  if (!failure) failure = CallWitnesses();
   if (!failure) failure = VerifyOnSecondInputs();
   result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
   if (!failure) result_.set_phase(v1::PHASE_MEASURE);
@@ -67,6 +68,14 @@ Failure TrialPhases::VerifyAgain() {
   return {};
 }
 
+Failure TrialPhases::CallWitnesses() {
+  if (result_.outcome() != v1::OUTCOME_OK || !result_.has_measurement()) return {};
+  Failure failure = Witness();
+  // Nobody may take a time for one that was contradicted.
+  if (failure) result_.clear_measurement();
+  return failure;
+}
+
 Failure TrialPhases::VerifyOnSecondInputs() {
   if (input_.second_input_seed == 0 || input_.second_input_seed == input_.input_seed) return {};
   // Its own phase and deadline: the inputs and the reference's outputs are made first.
@@ -75,6 +84,10 @@ Failure TrialPhases::VerifyOnSecondInputs() {
   if (!failure) failure = Launch(PoisonPattern::kFirst);
   if (!failure) failure = Check(PoisonPattern::kFirst);
   if (failure) failure.message = "On a second set of random inputs: " + failure.message;
+  if (!failure && result_.outcome() == v1::OUTCOME_OK && result_.has_measurement()) {
+    failure = WitnessSecondInputs();
+    if (failure) result_.clear_measurement();
+  }
   if (failure.sticky) return failure;
   // Here there is time for it; a trial's load phase must not need it.
   BeginPhase(v1::PHASE_VERIFY);

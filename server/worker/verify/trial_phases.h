@@ -1,6 +1,6 @@
 // The order in which every run worker evaluates a config: load, first launch, verify, measure, look for damage, verify
-// again, and verify on a second input set if asked to. What each step does is the backend's; what the result says of
-// phases, times and verdicts is decided here.
+// again, witness the time, and verify on a second input set if asked to. What each step does is the backend's; what the
+// result says of phases, times and verdicts is decided here.
 //
 // One thread. Made per evaluation and run once; owns only the result, which grows as the phases pass. The input and the
 // reporter must outlive it. Times in the result are milliseconds of the steady clock.
@@ -28,6 +28,7 @@ class TrialPhases {
   const RunInput& input() const { return input_; }
   tunefarm::worker::v1::Result& result() { return result_; }
   PhaseReporter* reporter() const { return reporter_; }
+  MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
 
  private:
   // Makes everything ready for launches on the inputs of a seed and fills the result's resources. Called again for the
@@ -44,6 +45,11 @@ class TrialPhases {
   // Fills the result's measurement. Times that establish nothing are no failure: it then makes the outcome NOISY
   // itself, which stands unless a later check fails.
   virtual Failure Measure() = 0;
+  // Whether the measured times can be true (witness.h). Called after the check that follows timing, with the times of
+  // an OK trial; a failure takes the measurement from the result.
+  virtual Failure Witness() { return {}; }
+  // The same by the first launch on the second input set, which was right.
+  virtual Failure WitnessSecondInputs() { return {}; }
   // What the check after timing found, said so that it is clear that the first check had passed.
   virtual Failure AfterTiming(Failure failure) = 0;
   // Last word on a failure, before it becomes the result.
@@ -53,7 +59,7 @@ class TrialPhases {
   Failure Check(PoisonPattern pattern);
   Failure VerifyAgain();
   Failure VerifyOnSecondInputs();
-  MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
+  Failure CallWitnesses();
 
   const RunInput& input_;
   PhaseReporter* const reporter_;

@@ -71,7 +71,7 @@ absl::Status StoreTrials(const KernelPlan& plan, const ResolvedProblem& problem,
   RETURN_IF_ERROR(store->devices()->PutDevice({"device", class_id, "", 1},
                                               {class_id, class_id, device_class.ToProto().SerializeAsString()}));
   SubmitRequest submit;
-  submit.kernel = KernelRow{plan.kernel_id(), plan.program_digest(), plan.display_name(), "", 1};
+  submit.kernel = KernelRow{plan.kernel_id(), plan.program_digest(), plan.display_name(), "", 1, ""};
   submit.job.uid = "job";
   submit.job.kernel_id = plan.kernel_id();
   StudyRow study;

@@ -49,7 +49,7 @@ class Bench {
   explicit Bench(const Arguments& arguments) : arguments_(arguments) {
     Open();
     SubmitRequest request;
-    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1};
+    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1, ""};
     request.job.kernel_id = "kernel";
     request.job.uid = "job-" + std::to_string(Clock::Real()->WallMs());
     request.job.studies.resize(1);

@@ -30,7 +30,7 @@ class Farm {
     TUNEFARM_CHECK_OK(opened);
     store_ = *std::move(opened);
     SubmitRequest request;
-    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1};
+    request.kernel = KernelRow{"kernel", "program", "name", "definition", 1, ""};
     request.job.kernel_id = "kernel";
     request.job.uid = "job";
     request.job.studies.resize(1);

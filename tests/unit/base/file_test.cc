@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/base/unique_fd.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/base/file_size_limit.h"
 #include "tests/unit/base/open_files.h"
@@ -59,8 +60,14 @@ TEST(FileTest, ReadErrors) {
   const absl::Status missing = ReadFile(directory.File("none"), 10).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(MessageOf(missing)), HasSubstr(directory.File("none")));
-  EXPECT_EQ(ReadFile(directory.path(), 10).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ReadFile("/dev/zero", 1000).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(MessageOf(ReadFile(directory.path(), 10).status()),
+            directory.path() + " is a directory; a regular file is needed here");
+  EXPECT_EQ(MessageOf(ReadFile("/dev/zero", 1000).status()), "/dev/zero is a device; a regular file is needed here");
+  // Nothing waits for a writer.
+  ASSERT_EQ(mkfifo(directory.File("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(MessageOf(ReadFile(directory.File("pipe"), 10).status()),
+            directory.File("pipe") + " is a pipe; a regular file is needed here");
+  EXPECT_EQ(ReadFile(directory.File("pipe"), 10).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_GT(ReadFile("/proc/self/status", 100000)->size(), 0u);
 }
 
@@ -93,6 +100,107 @@ TEST(FileTest, AtomicWriteReplacesALinkNotItsTarget) {
   ASSERT_TRUE(WriteFileAtomically(directory.File("link"), "new").ok());
   EXPECT_EQ(*ReadFile(directory.File("target"), 10), "old");
   EXPECT_EQ(*ReadFile(directory.File("link"), 10), "new");
+}
+
+TEST(FileTest, OutputGoesThroughLinks) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/target"), "old", 0604).ok());
+  ASSERT_EQ(symlink("folder/target", directory.File("link").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("link").c_str(), directory.File("chain").c_str()), 0);
+  ASSERT_TRUE(WriteOutputFile(directory.File("chain"), "new").ok());
+  EXPECT_EQ(*ReadFile(directory.File("folder/target"), 10), "new");
+  EXPECT_EQ(ModeOf(directory.File("folder/target")), 0604u);
+  struct stat info;
+  ASSERT_EQ(lstat(directory.File("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  // One that leads nowhere yet, and one that leads in a circle.
+  ASSERT_EQ(symlink("folder/fresh", directory.File("dangling").c_str()), 0);
+  ASSERT_TRUE(WriteOutputFile(directory.File("dangling"), "fresh").ok());
+  EXPECT_EQ(*ReadFile(directory.File("folder/fresh"), 10), "fresh");
+  EXPECT_EQ(ModeOf(directory.File("folder/fresh")), 0644u);
+  ASSERT_EQ(symlink("circle", directory.File("circle").c_str()), 0);
+  EXPECT_THAT(std::string(MessageOf(WriteOutputFile(directory.File("circle"), "x"))), HasSubstr("40 symbolic links"));
+  EXPECT_EQ(CountEntries(directory.File("folder")), 2u);
+}
+
+TEST(FileTest, OutputGoesIntoDevicesAndPipes) {
+  TemporaryDirectory directory;
+  const std::string pipe = directory.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  // A pipe with a reader is written at once.
+  const UniqueFd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  ASSERT_TRUE(WriteOutputFile(pipe, "text").ok());
+  char read_back[8] = {};
+  EXPECT_EQ(read(reader.get(), read_back, sizeof(read_back)), 4);
+  EXPECT_STREQ(read_back, "text");
+  // An own link to the device: /dev itself is left alone.
+  ASSERT_EQ(symlink("/dev/full", directory.File("full").c_str()), 0);
+  ASSERT_EQ(symlink("/dev/null", directory.File("null").c_str()), 0);
+  EXPECT_TRUE(WriteOutputFile(directory.File("null"), "x").ok());
+  EXPECT_EQ(WriteOutputFile(directory.File("full"), "x").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CountEntries(directory.path()), 3u);
+  // An open file behind a link below /proc is appended to, and keeps its place.
+  const UniqueFd open_file(open(directory.File("open").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(WriteOutputFile("/proc/self/fd/" + std::to_string(open_file.get()), "one ").ok());
+  ASSERT_TRUE(WriteOutputFile("/proc/self/fd/" + std::to_string(open_file.get()), "two").ok());
+  EXPECT_EQ(read(open_file.get(), read_back, sizeof(read_back)), 7);
+}
+
+TEST(FileTest, OutputErrors) {
+  TemporaryDirectory directory;
+  EXPECT_EQ(MessageOf(WriteOutputFile(directory.path(), "x")), directory.path() + " is a directory");
+  EXPECT_EQ(WriteOutputFile(directory.File("none/file"), "x").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(WriteFileAtomically(directory.File("fixed"), "old", 0400).ok());
+  if (geteuid() != 0) {
+    EXPECT_EQ(WriteOutputFile(directory.File("fixed"), "x").code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(*ReadFile(directory.File("fixed"), 10), "old");
+  }
+}
+
+TEST(FileTest, AFileBelowAFolderIsReadWhereverTheFolderLies) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder/sub")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/own"), "own").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder/sub/deep"), "deep").ok());
+  ASSERT_EQ(symlink("sub/deep", directory.File("folder/inner").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("folder/own").c_str(), directory.File("folder/absolute").c_str()), 0);
+  ASSERT_EQ(symlink("folder", directory.File("link").c_str()), 0);
+  for (const char* folder : {"folder", "link", "folder/sub/..", "folder/"}) {
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "own", 10).value(), "own") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "sub/deep", 10).value(), "deep") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "inner", 10).value(), "deep") << folder;
+    EXPECT_EQ(ReadFileBelow(directory.File(folder), "absolute", 10).value(), "own") << folder;
+  }
+  EXPECT_TRUE(absl::IsNotFound(ReadFileBelow(directory.File("folder"), "none", 10).status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadFileBelow(directory.File("none"), "own", 10).status()));
+  EXPECT_EQ(ReadFileBelow(directory.File("folder"), "own", 2).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(FileTest, WhatLeadsOutOfAFolderOrIsNoRegularFileIsRefused) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("folder/sub")).ok());
+  ASSERT_TRUE(MakeDirectories(directory.File("folder_of_another")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("secret"), "secret").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("folder_of_another/secret"), "secret").ok());
+  ASSERT_EQ(symlink("../secret", directory.File("folder/link").c_str()), 0);
+  ASSERT_EQ(symlink(directory.File("secret").c_str(), directory.File("folder/absolute").c_str()), 0);
+  ASSERT_EQ(symlink("link", directory.File("folder/second").c_str()), 0);
+  ASSERT_EQ(symlink("../folder_of_another", directory.File("folder/beside").c_str()), 0);
+  ASSERT_EQ(mkfifo(directory.File("folder/fifo").c_str(), 0600), 0);
+  ASSERT_EQ(symlink("/dev/zero", directory.File("folder/device").c_str()), 0);
+  const size_t open_before = CountOpenFiles();
+  for (const char* path : {"link", "absolute", "second", "beside/secret", "../secret", "sub/../../secret", "device"}) {
+    const absl::Status refused = ReadFileBelow(directory.File("folder"), path, 100).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << path << ": " << refused;
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr(path));
+    EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("outside of its folder"));
+  }
+  for (const std::string& path : {directory.File("secret"), std::string(), std::string("sub"), std::string("fifo")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ReadFileBelow(directory.File("folder"), path, 100).status())) << path;
+  }
+  EXPECT_EQ(CountOpenFiles(), open_before);
 }
 
 TEST(FileTest, MakeDirectories) {
@@ -186,17 +294,55 @@ TEST(RemoveTreeTest, RefusesDangerousPaths) {
   }
 }
 
-TEST(RemoveTreeTest, RefusesHostileDepth) {
-  TemporaryDirectory directory;
-  std::string path = directory.File("deep");
-  for (int i = 0; i < 150; ++i) path += "/d";
-  const std::string middle = path;
-  for (int i = 0; i < 150; ++i) path += "/d";
+// Made by relative steps: the path is longer than any call takes.
+void MakeDeepTree(const std::string& path, int depth) {
   ASSERT_TRUE(MakeDirectories(path).ok());
-  EXPECT_EQ(RemoveTree(directory.File("deep")).code(), absl::StatusCode::kOutOfRange);
-  // Two halves are within the limit, so that the directory can be cleaned up.
-  ASSERT_EQ(rename(middle.c_str(), directory.File("half").c_str()), 0);
+  UniqueFd at(open(path.c_str(), O_RDONLY | O_DIRECTORY));
+  for (int i = 0; i < depth; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), "d", 0700), 0) << i;
+    ASSERT_TRUE(UniqueFd(openat(at.get(), "file", O_CREAT | O_WRONLY, 0600)).valid());
+    at = UniqueFd(openat(at.get(), "d", O_RDONLY | O_DIRECTORY));
+    ASSERT_TRUE(at.valid()) << i;
+  }
+}
+
+TEST(RemoveTreeTest, RemovesAnyDepth) {
+  TemporaryDirectory directory;
+  const size_t open_before = CountOpenFiles();
+  MakeDeepTree(directory.File("deep/a"), 3000);
+  MakeDeepTree(directory.File("deep/b"), 250);
+  // The name that moved directories get is taken.
+  ASSERT_TRUE(WriteFileAtomically(directory.File("deep/.removed-1"), "x").ok());
   EXPECT_TRUE(RemoveTree(directory.File("deep")).ok());
+  EXPECT_FALSE(Exists(directory.File("deep")));
+  EXPECT_EQ(CountOpenFiles(), open_before);
+}
+
+TEST(RemoveTreeTest, RemovesWhatModesForbid) {
+  TemporaryDirectory directory;
+  ASSERT_TRUE(MakeDirectories(directory.File("tree/a/b/c")).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory.File("tree/a/b/c/file"), "x", 0).ok());
+  for (const char* name : {"tree/a/b/c", "tree/a/b", "tree/a", "tree"}) {
+    ASSERT_EQ(chmod(directory.File(name).c_str(), 0), 0) << name;
+  }
+  EXPECT_TRUE(RemoveTree(directory.File("tree")).ok());
+  EXPECT_FALSE(Exists(directory.File("tree")));
+}
+
+TEST(EmptyDirectoryTest, LeavesAnEmptyDirectoryThatItsOwnerMayUse) {
+  TemporaryDirectory directory;
+  MakeDeepTree(directory.File("scratch/deep"), 400);
+  ASSERT_TRUE(WriteFileAtomically(directory.File("scratch/file"), "x").ok());
+  ASSERT_EQ(chmod(directory.File("scratch/deep").c_str(), 0500), 0);
+  ASSERT_EQ(chmod(directory.File("scratch").c_str(), 0), 0);
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_EQ(ModeOf(directory.File("scratch")), 0700u);
+  EXPECT_TRUE(WriteFileAtomically(directory.File("scratch/new"), "x").ok());
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_TRUE(EmptyDirectory(directory.File("scratch")).ok());
+  EXPECT_TRUE(absl::IsNotFound(EmptyDirectory(directory.File("none"))));
+  ASSERT_EQ(symlink("scratch", directory.File("link").c_str()), 0);
+  EXPECT_FALSE(EmptyDirectory(directory.File("link")).ok());
 }
 
 TEST(FileSystemTest, FreeBytesAndKind) {

@@ -128,6 +128,21 @@ TEST(LogEscapeTest, Text) {
   EXPECT_EQ(internal::EscapeForText("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // Above U+10FFFF.
 }
 
+TEST(LogEscapeTest, MarksOfDirectionAndSeparatorsOfLines) {
+  EXPECT_EQ(internal::EscapeForText("a\xe2\x80\xae"
+                                    "b"),
+            "a\\xe2\\x80\\xae"
+            "b");  // U+202E turns the text around.
+  EXPECT_EQ(internal::EscapeForText("\xe2\x81\xa6|\xd8\x9c"), "\\xe2\\x81\\xa6|\\xd8\\x9c");  // U+2066, U+061C.
+  EXPECT_EQ(internal::EscapeForText("\xe2\x80\xa8"), "\\xe2\\x80\\xa8");  // U+2028, a separator of lines.
+  EXPECT_EQ(internal::EscapeForText("\xe2\x80\xa6"), "\xe2\x80\xa6");     // "…" is none of them.
+  EXPECT_EQ(internal::EscapeForJson("\xe2\x80\xae"), "\\u202e");
+}
+
+TEST(LogEscapeTest, LinesStay) {
+  EXPECT_EQ(internal::EscapeLinesForText("a\n\tb\r\x1b[2J\n"), "a\n\tb\\x0d\\x1b[2J\n");
+}
+
 TEST(LogEscapeTest, Json) {
   EXPECT_EQ(internal::EscapeForJson("µ \"quoted\" back\\slash"), "µ \\\"quoted\\\" back\\\\slash");
   EXPECT_EQ(internal::EscapeForJson("a\n\x01\xff"), "a\\u000a\\u0001\\ufffd");

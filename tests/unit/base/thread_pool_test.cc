@@ -35,6 +35,57 @@ TEST(ThreadPoolTest, ATaskThatWaitsKeepsNoOtherFromRunning) {
   EXPECT_EQ(left, 0);
 }
 
+TEST(ThreadPoolTest, SlowTasksHoldUpNoOthers) {
+  std::atomic<int> ended = 0;
+  {
+    Notification released, quick_ran;
+    ThreadPool pool("pool", 1, {}, {"slow", 2});
+    for (const char* owner : {"a", "b", "c", "d"}) {
+      pool.PostSlow(owner, [&] {
+        released.WaitForNotification();
+        ++ended;
+      });
+    }
+    pool.Post([&] { quick_ran.Notify(); });
+    quick_ran.WaitForNotification();
+    EXPECT_EQ(ended, 0);
+    released.Notify();
+  }
+  EXPECT_EQ(ended, 4);
+}
+
+// Of four threads two may run those of one owner.
+TEST(ThreadPoolTest, SlowTasksOfAnOwnerLeaveThreadsToOthers) {
+  std::atomic<int> running = 0, most = 0, ended = 0;
+  {
+    Notification other_ran;
+    ThreadPool pool("pool", 1, {}, {"slow", 4});
+    for (int i = 0; i < 6; ++i) {
+      pool.PostSlow("one", [&] {
+        const int now = ++running;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) continue;
+        other_ran.WaitForNotification();
+        --running;
+        ++ended;
+      });
+    }
+    pool.PostSlow("other", [&] { other_ran.Notify(); });
+  }
+  EXPECT_GE(most, 1);
+  EXPECT_LE(most, 2);
+  EXPECT_EQ(ended, 6);
+}
+
+TEST(ThreadPoolTest, WithoutThreadsForThemSlowTasksAreAsOthers) {
+  std::atomic<int> ran = 0;
+  {
+    ThreadPool pool("pool", 1);
+    for (const char* owner : {"a", "a", "b"}) pool.PostSlow(owner, [&] { ++ran; });
+    pool.Post([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 4);
+}
+
 TEST(ThreadPoolTest, EachThreadBeginsWithWhatItWasGiven) {
   Mutex mutex;
   std::set<std::thread::id> started, ran;

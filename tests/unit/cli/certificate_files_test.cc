@@ -3,12 +3,23 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
 
 #include "client/cli/options/life_option.h"
 #include "server/access/certificate_check.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
+#include "server/base/unique_fd.h"
+#include "server/dial/dial.h"
 #include "server/dial/dial_options.h"
+#include "server/dial/probe.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -180,6 +191,116 @@ TEST(DialOptionsTest, SecretsThatOthersMayReadAreRefused) {
     ASSERT_TRUE(WriteFileAtomically(file, "tft_1\n", 0600).ok());
     EXPECT_TRUE(Checked(one).ok());
   }
+}
+
+TEST(DialOptionsTest, AddressesThatAreNoneAreNamed) {
+  for (const char* const good : {"unix:/x", "unix:run/x.sock", "farm1:7070", "127.0.0.1:1", "[::1]:65535"}) {
+    EXPECT_TRUE(CheckAddress(good).ok()) << good;
+  }
+  for (const char* const bad : {"", "farm1", "7070", ":7070", "farm1:", "farm1:0", "farm1:65536", "farm1:http",
+                                "farm1:-1", "::1:7070", "[]:7070", "http://farm1:7070", "/run/admin.sock", "unix:"}) {
+    DialOptions options;
+    options.address = bad;
+    EXPECT_EQ(ReasonOf(Checked(options).status()), "ADDRESS_INVALID") << bad;
+  }
+  EXPECT_FALSE(CheckAddress("unix:/" + std::string(107, 'x')).ok());
+  EXPECT_TRUE(CheckAddress("unix:/" + std::string(106, 'x')).ok());
+}
+
+TEST(DialOptionsTest, AnEmptyTokenFileIsNamed) {
+  const TemporaryDirectory directory;
+  DialOptions options;
+  options.address = "unix:/x";
+  options.token_file = directory.File("token");
+  for (const char* const text : {"", "\n", " \t\n"}) {
+    ASSERT_TRUE(WriteFileAtomically(options.token_file, text, 0600).ok());
+    const absl::StatusOr<DialOptions> checked = Checked(options);
+    EXPECT_THAT(std::string(MessageOf(checked.status())), HasSubstr("token file " + options.token_file + " is empty"));
+  }
+}
+
+TEST_F(CertificateFilesTest, FilesThatDoNotBelongTogetherAreRefusedBeforeTheyAreUsed) {
+  const CertificateFiles alice = Issue("alice", "submit").value();
+  const CertificateFiles bob = Issue("bob", "submit").value();
+  DialOptions options;
+  options.address = "farm1:7070";
+  options.ca = Ca() + "/ca.pem";
+  options.certificate = alice.certificate;
+  options.key = alice.key;
+  EXPECT_TRUE(CheckTlsFiles(options).ok());
+  options.key = bob.key;
+  EXPECT_EQ(ReasonOf(CheckTlsFiles(options)), "KEY_MISMATCH");
+  EXPECT_EQ(ReasonOf(Dial(options, {}).status()), "KEY_MISMATCH");
+  options.key = alice.certificate;
+  EXPECT_THAT(std::string(MessageOf(CheckTlsFiles(options))), HasSubstr("no private key in " + alice.certificate));
+  options.certificate = alice.key;
+  options.key = alice.key;
+  EXPECT_THAT(std::string(MessageOf(CheckTlsFiles(options))), HasSubstr("no certificate in " + alice.key));
+  options.ca = alice.key;
+  EXPECT_THAT(std::string(MessageOf(CheckTlsFiles(options))), HasSubstr("no certificate in " + alice.key));
+}
+
+// What an attempt to reach a daemon says, for each way in which none can be reached.
+class UnreachableTest : public testing::Test {
+ protected:
+  std::string Path() const { return directory_.File("x.sock"); }
+  // A socket at Path() on which somebody listens, who never accepts.
+  UniqueFd Listen(int queue) const {
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, Path().data(), Path().size());
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(fd.get(), queue), 0);
+    return fd;
+  }
+  static absl::Status Explain(const std::string& address) {
+    DialOptions options;
+    options.address = address;
+    return ExplainUnreachable(options);
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(UnreachableTest, NobodyListens) {
+  EXPECT_THAT(std::string(MessageOf(Explain("unix:" + Path()))), HasSubstr("the socket does not exist"));
+  Listen(1).Reset();
+  EXPECT_THAT(std::string(MessageOf(Explain("unix:" + Path()))), HasSubstr("nobody listens on the socket"));
+  EXPECT_EQ(UnixSocketError(Path()), ECONNREFUSED);
+  ASSERT_TRUE(WriteFileAtomically(directory_.File("file"), "").ok());
+  EXPECT_THAT(std::string(MessageOf(Explain("unix:" + directory_.File("file")))), HasSubstr("that is not a socket"));
+  EXPECT_EQ(ReasonOf(Explain("127.0.0.1:1")), "NO_DAEMON");
+  EXPECT_EQ(ReasonOf(Explain("no-such-host.invalid:7070")), "HOST_UNKNOWN");
+}
+
+TEST_F(UnreachableTest, WhoeverListensSaysNothing) {
+  const UniqueFd listener = Listen(16);
+  EXPECT_EQ(UnixSocketError(Path()), 0);
+  EXPECT_EQ(ReasonOf(Explain("unix:" + Path())), "NOT_ANSWERING");
+}
+
+TEST_F(UnreachableTest, AFullQueueIsNotWaitedFor) {
+  const UniqueFd listener = Listen(0);
+  std::vector<UniqueFd> waiting;
+  while (waiting.size() < 100) {
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, Path().data(), Path().size());
+    if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) break;
+    waiting.push_back(std::move(fd));
+  }
+  ASSERT_LT(waiting.size(), 100U);
+  EXPECT_EQ(UnixSocketError(Path()), 0);
+  EXPECT_EQ(ReasonOf(Explain("unix:" + Path())), "NOT_ANSWERING");
+}
+
+TEST_F(UnreachableTest, NoPermission) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may open every socket";
+  const UniqueFd listener = Listen(1);
+  ASSERT_EQ(chmod(Path().c_str(), 0), 0);
+  EXPECT_EQ(ReasonOf(Explain("unix:" + Path())), "NO_PERMISSION");
 }
 
 TEST(DialOptionsTest, TheEnvironmentFillsWhatIsNotGiven) {

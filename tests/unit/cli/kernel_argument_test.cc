@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -72,6 +73,36 @@ TEST_F(KernelArgumentTest, FilesFoldersAndTheBox) {
   }
   EXPECT_EQ(Resolve("alpha")->file, directory_.File("box/alpha/kernel.pbtxt"));
   EXPECT_EQ(Resolve("beta")->file, directory_.File("box/examples/beta/kernel.pbtxt"));
+}
+
+// What a source is goes to the daemon, where others read it.
+TEST_F(KernelArgumentTest, ASourceThatLeadsOutOfTheFolderIsRefusedByName) {
+  namespace fs = std::filesystem;
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("private_key"), "secret"));
+  const std::string source = directory_.File("mine/gamma.cc");
+  fs::remove(source);
+  fs::create_symlink("../private_key", source);
+  const absl::Status refused = Resolve(directory_.File("mine")).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("gamma.cc"));
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("outside of its folder"));
+  EXPECT_THAT(std::string(MessageOf(refused)), testing::Not(HasSubstr("secret")));
+  fs::remove(source);
+  ASSERT_EQ(mkfifo(source.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MessageOf(Resolve(directory_.File("mine")).status())), HasSubstr("is not a regular file"));
+  fs::remove(directory_.File("mine/kernel.pbtxt"));
+  ASSERT_EQ(mkfifo(directory_.File("mine/kernel.pbtxt").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MessageOf(Resolve(directory_.File("mine")).status())), HasSubstr("is not a regular file"));
+}
+
+TEST_F(KernelArgumentTest, AFolderThatIsALinkAndALinkInsideOfItAreRead) {
+  namespace fs = std::filesystem;
+  fs::rename(directory_.File("mine/gamma.cc"), directory_.File("mine/real.cc"));
+  fs::create_symlink("real.cc", directory_.File("mine/gamma.cc"));
+  fs::create_directory_symlink("mine", directory_.File("linked"));
+  const auto argument = Resolve(directory_.File("linked"));
+  ASSERT_TRUE(argument.ok()) << argument.status();
+  EXPECT_THAT(argument->definition->sources(0).content(), HasSubstr("extern"));
 }
 
 // Definitions that share sources lie in one folder, each under its own name.

@@ -116,6 +116,33 @@ TEST(ValueTest, KindsAreInferred) {
     EXPECT_EQ(ValueText(InferValue(text)), text);
   }
   EXPECT_EQ(ValueText(v1::Value()), "");
+  // What a number or a truth value would print otherwise keeps its text.
+  for (const char* text : {"007", "+5", "1e3", "1.50", "True", "0x10", "nan ", ""}) {
+    EXPECT_EQ(InferValue(text).kind_case(), v1::Value::kStringValue) << text;
+    EXPECT_EQ(ValueText(InferValue(text)), text);
+  }
+}
+
+TEST(ValueTest, WordsAreAsAShellTakesThem) {
+  for (const char* text : {"MODE=1", "a/b.pbtxt", "N=1..8192*2", "x=a b", "it's", "", "$HOME", "a;b", "é", "~"}) {
+    const std::string command = "printf %s " + ShellWord(text);
+    FILE* const pipe = popen(command.c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    char printed[64] = {};
+    printed[fread(printed, 1, sizeof(printed) - 1, pipe)] = 0;
+    pclose(pipe);
+    EXPECT_STREQ(printed, text) << command;
+  }
+  EXPECT_EQ(ShellWord("MODE=1.5"), "MODE=1.5");
+  EXPECT_EQ(ShellWord("it's"), "'it'\\''s'");
+}
+
+TEST(ProblemOptionsTest, APinMayBeEmpty) {
+  ProblemOptions options;
+  options.pins = {"MODE="};
+  const auto problems = MakeProblems(options);
+  ASSERT_TRUE(problems.ok()) << problems.status();
+  EXPECT_EQ((*problems)[0].pinned().at("MODE").kind_case(), v1::Value::kStringValue);
 }
 
 TEST(ValueTest, ConfigsAreSortedByName) {
@@ -123,6 +150,8 @@ TEST(ValueTest, ConfigsAreSortedByName) {
   for (const char* name : {"B", "A", "Z10", "Z2"}) (*config.mutable_values())[name] = InferValue("1");
   EXPECT_EQ(ConfigText(config), "A=1 B=1 Z10=1 Z2=1");
   EXPECT_EQ(ConfigText(v1::Config()), "");
+  (*config.mutable_values())["A"].set_string_value("a b");
+  EXPECT_EQ(ConfigText(config), "A='a b' B=1 Z10=1 Z2=1");
 }
 
 TEST(JobNamesTest, NumbersAndNames) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/base/check.h"
+#include "tests/fakes/fake_clock.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -32,6 +33,7 @@ class ProgressTest : public testing::Test {
  protected:
   ProgressTest() {
     session_.err = open_memstream(&text_, &size_);
+    session_.clock = &still_;
     TUNEFARM_CHECK(session_.err != nullptr);
   }
   ~ProgressTest() override {
@@ -45,6 +47,7 @@ class ProgressTest : public testing::Test {
 
   char* text_ = nullptr;
   size_t size_ = 0;
+  FakeClock still_;
   Session session_;
 };
 
@@ -155,6 +158,19 @@ TEST_F(ProgressTest, OnATerminalOneLineIsRewritten) {
   progress.Finish();
   progress.Finish();
   EXPECT_EQ(Printed(), "\r[0/2]   0%\x1b[K\r[1/2]  50%\x1b[K\r\x1b[KA worker was restarted.\n\r[1/2]  50%\x1b[K\n");
+}
+
+TEST_F(ProgressTest, ElapsedTimeAndRate) {
+  FakeClock clock;
+  session_.clock = &clock;
+  Progress progress(&session_);
+  v1::JobEvent begun = Snapshot(10, 100, 1);
+  begun.mutable_job()->set_started_at_ms(clock.WallMs() - 60'000);
+  progress.OnEvent(begun);
+  EXPECT_EQ(progress.Line(), "[10/100]  10%  1 min 00 s");
+  clock.Advance(std::chrono::seconds(8));
+  progress.OnEvent(Ended(1, v1::TRIAL_PURPOSE_SEARCH, v1::OUTCOME_OK, 100, 30, 100));
+  EXPECT_EQ(progress.Line(), "[30/100]  30%  1 min 08 s  2.5 trials/s  best 100 ns");
 }
 
 TEST_F(ProgressTest, QuietPrintsNothing) {

@@ -288,6 +288,21 @@ TEST_F(DaemonConfigTest, HelpAndVersionAreTextToPrint) {
   EXPECT_THAT(std::string(MessageOf(Parse({"--version"}).status())), StartsWith("tunefarmd "));
 }
 
+TEST_F(DaemonConfigTest, HelpIsGroupedAndFitsTheScreen) {
+  const std::string help(MessageOf(Parse({"--help"}).status()));
+  // Every setting has a group.
+  EXPECT_EQ(help.find("\nOther:\n"), std::string::npos) << help;
+  EXPECT_LT(help.find("\nConnections:\n"), help.find("  --listen VALUE"));
+  EXPECT_LT(help.find("\nFarms:\n"), help.find("  --role VALUE"));
+  EXPECT_NE(help.find("--no-compile-only"), std::string::npos);
+  EXPECT_NE(help.find("\nExamples:\n"), std::string::npos);
+  for (size_t start = 0; start < help.size();) {
+    const size_t end = std::min(help.find('\n', start), help.size());
+    EXPECT_LE(end - start, 100U) << help.substr(start, end - start);
+    start = end + 1;
+  }
+}
+
 TEST_F(DaemonConfigTest, TheStoreIsAPostgresUrlAndNeverShown) {
   EXPECT_EQ(Parse({})->store, "");
   environment_["TUNEFARM_STORE"] = "postgres://tunefarm:s3cret@db.example/farm?sslmode=verify-full";

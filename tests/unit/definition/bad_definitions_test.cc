@@ -49,5 +49,61 @@ TEST(BadDefinitionsTest, ExpressionErrorsShowACaret) {
             "          ^");
 }
 
+// Errors come all at once, but for those that only follow from another: that of `tile`, whose own error is said, of
+// `x`, and of M, behind which K is not looked for.
+TEST(BadDefinitionsTest, AllErrorsAtOnce) {
+  const std::string text = R"(display_name: "Kernel"
+language: CUDA
+sources { path: "k.cu" }
+dims { name: "N" default_value: 64 }
+dims { name: "M" default_value: "a" }
+parameters { name: "BLOCK" values: [32, 64] default_value: 48 }
+derived { name: "tile" expression: "BLOC * 2" }
+constraints { expression: "tile <= N" }
+constraints { expression: "M <= K" }
+arguments { name: "x" buffer { data_type: F32 length: "N + L" access: IN } }
+arguments { name: "y" buffer { data_type: F32 length: "M" access: OUT } }
+launches { kernel { entry: "k" grid: 1 block: 32 arguments: ["x", "z"] } }
+launches { memset { buffer: "x" } }
+tolerance { atol: -1 }
+)";
+  const absl::Status status =
+      LoadKernelText(text, "f", [](const std::string&) { return absl::StatusOr<std::string>("x"); }).status();
+  std::vector<std::string> found;
+  const std::string message = Message(status);
+  for (size_t at = 0; at < message.size();) {
+    const size_t end = std::min(message.find('\n', at), message.size());
+    const std::string line = message.substr(at, end - at);
+    if (line.rfind("f:", 0) == 0) found.push_back(line.substr(0, line.find(' ', line.find(' ') + 1)));
+    at = end + 1;
+  }
+  const std::vector<std::string> expected = {
+      "f:1:1: display_name:",
+      "f:5:18: dims[1].default_value:",
+      "f:6:45: parameters[0].default_value:",
+      "f:7:37: derived[0].expression:",
+      "f:10:60: arguments[0].buffer.length:",
+      "f:12:67: launches[0].kernel.arguments[1]:",
+      "f:1:1: reference:",
+      "f:14:13: tolerance.atol:",
+  };
+  EXPECT_EQ(found, expected) << message;
+  EXPECT_EQ(ReasonOf(status), "INVALID_FIELD");
+}
+
+TEST(BadDefinitionsTest, ManyErrorsAreCounted) {
+  std::string text =
+      "display_name: 'k' language: HOST unverified_reason: 'none' sources { path: 'k.cc' content: 'x' }\n"
+      "launches { kernel { entry: 'f' } }\n";
+  for (int i = 0; i < 25; ++i) text += fmt::format("constraints {{ expression: 'absent{}' }}\n", i);
+  const std::string message =
+      Message(LoadKernelText(text, "f", [](const std::string&) { return absl::StatusOr<std::string>("x"); }).status());
+  EXPECT_NE(message.find("unknown name 'absent19'"), std::string::npos) << message;
+  EXPECT_EQ(message.find("unknown name 'absent20'"), std::string::npos) << message;
+  const std::string end = "\nand 5 more errors";
+  ASSERT_GT(message.size(), end.size());
+  EXPECT_EQ(message.substr(message.size() - end.size()), end);
+}
+
 }  // namespace
 }  // namespace tunefarm

@@ -155,6 +155,39 @@ TEST_F(LaunchTest, ScalarsOutOfRangeAreRefused) {
   EXPECT_THAT(Message(status), HasSubstr("argument 'n': 4096 is out of the range of u8 (0 to 255)"));
 }
 
+TEST_F(LaunchTest, WhatDimsDecideIsCheckedForTheProblem) {
+  EXPECT_TRUE(plan_->CheckProblem(problem_, device_).ok());
+  const auto error = [this](std::string_view from, std::string_view to) {
+    return Message(SamplePlan(from, to)->CheckProblem(problem_, device_));
+  };
+  constexpr std::string_view kScalar = "data_type: DATA_TYPE_I32 value: \"N\"";
+  EXPECT_THAT(error(kScalar, "data_type: DATA_TYPE_I32 value: \"N * N * N\""),
+              HasSubstr("argument 'n': 68719476736 is out of the range of i32"));
+  EXPECT_THAT(error(kScalar, "data_type: DATA_TYPE_I32 value: \"N // (K - 64)\""),
+              HasSubstr("division by zero in 4096 // 0"));
+  EXPECT_THAT(error("\"ceil_div(N, 256)\"", "\"N - 4096\""), HasSubstr("0 is not between 1 and"));
+  EXPECT_THAT(error("length: \"N\" access: ACCESS_INOUT", "length: \"N - 4096\" access: ACCESS_INOUT"),
+              HasSubstr("buffer 'sum' has 0 elements"));
+}
+
+// What a parameter decides too is an outcome of the configs.
+TEST_F(LaunchTest, WhatParametersDecideIsNotTheProblems) {
+  const auto plan = SamplePlan("arguments { name: \"scale\" scalar { data_type: DATA_TYPE_F32 value: \"SCALE\" } }",
+                               "arguments { name: \"scale\" scalar { data_type: DATA_TYPE_U8 value: \"BLOCK * 2\" } }");
+  EXPECT_TRUE(plan->CheckProblem(problem_, device_).ok());
+}
+
+TEST_F(LaunchTest, AConfigWhoseLaunchesCannotBeEvaluatedIsNoted) {
+  const auto plan =
+      SamplePlan(R"(data_type: DATA_TYPE_I32 value: "N")", R"(data_type: DATA_TYPE_U8 value: "BLOCK * 2")");
+  config_.Set("BLOCK", Value(64));
+  EXPECT_EQ(*plan->FirstBrokenDeviceLimit(problem_, config_, device_), "");
+  config_.Set("BLOCK", Value(128));
+  const absl::Status status = plan->FirstBrokenDeviceLimit(problem_, config_, device_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("argument 'n': 256 is out of the range of u8 (0 to 255)"));
+}
+
 TEST_F(LaunchTest, WorkAndTolerance) {
   EXPECT_EQ(plan_->Flops(problem_, config_, device_), 4096.0 * 64);
   EXPECT_EQ(plan_->Bytes(problem_, config_, device_), 2.0 * 4096 * 64 * 4);

@@ -1,8 +1,11 @@
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "server/base/status.h"
+#include "server/definition/value_proto.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -83,6 +86,41 @@ TEST_F(ProblemTest, RefusesWhatDoesNotFit) {
                         for (int i = 0; i < 9; ++i) p->add_input_seeds(static_cast<uint64_t>(i));
                       }),
               HasSubstr("at most 8"));
+}
+
+// A command line guesses the type of a value from its text; the declared type decides.
+TEST_F(ProblemTest, ValuesAreReadByTheDeclaredType) {
+  const auto problem = Resolve([](v1::Problem* p) {
+    (*p->mutable_dims())["K"].set_string_value("128");
+    (*p->mutable_dims())["causal"].set_int_value(1);
+    (*p->mutable_pinned())["SCALE"].set_string_value("2e0");
+    (*p->mutable_pinned())["VECTOR"].set_string_value("False");
+  });
+  ASSERT_TRUE(problem.ok()) << Message(problem.status());
+  EXPECT_EQ(problem->key, "K=128,N=4096,causal=true,dtype=f32|pinned:SCALE=2.0,VECTOR=false");
+  v1::Value written;
+  const auto text = [&] { return definition::FromWritten(written, ValueType::kString)->string_value(); };
+  written.set_int_value(1);
+  EXPECT_EQ(text(), "1");
+  written.set_bool_value(true);
+  EXPECT_EQ(text(), "true");
+  written.set_double_value(0.5);
+  EXPECT_EQ(text(), "0.5");
+  written.set_string_value("007");
+  EXPECT_EQ(text(), "007");
+  for (const char* none : {"x", "", "1.5", "1e3", "99999999999999999999"}) {
+    written.set_string_value(none);
+    EXPECT_EQ(MessageOf(definition::FromWritten(written, ValueType::kInt).status()),
+              fmt::format("'{}' is of type string, not int", none));
+  }
+  for (const char* none : {"nan", "inf", "-inf"}) {
+    written.set_string_value(none);
+    EXPECT_FALSE(definition::FromWritten(written, ValueType::kFloat).ok()) << none;
+  }
+  written.set_int_value(2);
+  EXPECT_FALSE(definition::FromWritten(written, ValueType::kBool).ok());
+  written.set_double_value(4);
+  EXPECT_FALSE(definition::FromWritten(written, ValueType::kInt).ok());
 }
 
 // A problem whose buffers cannot exist is refused when it is made, not when it is run.

@@ -67,11 +67,12 @@ TEST(TextLocationTest, Sources) {
                      return NotFound("no such file");
                    }).status());
   };
-  EXPECT_EQ(load("sources { path: 'a.cc' }"),
-            "k.pbtxt:1:11: sources[0].path: the source 'a.cc' cannot be read: no such file");
+  EXPECT_THAT(load("sources { path: 'a.cc' }"),
+              StartsWith("k.pbtxt:1:11: sources[0].path: the source 'a.cc' cannot be read: no such file\n"));
   EXPECT_EQ(asked, 1);
   for (const char* path : {"/etc/passwd", "../a.cc", "a/../b.cc", "a//b.cc", "./a.cc", "a/", "", "a\\\\b"}) {
-    EXPECT_THAT(load("sources { path: '" + std::string(path) + "' }"), StartsWith("k.pbtxt:1:11: sources[0].path: "))
+    EXPECT_THAT(load("display_name: 'k' language: HOST\nsources { path: '" + std::string(path) + "' }"),
+                StartsWith("k.pbtxt:2:11: sources[0].path: "))
         << path;
   }
   EXPECT_EQ(asked, 1) << "a path outside the definition's folder was read";

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
+#include "tests/fakes/fake_clock.h"
+
 namespace tunefarm {
 namespace {
 
@@ -38,6 +42,25 @@ TEST(ArtifactCache, IgnoresWhatIsTooLargeOrMayDifferNextTime) {
   EXPECT_EQ(cache.size(), 1u);
   cache.Clear();
   EXPECT_EQ(cache.size(), 0u);
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
+// What was missing may be there by then.
+TEST(ArtifactCache, ForgetsErrorsAfterAWhile) {
+  FakeClock clock;
+  ArtifactCache cache(10'000, &clock);
+  CompileResult error;
+  error.outcome = tunefarm::v1::OUTCOME_COMPILE_ERROR;
+  cache.Insert(Sha256("error"), error);
+  cache.Insert(Sha256("binary"), Binary(100));
+  clock.Advance(ArtifactCache::kErrorsKept - std::chrono::milliseconds(1));
+  EXPECT_TRUE(cache.Find(Sha256("error")).has_value());
+  clock.Advance(std::chrono::milliseconds(1));
+  EXPECT_FALSE(cache.Find(Sha256("error")).has_value());
+  EXPECT_EQ(cache.size(), 1u);
+  EXPECT_TRUE(cache.Find(Sha256("binary")).has_value());
+  cache.Remove(Sha256("binary"));
+  cache.Remove(Sha256("binary"));
   EXPECT_EQ(cache.bytes(), 0u);
 }
 

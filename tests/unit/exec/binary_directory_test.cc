@@ -106,6 +106,25 @@ TEST_F(BinaryDirectoryTest, GivesBackEverythingAlsoAfterARestart) {
   EXPECT_EQ(stats_.cache_corrupt.load(), 0);
 }
 
+TEST_F(BinaryDirectoryTest, KeepsWhatABinaryWasMadeOfAndForgetsItWhenAsked) {
+  const Digest key = Sha256("key");
+  CompileResult result = Binary("code");
+  result.inputs = std::make_shared<const FileSet>(FileSet{"0 /usr/include/math.h\n", 7, 8});
+  Open()->Insert(key, result);
+  const auto again = Open();
+  const std::optional<CompileResult> found = again->Find(key);
+  ASSERT_TRUE(found.has_value());
+  ASSERT_NE(found->inputs, nullptr);
+  EXPECT_EQ(*found->inputs, *result.inputs);
+  again->Remove(key);
+  EXPECT_FALSE(again->Find(key).has_value());
+  EXPECT_EQ(again->files(), 0u);
+  EXPECT_THAT(Names(), testing::IsEmpty());
+  again->Remove(key);
+  again->Insert(key, Binary("code"));
+  EXPECT_EQ(again->Find(key)->inputs, nullptr);
+}
+
 TEST_F(BinaryDirectoryTest, KeepsOnlyBinaries) {
   const auto cache = Open();
   CompileResult error;

@@ -85,15 +85,32 @@ TEST(OutcomeTable, AKillFromOutsideSaysNothingAboutTheConfig) {
   EXPECT_FALSE(IsKilledFromOutside(end));
 }
 
+TEST(OutcomeTable, ADeadlineNamesTheSettingThatRaisesIt) {
+  WorkerEnd end;
+  end.role = WorkerRole::kRun;
+  end.cause = WorkerEndCause::kDeadline;
+  end.deadline_ms = 50;
+  end.phase = PHASE_FIRST_LAUNCH;
+  EXPECT_EQ(VerdictFor(end).message,
+            "the first launch did not finish within 50.0 ms (launch_timeout_ms of the daemon raises this)");
+  end.phase = PHASE_COMPILE;
+  EXPECT_EQ(VerdictFor(end).message,
+            "compiling did not finish within 50.0 ms (compile_timeout_ms of the daemon raises this)");
+  end.phase = PHASE_LOAD;
+  EXPECT_EQ(VerdictFor(end).message, "loading the binary did not finish within 50.0 ms");
+  end.preparing = true;
+  EXPECT_EQ(VerdictFor(end).message, "building the inputs and the reference output did not finish within 50.0 ms");
+}
+
 TEST(OutcomeTable, SaysWhenSigkillDidNotHelp) {
   WorkerEnd end;
   end.cause = WorkerEndCause::kDeadline;
   end.phase = PHASE_MEASURE;
   end.deadline_ms = 1500;
   end.unkillable = true;
-  EXPECT_EQ(
-      VerdictFor(end).message,
-      "measuring did not finish within 1.50 s; the worker does not end after SIGKILL, so its device is out of service");
+  EXPECT_EQ(VerdictFor(end).message,
+            "measuring did not finish within 1.50 s (launch_timeout_ms of the daemon raises this); the worker does not "
+            "end after SIGKILL, so its device is out of service");
 }
 
 }  // namespace

@@ -40,6 +40,27 @@ def power(a, b):
     return check(a**b)
 
 
+def shift_left(a, b):
+    # Keeps 1 << 9**9 from being computed.
+    if isinstance(a, int) and isinstance(b, int) and b > 64 and a != 0:
+        raise OutOfRange
+    return check(a << min(b, 64) if isinstance(b, int) else a << b)
+
+
+def rounded(value, *digits):
+    if isinstance(value, int) and digits and isinstance(digits[0], int):
+        return check(round(value, max(digits[0], -30)))
+    return check(round(value, *digits))
+
+
+def total(values):
+    # Not sum(), which from Python 3.12 on corrects the rounding of floats.
+    result = 0
+    for value in values:
+        result = binary(lambda a, b: a + b, result, value)
+    return result
+
+
 def is_pow2(n):
     if not isinstance(n, int):
         raise TypeError
@@ -56,6 +77,7 @@ FUNCTIONS = {
     "min": min, "max": max, "abs": lambda v: check(abs(v)), "ceil_div": ceil_div,
     "round_up": lambda a, b: check(-(-a // b) * b), "int": integer, "float": number, "bool": bool,
     "log2": lambda v: math.log2(v) if isinstance(v, (int, float)) else number(v), "is_pow2": is_pow2,
+    "round": rounded, "all": all, "any": any, "sum": total, "range": range,
 }
 
 
@@ -64,9 +86,9 @@ class Checked(ast.NodeTransformer):
 
     def visit_BinOp(self, node):
         self.generic_visit(node)
-        name = "_power" if isinstance(node.op, ast.Pow) else "_binary"
+        name = {ast.Pow: "_power", ast.LShift: "_shift_left"}.get(type(node.op), "_binary")
         operands = [node.left, node.right]
-        if name == "_power":
+        if name != "_binary":
             return ast.Call(ast.Name(name, ast.Load()), operands, [])
         arguments = ast.arguments([], [ast.arg("a"), ast.arg("b")], None, [], [], None, [])
         body = ast.BinOp(ast.Name("a", ast.Load()), node.op, ast.Name("b", ast.Load()))
@@ -92,10 +114,11 @@ def describe(value):
 def main():
     for line in sys.stdin:
         request = json.loads(line)
-        names = dict(FUNCTIONS, _binary=binary, _check=check, _power=power, **request["names"])
+        # As globals, which comprehensions see.
+        names = dict(FUNCTIONS, __builtins__={}, _binary=binary, _check=check, _power=power, _shift_left=shift_left, **request["names"])
         try:
             tree = ast.fix_missing_locations(Checked().visit(ast.parse(request["text"], mode="eval")))
-            print(describe(eval(compile(tree, "expression", "eval"), {"__builtins__": {}}, names)))
+            print(describe(eval(compile(tree, "expression", "eval"), names)))
         except (OutOfRange, OverflowError):
             print("error overflow")
         except ZeroDivisionError:

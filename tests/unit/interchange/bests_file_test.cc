@@ -88,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "/int_value: a whole number is needed"},
         Malformed{"two_values", "{\"int_value\":\"1\"}", "{\"int_value\":\"1\",\"bool_value\":true}",
                   "one of int_value"},
+        Malformed{"rounded_value", "{\"int_value\":\"1\"}", "{\"double_value\":9007199254740993}",
+                  "/double_value: the integer is more than a double holds exactly"},
         Malformed{"unknown_value", "{\"int_value\":\"1\"}", "{\"float_value\":1}", "this is none of int_value"},
         Malformed{"no_time", "\"median_ns\":41200", "\"median_ns\":0",
                   "/bests/0/measurement: \"median_ns\" must be a time"}),

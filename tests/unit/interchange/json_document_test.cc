@@ -1,5 +1,7 @@
 #include "server/interchange/json_document.h"
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,38 @@ TEST(JsonDocument, ReadsEveryKindOfValueAndKnowsItsPlace) {
   EXPECT_EQ(ReasonOf(inner.Error(kBadField, "no")), kBadField);
   EXPECT_FALSE(root.Find("z").has_value());
   EXPECT_EQ(MessageOf(root.Error(kBadField, "no")), "f:1:1: no");
+}
+
+TEST(JsonDocument, IntegersThatDoNotFitAreKnown) {
+  const auto document = JsonDocument::Parse(
+      "[9223372036854775807, -9223372036854775808, 1e30, -1.5E2, 9223372036854775808, -9223372036854775809, "
+      "18446744073709551616]",
+      "f");
+  ASSERT_TRUE(document.ok()) << document.status();
+  const std::vector<JsonRef> list = (*document)->root().Children();
+  for (size_t i = 0; i < list.size(); ++i) EXPECT_EQ(list[i].is_rounded_int(), i >= 4) << i;
+  EXPECT_EQ(list[0].int_value(), INT64_MAX);
+  EXPECT_EQ(list[1].int_value(), INT64_MIN);
+  EXPECT_FALSE(list[4].is_int());
+}
+
+TEST(JsonDocument, PythonsNumbersThatAreNoneAreReadWhereTheyMay) {
+  const std::string text = "{\"a\": NaN, \"NaN\": [Infinity, -Infinity,\n \"\\\"NaN\", NaN ]}";
+  EXPECT_NE(ErrorOf(text).find("not valid JSON"), std::string::npos) << ErrorOf(text);
+  const auto document = JsonDocument::Parse(text, "f", {.takes_non_finite = true});
+  ASSERT_TRUE(document.ok()) << document.status();
+  const JsonRef root = (*document)->root();
+  EXPECT_TRUE(root.Find("a")->is_number());
+  EXPECT_TRUE(std::isnan(root.Find("a")->number()));
+  const std::vector<JsonRef> list = root.Find("NaN")->Children();
+  ASSERT_EQ(list.size(), 4u);
+  EXPECT_TRUE(std::isnan(list[0].number()));
+  EXPECT_TRUE(std::isnan(list[1].number()));
+  EXPECT_EQ(list[2].text(), "\"NaN");
+  EXPECT_EQ(MessageOf(list[3].Error(kBadField, "no")), "f:2:11: /NaN/3: no");
+  for (const char* wrong : {"[-NaN0]", "[Infinit]", "[+Infinity]", "[NaNs]", "[1NaN]"}) {
+    EXPECT_FALSE(JsonDocument::Parse(wrong, "f", {.takes_non_finite = true}).ok()) << wrong;
+  }
 }
 
 TEST(JsonDocument, WhatIsNoJsonIsAnErrorWithItsPlace) {

@@ -1,8 +1,12 @@
 #include "server/interchange/recorded_file.h"
 
+#include <fmt/core.h>
+
 #include <cstdlib>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/base/file.h"
@@ -101,13 +105,16 @@ TEST(RecordedFile, ErrorsNameTheFieldAndThePlace) {
       {"\"a\": 2.5", "\"a\": []",
        "f:8:29: /results/1/configuration/a: a value of a parameter is needed here, not an array"},
       {"\"a\": 3.5", "\"a\": 2.5", "f:10:5: /results/2: this config stands in the file twice"},
-      {"\"compilation\": 10", "\"compilation\": -10",
-       "f:6:31: /results/0/times/compilation: a time is needed here, not -10"},
-      {"[1, 3]", "[1, \"x\"]", "f:6:107: /results/0/times/runtimes/1: a time is needed here, not a string"},
-      {"\"value\": 2.5", "\"value\": \"oops\"",
-       "f:7:92: /results/0/measurements/0/value: this is neither a number nor the name of an error"},
-      {"\"runtimes\": [4, 6]", "\"runtimes\": []", "f:10:5: /results/2: a correct row needs a measurement of \"time\""},
-      {"\"miliseconds\"", "\"seconds\"", "f:3:28: /metadata/timeunit: times are read in milliseconds only"},
+      {"\"a\": 2.5", "\"a\": 9223372036854775808",
+       "f:8:29: /results/1/configuration/a: the integer does not fit in 64 bits"},
+      {"\"a\": 2.5", "\"a\": -9223372036854775809",
+       "f:8:29: /results/1/configuration/a: the integer does not fit in 64 bits"},
+      {"\"a\": 2.5", "\"a\": NaN",
+       "f:8:29: /results/1/configuration/a: a value of a parameter cannot be NaN or infinite"},
+      {"\"miliseconds\"", "\"fortnights\"",
+       "f:3:28: /metadata/timeunit: 'fortnights' is no known unit of time; s, ms, us and ns are"},
+      {"\"unit\": \"\"", "\"unit\": \"h\"",
+       "f:7:105: /results/0/measurements/0/unit: 'h' is no known unit of time; s, ms, us and ns are"},
       {"\"results\"", "\"result\"", "f:1:1: there is neither \"results\" (T4) nor \"cache\" (Kernel Tuner)"},
   };
   for (const auto& [from, to, message] : cases) {
@@ -121,6 +128,159 @@ TEST(RecordedFile, ErrorsNameTheFieldAndThePlace) {
             std::string::npos);
   EXPECT_EQ(MessageOf(ReadRecordedFile("{\"results\": []}", "f").status()), "f:1:1: the file has no results");
   EXPECT_NE(MessageOf(ReadRecordedFile("\x1f\x8b garbage", "f").status()).find("f: byte "), std::string::npos);
+}
+
+std::string FileText(const std::string& rows) { return "{\"results\": [" + rows + "]}"; }
+
+std::string RowText(int a, const std::string& measurement, const std::string& more = "") {
+  return "{\"configuration\": {\"a\": " + std::to_string(a) + "}, \"invalidity\": \"correct\", \"measurements\": [" +
+         measurement + "]" + more + "}";
+}
+
+TEST(RecordedFile, RowsWithoutAUsableObjectiveAreLeftOutAndCounted) {
+  for (const char* value : {"NaN", "Infinity", "-Infinity", "-1.5", "0", "\"oops\"", "null", "[]"}) {
+    std::string text = Replaced(kCache, "\"time\": \"RuntimeFailedConfig\"", std::string("\"time\": ") + value);
+    const auto file = ReadRecordedFile(Replaced(text, "90.0},", "90.0}}}"), "f");
+    ASSERT_TRUE(file.ok()) << value << file.status();
+    EXPECT_EQ(file->rows.size(), 1u) << value;
+    ASSERT_EQ(file->notes.size(), 1u) << value;
+    EXPECT_EQ(file->notes[0], "1 of 2 rows are left out: \"time\" is no number above 0; the first is /cache/2,3.");
+  }
+  // The first row gives the names of the parameters, kept or not.
+  const auto first = ReadRecordedFile(FileText(RowText(1, "{\"name\": \"time\", \"value\": NaN}") + "," +
+                                               RowText(2, "{\"name\": \"time\", \"value\": 3}")),
+                                      "f");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->parameters, std::vector<std::string>{"a"});
+  EXPECT_EQ(first->rows.size(), 1u);
+  const auto none = ReadRecordedFile(FileText(RowText(1, "{\"name\": \"time\", \"value\": NaN}")), "f");
+  EXPECT_EQ(MessageOf(none.status()), "f:1:1: no row of the file can be read: none has a \"time\" above 0");
+}
+
+TEST(RecordedFile, ATextThatLooksLikeNanIsText) {
+  const auto file = ReadRecordedFile(Replaced(Replaced(kT4, "\"s\": \"x\"", "\"s\": \"NaN, Infinity \\\" NaN\""),
+                                              "\"runtimes\": [1, 3]", "\"runtimes\": [NaN, 3]"),
+                                     "f");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->rows[0].config.Find("s")->string_value(), "NaN, Infinity \" NaN");
+  EXPECT_EQ(file->rows[0].runtimes_ms, std::vector<double>{3});
+}
+
+TEST(RecordedFile, TimesThatAreNoneAreUnknown) {
+  const auto file = ReadRecordedFile(
+      Replaced(Replaced(kT4, "\"compilation\": 10", "\"compilation\": -10"), "[1, 3]", "[1, \"x\", -Infinity]"), "f");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->rows[0].compile_ms.has_value());
+  EXPECT_EQ(file->rows[0].runtimes_ms, std::vector<double>{1});
+  ASSERT_EQ(file->notes.size(), 2u);
+  EXPECT_EQ(file->notes[1],
+            "3 times are negative or no numbers and count as unknown; the first is /results/0/times/compilation.");
+}
+
+TEST(RecordedFile, ReadsTheErrorsOfNewAndOldKernelTuners) {
+  const std::pair<const char*, Invalidity> cases[] = {
+      {"\"__error__\": \"InvalidConfig\"", Invalidity::kConstraints},
+      {"\"__error__\": \"CompilationFailedConfig\"", Invalidity::kCompile},
+      {"\"__error__\": \"RuntimeFailedConfig\", \"time\": NaN", Invalidity::kRuntime},
+      {"\"__error__\": \"SomethingNewConfig\"", Invalidity::kRuntime},
+      {"\"time\": 1e20", Invalidity::kRuntime},
+      {"\"time\": 1e+20", Invalidity::kRuntime},
+      {"\"time\": 100000000000000000000", Invalidity::kRuntime},
+      {"\"time\": 1.7976931348623157e+308", Invalidity::kRuntime},
+      {"\"time\": \"InvalidConfig\"", Invalidity::kConstraints},
+  };
+  for (const auto& [text, invalidity] : cases) {
+    const auto file = ReadRecordedFile(
+        Replaced(Replaced(kCache, "\"time\": \"RuntimeFailedConfig\"", text), "90.0},", "90.0}}}"), "f");
+    ASSERT_TRUE(file.ok()) << text << file.status();
+    ASSERT_EQ(file->rows.size(), 2u) << text;
+    EXPECT_EQ(file->rows[1].invalidity, invalidity) << text;
+    EXPECT_FALSE(file->rows[1].objective.has_value()) << text;
+    EXPECT_TRUE(file->notes.empty()) << text;
+  }
+}
+
+TEST(RecordedFile, ObjectivesHaveADirection) {
+  const std::string cache =
+      Replaced(kCache, "\"time\": \"RuntimeFailedConfig\"", "\"time\": 9, \"GFLOP/s\": 3, \"own\": 2");
+  const std::string whole =
+      Replaced(Replaced(cache, "90.0},", "90.0}}}"), "\"GFLOP/s\": 7.0", "\"GFLOP/s\": 7.0, \"own\": 1");
+  const auto best = [&](const char* in_file, const RecordedObjective& wanted) {
+    const auto file = ReadRecordedFile(Replaced(whole, "\"objective\": \"time\"", in_file), "f", wanted);
+    return file.ok() ? fmt::format("{} {} {}", file->objective, file->is_maximised, *file->Best()->objective)
+                     : std::string(MessageOf(file.status()));
+  };
+  EXPECT_EQ(best("\"objective\": \"time\"", {}), "time false 1.25");
+  EXPECT_EQ(best("\"objective\": \"GFLOP/s\"", {}), "GFLOP/s true 7");
+  EXPECT_EQ(best("\"objective\": [\"GFLOP/s\"]", {}), "GFLOP/s true 7");
+  EXPECT_EQ(best("\"objective\": [\"time\", \"GFLOP/s\"]", {}), "time false 1.25");
+  EXPECT_EQ(best("\"objective\": \"time\"", {"GFLOP/s"}), "GFLOP/s true 7");
+  EXPECT_EQ(best("\"objective\": \"GFLOP/s\"", {"GFLOP/s", false}), "GFLOP/s false 3");
+  EXPECT_EQ(best("\"objective\": \"own\"", {"own", true}), "own true 2");
+  EXPECT_EQ(best("\"objective\": \"own\"", {"own", false}), "own false 1");
+  EXPECT_EQ(best("\"objective\": \"own\"", {}),
+            "f: whether the objective \"own\" is minimised or maximised is not known; say it: --recorded-objective "
+            "own:min or own:max");
+  const auto several =
+      ReadRecordedFile(Replaced(whole, "\"objective\": \"time\"", "\"objective\": [\"GB/s\", \"time\"]"), "f");
+  EXPECT_NE(MessageOf(several.status()).find("none has a \"GB/s\" above 0"), std::string::npos) << several.status();
+}
+
+TEST(RecordedFile, ParsesTheObjectiveThatIsAskedFor) {
+  EXPECT_EQ(ParseRecordedObjective("GB/s")->name, "GB/s");
+  EXPECT_FALSE(ParseRecordedObjective("GB/s")->is_maximised.has_value());
+  EXPECT_EQ(ParseRecordedObjective("a:b:max")->name, "a:b");
+  EXPECT_EQ(ParseRecordedObjective("a:max")->is_maximised, true);
+  EXPECT_EQ(ParseRecordedObjective("a:min")->is_maximised, false);
+  EXPECT_FALSE(ParseRecordedObjective("").ok());
+  EXPECT_FALSE(ParseRecordedObjective(":min").ok());
+}
+
+TEST(RecordedFile, UnitsOfTimesAreConverted) {
+  const std::string times = ", \"times\": {\"compilation_time\": 2, \"runtimes\": [4]}";
+  const auto read = [&](const char* unit, const char* file_unit) {
+    const std::string measurement = std::string("{\"name\": \"time\", \"value\": 5, \"unit\": ") + unit + "}";
+    return ReadRecordedFile(std::string("{\"metadata\": {\"timeunit\": \"") + file_unit + "\"}, " +
+                                FileText(RowText(1, measurement, times)).substr(1),
+                            "f");
+  };
+  const std::tuple<const char*, const char*, double, double> cases[] = {
+      {"\"\"", "milliseconds", 5, 2},
+      {"null", "ms", 5, 2},
+      {"\"ms\"", "ms", 5, 2},
+      {"\"s\"", "ms", 5000, 2},
+      {"\"us\"", "ms", 0.005, 2},
+      {"\"\xc2\xb5s\"", "ms", 0.005, 2},
+      {"\"nanoseconds\"", "ms", 5e-6, 2},
+      {"\"\"", "seconds", 5000, 2000},
+      {"\"ms\"", "s", 5, 2000},
+      {"\"\"", "us", 0.005, 0.002},
+  };
+  for (const auto& [unit, file_unit, objective, compile] : cases) {
+    const auto file = read(unit, file_unit);
+    ASSERT_TRUE(file.ok()) << unit << file_unit << file.status();
+    EXPECT_DOUBLE_EQ(*file->rows[0].objective, objective) << unit << file_unit;
+    EXPECT_DOUBLE_EQ(*file->rows[0].compile_ms, compile) << unit << file_unit;
+    EXPECT_DOUBLE_EQ(file->rows[0].runtimes_ms[0], 2 * compile) << unit << file_unit;
+  }
+  // The mean of the samples is in the file's unit.
+  const auto mean =
+      ReadRecordedFile("{\"metadata\": {\"timeunit\": \"s\"}, " + FileText(RowText(1, "", times)).substr(1), "f");
+  ASSERT_TRUE(mean.ok()) << mean.status();
+  EXPECT_DOUBLE_EQ(*mean->rows[0].objective, 4000);
+}
+
+TEST(RecordedFile, OtherObjectivesHaveOneUnit) {
+  const auto read = [](const char* unit) {
+    const auto row = [](int a, const std::string& of) {
+      return RowText(a, "{\"name\": \"energy\", \"value\": 5, \"unit\": \"" + of + "\"}",
+                     ", \"objectives\": [\"energy\"]");
+    };
+    return ReadRecordedFile(FileText(row(1, "J") + "," + row(2, unit)), "f");
+  };
+  EXPECT_TRUE(read("J").ok());
+  EXPECT_NE(MessageOf(read("mJ").status()).find("the unit of \"energy\" is 'mJ' here and 'J' in the rows before"),
+            std::string::npos);
 }
 
 TEST(RecordedFile, WhatIsWrittenReadsBackTheSame) {

@@ -75,10 +75,10 @@ TEST(T1, AnAnswerBecomesACheckedDefinition) {
 }
 
 TEST(T1, ConditionsThatTheLanguageCannotReadAreTranslated) {
-  const auto made = Made(Replaced(kAnswer, "a <= 2", "a in range(3)"));
+  const auto made = Made(Replaced(kAnswer, "a <= 2", "math.floor(a) < 3"));
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->kernel.constraints(0).expression(), "a < 3");
-  const std::string unreadable = Replaced(kAnswer, "a <= 2", "a in rnge(3)");
+  const std::string unreadable = Replaced(kAnswer, "a <= 2", "math.flor(a) < 3");
   EXPECT_EQ(ErrorOf(Replaced(unreadable, "\"text\": \"a < 3\"", "\"error\": \"7:12: /C/0: no\"")),
             "f.json:7:12: /C/0: no");
   EXPECT_THAT(ErrorOf(Replaced(unreadable, "a < 3", "c < 3")),

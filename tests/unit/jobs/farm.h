@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -146,6 +147,25 @@ class HoldableRunner : public TaskRunner {
       executor_->Post(std::move(task));
     }
   }
+  // Held apart where the test wants that.
+  void PostSlow(std::string owner, std::function<void()> task) override {
+    if (holds_slow_) {
+      held_slow_.emplace_back(std::move(owner), std::move(task));
+    } else {
+      executor_->Post(std::move(task));
+    }
+  }
+  void HoldSlow() { holds_slow_ = true; }
+  // The owners of slow tasks that are held.
+  std::vector<std::string> slow_owners() const {
+    std::vector<std::string> owners;
+    for (const auto& [owner, task] : held_slow_) owners.push_back(owner);
+    return owners;
+  }
+  void ReleaseSlow() {
+    holds_slow_ = false;
+    for (auto& [owner, task] : std::exchange(held_slow_, {})) executor_->Post(std::move(task));
+  }
   void HoldNext() { holds_next_ = true; }
   bool is_holding() const { return held_ != nullptr; }
   void Release() { executor_->Post(std::exchange(held_, nullptr)); }
@@ -154,6 +174,8 @@ class HoldableRunner : public TaskRunner {
   Executor* const executor_;
   bool holds_next_ = false;
   std::function<void()> held_;
+  bool holds_slow_ = false;
+  std::vector<std::pair<std::string, std::function<void()>>> held_slow_;
 };
 
 class Farm {

@@ -427,6 +427,27 @@ TEST_F(LimitsTest, NearItsBoundTheDatabaseLosesLogsThenJobsAndNeverLabelledOnes)
   EXPECT_TRUE(farm.service().GetJob(names[0]).ok());
 }
 
+TEST_F(LimitsTest, NearItsBoundTheDatabaseLosesKernelsThatNothingRefersToFirst) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.Finish(job));
+  for (int i = 0; i < 4; ++i) {
+    tunefarm::v1::Kernel kernel = TestKernel(false, "stored_" + std::to_string(i));
+    kernel.mutable_sources(0)->mutable_content()->append("\n//" + std::string(200'000, 'a'));
+    ASSERT_TRUE(farm.service().CreateKernel(kernel).ok());
+  }
+  ManualExecutor executor(&farm.clock);
+  RetentionPolicy policy;
+  policy.database_bytes_max = farm.store().maintenance()->Status()->used_bytes;
+  const auto retention = std::make_shared<Retention>(&farm.store(), &executor, policy);
+  farm.clock.Advance(std::chrono::hours(2));
+  ASSERT_TRUE(retention->RunOnce().ok());
+  EXPECT_EQ(retention->stats().kernels_deleted, 4);
+  EXPECT_EQ(retention->stats().jobs_deleted, 0);
+  EXPECT_TRUE(farm.service().GetKernel("scale").ok());
+  EXPECT_TRUE(farm.service().GetJob(job).ok());
+}
+
 TEST_F(LimitsTest, CountsForTheMetrics) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter(Worsening(1));

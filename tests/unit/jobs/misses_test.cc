@@ -154,6 +154,9 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   const std::string old_program = farm_.Job(farm_.SubmitJob({4096}, TestKernel())).name();
   ASSERT_TRUE(farm_.Finish(old_program));
   EXPECT_THAT(Listed(), ElementsAre("N=4096 x2"));
+  // The job's definition is the newest now, until the other one is submitted again.
+  EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_EXACT);
+  ASSERT_TRUE(farm_.service().CreateKernel(edited).ok());
   EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_STALE_SOURCE);
 }
 

@@ -1,12 +1,15 @@
 // What waits for a step of a job that hangs in the store, and for a task that takes long, and what does not.
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/status.h"
 #include "server/base/thread.h"
 #include "server/store/job_store.h"
 #include "tests/unit/jobs/farm.h"
@@ -194,6 +197,67 @@ TEST_F(TaskTest, AJobWhoseSpaceTakesLongHoldsNoOther) {
   farm_.tasks().Release();
   ASSERT_TRUE(farm_.Finish(name_));
   ExpectAll();
+}
+
+// Eight parameters of 18 floats and a rule on all of them: neither counted nor listed in a minute.
+tunefarm::v1::Kernel HostileKernel() {
+  tunefarm::v1::Kernel kernel = TestKernel(false, "hostile");
+  kernel.clear_parameters();
+  kernel.clear_constraints();
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    auto* parameter = kernel.add_parameters();
+    parameter->set_name(name);
+    for (int value = 0; value < 18; ++value) {
+      parameter->mutable_values()->add_doubles(std::fmod(7.31 * std::sqrt(value + 2.0), 1.0));
+    }
+  }
+  const std::string sum = "a * b + c * d - e * f + g * h";
+  kernel.add_constraints()->set_expression(sum + " > 0.1 and " + sum + " < 0.2");
+  return kernel;
+}
+
+TEST_F(TaskTest, ASpaceThatTakesVeryLongIsASlowTaskOfItsJobWhichSaysSo) {
+  farm_.tasks().HoldSlow();
+  name_ = farm_.SubmitJob({2048}, HostileKernel());
+  EXPECT_TRUE(farm_.Job(name_).studies(0).space().approximate());
+  ASSERT_TRUE(farm_.RunUntil([&] { return !farm_.tasks().slow_owners().empty(); }));
+  EXPECT_EQ(farm_.tasks().slow_owners(), std::vector<std::string>{""}) << "whoever may use the local sockets";
+  EXPECT_THAT(farm_.Job(name_).state_reason(), testing::HasSubstr("building the space of"));
+  const std::string other = farm_.SubmitJob({1024});
+  EXPECT_TRUE(farm_.Finish(other));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_QUEUED);
+  farm_.tasks().ReleaseSlow();
+  ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Job(name_).progress().done() >= 1; }));
+  EXPECT_EQ(farm_.Job(name_).state_reason(), "");
+  ASSERT_TRUE(farm_.service().Cancel(name_).ok());
+  ASSERT_TRUE(farm_.Finish(name_));
+}
+
+TEST_F(TaskTest, AJobIsCancelledWhileItsSpaceIsBuilt) {
+  farm_.tasks().HoldSlow();
+  name_ = farm_.SubmitJob({2048}, HostileKernel());
+  ASSERT_TRUE(farm_.RunUntil([&] { return !farm_.tasks().slow_owners().empty(); }));
+  ASSERT_TRUE(farm_.service().Cancel(name_).ok());
+  ASSERT_TRUE(farm_.Finish(name_));
+  EXPECT_FALSE(farm_.tasks().slow_owners().empty());
+  farm_.tasks().ReleaseSlow();
+  farm_.RunFor(std::chrono::minutes(1));
+  EXPECT_EQ(farm_.Job(name_).state(), tunefarm::v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(TaskTest, ASubmissionThatNobodyWaitsForEnds) {
+  tunefarm::v1::CreateJobRequest request;
+  *request.mutable_job()->add_problems() = TestProblem(2048);
+  *request.mutable_kernel_definition() = HostileKernel();
+  int asked = 0;
+  const auto refused =
+      farm_.service().tuning_api().CreateJob(AdminSocket(), request, {.is_cancelled = [&] { return ++asked > 10; }});
+  EXPECT_TRUE(absl::IsCancelled(refused.status())) << refused.status();
+  const auto late =
+      farm_.service().tuning_api().CreateJob(AdminSocket(), request, {.processor_time = Duration::zero()});
+  EXPECT_EQ(ReasonOf(late.status()), "WORK_LIMIT") << late.status();
+  EXPECT_THAT(std::string(MessageOf(late.status())), testing::HasSubstr("kernel 'hostile'"));
+  EXPECT_EQ(farm_.service().tuning_api().ListJobs({})->jobs_size(), 0);
 }
 
 // The database fails a step, so that the study is made again; what is reported meanwhile goes to the one that is

@@ -41,7 +41,7 @@ class StartingConfigs : public testing::Test {
   Farm farm_{directory_.path()};
 };
 
-TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsEnoughForABest) {
+TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsABestOnlyWhereThatIsWanted) {
   farm_.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script;
     script.median_ns = question.config == "A=4,B=2" ? 500 : 1000;
@@ -55,15 +55,39 @@ TEST_F(StartingConfigs, EachProblemBeginsWithItsOwnAndOneTrialIsEnoughForABest) 
   ASSERT_TRUE(farm_.Finish(name));
   EXPECT_THAT(Searched(name, 1), ElementsAre("4 2"));
   EXPECT_THAT(Searched(name, 2), ElementsAre("8 1"));
-  // The final decided: measured here, beside the default config.
   tunefarm::v1::LookupConfigRequest lookup;
   lookup.set_kernel("scale");
   *lookup.mutable_problem() = TestProblem(1024);
+  EXPECT_EQ(farm_.service().lookup_api().LookupConfig(lookup)->match(), tunefarm::v1::MATCH_DEFAULT);
+  EXPECT_THAT(farm_.Job(name).studies(0).not_promoted_because(), HasSubstr("no search"));
+  // The final decides: measured here, beside the default config.
+  job.set_promote_given(true);
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024, 2048}, TestKernel(), job)));
   const auto answer = farm_.service().lookup_api().LookupConfig(lookup);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->match(), tunefarm::v1::MATCH_EXACT);
   EXPECT_EQ(answer->best().config().values().at("A").int_value(), 4);
   EXPECT_EQ(answer->best().baseline_label(), "default config");
+}
+
+TEST_F(StartingConfigs, OnlyASearchMakesAProblemTuned) {
+  farm_.evaluator().set_scripter(Bowl);
+  const auto match_after = [&](int64_t size, int64_t trials, int starting) {
+    tunefarm::v1::Job job;
+    job.mutable_strategy()->set_strategy_name("random");
+    job.mutable_budget()->set_max_trials(trials);
+    for (int b = 1; b <= starting; ++b) Add(0, 4, b, &job);
+    EXPECT_TRUE(farm_.Finish(farm_.SubmitJob({size}, TestKernel(), job)));
+    tunefarm::v1::LookupConfigRequest lookup;
+    lookup.set_kernel("scale");
+    lookup.set_worst_match(tunefarm::v1::MATCH_EXACT);
+    *lookup.mutable_problem() = TestProblem(size);
+    return farm_.service().lookup_api().LookupConfig(lookup)->match();
+  };
+  EXPECT_EQ(match_after(64, 1, 0), tunefarm::v1::MATCH_NOT_FOUND) << "the default config alone";
+  EXPECT_EQ(match_after(65, 3, 3), tunefarm::v1::MATCH_NOT_FOUND) << "the given ones alone";
+  EXPECT_EQ(match_after(66, 4, 3), tunefarm::v1::MATCH_EXACT) << "one more than the given ones";
+  EXPECT_EQ(match_after(67, 2, 0), tunefarm::v1::MATCH_EXACT);
 }
 
 TEST_F(StartingConfigs, WhatIsNotOfTheSpaceIsLeftOutWithACountAndTheFirstReason) {

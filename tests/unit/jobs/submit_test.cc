@@ -201,6 +201,76 @@ TEST_F(SubmitTest, CountsASpaceForThisMachineByName) {
   EXPECT_EQ(ReasonOf(farm_.service().kernel_api().CountSpace(request).status()), "DEVICE_KIND");
 }
 
+// Answers as a compiler that looks at parameter A alone.
+absl::StatusOr<std::vector<CompiledConfig>> CompileByA(const CompileOrder& order) {
+  std::vector<CompiledConfig> compiled;
+  for (const Config& config : order.configs) {
+    CompiledConfig one;
+    one.outcome = v1::OUTCOME_OK;
+    one.binary_digest = config.Find("A")->ToText();
+    compiled.push_back(one);
+  }
+  return compiled;
+}
+
+class CompileKernelTest : public SubmitTest {
+ protected:
+  KernelApi Api(CompileConfigs compile) {
+    return KernelApi(farm_.hooked_store.get(), &kernels_, &farm_.service().devices(), KernelQuota{}, Clock::Real(),
+                     std::move(compile));
+  }
+  static v1::CompileKernelRequest Request() {
+    v1::CompileKernelRequest request;
+    *request.mutable_kernel() = TestKernel();
+    return request;
+  }
+
+  KernelRegistry kernels_{farm_.hooked_store.get()};
+};
+
+TEST_F(CompileKernelTest, CompilesTheDefaultAndEachOtherValue) {
+  const auto response = Api(CompileByA).CompileKernel(Request());
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->device_class_name(), "Test CPU");
+  // A has three other values, B two; what a sample adds is valid and new.
+  EXPECT_GE(response->configs_size(), 6);
+  EXPECT_LE(response->configs_size(), 11);
+  const auto plan = KernelPlan::Compile(TestKernel());
+  ASSERT_TRUE(plan.ok());
+  const Config usual = (*plan)->DefaultConfig(*(*plan)->ResolveProblem(TestProblem(1024)));
+  EXPECT_EQ((*plan)->ParseConfig(response->configs(0).config())->ToText(), usual.ToText());
+  EXPECT_THAT(response->parameters_without_effect(), testing::ElementsAre("B"));
+  v1::CompileKernelRequest few = Request();
+  few.set_configs_max(3);
+  EXPECT_EQ(Api(CompileByA).CompileKernel(few)->configs_size(), 3);
+}
+
+TEST_F(CompileKernelTest, SaysWhyItCannot) {
+  EXPECT_EQ(ReasonOf(Api(nullptr).CompileKernel(Request()).status()), "NO_COMPILER");
+  v1::CompileKernelRequest request = Request();
+  request.set_configs_max(65);
+  EXPECT_EQ(ReasonOf(Api(CompileByA).CompileKernel(request).status()), "CONFIGS_MAX_INVALID");
+  request = Request();
+  request.set_device_selector("A100");
+  EXPECT_EQ(ReasonOf(Api(CompileByA).CompileKernel(request).status()), "DEVICE_KIND");
+  request = Request();
+  request.set_name("scale");
+  EXPECT_EQ(ReasonOf(Api(CompileByA).CompileKernel(request).status()), "KERNEL_NOT_FOUND");
+}
+
+TEST_F(SubmitTest, WhatNoConfigCanPassIsRefused) {
+  v1::Kernel kernel = TestKernel();
+  v1::Argument* const scalar = kernel.add_arguments();
+  scalar->set_name("n");
+  scalar->mutable_scalar()->set_data_type(v1::DATA_TYPE_I32);
+  scalar->mutable_scalar()->set_value("N * N");
+  kernel.mutable_launches(0)->mutable_kernel()->add_arguments("n");
+  EXPECT_TRUE(Refused(OneProblem(1024), kernel).ok());
+  const absl::Status status = Refused(OneProblem(65536), kernel);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Text(status), testing::HasSubstr("argument 'n': 4294967296 is out of the range of i32"));
+}
+
 TEST_F(SubmitTest, NamesThatAreNoneAreRefusedWithTheirShape) {
   for (const char* name : {"", "jobs", "jobs/", "jobs/x", "jobs/0", "jobs/1/", "job/1", "jobs/99999999999999999999"}) {
     EXPECT_EQ(ReasonOf(farm_.service().GetJob(name).status()), "NAME_INVALID") << name;

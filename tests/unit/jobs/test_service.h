@@ -22,7 +22,7 @@ class TestService : public ControlPlane {
   absl::StatusOr<v1::Kernel> CreateKernel(const v1::Kernel& kernel) {
     v1::CreateKernelRequest request;
     *request.mutable_kernel() = kernel;
-    ASSIGN_OR_RETURN(const v1::CreateKernelResponse response, kernel_api().CreateKernel(request));
+    ASSIGN_OR_RETURN(const v1::CreateKernelResponse response, kernel_api().CreateKernel(AdminSocket(), request));
     return response.kernel();
   }
   absl::StatusOr<v1::Kernel> GetKernel(const std::string& name) {

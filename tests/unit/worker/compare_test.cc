@@ -209,6 +209,34 @@ TEST(CompareTest, TheFirstFailingBufferIsNamed) {
   EXPECT_EQ(verdict.verification.mismatches(), 2u);
 }
 
+TEST(PassingConstantTest, IsFoundWhereTheReferenceVariesByNoMoreThanTheTolerance) {
+  std::vector<float> reference;
+  for (int i = 0; i < 100; ++i) reference.push_back(10 + 0.01f * static_cast<float>(i));
+  const auto found = [&](double atol, double rtol) {
+    return PassingConstant(v1::DATA_TYPE_F32, BytesOf(reference), std::nullopt, Tolerance(atol, rtol));
+  };
+  EXPECT_FALSE(found(0.49, 0).has_value());
+  ASSERT_TRUE(found(0.5, 0).has_value());
+  EXPECT_NEAR(*found(0.5, 0), 10.495, 0.01);
+  EXPECT_FALSE(found(0, 0.04).has_value());
+  EXPECT_TRUE(found(0, 0.05).has_value());
+  // It passes indeed.
+  const std::vector<float> constant(100, static_cast<float>(*found(0.5, 0)));
+  EXPECT_TRUE(Check(constant, reference, Tolerance(0.5, 0)).passed);
+  // What was never written does not count, nor do few elements or norms of rows.
+  reference[3] = PoisonedFloat();
+  EXPECT_FALSE(found(0.5, 0).has_value()) << "a NaN never passes";
+  EXPECT_TRUE(
+      PassingConstant(v1::DATA_TYPE_F32, BytesOf(reference), PoisonPattern::kFirst, Tolerance(0.5, 0)).has_value());
+  const std::vector<float> few(15, 1.0f);
+  EXPECT_FALSE(PassingConstant(v1::DATA_TYPE_F32, BytesOf(few), std::nullopt, Tolerance(1, 0)).has_value());
+  TolerancePlan by_rows = Tolerance(1, 0);
+  by_rows.row_norm_bound = 0.1;
+  EXPECT_FALSE(PassingConstant(v1::DATA_TYPE_F32, BytesOf(constant), std::nullopt, by_rows).has_value());
+  const std::vector<int32_t> counts(20, 7);
+  EXPECT_EQ(PassingConstant(v1::DATA_TYPE_I32, BytesOf(counts), std::nullopt, Tolerance(0, 0)), 7);
+}
+
 TEST(SecondPoisonTest, UnwrittenFloatsMoveToTheOtherPattern) {
   bool ambiguous = false;
   const std::vector<std::byte> second = ExpectedUnderSecondPoison(

@@ -2,7 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
 
+#include "server/base/file.h"
+#include "server/base/file_set.h"
 #include "server/worker/host/host_toolchain.h"
 #include "tests/unit/worker/host_kernel.h"
 
@@ -63,6 +68,44 @@ TEST(HostCompileTest, ConstantsMakeTheBinary) {
   EXPECT_EQ(kernel.Compile(kernel.With("WIDTH", 8), &other).outcome(), v1::OUTCOME_OK);
   EXPECT_EQ(first, again);
   EXPECT_NE(first, other);
+}
+
+TEST(HostCompileTest, AParameterMayHaveANameOfTheLibrary) {
+  std::string definition = kDefinition;
+  for (const char* name : {"size", "value", "type", "begin", "first", "data"}) {
+    definition += std::string("parameters { name: \"") + name + "\" values { ints: [3] } }\n";
+  }
+  HostKernel kernel(definition, "#include <algorithm>\n#include <map>\n#include <vector>\n" + std::string(kSource) +
+                                    "static_assert(size + value + type + begin + first + data == 18);\n");
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST(HostCompileTest, HeadersOutsideOfTheDefinitionAreWhatABinaryIsMadeOf) {
+  TemporaryDirectory outside;
+  ASSERT_TRUE(WriteFileAtomically(outside.File("outside.h"), "#define FACTOR 2\n").ok());
+  HostKernel kernel(kDefinition, "#include \"" + outside.File("outside.h") + "\"\n#include <vector>\n" + kSource);
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+  const absl::StatusOr<std::vector<std::string>> paths = UnpackPaths(result.inputs().packed_paths());
+  ASSERT_TRUE(paths.ok());
+  EXPECT_THAT(*paths, testing::Contains(outside.File("outside.h")));
+  EXPECT_THAT(*paths, testing::Contains(testing::EndsWith("/vector")));
+  EXPECT_THAT(*paths, Not(testing::Contains(HasSubstr("kernel.cc"))));
+  const FileSet files = ReadFileSet(*paths, std::numeric_limits<int64_t>::max());
+  EXPECT_TRUE(IsUnchanged(files));
+  ASSERT_TRUE(WriteFileAtomically(outside.File("outside.h"), "#define FACTOR 3\n").ok());
+  EXPECT_FALSE(IsUnchanged(files));
+}
+
+TEST(HostCompileTest, AMissingHeaderIsAnErrorOfTheSource) {
+  HostKernel kernel(kDefinition, "#include <no/such/header.h>\n" + std::string(kSource));
+  std::string artifact;
+  const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_THAT(result.message(), HasSubstr("sub/kernel.cc:1:"));
 }
 
 TEST(HostCompileTest, AnErrorIsItsFirstLineWithARelativePath) {

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "server/sanitizers.h"
 #include "tests/unit/worker/host_kernel.h"
@@ -283,6 +284,17 @@ TEST_F(HostRunTest, Processes) {
   Expect("twice", v1::OUTCOME_SANDBOX_VIOLATION, v1::PHASE_FIRST_LAUNCH, "forbidden system call: clone");
   Expect("leftover", v1::OUTCOME_SANDBOX_VIOLATION, v1::PHASE_FIRST_LAUNCH, "forbidden system call: clone");
   Expect("closes", v1::OUTCOME_RUN_CRASH, v1::PHASE_FIRST_LAUNCH, "");
+}
+
+TEST_F(HostRunTest, WhatATrialLeavesIsRemovedWhateverItsMode) {
+  ASSERT_EQ(Run("good").outcome(), v1::OUTCOME_OK);  // Compiled, which needs the directory.
+  const std::filesystem::path scratch = kernel_->scratch();
+  std::filesystem::create_directories(scratch / "a/b");
+  std::filesystem::permissions(scratch / "a/b", std::filesystem::perms::none);
+  std::filesystem::permissions(scratch / "a", std::filesystem::perms::none);
+  std::filesystem::permissions(scratch, std::filesystem::perms::none);
+  EXPECT_EQ(Run("good").outcome(), v1::OUTCOME_OK);
+  EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
 TEST_F(HostRunTest, VerifyOnlyStopsThere) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/base/file_set.h"
 #include "server/worker/cuda/harness.h"
 #include "tests/unit/worker_cuda/cuda_kernel.h"
 
@@ -142,6 +143,18 @@ TEST_F(CudaCompile, GivesABinaryItsEntriesAndItsNeeds) {
   EXPECT_THAT(backend_->toolchain(), HasSubstr("NVRTC"));
 }
 
+TEST_F(CudaCompile, HeadersOfTheToolkitAreWhatABinaryIsMadeOf) {
+  const Result result = Compile("none");
+  ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+  const absl::StatusOr<std::vector<std::string>> paths = UnpackPaths(result.inputs().packed_paths());
+  ASSERT_TRUE(paths.ok());
+  EXPECT_THAT(*paths, Contains(testing::EndsWith("/cuda_bf16.h")));
+  // What that header includes.
+  EXPECT_THAT(*paths, Contains(testing::EndsWith("/cuda_bf16.hpp")));
+  EXPECT_TRUE(IsUnchanged(
+      {result.inputs().packed_paths(), result.inputs().state_checksum(), result.inputs().content_checksum()}));
+}
+
 TEST_F(CudaCompile, IsDeterministic) {
   ASSERT_EQ(Compile("none").outcome(), v1::OUTCOME_OK);
   const std::string first = artifact_;
@@ -176,14 +189,118 @@ TEST_F(CudaCompile, PlansOptions) {
   absl::StatusOr<cuda::NvrtcInput> input = cuda::PlanCompile(*kernel_, config, {"/include"}, 13);
   ASSERT_TRUE(input.ok());
   for (const char* option :
-       {"-use_fast_math", "-std=c++17", "--gpu-architecture=sm_90", "-I/include", "-DBLOCK=64", "-DFAULT_none=1",
+       {"-use_fast_math", "-std=c++17", "--gpu-architecture=sm_90", "-I/include", "--pre-include=../tunefarm_config.h",
         "--device-as-default-execution-space", "--ptxas-options=-v", "--no-cache"}) {
     EXPECT_THAT(input->options, Contains(option));
   }
   EXPECT_THAT(input->options, Not(Contains("--std=c++20")));
+  EXPECT_THAT(input->headers, Contains(testing::Pair("../tunefarm_config.h", HasSubstr("#define BLOCK 64\n"))));
+  EXPECT_THAT(input->headers, Contains(testing::Pair("../tunefarm_config.h", HasSubstr("#define FAULT_none 1\n"))));
+  EXPECT_THAT(input->headers, Contains(testing::Pair("math.h", HasSubstr("INFINITY"))));
   EXPECT_THAT(input->name_expressions, testing::ElementsAre("&weights", "plain", "scale::Run<float, BLOCK>"));
   input = cuda::PlanCompile(*kernel_, config, {}, 12);
   EXPECT_THAT(input->options, Not(Contains("--no-cache")));
+}
+
+// One kernel of one entry, with these parameters (one value each) and options, and this text.
+constexpr const char* kSmallDefinition = R"pb(
+  display_name: "small"
+  language: LANGUAGE_CUDA
+  unverified_reason: "only compiled"
+  launches { kernel { entry: "k" grid: "1" block: "1" } }
+)pb";
+
+Result CompileSmall(CompileBackend* backend, const std::string& fields,
+                    const std::vector<std::pair<std::string, std::string>>& sources) {
+  const auto kernel = PrepareText(kSmallDefinition + fields, sources, "H200");
+  if (kernel == nullptr) return {};
+  SilentReporter reporter;
+  std::string artifact;
+  return backend->Compile(*kernel, kernel->plan->DefaultConfig(kernel->problem), &reporter, &artifact);
+}
+
+TEST_F(CudaCompile, ParametersMayHaveNamesOfTheCompilersOwnHeaders) {
+  std::string fields, sum = "0";
+  for (const char* name :
+       {"pad",    "T",     "mode",  "mask", "offset", "op", "src", "dst", "val",  "value", "type", "result",
+        "format", "layer", "level", "p",    "a",      "b",  "f",   "v",   "size", "x",     "y",    "width"}) {
+    fields += std::string("parameters { name: \"") + name + "\" values { ints: [ 3 ] } }\n";
+    sum += std::string(" + ") + name;
+  }
+  const std::string source =
+      "#include <cuda_fp16.h>\n#include <cooperative_groups.h>\n"
+      "__device__ int out_;\nextern \"C\" __global__ void k() { out_ = " +
+      sum + " + LEVEL; }\n";
+  const Result result =
+      CompileSmall(backend_.get(), fields + "compile_options: \"-Dwidth_of_option=1\"\ncompile_options: \"-DLEVEL=5\"",
+                   {{"k.cu", source}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+  EXPECT_EQ(result.log(), "");
+}
+
+TEST_F(CudaCompile, MacrosOfOptionsComeBehindTheCompilersOwnHeadersToo) {
+  const Result result = CompileSmall(
+      backend_.get(), "compile_options: \"-DT=float\" compile_options: \"-Dpad\" compile_options: \"-DNDEBUG\"",
+      {{"k.cu", "__device__ T out_;\nextern \"C\" __global__ void k() { assert(false); out_ = pad; }\n"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST_F(CudaCompile, AQuotedHeaderIsFoundBesideItsIncluder) {
+  const Result result =
+      CompileSmall(backend_.get(), "",
+                   {{"k.cu",
+                     "#include \"./detail/one.cuh\"\n#include \"detail/../two.cuh\"\n"
+                     "static_assert(kOne == 11 && kTwo == 2);\nextern \"C\" __global__ void k() {}\n"},
+                    {"detail/one.cuh", "#pragma once\n#include \"two.cuh\"\nconstexpr int kOne = kTwoOfDetail + 1;\n"},
+                    {"detail/two.cuh", "#pragma once\nconstexpr int kTwoOfDetail = 10;\n"},
+                    {"two.cuh", "#pragma once\nconstexpr int kTwo = 2;\n"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST_F(CudaCompile, StandardHeadersAreThere) {
+  const Result result = CompileSmall(backend_.get(), "", {{"k.cu", R"cu(
+#include <algorithm>
+#include <array>
+#include <assert.h>
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <float.h>
+#include <limits.h>
+#include <limits>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <type_traits>
+#include <utility>
+__device__ float out;
+static_assert(std::is_same_v<std::decay_t<const int[3]>, const int*>);
+static_assert(std::is_unsigned_v<uint8_t> && std::is_signed_v<float> && !std::is_integral_v<float>);
+static_assert(std::numeric_limits<int>::max() == INT32_MAX && std::numeric_limits<uint64_t>::max() == UINT64_MAX);
+static_assert(std::numeric_limits<float>::max() == FLT_MAX && INFINITY > FLT_MAX && sizeof(std::uintptr_t) == 8);
+static_assert(std::make_index_sequence<3>::size() == 3 && std::max(1, 2) == 2);
+extern "C" __global__ void k() {
+  std::array<int, 2> pair{1, 2};
+  std::swap(pair[0], pair[1]);
+  out = std::sqrt(out) + std::abs(out) + pair[0] + static_cast<float>(M_PI);
+}
+)cu"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST_F(CudaCompile, AHeaderOfTheDefinitionTakesAStandardOnesPlace) {
+  const Result result = CompileSmall(backend_.get(), "",
+                                     {{"k.cu", "#include <math.h>\nextern \"C\" __global__ void k() { Mine(); }\n"},
+                                      {"math.h", "#pragma once\n__device__ inline void Mine() {}\n"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
 }
 
 TEST(CudaCompileTarget, IsArchitectureSpecificOnlyWhenAsked) {

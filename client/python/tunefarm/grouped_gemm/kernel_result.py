@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Union
 
+from tunefarm import _files
 from tunefarm.grouped_gemm.kernel_configs import KernelConfig
 
 if TYPE_CHECKING:
@@ -46,10 +48,11 @@ class KernelResult:
                filename: Union[str, "os.PathLike[str]"] = "results.csv") -> None:
         """The columns of to_dict with a header and no index; truth values are True and False. Needs no pandas."""
         rows = _sorted_rows(results, sort_by, ascending)
-        with open(filename, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, _columns(rows), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        _files.write(filename, text.getvalue())
 
     @staticmethod
     def print_table(results: Sequence["KernelResult"], sort_by: str = "speedup", ascending: bool = False,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Optional, Type
 
+from tunefarm._visible import visible
+
 
 def is_out_of_resources(error: BaseException) -> bool:
     """Whether it is Triton's OutOfResources, whichever release it comes from."""
@@ -49,5 +51,5 @@ class TritonTuningContext:
             print(f"Out of resources: {self.resource} (required {self.required}, limit {self.limit}) for "
                   f"{self.kernel_config}")
         else:
-            print(f"{type(error).__name__} for {self.kernel_config}: {error}")
+            print(visible(f"{type(error).__name__} for {self.kernel_config}: {error}"))
         return True

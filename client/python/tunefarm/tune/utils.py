@@ -11,11 +11,12 @@ import itertools
 import json
 import os
 import sys
-import threading
 import time
 import warnings
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from tunefarm import _files
+from tunefarm._visible import visible
 from tunefarm.errors import TunefarmError
 from tunefarm.grouped_gemm.tuning_context import is_out_of_resources
 
@@ -58,7 +59,7 @@ def tune_kernel(search_space: Iterable[Config], make_run_and_gt_fn: Callable[[Co
         except Exception as error:
             last_error = error
             if not is_out_of_resources(error):
-                print(f"Skipped {config}: {type(error).__name__}: {error}")
+                print(visible(f"Skipped {config}: {type(error).__name__}: {error}"))
             continue
         if latency_us < best_us:
             best, best_us = config, latency_us
@@ -109,16 +110,7 @@ def save_configs_to_json(json_file_name: str, save_path: str, configs: Mapping[s
     is replaced as a whole, so that a reader never finds half of it."""
     os.makedirs(save_path, exist_ok=True)
     text = json.dumps(configs, indent=4, default=_plain_number) + "\n"
-    target = os.path.join(save_path, json_file_name)
-    temporary = f"{target}.{os.getpid()}.{threading.get_ident()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    _files.write(os.path.join(save_path, json_file_name), text)
 
 
 def _plain_number(value: Any) -> Any:

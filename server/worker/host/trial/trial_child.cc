@@ -24,11 +24,13 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/worker/host/cache_flush.h"
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/trial/trial_process.h"
 #include "server/worker/sandbox/seccomp_filter.h"
+#include "server/worker/verify/poison.h"
 
 namespace tunefarm {
 namespace {
@@ -39,6 +41,8 @@ constexpr uint64_t kExtraMemoryBytes = uint64_t{1} << 30;
 
 // Nobody's kernel writes files; what it may fill is memory.
 constexpr uint64_t kFileBytesMax = uint64_t{64} << 20;
+// No cache has shorter ones.
+constexpr size_t kLineBytes = 64;
 // The daemon's deadlines end a trial much earlier, as long as there is a daemon that can.
 constexpr uint64_t kProcessorSecondsMax = 3600;
 
@@ -221,6 +225,21 @@ class TrialChild {
         break;
       case TrialCommand::kConfig:
         return TakeConfig(command.count);
+      case TrialCommand::kPrepare:
+        RunSteps(&prepare_);
+        break;
+      case TrialCommand::kStretch:
+        launches_.RunStretch(command.count);
+        break;
+      case TrialCommand::kBusy:
+        BeBusy(command.count);
+        break;
+      case TrialCommand::kTouch:
+        for (const std::span<const std::byte> memory : program_.flush_memory) {
+          ForEachLine(memory, kLineBytes,
+                      [](const std::byte* at) { (void)*const_cast<const volatile std::byte*>(at); });
+        }
+        break;
       default:
         _exit(1);
     }
@@ -239,7 +258,17 @@ class TrialChild {
   // A kernel that forks and returns twice makes two of us; only one answers (see Reply).
   int64_t RunSteps(KernelCalls* calls) { return calls->Run(); }
 
+  static void BeBusy(uint32_t nanoseconds) {
+    const MonotonicTime end = Clock::Real()->Now() + Duration(nanoseconds);
+    while (Clock::Real()->Now() < end) {
+    }
+  }
+
   void BeforeSample(const TrialCommand& command) {
+    if (command.poison != 0) {
+      const PoisonPattern pattern = command.poison == 1 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
+      for (const TrialPoison& output : program_.poisons) Poison(output.type, pattern, output.bytes);
+    }
     if (command.restore != 0) {
       for (const TrialCopy& copy : program_.restores) {
         std::memcpy(copy.destination, copy.source.data(), copy.source.size());

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "server/base/check.h"
+#include "server/base/clock.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -131,6 +133,58 @@ std::vector<int64_t> TrialProcess::SampleNanoseconds(int samples) const {
 }
 
 void TrialProcess::Send(const TrialCommand& command) { Write(&command, sizeof(command)); }
+
+bool TrialProcess::Freeze() {
+  siginfo_t info = {};
+  // What Thaw did is no event of the child's.
+  (void)waitid(P_PID, static_cast<id_t>(pid_), &info, WCONTINUED | WNOHANG);
+  if (kill(-pid_, SIGSTOP) != 0 && kill(pid_, SIGSTOP) != 0) return false;
+  // WNOWAIT leaves the zombie of one that died to the destructor.
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WEXITED | WNOWAIT) < 0) {
+    if (errno != EINTR) return false;
+  }
+  // It runs again already; HasStood finds that.
+  if (info.si_code == CLD_CONTINUED) return true;
+  if (info.si_code != CLD_STOPPED) return false;
+  // What can be waited for from now on happens after this.
+  (void)waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG);
+  return true;
+}
+
+bool TrialProcess::HasStood() const {
+  // One that was continued and has stopped itself again has stopped anew.
+  siginfo_t info = {};
+  const int events = WSTOPPED | WCONTINUED | WEXITED | WNOHANG | WNOWAIT;
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, events) == 0 && info.si_pid == 0;
+}
+
+void TrialProcess::Thaw() {
+  if (kill(-pid_, SIGCONT) != 0) (void)kill(pid_, SIGCONT);
+}
+
+TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
+                                    const std::function<void()>& when_late, int64_t* nanoseconds) {
+  if (!HasStood()) {
+    TrialReply reply;
+    reply.kind = TrialReply::kContinued;
+    return reply;
+  }
+  // It cannot read the command before it is thawed.
+  Send(command);
+  const MonotonicTime start = Clock::Real()->Now();
+  Thaw();
+  TrialReply reply = Await(late_after, when_late);
+  *nanoseconds = (Clock::Real()->Now() - start).count();
+  if (reply.kind == TrialReply::kDone && !Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
+  return reply;
+}
+
+int TrialProcess::ThreadCount() const {
+  // The directory has two links of its own and one for each thread.
+  struct stat status = {};
+  const std::string path = "/proc/" + std::to_string(pid_) + "/task";
+  return stat(path.c_str(), &status) == 0 ? std::max(static_cast<int>(status.st_nlink) - 2, 1) : 1;
+}
 
 void TrialProcess::SendConfig(std::string_view sequences) {
   TUNEFARM_CHECK(sequences.size() <= kTrialConfigBytesMax);

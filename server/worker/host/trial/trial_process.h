@@ -33,13 +33,20 @@ struct TrialCopy {
   std::span<const std::byte> source;
 };
 
+// An output that the child poisons before samples.
+struct TrialPoison {
+  tunefarm::v1::DataType type = tunefarm::v1::DATA_TYPE_UNSPECIFIED;
+  std::span<std::byte> bytes;
+};
+
 // What a child is to load and run. Everything it points to must outlive the TrialProcess.
 struct TrialProgram {
   int library_fd = -1;        // the shared object; -1 if no step calls into one
   bool load_at_start = true;  // false: nothing foreign runs before SendConfig
   HostSequences sequences;    // of load_at_start
   std::vector<TrialCopy> symbols;
-  std::vector<TrialCopy> restores;  // before each sample that asks for it
+  std::vector<TrialCopy> restores;   // before each sample that asks for it
+  std::vector<TrialPoison> poisons;  // before each sample that asks for it
   // What a cache flush evicts beside the binary's static data: all memory that the kernel is given.
   std::vector<std::span<const std::byte>> flush_memory;
   size_t flush_bytes = 0;  // how much memory it walks where that is cheaper (cache_flush.h); 0: it does nothing
@@ -48,22 +55,27 @@ struct TrialProgram {
 // Parent to child.
 struct TrialCommand {
   enum Kind : uint32_t {
-    kLaunch = 1,  // prepare steps, then one launch sequence
-    kWarm = 2,    // `count` launch sequences, restored and flushed like samples if asked to
-    kSample = 3,  // `samples` samples of `count` launch sequences each
-    kConfig = 4,  // `count` bytes of sequences follow, which take the place of those before
+    kLaunch = 1,   // prepare steps, then one launch sequence
+    kWarm = 2,     // `count` launch sequences, restored and flushed like samples if asked to
+    kSample = 3,   // `samples` samples of `count` launch sequences each
+    kConfig = 4,   // `count` bytes of sequences follow, which take the place of those before
+    kPrepare = 5,  // the prepare steps alone
+    kStretch = 6,  // the `count`th stretch of one launch sequence
+    kBusy = 7,     // nothing foreign: computes for `count` nanoseconds
+    kTouch = 8,    // nothing foreign: reads a byte of each line of the program's flush_memory
   };
   uint32_t kind = 0;
   uint32_t count = 1;
   uint32_t flush = 0;     // flush the caches first
   uint32_t restore = 0;   // restore first
+  uint32_t poison = 0;    // poison the program's outputs first: 1 and 2 are the first and the second pattern
   uint32_t rehearse = 0;  // one untimed sequence before each sample, so that the caches are warm
   uint32_t samples = 1;   // at most kSamplesPerBatchMax
 };
 
 // What became of a command.
 struct TrialReply {
-  enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kNonsense };
+  enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kContinued, kNonsense };
   Kind kind = kNonsense;
   std::string text;               // kLoadError, kThrew: printable ASCII, at most 1 KiB
   ExitStatus exit;                // kDied
@@ -96,6 +108,20 @@ class TrialProcess {
   // if any, is called once when that takes longer than `late_after`.
   TrialReply Await(std::chrono::milliseconds late_after = {}, const std::function<void()>& when_late = nullptr);
   void Send(const TrialCommand& command);
+
+  // Stops every thread of the child, wherever it is, and returns when they stand: until Thaw nothing of it sees what
+  // happens to the buffers. False if it is dead.
+  bool Freeze();
+  // Whether nothing has let it run since Freeze: a timer of its own can send it SIGCONT. Once after each Freeze.
+  bool HasStood() const;
+  void Thaw();
+  // For a frozen child: sends the command, thaws it, waits for the answer as Await does, and freezes it again.
+  // `nanoseconds`: by this process's clock, from before the child could run until its answer was there. A child that
+  // dies before it is frozen again has not answered; one that ran before its time (kContinued) gets no command.
+  TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
+                        const std::function<void()>& when_late, int64_t* nanoseconds);
+  // Threads that it has now, at least 1.
+  int ThreadCount() const;
   // After kDone of kSample: what the child claims of each; may be anything.
   std::vector<int64_t> SampleNanoseconds(int samples) const;
   // The child loads its binary, unless it has, serves these sequences (EncodeSequences) from now on and launches them

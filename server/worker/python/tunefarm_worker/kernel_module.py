@@ -12,6 +12,7 @@ import tarfile
 from typing import Any, Dict, List, Optional, Set
 
 from . import messages
+from .remove_tree import remove_tree
 
 _CACHE_VARIABLES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR")
 
@@ -63,7 +64,7 @@ class KernelModule:
             origin = getattr(module, "__file__", None) or ""
             if origin.startswith(self._directory + os.sep):
                 del sys.modules[name]
-        shutil.rmtree(self._directory, ignore_errors=True)
+        remove_tree(self._directory)
 
     def source(self) -> bytes:
         """Returns the source of the module itself."""

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import shutil
 import signal
 import sys
 from typing import Any, Dict, List, Optional
@@ -16,6 +15,7 @@ from .channel import Channel, ProtocolError
 from .checking import Tolerance
 from .kernel_module import Config, KernelModule, plain_values, use_cache
 from .process_state import ProcessState
+from .remove_tree import remove_tree
 from .trial import Trial
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -73,7 +73,7 @@ class Session:
                 self._take_kernel(files[0])
         except (ValueError, OSError) as error:
             self._kernel_bytes = b""
-            prepared = {"outcome": messages.LOST,
+            prepared = {"outcome": messages.LOST, "worker_is_damaged": isinstance(error, OSError),
                         "message": fit(f"the worker cannot load the kernel: {error}", messages.MESSAGE_BYTES_MAX)}
         self._dims = plain_values(prepare.get("problem", {}).get("dims", {}))
         self._device = prepare.get("device_class", {})
@@ -108,7 +108,12 @@ class Session:
         cache = f"{self._scratch}/cache"
         if self._role == "compile":
             # Emptied for each config. The run worker unpacks it at the same path: compilers record absolute paths.
-            shutil.rmtree(cache, ignore_errors=True)
+            try:
+                remove_tree(cache)
+            except OSError as error:
+                self._send_result(number, {"outcome": messages.LOST, "worker_is_damaged": True,
+                                           "message": f"the cache of an earlier config cannot be emptied: {error}"}, None)
+                return
             result, compiled = trial.compile(self._config(evaluate, 1, cache))
             artifact = compiled if result["outcome"] == messages.OK else None
             result["has_artifact"] = artifact is not None
@@ -182,11 +187,14 @@ def _clean_up(cache: str) -> None:
     except Exception:  # The context is damaged: the daemon replaces the worker.
         pass
     try:
+        for directory in (os.path.dirname(cache), cache):
+            if os.path.isdir(directory):
+                os.chmod(directory, 0o700)
         if _bytes_below(cache) > _CACHE_BYTES_MAX:
-            shutil.rmtree(cache, ignore_errors=True)
+            remove_tree(cache)
             use_cache(cache)
-    except OSError:
-        pass
+    except OSError as error:
+        print(f"the files of a config cannot be removed: {error}", file=sys.stderr)
 
 
 def _bytes_below(directory: str) -> int:

@@ -46,6 +46,10 @@ def outcome_of(error: BaseException, otherwise: int) -> int:
 
 def sentence_of(error: BaseException) -> str:
     text = " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError):
+        # A private daemon takes the python3 of PATH, which need not be the one that has the user's packages.
+        text += (f" in {sys.executable}; install it there, or name another interpreter: tunefarm stop, then tunefarm tune "
+                 "--python FILE (tunefarmd --python-interpreter FILE)")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

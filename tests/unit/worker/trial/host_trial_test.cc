@@ -7,8 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <memory>
+#include <set>
+
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/trial/sample_batches.h"
+#include "server/worker/host/trial/trial_process.h"
 #include "server/worker/host/unforked_bytes.h"
 #include "tests/unit/worker/host_kernel.h"
 
@@ -46,6 +51,32 @@ TEST(HostSequencesTest, ArriveAsTheyWere) {
   for (size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_FALSE(DecodeSequences(bytes.substr(0, length), &got)) << length;
   }
+}
+
+TEST(HostSequencesTest, StretchesRunApart) {
+  std::array<std::byte, 4> memory = {};
+  std::vector<HostCall> planned(4);
+  const bool timed[] = {false, true, true, false};
+  for (size_t i = 0; i < planned.size(); ++i) {
+    planned[i].kind = StepPlan::Kind::kMemset;
+    planned[i].timed = timed[i];
+    planned[i].memset_target = std::span(memory).subspan(i, 1);
+    planned[i].memset_byte = static_cast<uint8_t>(i + 1);
+  }
+  EXPECT_EQ(StretchesOf(planned), (std::vector<bool>{false, true, false}));
+  EXPECT_TRUE(StretchesOf({}).empty());
+  absl::StatusOr<KernelCalls> calls = KernelCalls::Resolve(nullptr, planned);
+  ASSERT_TRUE(calls.ok());
+  const auto after = [&](size_t stretch) {
+    memory = {};
+    calls->RunStretch(stretch);
+    return std::vector<int>{static_cast<int>(memory[0]), static_cast<int>(memory[1]), static_cast<int>(memory[2]),
+                            static_cast<int>(memory[3])};
+  };
+  EXPECT_EQ(after(0), (std::vector<int>{1, 0, 0, 0}));
+  EXPECT_EQ(after(1), (std::vector<int>{0, 2, 3, 0}));
+  EXPECT_EQ(after(2), (std::vector<int>{0, 0, 0, 4}));
+  EXPECT_EQ(after(3), (std::vector<int>{0, 0, 0, 0}));
 }
 
 SamplingOptions ExactlySamples(int count) {
@@ -121,16 +152,77 @@ int EndOfForkReading(const UnforkedBytes& bytes) {
 }
 
 TEST(UnforkedBytesTest, ForksGetWhatIsSharedWithThem) {
-  UnforkedBytes large(kUnforkedFromBytes + 1, std::byte{3});
-  EXPECT_EQ(EndOfForkReading(large), -SIGSEGV);
-  ShareWithForks(large);
-  EXPECT_EQ(EndOfForkReading(large), 3);
-  UnforkedBytes small(100, std::byte{4});
-  EXPECT_EQ(EndOfForkReading(small), 4);
-  ShareWithForks(small);
-  small.resize(kUnforkedFromBytes, std::byte{5});
-  EXPECT_EQ(EndOfForkReading(small), -SIGSEGV);
-  EXPECT_EQ(small[99], std::byte{4});
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{300'000}}) {
+    UnforkedBytes expected(bytes, std::byte{3});
+    EXPECT_EQ(EndOfForkReading(expected), -SIGSEGV) << bytes;
+    ShareWithForks(expected);
+    EXPECT_EQ(EndOfForkReading(expected), 3) << bytes;
+    expected.resize(2 * bytes, std::byte{5});
+    EXPECT_EQ(EndOfForkReading(expected), -SIGSEGV) << bytes;
+    EXPECT_EQ(expected[bytes - 1], std::byte{3});
+  }
+}
+
+std::set<pid_t> Children() {
+  std::set<pid_t> pids;
+  std::ifstream list("/proc/thread-self/children");
+  for (pid_t pid = 0; list >> pid;) pids.insert(pid);
+  return pids;
+}
+
+class FrozenTrialTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::set<pid_t> before = Children();
+    absl::StatusOr<std::unique_ptr<TrialProcess>> started = TrialProcess::Start(nothing_);
+    ASSERT_TRUE(started.ok()) << started.status();
+    process_ = *std::move(started);
+    for (const pid_t pid : Children()) {
+      if (before.count(pid) == 0) pid_ = pid;
+    }
+    ASSERT_GT(pid_, 0);
+    ASSERT_EQ(process_->Await().kind, TrialReply::kDone);
+    command_.kind = TrialCommand::kBusy;
+    command_.count = 100'000;
+  }
+
+  const TrialProgram nothing_;
+  std::unique_ptr<TrialProcess> process_;
+  pid_t pid_ = -1;
+  TrialCommand command_;
+  int64_t took_ns_ = 0;
+};
+
+TEST_F(FrozenTrialTest, RunsForOneCommandAtATime) {
+  ASSERT_TRUE(process_->Freeze());
+  EXPECT_EQ(process_->ThreadCount(), 1);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(process_->HasStood());
+    ASSERT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_ns_).kind, TrialReply::kDone);
+    EXPECT_GE(took_ns_, 100'000);
+  }
+  EXPECT_TRUE(process_->HasStood());
+  process_->Thaw();
+  process_->Send(command_);
+  EXPECT_EQ(process_->Await().kind, TrialReply::kDone);
+}
+
+TEST_F(FrozenTrialTest, OneThatRanMeanwhileIsFoundOut) {
+  ASSERT_TRUE(process_->Freeze());
+  ASSERT_EQ(kill(pid_, SIGCONT), 0);
+  EXPECT_FALSE(process_->HasStood());
+  // Also if it has stopped again.
+  ASSERT_EQ(kill(pid_, SIGSTOP), 0);
+  EXPECT_FALSE(process_->HasStood());
+  EXPECT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_ns_).kind, TrialReply::kContinued);
+}
+
+TEST_F(FrozenTrialTest, OneThatDiedCannotBeFrozen) {
+  ASSERT_TRUE(process_->Freeze());
+  ASSERT_EQ(kill(pid_, SIGKILL), 0);
+  EXPECT_EQ(process_->Await().kind, TrialReply::kDied);
+  EXPECT_FALSE(process_->Freeze());
+  EXPECT_FALSE(process_->HasStood());
 }
 
 constexpr char kLargeDefinition[] = R"(

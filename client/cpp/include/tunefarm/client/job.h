@@ -40,8 +40,9 @@ struct JobSpec {
   std::map<std::string, std::string> measure;
   int32_t priority = 0;  // -100 to 100
   bool no_promotion = false, no_memory = false, retry_poisoned = false;
-  std::string label;       // at most 256 bytes
-  std::string request_id;  // the same id with the same body is the same job for 7 days. Empty: one is made
+  bool promote_given = false;  // file the winner also where max_trials is 1, which is no search
+  std::string label;           // at most 256 bytes
+  std::string request_id;      // the same id with the same body is the same job for 7 days. Empty: one is made
 };
 
 enum class JobState { kUnspecified = 0, kQueued, kRunning, kPaused, kCancelling, kSucceeded, kFailed, kCancelled };

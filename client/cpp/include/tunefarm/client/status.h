@@ -23,7 +23,7 @@ enum class Code {
   kOutOfRange = 11,
   kUnimplemented = 12,  // an older daemon, or a client without one (offline)
   kInternal = 13,       // a fault of the daemon's or of this library's
-  kUnavailable = 14,    // no daemon answers
+  kUnavailable = 14,    // no daemon answers; the message and the reason say why, where that is known
   kDataLoss = 15,       // a file is damaged
   kUnauthenticated = 16,
 };

@@ -1,4 +1,4 @@
-// bests {list,pin,unpin,retire,note,history,watch}: the catalog as a whole, and what people decide about it.
+#include "client/cli/bests/best_verbs.h"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,6 @@
 
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/bests/best_watch.h"
-#include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
@@ -43,6 +42,23 @@ absl::StatusOr<std::string> KernelNameOf(Session* session, const std::string& te
   return kernel.name;
 }
 
+// Whose bests a list is about: all, those of a name, or those of the definition that a path names.
+struct Listed {
+  std::string name;     // empty: all
+  std::string program;  // empty: of every definition of the name
+
+  bool Takes(const std::string& program_digest) const { return program.empty() || program_digest == program; }
+};
+
+absl::StatusOr<Listed> ListedOf(Session* session, const std::string& text) {
+  Listed listed;
+  if (text.empty()) return listed;
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  listed.name = kernel.name;
+  ASSIGN_OR_RETURN(listed.program, ProgramDigestOfPath(kernel));
+  return listed;
+}
+
 v1::BestConfigKey KeyOfBest(const v1::BestConfig& best) {
   v1::BestConfigKey key;
   key.set_program_digest(best.program_digest());
@@ -54,9 +70,10 @@ v1::BestConfigKey KeyOfBest(const v1::BestConfig& best) {
 // The best of exactly this kernel, problem and device.
 absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& choice) {
   if (choice.kernel.empty()) return InvalidArgument("--dim, --pin and --device say more about a KERNEL; name it too");
-  ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(choice.kernel, session->environment));
   v1::LookupConfigRequest request;
-  request.set_kernel(kernel);
+  request.set_kernel(kernel.name);
+  ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
   ASSIGN_OR_RETURN(*request.mutable_problem(), MakeProblem(choice.problem));
   request.set_device_selector(choice.device);
   request.set_worst_match(v1::MATCH_STALE);
@@ -64,11 +81,16 @@ absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& ch
   ASSIGN_OR_RETURN(v1::LookupConfigResponse response,
                    Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
   if (response.match() == v1::MATCH_EXACT || response.match() == v1::MATCH_STALE) {
+    if (response.other_programs() > 0) {
+      session->Note(
+          kernel.name +
+          " stands for several definitions with a best config for this problem; this is about the one that was "
+          "submitted last. A path or kernels/ID names another.");
+    }
     return std::move(*response.mutable_best());
   }
-  return NotFound(
-      "{} has no best config for exactly this problem and device; tunefarm bests list {} shows those it has", kernel,
-      choice.kernel);
+  return NotFound("{} has no best config for exactly this problem and device; tunefarm best list {} shows those it has",
+                  kernel.name, choice.kernel);
 }
 
 // Pages of a list until `limit` items are there; whether there are more. `fetch` adds the next page.
@@ -85,14 +107,15 @@ void NoteMore(const Session& session, bool has_more) {
   if (has_more) session.Note("There are more; --limit shows more of them.");
 }
 
-absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
+absl::StatusOr<ExitCode> ListChosenBests(Session* session, const BestChoice& choice) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
-  ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
+  ASSIGN_OR_RETURN(const Listed listed, ListedOf(session, choice.kernel));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListBestConfigsResponse all;
   const auto fetch = [&](int size, const std::string& token) -> absl::StatusOr<std::string> {
     v1::ListBestConfigsRequest request;
-    request.set_kernel(kernel);
+    request.set_kernel(listed.name);
+    request.set_program_digest(listed.program);
     request.set_page_size(size);
     request.set_page_token(token);
     ASSIGN_OR_RETURN(
@@ -105,12 +128,12 @@ absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(all));
   } else if (format == OutputFormat::kCsv) {
-    session->Print(BestsTable(all, true).ToCsv());
+    session->PrintTable(BestsTable(all, true), format);
   } else if (all.bests().empty()) {
-    session->Note(kernel.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
-                                 : "No bests yet. Run: tunefarm tune " + choice.kernel);
+    session->Note(listed.name.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
+                                      : "No bests yet. Run: tunefarm tune " + choice.kernel);
   } else {
-    session->Print(BestsTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
+    session->PrintTable(BestsTable(all, false), format);
   }
   NoteMore(*session, has_more);
   return kExitOk;
@@ -119,12 +142,13 @@ absl::StatusOr<ExitCode> ListBests(Session* session, const BestChoice& choice) {
 absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& choice) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   v1::ListBestConfigChangesRequest request;
+  Listed listed;
   if (choice.names_problem()) {
     ASSIGN_OR_RETURN(const v1::BestConfig best, ChosenBest(session, choice));
     *request.mutable_key() = KeyOfBest(best);
   } else {
-    ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(session, choice.kernel));
-    request.set_kernel(kernel);
+    ASSIGN_OR_RETURN(listed, ListedOf(session, choice.kernel));
+    request.set_kernel(listed.name);
   }
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListBestConfigChangesResponse all;
@@ -133,18 +157,20 @@ absl::StatusOr<ExitCode> ShowBestHistory(Session* session, const BestChoice& cho
     request.set_page_token(token);
     ASSIGN_OR_RETURN(const v1::ListBestConfigChangesResponse page,
                      Connection::Call(connection->catalog(), &Catalog::ListBestConfigChanges, request));
-    all.mutable_changes()->MergeFrom(page.changes());
+    for (const v1::BestConfigChange& change : page.changes()) {
+      if (listed.Takes(change.best().program_digest())) *all.add_changes() = change;
+    }
     return page.next_page_token();
   };
   ASSIGN_OR_RETURN(const bool has_more, FetchPages(choice.limit, fetch, [&] { return all.changes_size(); }));
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(all));
   } else if (format == OutputFormat::kCsv) {
-    session->Print(BestChangesTable(all, true).ToCsv());
+    session->PrintTable(BestChangesTable(all, true), format);
   } else if (all.changes().empty()) {
     session->Note("The history is empty.");
   } else {
-    session->Print(BestChangesTable(all, false).ToText(session->has_color(), TerminalColumns(session->out)));
+    session->PrintTable(BestChangesTable(all, false), format);
   }
   NoteMore(*session, has_more);
   return kExitOk;
@@ -166,7 +192,7 @@ absl::StatusOr<v1::BestConfigKey> KeyAtRevision(Session* session, const std::str
     const bool is_passed = !page.changes().empty() && page.changes().rbegin()->revision() < revision;
     request.set_page_token(is_passed ? "" : page.next_page_token());
   } while (!request.page_token().empty());
-  return NotFound("revision {} is not in the history of {}; tunefarm bests history {} shows it", revision, kernel,
+  return NotFound("revision {} is not in the history of {}; tunefarm best history {} shows it", revision, kernel,
                   kernel);
 }
 
@@ -224,7 +250,7 @@ absl::StatusOr<ExitCode> RetireBest(Session* session, const BestChoice& choice) 
                    Connection::Call(connection->catalog(), &Catalog::RetireBestConfig, request));
   RETURN_IF_ERROR(PrintChanged(*session, "retired", best, /*is_there=*/false));
   session->Note(
-      fmt::format("To restore it: tunefarm bests pin {} --from-revision {}", choice.kernel, response.revision()));
+      fmt::format("To restore it: tunefarm best pin {} --from-revision {}", choice.kernel, response.revision()));
   return kExitOk;
 }
 
@@ -276,19 +302,22 @@ BestVerb AddBestVerb(CLI::App* bests, Session* session, const std::string& verb,
 
 }  // namespace
 
-void AddBests(CLI::App* app, Session* session) {
-  CLI::App* bests =
-      app->add_subcommand("bests", "List, pin, unpin, retire, note or watch best configs; their history.");
-  bests->require_subcommand(1);
-  SetExample(bests, "tunefarm bests list\ntunefarm bests history matmul");
+absl::StatusOr<ExitCode> ListBests(Session* session, const std::string& kernel) {
+  BestChoice choice;
+  choice.kernel = kernel;
+  return ListChosenBests(session, choice);
+}
+
+void AddBestVerbs(CLI::App* bests, Session* session) {
+  bests->require_subcommand(0, 1);
   const BestVerb list = AddBestVerb(bests, session, "list", "The best configs of a kernel, or of all.",
-                                    "tunefarm bests list matmul --output csv", ListBests);
+                                    "tunefarm best list matmul --output csv", ListChosenBests);
   list.AddKernel(false);
   list.AddLimit();
   const BestVerb pin =
       AddBestVerb(bests, session, "pin", "Keep a best config regardless of later results, or restore an earlier one.",
-                  "tunefarm bests pin matmul --dim M=4096 --dim dtype=bf16 --reason \"in production\"\n"
-                  "tunefarm bests pin matmul --from-revision 12",
+                  "tunefarm best pin matmul --dim M=4096 --dim dtype=bf16 --reason \"in production\"\n"
+                  "tunefarm best pin matmul --from-revision 12",
                   PinBest);
   pin.AddKernel(true);
   pin.AddProblem();
@@ -299,34 +328,34 @@ void AddBests(CLI::App* app, Session* session) {
       ->check(CLI::PositiveNumber);
   pin.AddReason();
   const BestVerb unpin = AddBestVerb(bests, session, "unpin", "Let later jobs replace a pinned best config again.",
-                                     "tunefarm bests unpin matmul --dim M=4096 --dim dtype=bf16", UnpinBest);
+                                     "tunefarm best unpin matmul --dim M=4096 --dim dtype=bf16", UnpinBest);
   unpin.AddKernel(true);
   unpin.AddProblem();
   unpin.AddReason();
   const BestVerb retire =
       AddBestVerb(bests, session, "retire", "Take a best config out of the catalog; its history stays.",
-                  "tunefarm bests retire matmul --dim M=4096 --dim dtype=bf16 --reason \"wrong for NaN\"", RetireBest);
+                  "tunefarm best retire matmul --dim M=4096 --dim dtype=bf16 --reason \"wrong for NaN\"", RetireBest);
   retire.AddKernel(true);
   retire.AddProblem();
   retire.AddReason();
   const BestVerb note = AddBestVerb(bests, session, "note", "Attach a note to a best config.",
-                                    "tunefarm bests note matmul \"slow below 600 W\" --dim M=4096", NoteBest);
+                                    "tunefarm best note matmul \"slow below 600 W\" --dim M=4096", NoteBest);
   note.AddKernel(true);
   note.command->add_option("TEXT", note.choice->note, "The note, which replaces the present one; \"\" removes it.")
       ->required();
   note.AddProblem();
-  const BestVerb history = AddBestVerb(
-      bests, session, "history", "Changes of best configs, newest first.",
-      "tunefarm bests history matmul --limit 5\ntunefarm bests history matmul --dim M=4096", ShowBestHistory);
+  const BestVerb history =
+      AddBestVerb(bests, session, "history", "Changes of best configs, newest first.",
+                  "tunefarm best history matmul --limit 5\ntunefarm best history matmul --dim M=4096", ShowBestHistory);
   history.AddKernel(false);
   history.AddProblem();
   history.AddLimit();
   const BestVerb watch =
       AddBestVerb(bests, session, "watch", "Print every best config, then every change as it happens.",
-                  "tunefarm bests watch matmul --output json",
+                  "tunefarm best watch matmul --output json",
                   [](Session* own, const BestChoice& choice) -> absl::StatusOr<ExitCode> {
-                    ASSIGN_OR_RETURN(const std::string kernel, KernelNameOf(own, choice.kernel));
-                    return WatchBests(own, kernel);
+                    ASSIGN_OR_RETURN(const Listed listed, ListedOf(own, choice.kernel));
+                    return WatchBests(own, listed.name, listed.program);
                   });
   watch.AddKernel(false);
 }

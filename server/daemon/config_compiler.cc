@@ -1,0 +1,100 @@
+#include "server/daemon/config_compiler.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "server/base/hash.h"
+#include "server/base/status.h"
+#include "server/base/thread.h"
+#include "server/definition/binary_entries.h"
+
+namespace tunefarm {
+namespace {
+
+// Less than a client waits for the call.
+constexpr Duration kPatience = std::chrono::seconds(100);
+
+struct Batch {
+  Mutex mutex;
+  std::vector<CompiledConfig> configs GUARDED_BY(mutex);
+  size_t left GUARDED_BY(mutex) = 0;
+  Notification done;
+};
+
+CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
+  CompiledConfig compiled;
+  compiled.outcome = result.outcome;
+  compiled.message = result.message;
+  compiled.log = result.log;
+  compiled.resources = result.resources;
+  if (result.outcome != v1::OUTCOME_OK || result.artifact == nullptr) return compiled;
+  compiled.binary_digest = Sha256(result.artifact->bytes).Hex();
+  if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
+      !why.empty()) {
+    compiled.outcome = v1::OUTCOME_LOAD_ERROR;
+    compiled.message = std::move(why);
+  }
+  return compiled;
+}
+
+}  // namespace
+
+void ConfigCompiler::SetEvaluator(Evaluator* evaluator) {
+  MutexLock lock(&mutex_);
+  evaluator_ = evaluator;
+}
+
+absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const CompileOrder& order) {
+  if (order.configs.empty()) return std::vector<CompiledConfig>();
+  auto batch = std::make_shared<Batch>();
+  std::vector<Evaluator::Id> ids;
+  {
+    MutexLock inner(&batch->mutex);
+    batch->configs.resize(order.configs.size());
+    batch->left = order.configs.size();
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (evaluator_ == nullptr) {
+      return WithReason(FailedPrecondition("this daemon compiles nothing: it has no compile workers of its own (its "
+                                           "role is not 'all')"),
+                        "NO_COMPILER");
+    }
+    for (size_t i = 0; i < order.configs.size(); ++i) {
+      CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
+      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, plan = order.plan](const CompileResult& result) {
+        CompiledConfig compiled = Compiled(*plan, result);
+        bool is_last = false;
+        {
+          MutexLock inner(&batch->mutex);
+          batch->configs[i] = std::move(compiled);
+          is_last = --batch->left == 0;
+        }
+        if (is_last) batch->done.Notify();
+      }));
+    }
+  }
+  if (!batch->done.WaitFor(kPatience)) {
+    {
+      MutexLock lock(&mutex_);
+      // Without an evaluator all have been answered.
+      for (const Evaluator::Id id : ids) {
+        if (evaluator_ != nullptr) evaluator_->Cancel(id);
+      }
+    }
+    batch->done.WaitForNotification();
+    return DeadlineExceeded(
+        "the configs did not compile within {} s; ask for fewer, or try again when the daemon has "
+        "less to do",
+        kPatience / std::chrono::seconds(1));
+  }
+  MutexLock inner(&batch->mutex);
+  for (const CompiledConfig& config : batch->configs) {
+    if (config.outcome != v1::OUTCOME_LOST) continue;
+    return WithReason(FailedPrecondition("this daemon cannot compile the kernel: {}", config.message), "NO_COMPILER");
+  }
+  return std::move(batch->configs);
+}
+
+}  // namespace tunefarm

@@ -1,0 +1,19 @@
+// What tunefarmd --help prints: the flags in groups, wrapped, with examples at the end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+
+namespace tunefarm {
+
+// The title under which a setting stands, by its key in the configuration file; "Other" for one without a group. Pure.
+std::string DaemonHelpGroup(std::string_view key);
+
+// Lines of at most 100 columns. For an app whose options have groups of DaemonHelpGroup.
+class DaemonHelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+};
+
+}  // namespace tunefarm

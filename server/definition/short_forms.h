@@ -1,0 +1,49 @@
+// The short forms of kernel.pbtxt, written out for protobuf's parser. Private to this folder; pure.
+//
+//   data_type: F32            data_type: DATA_TYPE_F32 (any enum, in upper or lower case; language: HOST is HOST_CXX)
+//   default_value: 2048       default_value { int_value: 2048 } (each v1.Value, also in lists)
+//   values: [32, 64]          values { ints: [32, 64] } (v1.ValueList: ints, doubles, bools or strings)
+//   grid: 64                  grid: "64" (any string field)
+//
+// client/python/tunefarm/_short_forms.py does the same for the Python client; tests/data/definitions/short_forms has
+// the cases that both must pass.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "google/protobuf/descriptor.h"
+
+namespace tunefarm::definition {
+
+struct ExpandedText {
+  // Where the text differs from the original: bytes [begin, end) stand for [original_begin, original_end).
+  struct Change {
+    size_t begin = 0;
+    size_t end = 0;
+    size_t original_begin = 0;
+    size_t original_end = 0;
+  };
+  struct Error {
+    size_t offset = 0;  // in the original
+    absl::Status status;
+  };
+
+  std::string text;
+  std::vector<Change> changes;  // ascending
+  // Unknown fields and enum values, and bare values of the wrong kind, in the order of the original. The text is not to
+  // be parsed where there are any.
+  std::vector<Error> errors;
+
+  // Where a byte of `text` comes from.
+  size_t OriginalOffset(size_t offset) const;
+};
+
+// `text` is a message of type `root`. What is no well-formed text is left to protobuf's parser: from there on nothing
+// is changed.
+ExpandedText ExpandShortForms(std::string_view text, const google::protobuf::Descriptor* root);
+
+}  // namespace tunefarm::definition

@@ -1,0 +1,46 @@
+// The headers that sources include, and the header that gives a config's constants to them. Pure.
+//
+// Constants are macros, and a macro breaks a library header that uses its name (`size`, `T`, `pad`). Therefore they are
+// defined by a generated header behind the library headers with which the first source begins, not by options of the
+// compiler.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tunefarm/v1/kernel.pb.h"
+
+namespace tunefarm {
+
+// A name in an #include directive or in __has_include.
+struct IncludedName {
+  size_t begin = 0;  // offset in the source, behind the quote or bracket
+  std::string name;
+  bool is_quoted = false;
+  bool is_test = false;  // of __has_include
+  // Only comments, #pragma once, an include guard's head and other includes stand before it.
+  bool is_leading = false;
+};
+
+// In order. Comments and string literals are skipped; conditions are not evaluated. Names longer than 256 bytes are
+// left out.
+std::vector<IncludedName> FindIncludedNames(std::string_view source);
+
+// The source that `name` means where it is included by the source `includer`: for a quoted name first relative to the
+// includer's folder, then relative to the definition's. Null if it is none of the definition's sources.
+const tunefarm::v1::SourceFile* FindIncludedSource(const tunefarm::v1::Kernel& kernel, std::string_view includer,
+                                                   std::string_view name, bool is_quoted);
+
+// The content of a source with its included names replaced by the paths of the sources that they mean, for a compiler
+// that finds headers only by their full paths. Lines keep their numbers.
+std::string WithFullIncludePaths(const tunefarm::v1::Kernel& kernel, const tunefarm::v1::SourceFile& source);
+
+// The header that the compiler reads before the first source: the leading library headers of that source and of the
+// sources that it includes, where the compiler has them, then a macro for each constant.
+std::string ConfigHeader(const tunefarm::v1::Kernel& kernel,
+                         const std::vector<std::pair<std::string, std::string>>& constants);
+
+}  // namespace tunefarm

@@ -1,0 +1,52 @@
+// Whether the times that a kernel's own samples claim can be true, by witnessed launches: launches that are timed by a
+// clock out of the kernel's reach, on freshly poisoned outputs and inputs that the kernel cannot expect, and whose
+// outputs are compared. A kernel shares its process or its context with what takes its samples and can falsify those,
+// or skip work that samples repeat; in a witnessed launch all of its work must be done between two readings of the
+// clock.
+//
+// Disturbances only make a witnessed launch longer, so that the shortest counts, and before a time is contradicted many
+// are taken, the overhead of the way there is measured again, and so are the samples.
+//
+// Pure but for the calls. One thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "server/base/clock.h"
+
+namespace tunefarm {
+
+// Witnessed launches of a trial whose time is not in doubt: two, so that one that works in every second launch is
+// found, but one of a long one.
+int WitnessesOf(double claimed_ns);
+
+// Whether a config is as fast as the best so far: only those are witnessed, and all in finals, which have no limit.
+// `race_limit_ns` as in RunInput; 0: unknown.
+bool MayWin(double median_ns, double race_limit_ns);
+
+// Whether a launch cannot be as short as claimed if it took `witnessed_ns`: shorter by more than 8 % and by more than
+// `slack_ns`, which covers what only a first launch pays (cold code and address translations, a processor that wakes).
+bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns);
+
+// What the worker does. A call that returns nothing has failed, and the caller knows why: hearing then ends.
+struct WitnessCalls {
+  // One witnessed launch, in nanoseconds with the overhead of the way there and back.
+  std::function<std::optional<double>()> launch;
+  // That overhead, around work of so many nanoseconds.
+  std::function<std::optional<double>(double busy_ns)> overhead;
+  // Takes the samples again: the median.
+  std::function<std::optional<double>()> sample_again;
+};
+
+struct WitnessVerdict {
+  bool failed = false;  // a call did
+  bool contradicted = false;
+  double claimed_ns = 0;    // by the samples that count: the last ones
+  double witnessed_ns = 0;  // the shortest launch since, without overhead
+  int launches = 0;
+};
+
+WitnessVerdict HearWitnesses(double claimed_ns, double slack_ns, const Clock& clock, const WitnessCalls& calls);
+
+}  // namespace tunefarm

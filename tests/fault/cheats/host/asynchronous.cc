@@ -1,0 +1,26 @@
+// Leaves the work to a thread and returns at once, after the first launch.
+#include "work.h"
+
+#if CHEAT
+struct Task {
+  const float* a;
+  const float* b;
+  float* c;
+  long n;
+};
+
+[[maybe_unused]] static void* RunTask(void* argument) {
+  Task* const task = (Task*)argument;
+  Work(task->a, task->b, task->c, task->n);
+  return nullptr;
+}
+
+static void Cheat(const float* a, const float* b, float* c, long n) {
+  static int launches = 0;
+  static Task task;
+  if (launches++ == 0) return Work(a, b, c, n);
+  task = {a, b, c, n};
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, RunTask, &task) == 0) pthread_detach(thread);
+}
+#endif

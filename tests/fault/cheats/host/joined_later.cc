@@ -1,0 +1,27 @@
+// Leaves the work to a thread that the next launch waits for.
+#include "work.h"
+
+#if CHEAT
+struct Task {
+  const float* a;
+  const float* b;
+  float* c;
+  long n;
+};
+
+[[maybe_unused]] static void* RunTask(void* argument) {
+  Task* const task = (Task*)argument;
+  Work(task->a, task->b, task->c, task->n);
+  return nullptr;
+}
+
+static void Cheat(const float* a, const float* b, float* c, long n) {
+  static int launches = 0;
+  static Task task;
+  static pthread_t thread;
+  if (launches++ == 0) return Work(a, b, c, n);
+  if (launches > 2) pthread_join(thread, nullptr);
+  task = {a, b, c, n};
+  if (pthread_create(&thread, nullptr, RunTask, &task) != 0) abort();
+}
+#endif

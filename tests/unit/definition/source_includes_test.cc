@@ -1,0 +1,118 @@
+#include "server/definition/source_includes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tunefarm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+v1::Kernel KernelOf(const std::vector<std::pair<std::string, std::string>>& sources) {
+  v1::Kernel kernel;
+  for (const auto& [path, content] : sources) {
+    v1::SourceFile* const source = kernel.add_sources();
+    source->set_path(path);
+    source->set_content(content);
+  }
+  return kernel;
+}
+
+// "<a>" or "\"b\"", with '+' before those that are leading.
+std::vector<std::string> NamesIn(const std::string& source) {
+  std::vector<std::string> names;
+  for (const IncludedName& included : FindIncludedNames(source)) {
+    EXPECT_EQ(source.substr(included.begin, included.name.size()), included.name);
+    const std::string name = included.is_quoted ? '"' + included.name + '"' : '<' + included.name + '>';
+    names.push_back((included.is_leading ? "+" : "") + name);
+  }
+  return names;
+}
+
+TEST(SourceIncludesTest, FindsDirectivesAndTests) {
+  EXPECT_THAT(NamesIn("#include <a>\n # \tinclude\"b\"\r\n/* x */ #include <c> // <d>\n"),
+              ElementsAre("+<a>", "+\"b\"", "+<c>"));
+  EXPECT_THAT(NamesIn("#if __has_include(\"a.h\") && __has_include ( <b> )\n#include \"a.h\"\n#endif"),
+              ElementsAre("\"a.h\"", "<b>", "\"a.h\""));
+  EXPECT_THAT(NamesIn("#include NAME\n#include <a\n#include <b>"), ElementsAre("<b>"));
+  EXPECT_THAT(NamesIn(""), ElementsAre());
+}
+
+TEST(SourceIncludesTest, SkipsCommentsAndLiterals) {
+  EXPECT_THAT(NamesIn("// #include <a>\n/*\n#include <b>\n*/\n#include <c>"), ElementsAre("+<c>"));
+  EXPECT_THAT(NamesIn("const char* s = R\"x(\n#include <a>\n)\" )x\";\n#include <b>"), ElementsAre("<b>"));
+  EXPECT_THAT(NamesIn("char c = '\"'; int i = 1'000'000;\n#include <a>\nauto s = \"/*\";\n#include <b>"),
+              ElementsAre("<a>", "<b>"));
+  EXPECT_THAT(NamesIn("#if 0\nit's text\n#endif\n#error don't \" do\n#include <a>"), ElementsAre("<a>"));
+  EXPECT_THAT(NamesIn("const char* s = R\"(never closed\n#include <a>"), ElementsAre());
+}
+
+TEST(SourceIncludesTest, LeadingEndsWithTheFirstOtherLine) {
+  EXPECT_THAT(NamesIn("#pragma once\n#include <a>\n#define X\n#include <b>"), ElementsAre("+<a>", "<b>"));
+  EXPECT_THAT(NamesIn("#ifndef A_H\n#define A_H\n#include <a>\n#endif"), ElementsAre("+<a>"));
+  EXPECT_THAT(NamesIn("#ifndef A\n#include <a>\n#endif"), ElementsAre("<a>"));
+  EXPECT_THAT(NamesIn("#ifndef A\n#define B\n#include <a>\n#endif"), ElementsAre("<a>"));
+  EXPECT_THAT(NamesIn("#pragma GCC optimize(\"O3\")\n#include <a>"), ElementsAre("<a>"));
+}
+
+TEST(SourceIncludesTest, AQuotedNameIsFirstThatOfAFileBesideTheIncluder) {
+  const v1::Kernel kernel = KernelOf({{"sub/main.cu", "x"}, {"sub/a.h", "x"}, {"a.h", "x"}, {"sub/deep/b.h", "x"}});
+  const auto find = [&kernel](const char* includer, const char* name, bool is_quoted) {
+    const v1::SourceFile* const found = FindIncludedSource(kernel, includer, name, is_quoted);
+    return found == nullptr ? std::string("none") : found->path();
+  };
+  EXPECT_EQ(find("sub/main.cu", "a.h", true), "sub/a.h");
+  EXPECT_EQ(find("sub/main.cu", "./a.h", true), "sub/a.h");
+  EXPECT_EQ(find("sub/main.cu", "deep/../a.h", true), "sub/a.h");
+  EXPECT_EQ(find("sub/deep/b.h", "../a.h", true), "sub/a.h");
+  EXPECT_EQ(find("sub/deep/b.h", "a.h", true), "a.h");
+  EXPECT_EQ(find("sub/main.cu", "a.h", false), "a.h");
+  EXPECT_EQ(find("sub/main.cu", "../../a.h", true), "none");
+  EXPECT_EQ(find("sub/main.cu", "/a.h", true), "none");
+  EXPECT_EQ(find("sub/main.cu", "vector", false), "none");
+}
+
+TEST(SourceIncludesTest, FullPathsKeepTheLines) {
+  const v1::Kernel kernel = KernelOf({{"d/main.cu",
+                                       "#include \"./a.h\"\n#if __has_include(\"b.h\")\n#include <a.h>\n#endif\n"
+                                       "const char* s = \"a.h\";\n"},
+                                      {"d/a.h", "x"},
+                                      {"b.h", "x"}});
+  EXPECT_EQ(WithFullIncludePaths(kernel, kernel.sources(0)),
+            "#include \"d/a.h\"\n#if __has_include(\"b.h\")\n#include <a.h>\n#endif\nconst char* s = \"a.h\";\n");
+  EXPECT_EQ(WithFullIncludePaths(kernel, kernel.sources(1)), "x");
+}
+
+TEST(SourceIncludesTest, TheConfigHeaderBeginsWithLibraryHeaders) {
+  const v1::Kernel kernel = KernelOf({{"k.cc",
+                                       "#include <Eigen/Dense>\n#include \"a.h\"\n#include <list>\n#include <x.h>\n"
+                                       "int i;\n#include <map>\n"},
+                                      {"a.h", "#pragma once\n#include <vector>\n#define Y 1\n#include <set>\n"}});
+  const std::string header = ConfigHeader(kernel, {{"size", "4"}, {"T", "float"}});
+  EXPECT_THAT(header, HasSubstr("#if __has_include(<Eigen/Dense>)\n#include <Eigen/Dense>\n#endif\n"));
+  EXPECT_THAT(header, HasSubstr("#include <vector>\n"));
+  EXPECT_THAT(header, HasSubstr("#include <list>\n"));
+  EXPECT_LT(header.find("#include <list>"), header.find("#define size 4\n#define T float\n"));
+  // "a.h" may configure it; it is not of the language.
+  EXPECT_THAT(header, Not(HasSubstr("x.h")));
+  EXPECT_THAT(header, Not(HasSubstr("<set>")));
+  EXPECT_THAT(header, Not(HasSubstr("<map>")));
+  EXPECT_EQ(ConfigHeader(KernelOf({{"k.cc", "int i;"}}), {}), "// The constants of this config.\n");
+}
+
+TEST(SourceIncludesTest, SourcesThatIncludeEachOtherAreReadOnce) {
+  const v1::Kernel kernel =
+      KernelOf({{"a.h", "#include \"b.h\"\n#include <list>\n"}, {"b.h", "#include \"a.h\"\n#include <vector>\n"}});
+  const std::string header = ConfigHeader(kernel, {});
+  EXPECT_THAT(header, HasSubstr("<list>"));
+  EXPECT_THAT(header, HasSubstr("<vector>"));
+}
+
+}  // namespace
+}  // namespace tunefarm

@@ -1,0 +1,254 @@
+// Kernels that do their work only where they believe that it is looked at: none gets a time that is not true.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/worker/host_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+using ::testing::HasSubstr;
+
+// y = 2 x after some milliseconds of work. DOES comes when a config runs: every config has the same binary.
+constexpr char kDefinition[] = R"(
+  display_name: "lazy"
+  language: LANGUAGE_HOST_CXX
+  sources { path: "lazy.cc" }
+  dims { name: "N" default_value { int_value: 1000 } }
+  parameters { name: "DOES" range { first: 0 last: 9 } bind: BIND_RUN }
+  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+  arguments { name: "does" scalar { data_type: DATA_TYPE_I32 value: "DOES" } }
+  launches { kernel { entry: "run" arguments: ["x", "y", "n", "does"] } }
+  reference { steps { kernel { entry: "reference" arguments: ["x", "y", "n"] } } }
+)";
+
+constexpr char kSource[] = R"(
+#include <string.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+#include <vector>
+
+extern "C" void reference(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = 2 * x[i];
+}
+
+static void Work(const float* x, float* y, long n, int times = 1) {
+  for (volatile int i = 0; i < 5000000 * times; i = i + 1) {
+  }
+  reference(x, y, n);
+}
+
+static std::map<float, std::vector<float>> kept;
+static bool is_done = false;
+static bool is_ending = false;
+static volatile int launches = 0;
+
+extern "C" void run(const float* x, float* y, long n, int does) {
+  launches = launches + 1;
+  switch (does) {
+    case 1:
+      if (y[n - 1] != y[n - 1]) Work(x, y, n);
+      return;
+    case 2:
+      if (kept.empty()) {
+        Work(x, y, n);
+        kept[0].assign(y, y + n);
+      }
+      memcpy(y, kept[0].data(), n * sizeof(float));
+      return;
+    case 3:
+      if (!is_done) Work(x, y, n);
+      is_done = true;
+      return;
+    case 4: {
+      std::vector<float>& mine = kept[x[0]];
+      if (mine.empty()) {
+        Work(x, y, n);
+        mine.assign(y, y + n);
+      }
+      memcpy(y, mine.data(), n * sizeof(float));
+      return;
+    }
+    case 5:
+      // Much later than anybody looks.
+      std::thread(Work, x, y, n, 50).detach();
+      return;
+    case 6:
+      if (launches % 2 == 1) Work(x, y, n);
+      return;
+    case 7:
+      if (!is_ending) {
+        std::thread([end = launches + 5] {
+          while (launches < end) {
+          }
+          _exit(0);
+        }).detach();
+      }
+      is_ending = true;
+      Work(x, y, n);
+      return;
+    default:
+      Work(x, y, n);
+  }
+}
+)";
+
+enum { kHonest, kUnlessPoisoned, kFirstResult, kOnce, kByInputs, kAsynchronous, kAlternates, kEnds };
+
+class HostWitnessTest : public testing::TestWithParam<v1::HostIsolation> {
+ protected:
+  static void SetUpTestSuite() { kernel_ = new CompiledHostKernel(kDefinition, kSource); }
+  static void TearDownTestSuite() { delete kernel_; }
+
+  static worker::v1::Result Run(int64_t does, bool warm_cache, double race_limit_ns = 0) {
+    RunInput input = kernel_->TrialInput();
+    input.policy.set_host_isolation(GetParam());
+    input.policy.set_warm_cache(warm_cache);
+    input.config.Set("DOES", Value(does));
+    input.race_limit_ns = race_limit_ns;
+    return kernel_->Run(input);
+  }
+
+  static CompiledHostKernel* kernel_;
+};
+
+CompiledHostKernel* HostWitnessTest::kernel_ = nullptr;
+
+TEST_P(HostWitnessTest, HonestTimesStand) {
+  for (int i = 0; i < 3; ++i) {
+    for (const bool warm_cache : {false, true}) {
+      const worker::v1::Result result = Run(kHonest, warm_cache);
+      EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
+      EXPECT_GT(result.measurement().median_ns(), 0);
+    }
+  }
+}
+
+TEST_P(HostWitnessTest, WorkThatIsSkippedBetweenSamplesIsFound) {
+  const std::pair<int, const char*> cases[] = {{kUnlessPoisoned, "timed from outside"},
+                                               {kFirstResult, "On other inputs than before"},
+                                               {kOnce, "right before the timing"},
+                                               {kByInputs, "timed from outside"}};
+  for (const auto& [does, message] : cases) {
+    const worker::v1::Result result = Run(does, true);
+    EXPECT_EQ(result.outcome(), v1::OUTCOME_WRONG_RESULT) << does << ": " << result.message();
+    EXPECT_THAT(result.message(), HasSubstr(message)) << does;
+    EXPECT_FALSE(result.has_measurement()) << does;
+    EXPECT_EQ(Run(kHonest, true).outcome(), v1::OUTCOME_OK) << "after " << does;
+  }
+}
+
+TEST_P(HostWitnessTest, EverySampleFindsPoisonWhereCachesAreCold) {
+  EXPECT_EQ(Run(kUnlessPoisoned, false).outcome(), v1::OUTCOME_OK) << "it does its work in every sample";
+  EXPECT_EQ(Run(kAlternates, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(Run(kFirstResult, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(Run(kByInputs, false).outcome(), v1::OUTCOME_WRONG_RESULT);
+}
+
+TEST_P(HostWitnessTest, WorkLeftToAThreadIsMissing) {
+  EXPECT_EQ(Run(kAsynchronous, true).outcome(), v1::OUTCOME_WRONG_RESULT);
+}
+
+TEST_P(HostWitnessTest, AProcessThatEndsIsACrash) {
+  EXPECT_EQ(Run(kEnds, true).outcome(), v1::OUTCOME_RUN_CRASH);
+  EXPECT_EQ(Run(kHonest, true).outcome(), v1::OUTCOME_OK);
+}
+
+TEST_P(HostWitnessTest, WhatCannotWinIsNotWitnessed) {
+  const worker::v1::Result result = Run(kUnlessPoisoned, true, 1e-3);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
+}
+
+constexpr char kHonestDefinition[] = R"(
+  display_name: "honest"
+  language: LANGUAGE_HOST_CXX
+  sources { path: "honest.cc" }
+  dims { name: "N" default_value { int_value: 65536 } }
+  parameters { name: "KIND" range { first: 0 last: 4 } bind: BIND_RUN }
+  parameters { name: "COST" range { first: 0 last: 19 } bind: BIND_RUN }
+  arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+  arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+  arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+  arguments { name: "kind" scalar { data_type: DATA_TYPE_I32 value: "KIND" } }
+  arguments { name: "rounds" scalar { data_type: DATA_TYPE_I64 value: "50 * 2 ** COST" } }
+  launches { kernel { entry: "honest" arguments: ["x", "y", "n", "kind", "rounds"] } }
+  reference { steps { kernel { entry: "reference" arguments: ["x", "y", "n"] } } }
+)";
+
+// What honest kernels do differently in a first launch: they allocate, start threads, build tables, and take longer on
+// some inputs than on others.
+constexpr char kHonestSource[] = R"(
+#include <math.h>
+#include <thread>
+#include <vector>
+
+extern "C" void reference(const float* x, float* y, long n) {
+  for (long i = 0; i < n; ++i) y[i] = x[i] > 0 ? 2 * x[i] : -x[i];
+}
+
+static void Spend(long rounds) {
+  for (volatile long i = 0; i < rounds; i = i + 1) {
+  }
+}
+
+extern "C" void honest(const float* x, float* y, long n, int kind, long rounds) {
+  switch (kind) {
+    case 0:
+      Spend(rounds);
+      break;
+    case 1: {
+      std::vector<float> copy(x, x + n);
+      Spend(rounds);
+      reference(copy.data(), y, n);
+      return;
+    }
+    case 2: {
+      std::thread half([=] { reference(x, y, n / 2); Spend(rounds); });
+      reference(x + n / 2, y + n / 2, n - n / 2);
+      half.join();
+      return;
+    }
+    case 3: {
+      static std::vector<double> table;
+      for (int i = static_cast<int>(table.size()); i < 100000; ++i) table.push_back(sqrt(i));
+      Spend(rounds + (table[4] == 2));
+      break;
+    }
+    default:
+      Spend(rounds + static_cast<long>(0.2 * rounds * fabs(x[0] - floor(x[0]))));
+  }
+  reference(x, y, n);
+}
+)";
+
+TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
+  CompiledHostKernel kernel(kHonestDefinition, kHonestSource);
+  for (const bool warm_cache : {false, true}) {
+    for (int64_t kind = 0; kind < 5; ++kind) {
+      for (int64_t cost = 0; cost < 20; ++cost) {
+        RunInput input = kernel.TrialInput();
+        input.policy.set_warm_cache(warm_cache);
+        input.policy.set_time_budget_ms(50);
+        input.policy.set_noisy_relative_half_width(-1);
+        input.config.Set("KIND", Value(kind));
+        input.config.Set("COST", Value(cost));
+        const worker::v1::Result result = kernel.Run(input);
+        EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "kind " << kind << ", cost " << cost << ": " << result.message();
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isolation, HostWitnessTest,
+                         testing::Values(v1::HOST_ISOLATION_PROCESS_PER_TRIAL, v1::HOST_ISOLATION_SHARED_PROCESS),
+                         [](const auto& param) {
+                           return param.param == v1::HOST_ISOLATION_SHARED_PROCESS ? "Shared" : "Process";
+                         });
+
+}  // namespace
+}  // namespace tunefarm

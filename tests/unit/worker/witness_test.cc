@@ -1,0 +1,136 @@
+// When a time that a kernel claims is contradicted, on a machine that disturbs launches.
+
+#include "server/worker/verify/witness.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "server/base/random.h"
+#include "tests/fakes/fake_clock.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr double kSlackNs = 50e3;
+constexpr double kOverheadNs = 12e3;
+
+// A kernel of `true_ns` on a machine whose launches are disturbed with a probability, by an exponential time.
+struct Machine {
+  double true_ns = 0;
+  double disturbed = 0;
+  double disturbance_ns = 0;
+  double again_ns = 0;  // what samples taken again say; 0: they fail
+  int launches = 0;
+  PhiloxStream random{1};
+
+  WitnessCalls Calls() {
+    WitnessCalls calls;
+    calls.launch = [this]() -> std::optional<double> {
+      ++launches;
+      double ns = true_ns * (1 + 0.02 * random.NextDouble()) + kOverheadNs;
+      if (random.NextDouble() < disturbed) ns -= disturbance_ns * std::log(1 - random.NextDouble());
+      return ns;
+    };
+    calls.overhead = [](double) -> std::optional<double> { return kOverheadNs; };
+    calls.sample_again = [this] { return again_ns > 0 ? std::optional<double>(again_ns) : std::nullopt; };
+    return calls;
+  }
+};
+
+TEST(WitnessTest, OnlyMuchLongerLaunchesContradict) {
+  EXPECT_FALSE(IsContradicted(1e6, 1e6, kSlackNs));
+  EXPECT_FALSE(IsContradicted(1e6, 0.5e6, kSlackNs)) << "slower than witnessed is nothing to gain";
+  EXPECT_FALSE(IsContradicted(0.93e6, 1e6, kSlackNs));
+  EXPECT_TRUE(IsContradicted(0.91e6, 1e6, kSlackNs));
+  EXPECT_FALSE(IsContradicted(1e3, 50e3, kSlackNs)) << "what only a first launch pays";
+  EXPECT_TRUE(IsContradicted(1e3, 52e3, kSlackNs));
+}
+
+TEST(WitnessTest, OnlyWhatMayWinIsWitnessed) {
+  EXPECT_TRUE(MayWin(100, 0)) << "nothing to lose against";
+  EXPECT_TRUE(MayWin(90, 100));
+  EXPECT_TRUE(MayWin(100, 100));
+  EXPECT_FALSE(MayWin(101, 100));
+}
+
+TEST(WitnessTest, AnHonestTimeStandsOnABusyMachine) {
+  // Of four launches three wait for a processor, for 4 ms on average.
+  int sampled_again = 0;
+  for (uint64_t seed = 1; seed <= 10'000; ++seed) {
+    Machine machine;
+    machine.true_ns = std::pow(10.0, 3 + static_cast<double>(seed % 5));
+    machine.disturbed = 0.75;
+    machine.disturbance_ns = 4e6;
+    machine.random = PhiloxStream(seed);
+    machine.again_ns = machine.true_ns;
+    WitnessCalls calls = machine.Calls();
+    const auto again = calls.sample_again;
+    calls.sample_again = [&] {
+      ++sampled_again;
+      return again();
+    };
+    FakeClock clock;
+    const WitnessVerdict verdict = HearWitnesses(machine.true_ns, kSlackNs, clock, calls);
+    ASSERT_FALSE(verdict.failed);
+    EXPECT_FALSE(verdict.contradicted) << "seed " << seed;
+  }
+  EXPECT_LT(sampled_again, 100);
+}
+
+TEST(WitnessTest, SamplesOfAFasterTimeAreTakenAgain) {
+  // The clock was a fifth higher while samples were taken.
+  Machine machine;
+  machine.true_ns = 1e6;
+  machine.again_ns = 1.01e6;
+  FakeClock clock;
+  const WitnessVerdict verdict = HearWitnesses(0.8e6, kSlackNs, clock, machine.Calls());
+  EXPECT_FALSE(verdict.contradicted);
+  EXPECT_EQ(verdict.claimed_ns, 1.01e6);
+}
+
+TEST(WitnessTest, AFalseTimeIsContradicted) {
+  for (const double true_ns : {70e3, 800e3, 2e9}) {
+    Machine machine;
+    machine.true_ns = true_ns;
+    machine.again_ns = 246;
+    FakeClock clock;
+    const WitnessVerdict verdict = HearWitnesses(246, kSlackNs, clock, machine.Calls());
+    EXPECT_TRUE(verdict.contradicted) << true_ns;
+    EXPECT_NEAR(verdict.witnessed_ns, true_ns, 0.02 * true_ns);
+    EXPECT_EQ(verdict.launches, machine.launches);
+    EXPECT_GT(verdict.launches, 20);
+  }
+}
+
+TEST(WitnessTest, LongLaunchesAreHeardForALimitedTime) {
+  Machine machine;
+  machine.true_ns = 1e9;
+  machine.again_ns = 246;
+  FakeClock clock;
+  WitnessCalls calls = machine.Calls();
+  const auto launch = calls.launch;
+  calls.launch = [&] {
+    clock.Advance(std::chrono::seconds(1));
+    return launch();
+  };
+  EXPECT_TRUE(HearWitnesses(246, kSlackNs, clock, calls).contradicted);
+  EXPECT_LE(machine.launches, 3 + 2 * 4);
+}
+
+TEST(WitnessTest, AFailureEndsIt) {
+  Machine machine;
+  machine.true_ns = 1e6;
+  FakeClock clock;
+  EXPECT_TRUE(HearWitnesses(246, kSlackNs, clock, machine.Calls()).failed) << "no samples again";
+  WitnessCalls calls = machine.Calls();
+  calls.launch = []() -> std::optional<double> { return std::nullopt; };
+  EXPECT_TRUE(HearWitnesses(1e6, kSlackNs, clock, calls).failed);
+  calls = machine.Calls();
+  calls.overhead = [](double) -> std::optional<double> { return std::nullopt; };
+  EXPECT_TRUE(HearWitnesses(1e6, kSlackNs, clock, calls).failed);
+}
+
+}  // namespace
+}  // namespace tunefarm
