@@ -25,9 +25,11 @@ TEST(DataDirectory, IsClosedToOtherUsers) {
   for (const mode_t open : {0755, 0777, 0750}) {
     ASSERT_EQ(chmod(data.c_str(), open), 0);
     ASSERT_EQ(chmod((data + "/backups").c_str(), open), 0);
+    ASSERT_EQ(chmod((data + "/run").c_str(), open), 0);
     ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
     EXPECT_EQ(ModeOf(data), 0700u);
     EXPECT_EQ(ModeOf(data + "/backups"), 0700u);
+    EXPECT_EQ(ModeOf(data + "/run"), open & 0755) << "its sockets have modes of their own";
   }
   // Others may pass through, and see nothing.
   ASSERT_EQ(chmod(data.c_str(), 0711), 0);
