@@ -26,8 +26,8 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     return FailedPrecondition("{} does not belong to this user; remove it or set XDG_RUNTIME_DIR", path);
   }
-  // Others who may write there could put a socket of theirs in the place of ours. Whom its owner lets pass to the
-  // client's socket stays let.
+  // Others who may write there could put a socket of theirs in the place of ours. Access that its owner grants to the
+  // client's socket stays.
   const mode_t mode = info.st_mode & 07777;
   if ((mode & (S_IWGRP | S_IWOTH)) != 0 && chmod(path.c_str(), mode & ~static_cast<mode_t>(S_IWGRP | S_IWOTH)) != 0) {
     return ErrnoStatus(errno, "closing {} to other users", path);
