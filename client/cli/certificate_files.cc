@@ -144,6 +144,7 @@ absl::StatusOr<X509Ptr> ReadCertificate(const std::string& path) {
 }
 
 absl::StatusOr<KeyPtr> ReadKey(const std::string& path) {
+  RETURN_IF_ERROR(CheckSecretFile("the private key", path));
   ASSIGN_OR_RETURN(const std::string pem, ReadFile(path, kPemBytesMax));
   const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   KeyPtr key(PEM_read_bio_PrivateKey(

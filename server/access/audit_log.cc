@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/base/file.h"
 #include "server/base/log_escape.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -146,6 +147,7 @@ absl::Status AuditLog::Write(const std::string& line) {
 absl::Status AuditLog::OpenFile() {
   file_ = UniqueFd(open(options_.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file_.valid()) return ErrnoStatus(errno, "opening the audit log {}", options_.path);
+  RETURN_IF_ERROR(MakePrivate(options_.path));
   struct stat info = {};
   if (fstat(file_.get(), &info) != 0) return ErrnoStatus(errno, "looking at {}", options_.path);
   bytes_ = info.st_size;

@@ -10,6 +10,7 @@
 
 #include "server/base/check.h"
 #include "server/base/failpoint.h"
+#include "server/base/file.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -60,6 +61,7 @@ absl::StatusOr<uint64_t> SizeOf(int fd, const std::string& path) {
 absl::StatusOr<UniqueFd> OpenFile(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoStatus(errno, "opening {}", path);
+  RETURN_IF_ERROR(MakePrivate(path));
   return fd;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <system_error>
 
 #include "server/base/random.h"
 #include "server/base/status.h"
@@ -198,6 +199,32 @@ absl::Status MakeDirectories(const std::string& path, mode_t mode) {
     }
     if (end == std::string::npos) return absl::OkStatus();
   }
+}
+
+absl::Status MakePrivate(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, "cannot look at {}", path);
+  }
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return absl::OkStatus();
+  const mode_t mode = info.st_mode & 07777;
+  const mode_t of_others = S_ISDIR(info.st_mode) ? S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH : S_IRWXG | S_IRWXO;
+  if ((mode & of_others) == 0) return absl::OkStatus();
+  if (chmod(path.c_str(), mode & ~static_cast<mode_t>(S_IRWXG | S_IRWXO)) == 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "other users may read or change {} (mode {:04o}), and it cannot be closed to them: {}; run: "
+      "chmod go= {}",
+      path, mode, std::system_category().message(errno), path);
+}
+
+absl::Status CheckSecretFile(std::string_view what, const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return absl::OkStatus();
+  const mode_t forbidden = info.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+  if ((info.st_mode & forbidden) == 0) return absl::OkStatus();
+  return WithReason(InvalidArgument("other users may read or change {} {} (mode {:04o}); run: chmod 600 {}", what, path,
+                                    info.st_mode & 07777, path),
+                    "SECRET_NOT_PRIVATE");
 }
 
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path) {

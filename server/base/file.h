@@ -40,6 +40,16 @@ absl::Status WriteOutputFile(const std::string& path, std::string_view bytes);
 // mode it has; AlreadyExists when something else has the name.
 absl::Status MakeDirectories(const std::string& path, mode_t mode = 0755);
 
+// Takes from a file or directory what its group and others may do with it. A directory that others may only pass
+// through (0711) keeps that. OK when missing, and for what is neither: a device or a pipe. FailedPrecondition with the
+// command that mends it when the rights cannot be taken, as where it belongs to another user.
+absl::Status MakePrivate(const std::string& path);
+
+// That nobody but its owner can read or change a file with a secret: mode 0600 or less, or 0640 or less where it is
+// root's, as systems share keys with services. `what` names it: "the private key". InvalidArgument with the command
+// that mends it. OK when missing, since opening it says that better, and for what is no regular file.
+absl::Status CheckSecretFile(std::string_view what, const std::string& path);
+
 // Removes a file or a directory with all it holds, however deep, and also what its modes forbid its owner, who must be
 // the caller. OK when missing. Never follows a symbolic link (a link is removed, not its target) and never enters
 // another file system (FailedPrecondition). Unavailable when another process keeps adding files. What was removed

@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "server/base/file.h"
 #include "server/base/log_escape.h"
 #include "server/base/log_file.h"
 #include "server/base/status.h"
@@ -144,10 +146,14 @@ absl::Status LogToFile(const std::string& path, int64_t bytes_max, int files_max
   // Opened here first: for the mode, and because the library says less about what is wrong.
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!file.valid()) return ErrnoStatus(errno, "opening the log file {}", path);
+  RETURN_IF_ERROR(MakePrivate(path));
   MutexLock lock(&output.mutex);
   try {
-    auto sink = std::make_unique<spdlog::sinks::rotating_file_sink_st>(path, static_cast<size_t>(bytes_max),
-                                                                       static_cast<size_t>(files_max - 1));
+    // The library makes the later ones, with the mode of the umask.
+    spdlog::file_event_handlers handlers;
+    handlers.after_open = [](const spdlog::filename_t& name, std::FILE*) { (void)MakePrivate(name); };
+    auto sink = std::make_unique<spdlog::sinks::rotating_file_sink_st>(
+        path, static_cast<size_t>(bytes_max), static_cast<size_t>(files_max - 1), false, handlers);
     sink->set_formatter(NewFormatter(json_lines.load(std::memory_order_relaxed)));
     output.file_sink = std::move(sink);
   } catch (const std::exception& error) {

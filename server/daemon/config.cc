@@ -235,6 +235,14 @@ absl::Status SetFromToml(const Setting& setting, const toml::node& node, DaemonC
   return SetNumber(setting, *value, config);
 }
 
+// postgres://USER:PASSWORD@HOST/DATABASE, or ...?password=PASSWORD.
+bool HasPassword(const std::string& store) {
+  const size_t user = store.find("://");
+  if (user == std::string::npos) return false;
+  const size_t end = store.find('@', user + 3);
+  return (end != std::string::npos && store.find(':', user + 3) < end) || store.find("password=") != std::string::npos;
+}
+
 absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
   toml::table table;
@@ -259,7 +267,8 @@ absl::Status ApplyFile(const std::string& path, DaemonConfig* config) {
     const absl::Status status = SetFromToml(*setting, node, config);
     if (!status.ok()) return Annotate(status, "{}:{}:{}", path, at.line, at.column);
   }
-  return absl::OkStatus();
+  if (!HasPassword(config->store)) return absl::OkStatus();
+  return CheckSecretFile("the database's password in", path);
 }
 
 // Adds the table's flags. Each callback writes into `flags` at once and records the key.

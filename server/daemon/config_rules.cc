@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/dial/dial_options.h"
@@ -118,6 +119,7 @@ absl::Status CheckTls(const DaemonConfig& config) {
                            config.tls_key.empty() ? "tls_certificate" : "tls_key",
                            config.tls_key.empty() ? "tls_key" : "tls_certificate");
   }
+  if (!config.tls_key.empty()) RETURN_IF_ERROR(CheckSecretFile("the private key", config.tls_key));
   if (config.role == "agent") {
     if (!config.tls_certificate.empty() && config.tls_ca.empty()) {
       return InvalidArgument("tls_certificate is set without tls_ca: an agent shows its certificate in TLS only");

@@ -160,6 +160,7 @@ absl::StatusOr<std::unique_ptr<Store>> ControlDaemon::OpenStore() const {
   PostgresOptions options;
   options.url = config_.store;
   options.connections_max = config_.store_connections;
+  options.initialized_marker = config_.data_directory + "/postgres.initialized";
   ASSIGN_OR_RETURN(const std::string name, DescribePostgresUrl(config_.store));
   ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenPostgresStore(options));
   LogInfo("daemon", "jobs and results are kept in {}", name);

@@ -8,9 +8,15 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/upkeep/disk_reserve.h"
 
 namespace tunefarm {
 namespace {
+
+// A volume may come with another owner and a wider mode, as in a container: the files in it are private all the same.
+void CloseToOthers(const std::string& data) {
+  if (const absl::Status closed = MakePrivate(data); !closed.ok()) LogWarn("daemon", "{}", MessageOf(closed));
+}
 
 // The runtime directory may lie in a folder that anyone can write: it must be ours, and only ours.
 absl::Status MakePrivateDirectory(const std::string& path) {
@@ -19,6 +25,12 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "looking at {}", path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     return FailedPrecondition("{} does not belong to this user; remove it or set XDG_RUNTIME_DIR", path);
+  }
+  // Others who may write there could put a socket of theirs in the place of ours. Access that its owner grants to the
+  // client's socket stays.
+  const mode_t mode = info.st_mode & 07777;
+  if ((mode & (S_IWGRP | S_IWOTH)) != 0 && chmod(path.c_str(), mode & ~static_cast<mode_t>(S_IWGRP | S_IWOTH)) != 0) {
+    return ErrnoStatus(errno, "closing {} to other users", path);
   }
   return absl::OkStatus();
 }
@@ -47,15 +59,19 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
                       "DATA_DIRECTORY_IN_USE");
   }
   opened.lock = *std::move(lock);
+  UseDiskReserve(data);
   ASSIGN_OR_RETURN(opened.sockets, SocketPathsFor(data, environment));
   RETURN_IF_ERROR(MakePrivateDirectory(opened.sockets.directory));
+  CloseToOthers(data);
   RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
+  RETURN_IF_ERROR(MakePrivate(data + "/backups"));
   // Workers drop to other users and must be able to pass through to their own scratch directories.
   // What a worker left behind and cannot be removed stays: each worker gets a fresh directory of its own anyway.
   if (const absl::Status removed = RemoveTree(data + "/scratch"); !removed.ok()) {
     LogWarn("daemon", "the scratch directory could not be emptied: {}", MessageOf(removed));
   }
   RETURN_IF_ERROR(MakeDirectories(data + "/scratch", 0711));
+  KeepDiskReserve(data);
   return opened;
 }
 

@@ -15,6 +15,7 @@ struct DataDirectory {
   SocketPaths sockets;
 };
 
+// Closes the directory to other users where it can, and uses the reserve (upkeep/disk_reserve.h) if the disk is full.
 // One clear sentence for every refusal: another daemon (DATA_DIRECTORY_IN_USE), a read-only or network directory.
 absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& path, const EnvironmentGetter& environment);
 

@@ -88,7 +88,9 @@ absl::StatusOr<DialOptions> Checked(DialOptions options) {
     return InvalidArgument(
         "a certificate is shown in TLS only: also give the CA of the daemon's certificate (--tls-ca)");
   }
+  if (!options.key.empty()) RETURN_IF_ERROR(CheckSecretFile("the private key", options.key));
   if (!options.token_file.empty() && options.token.empty()) {
+    RETURN_IF_ERROR(CheckSecretFile("the token's file", options.token_file));
     ASSIGN_OR_RETURN(options.token, ReadFile(options.token_file, kTokenFileBytesMax));
     while (!options.token.empty() && std::isspace(static_cast<unsigned char>(options.token.back())) != 0) {
       options.token.pop_back();

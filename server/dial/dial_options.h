@@ -26,7 +26,8 @@ struct DialOptions {
 DialOptions WithEnvironment(DialOptions options, const EnvironmentGetter& environment);
 
 // Checks the address, reads the token's file and checks that all goes together: a certificate has a key and needs TLS,
-// and no token is sent as plain text but to this machine. InvalidArgument, or ErrnoStatus with the file's name.
+// no token is sent as plain text but to this machine, and no other user can read the key or the token's file.
+// InvalidArgument, or ErrnoStatus with the file's name.
 absl::StatusOr<DialOptions> Checked(DialOptions options);
 
 // InvalidArgument for what is neither "unix:/path" (of at most 107 bytes) nor "host:port" (IPv6: "[::1]:port").

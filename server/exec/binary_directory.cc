@@ -63,6 +63,7 @@ absl::Status BinaryDirectory::Open() {
   if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return FailedPrecondition("{} must belong to the daemon's user and be writable by nobody else", options_.path);
   }
+  RETURN_IF_ERROR(MakePrivate(options_.path));
   ASSIGN_OR_RETURN(std::list<Entry> stock, TakeStock());
   // The oldest first, so that the newest ends in front.
   stock.sort([](const Entry& a, const Entry& b) { return a.touched_ms < b.touched_ms; });

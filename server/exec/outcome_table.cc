@@ -49,12 +49,27 @@ std::string_view LimitOf(const WorkerEnd& end) {
 
 Outcome CrashOf(const WorkerEnd& end) { return IsCompiling(end) ? OUTCOME_COMPILE_CRASH : OUTCOME_RUN_CRASH; }
 
+Verdict VerdictForKill(const WorkerEnd& end) {
+  switch (end.memory_kills) {
+    case MemoryKills::kNone:
+      return {CrashOf(end), fmt::format("the worker was killed during {} by a SIGKILL that neither the daemon nor the "
+                                        "kernel's out-of-memory killer sent",
+                                        WorkOf(end))};
+    case MemoryKills::kSome:
+      return {OUTCOME_OUT_OF_MEMORY,
+              fmt::format("the system killed the worker during {} because memory ran out", WorkOf(end))};
+    case MemoryKills::kUnknown:
+      break;
+  }
+  return {OUTCOME_OUT_OF_MEMORY,
+          fmt::format("the system killed the worker during {}, most likely because memory ran out", WorkOf(end))};
+}
+
 Verdict VerdictForSignal(const WorkerEnd& end) {
   const std::string how = end.status.ToString();
   switch (end.status.signal) {
-    case SIGKILL:  // We did not send it: then it was the kernel's out-of-memory killer.
-      return {OUTCOME_OUT_OF_MEMORY,
-              fmt::format("the system killed the worker during {}, most likely because memory ran out", WorkOf(end))};
+    case SIGKILL:  // The daemon did not send it.
+      return VerdictForKill(end);
     case SIGSYS:
       return {OUTCOME_SANDBOX_VIOLATION, fmt::format("a forbidden system call was made during {}", WorkOf(end))};
     case SIGXFSZ:
@@ -122,6 +137,11 @@ Verdict VerdictFor(const WorkerEnd& end) {
   Verdict verdict = VerdictForCause(end);
   if (end.unkillable) verdict.message += "; the worker does not end after SIGKILL, so its device is out of service";
   return verdict;
+}
+
+bool IsKilledFromOutside(const WorkerEnd& end) {
+  return end.cause == WorkerEndCause::kExited && !end.status.exited && end.status.signal == SIGKILL &&
+         end.memory_kills != MemoryKills::kSome;
 }
 
 }  // namespace tunefarm

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/base/memory_kills.h"
 #include "server/base/pidfd.h"
 #include "tunefarm/v1/trial.pb.h"
 
@@ -33,6 +34,9 @@ struct WorkerEnd {
   int deadline_ms = 0;
   std::string detail;
   bool unkillable = false;  // SIGKILL did not end it in time
+  bool was_killed = false;  // by a SIGKILL that the daemon did not send, also before it took work
+  // Of such a SIGKILL: whether the kernel's out-of-memory killer may have sent it.
+  MemoryKills memory_kills = MemoryKills::kUnknown;
 };
 
 struct Verdict {
@@ -41,5 +45,9 @@ struct Verdict {
 };
 
 Verdict VerdictFor(const WorkerEnd& end);
+
+// Whether it died of a SIGKILL that, as far as is known, neither the daemon nor the out-of-memory killer sent: a person
+// or another program may have, which says nothing about the config. VerdictFor is right only if it happens again.
+bool IsKilledFromOutside(const WorkerEnd& end);
 
 }  // namespace tunefarm

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/exec/captured_output.h"
 #include "server/exec/frame_limits.h"
@@ -13,8 +14,12 @@ namespace {
 struct BackendProbe {
   std::string sandbox_level;
   absl::Status failure;
+  bool was_killed = false;  // see WorkerEnd
   tunefarm::worker::v1::ProbeReport report;
 };
+
+// A probe that is killed from outside says nothing about its devices, which would be missed until the next start.
+constexpr int kTriesMax = 3;
 
 BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::string& backend, uint32_t uid) {
   BackendProbe probe;
@@ -50,6 +55,7 @@ BackendProbe ProbeBackendOf(const ProcessEvaluatorOptions& options, const std::s
     ended.Notify();
   };
   callbacks.on_gone = [&](const WorkerEnd& end) {
+    probe.was_killed = !answered && end.was_killed;
     if (!answered) {
       const std::string detail = end.detail;
       probe.failure = FailedPrecondition("the probe of {} gave no answer: {}", backend,
@@ -73,7 +79,12 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
   std::vector<std::string_view> backends = {kCudaBackend, kHostBackend};
   if (!options.python_interpreter.empty()) backends.push_back(kPythonHostBackend);
   for (const std::string_view backend : backends) {
-    BackendProbe probe = ProbeBackendOf(options, std::string(backend), uid++);
+    BackendProbe probe = ProbeBackendOf(options, std::string(backend), uid);
+    for (int tries = 1; probe.was_killed && tries < kTriesMax; ++tries) {
+      LogWarn("exec", "{}; it is tried again ({} of {})", MessageOf(probe.failure), tries + 1, kTriesMax);
+      probe = ProbeBackendOf(options, std::string(backend), uid);
+    }
+    ++uid;
     if (!probe.failure.ok()) {
       if (IsPythonBackend(backend)) {
         result.notes.push_back(

@@ -1,5 +1,6 @@
 // What a WorkerProcess makes of the frames that come in.
 #include <fmt/core.h>
+#include <signal.h>
 
 #include <utility>
 
@@ -29,6 +30,15 @@ constexpr int kLogsPerTaskMax = 1000;
 constexpr int kBatonRequestsPerTaskMax = 4096;
 // So that one chatty worker does not starve the others.
 constexpr int kFramesPerRound = 64;
+
+// Of a task in which the worker saw a process of its own die of SIGKILL: as if it had been the worker.
+void JudgeKill(WorkerEnd end, MemoryKills kills, WorkerTaskEnd* task_end) {
+  end.cause = WorkerEndCause::kExited;
+  end.status = ExitStatus{false, 0, SIGKILL};
+  end.memory_kills = kills;
+  task_end->verdict = VerdictFor(end);
+  task_end->killed_from_outside = IsKilledFromOutside(end);
+}
 
 }  // namespace
 
@@ -166,6 +176,7 @@ std::string WorkerProcess::OnPrepared(const Prepared& prepared, std::vector<Uniq
     WorkerTaskEnd end;
     end.verdict = {prepared.outcome(), PrintableText(prepared.message())};
     end.lost_by_machine = prepared.outcome() == tunefarm::v1::OUTCOME_LOST && prepared.worker_is_damaged();
+    if (prepared.is_killed()) JudgeKill(end_, memory_kills_.Look(), &end);
     FinishTask(std::move(end), !prepared.worker_is_damaged());
   } else {
     if (callbacks_.on_prepared) PostGuarded([this] { callbacks_.on_prepared(); });
@@ -256,6 +267,11 @@ void WorkerProcess::OnResult(Result result, std::vector<UniqueFd> fds) {
   const bool damaged = result.worker_is_damaged();
   has_left_device_ = damaged;
   end.lost_by_machine = damaged && result.outcome() == tunefarm::v1::OUTCOME_LOST;
+  if (result.is_killed() && result.outcome() != tunefarm::v1::OUTCOME_OK) {
+    WorkerEnd killed = end_;
+    killed.phase = end.phase;
+    JudgeKill(std::move(killed), memory_kills_.Look(), &end);
+  }
   end.result = std::move(result);
   FinishTask(std::move(end), !damaged);
 }

@@ -87,8 +87,9 @@ void WorkerPool::Cancel(TaskId task) {
     return;
   }
   for (Slot& slot : slots_) {
-    if (slot.task == task && slot.worker != nullptr && slot.worker->busy())
-      slot.worker->Kill(WorkerEndCause::kCancelled);
+    if (slot.task != task || slot.worker == nullptr) continue;
+    slot.is_cancelled = true;
+    if (slot.worker->busy()) slot.worker->Kill(WorkerEndCause::kCancelled);
   }
 }
 
@@ -151,18 +152,18 @@ void WorkerPool::Pump() {
 
 void WorkerPool::Begin(Slot* slot, Waiting waiting) {
   slot->task = waiting.id;
+  slot->is_cancelled = false;
   alone_ = false;
   if (options_.one_kernel) slot->kernel_id = waiting.task.preparation->plan->kernel_id();
   const auto index = static_cast<size_t>(slot - slots_.data());
-  std::shared_ptr<Waiting> again;
   if (options_.preload) {
     const bool is_another = slot->preparation == nullptr || slot->preparation->key != waiting.task.preparation->key;
     if (is_another) slot->preparation = waiting.task.preparation;
     in_a_row_ = waiting.task.preparation->key == last_key_ ? in_a_row_ + 1 : 1;
     last_key_ = waiting.task.preparation->key;
     waiting.task.evaluate.set_own_processes(std::max(LiveWorkers(), options_.workers + options_.spares));
-    if (!waiting.is_second_try) again = std::make_shared<Waiting>(waiting);
   }
+  const auto again = std::make_shared<Waiting>(waiting);
   // Wraps done: the slot is free before the caller hears of it, so that whatever the caller submits finds it free. A
   // worker that ends frees it in OnGone, unless the device is free of it already.
   waiting.task.done = [this, alive = alive_, index, id = waiting.id, again, key = waiting.task.preparation->key,
@@ -175,13 +176,13 @@ void WorkerPool::Begin(Slot* slot, Waiting waiting) {
         if (ended.worker->idle() || is_free_early) ended.task = 0;
         if (is_free_early) NoteCrash(&ended);
       }
+      if (TryAgain(static_cast<int>(index), again.get(), &end)) return Pump();
       bad_preparations_.Note(key, end);
       if (end.lost_by_machine) {
         NoteLoss(end.verdict.message);
       } else if (end.verdict.outcome != tunefarm::v1::OUTCOME_LOST) {
         health_.OnTaskDone();
       }
-      if (again != nullptr && TryAgainAlone(static_cast<int>(index), again.get(), end)) return Pump();
     }
     done(std::move(end));
     if (!*alive) return;

@@ -105,6 +105,7 @@ class WorkerPool {
     std::unique_ptr<WorkerProcess> worker;
     TaskId task = 0;
     bool stuck = false;
+    bool is_cancelled = false;  // its task
     bool crash_noted = false;
     bool was_readied = false;  // it was asked for a preparation ahead or a health check
     MonotonicTime started_at;
@@ -115,6 +116,7 @@ class WorkerPool {
     TaskId id;
     WorkerTask task;
     bool is_second_try = false;
+    int kills = 0;        // by a SIGKILL from outside, with a worker or a process of it
     int passed_over = 0;  // see LongestFirst
   };
 
@@ -131,8 +133,9 @@ class WorkerPool {
   void LeaveQuarantine(std::string_view how);
   void RestBeforeProbe();
   void PreloadSpares();
-  // The device ran out of memory while other workers of the pool held some: they go, and the task is tried again.
-  bool TryAgainAlone(int slot, Waiting* again, const WorkerTaskEnd& end);
+  // Tries the task again, which may have failed for no fault of its own: killed from outside, a bounded number of
+  // times; or out of memory while other workers of the pool held some, which go. False: `end` is its end.
+  bool TryAgain(int slot, Waiting* again, WorkerTaskEnd* end);
   void NoteCrash(Slot* slot);
   void OnFirstLaunch(int slot);
   bool IsAlone(const Slot& slot) const;

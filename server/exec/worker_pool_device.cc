@@ -13,6 +13,9 @@
 namespace tunefarm {
 namespace {
 
+// A config that ends its worker by SIGKILL each time is answered after so many tries.
+constexpr int kKillsMax = 3;
+
 // What a worker saw of processes on the device that are not the pool's, of which `live` have a worker: to the worker
 // that was asked, the pool's other workers are others too. -1: it cannot see them.
 int ForeignProcesses(const tunefarm::worker::v1::HealthReport& report, int live) {
@@ -181,9 +184,27 @@ bool WorkerPool::IsAlone(const Slot& slot) const {
   });
 }
 
-bool WorkerPool::TryAgainAlone(int index, Waiting* again, const WorkerTaskEnd& end) {
+bool WorkerPool::TryAgain(int index, Waiting* again, WorkerTaskEnd* end) {
   const Slot& slot = slots_[static_cast<size_t>(index)];
-  if (end.verdict.outcome != tunefarm::v1::OUTCOME_OUT_OF_MEMORY || shut_down_ || IsAlone(slot)) return false;
+  if (end->killed_from_outside) {
+    ++again->kills;
+    if (shut_down_ || !quarantine_.empty() || slot.is_cancelled) {
+      end->verdict = {tunefarm::v1::OUTCOME_LOST, end->verdict.message};
+      return false;
+    }
+    if (again->kills >= kKillsMax) {
+      end->verdict.message += fmt::format(", {} times in a row", again->kills);
+      return false;
+    }
+    LogWarn("exec", "{}: {}; the evaluation is tried again ({} of {})", options_.name, end->verdict.message,
+            again->kills + 1, kKillsMax);
+    queue_.push_front(std::move(*again));
+    return true;
+  }
+  if (!options_.preload || again->is_second_try || end->verdict.outcome != tunefarm::v1::OUTCOME_OUT_OF_MEMORY ||
+      shut_down_ || IsAlone(slot)) {
+    return false;
+  }
   LogDebug("exec", "{}: out of memory beside another worker; it is tried again alone", options_.name);
   not_ahead_key_ = again->task.preparation->key;
   for (Slot& other : slots_) {

@@ -1,5 +1,6 @@
 #include "server/exec/worker_process.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 
 #include <utility>
@@ -119,6 +120,7 @@ void WorkerProcess::Assign(WorkerTask task) {
   TUNEFARM_CHECK(idle());
   task_ = std::move(task);
   task_began_ = loop_->clock()->Now();
+  memory_kills_.Begin(task_began_);
   baton_requests_ = 0;
   phases_announced_ = 0;
   logs_ = 0;
@@ -237,6 +239,7 @@ void WorkerProcess::AnswerTaskByTable() {
   if (!task_.has_value()) return;
   WorkerTaskEnd end;
   end.verdict = VerdictFor(end_);
+  end.killed_from_outside = IsKilledFromOutside(end_);
   const bool by_us = end_.cause == WorkerEndCause::kCancelled || end_.cause == WorkerEndCause::kShutdown;
   end.lost_by_machine = end.verdict.outcome == tunefarm::v1::OUTCOME_LOST && !by_us;
   end.phase = end_.phase;
@@ -280,6 +283,8 @@ void WorkerProcess::OnExit() {
   exited_ = true;
   if (status.ok()) {
     end_.status = *status;
+    end_.was_killed = !status->exited && status->signal == SIGKILL && !killed_;
+    if (end_.was_killed) end_.memory_kills = memory_kills_.Look();
   } else {
     LogError("exec", "{}: {}", options_.name, status.status());
   }

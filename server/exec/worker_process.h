@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/memory_kills.h"
 #include "server/exec/baton.h"
 #include "server/exec/channel.h"
 #include "server/exec/evaluator.h"
@@ -150,6 +151,7 @@ class WorkerProcess {
   bool stuck_ = false;
   bool killed_ = false;
   WorkerEnd end_;
+  MemoryKillWatch memory_kills_;  // since the task began
 
   tunefarm::worker::v1::Hello hello_;
   std::string prepared_key_;

@@ -45,6 +45,8 @@ struct WorkerTaskEnd {
   bool out_of_service = false;  // LOST since the pool takes no work
   // LOST by a worker that could not do it: not by a wish, nor by what was asked for.
   bool lost_by_machine = false;
+  // See IsKilledFromOutside: the verdict holds if it happens again.
+  bool killed_from_outside = false;
 };
 
 struct WorkerTask {

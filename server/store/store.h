@@ -69,8 +69,10 @@ struct SqliteOptions {
 
 // Opens or creates the database and applies migrations, each with its version row in one transaction, after a backup.
 // After a run that did not close the database it is checked first. FailedPrecondition: a newer schema than this program
-// knows, a migration applied with another text, a network file system, or not our file. Unavailable: cannot be opened
-// or written. DataLoss: damaged. One process per database: the caller holds the data directory's lock.
+// knows, a migration applied with another text, a network file system, not our file, or an empty or missing one where
+// PATH.initialized says that there was a database (DATABASE_EMPTIED). Unavailable: cannot be opened or written.
+// DataLoss: damaged. The database's files get mode 0600. One process per database: the caller holds the data
+// directory's lock.
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const SqliteOptions& options);
 
 }  // namespace tunefarm

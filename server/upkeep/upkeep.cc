@@ -9,6 +9,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/store_maintenance.h"
+#include "server/upkeep/disk_reserve.h"
 
 namespace tunefarm {
 namespace {
@@ -57,7 +58,10 @@ Upkeep::Upkeep(const UpkeepOptions& options, Store* store, Scheduler* scheduler,
   floor.sources = {DiskSource(options)};
   if (options.max_database_bytes > 0) floor.sources.push_back(DatabaseSource(options, store));
   floor.low = [scheduler](const std::string& reason) { scheduler->Suspend(reason); };
-  floor.enough = [scheduler] { scheduler->Unsuspend(); };
+  floor.enough = [scheduler, path = options.data_directory] {
+    KeepDiskReserve(path);
+    scheduler->Unsuspend();
+  };
   floor.executor = &executor_;
   floor_ = std::make_shared<SpaceFloor>(std::move(floor));
   floor_->Check();

@@ -1,14 +1,16 @@
 """Bad input and bad surroundings: one clear sentence, the right exit code, nothing lost."""
 
+import contextlib
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, KERNELS, Farm
+from farm import BIN, HANG_SECONDS, KERNELS, Farm, wait_until
 
 VALID = '''
 display_name: "tiny"
@@ -204,6 +206,55 @@ class BadSurroundings(unittest.TestCase):
                 self.refused(self.daemon("--data-dir", farm.directory), 1, str(farm.directory))
             finally:
                 subprocess.run(["umount", farm.directory], check=True)
+
+    def test_an_emptied_database_is_not_taken_for_a_new_one(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("db", "backup", "copy.db")
+            farm.stop()
+            database, marker = farm.directory / "tunefarm.db", farm.directory / "tunefarm.db.initialized"
+            for empty, words in ((lambda: os.truncate(database, 0), "has 0 bytes"), (database.unlink, "is missing")):
+                empty()
+                self.refused(self.daemon("--data-dir", farm.directory), 1, words, "restore a backup", f"remove {marker}")
+            shutil.copyfile(farm.directory / "backups" / "copy.db", database)
+            farm.start()
+            farm.stop()
+            database.unlink()
+            marker.unlink()
+            farm.start()
+            self.assertTrue(marker.exists())
+            farm.stop()
+
+    def test_a_daemon_starts_on_a_full_disk(self):
+        with Farm("--min-free-disk-bytes", 12 << 20) as farm:
+            permitted.mount("-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs", farm.directory)
+            try:
+                farm.start()
+                tiny = ["matmul_host", "--policy", "fast", "--dim", "M=32", "--dim", "N=32", "--dim", "K=32",
+                        "--strategy", "random", "--max-trials", "8"]
+                farm.cli("tune", *tiny)
+                filler = farm.directory / "filler"
+                with open(filler, "wb", buffering=0) as out, contextlib.suppress(OSError):
+                    while True:
+                        out.write(b"x" * 4096)
+                farm.kill()
+                for _ in range(2):
+                    farm.start()
+                    self.assertEqual(farm.json("best", "matmul_host", "--exact", *tiny[3:9])["match"], "MATCH_EXACT")
+                    refused = farm.cli("submit", *tiny, check=False)
+                    self.assertNotEqual(refused.returncode, 0)
+                    self.assertIn("free space", refused.stderr)
+                    farm.stop()
+                farm.start()
+                filler.unlink()
+                wait_until(lambda: farm.cli("submit", *tiny, check=False).returncode == 0, "room for a job")
+                self.assertTrue((farm.directory / "disk.reserve").exists())
+                farm.stop()
+            finally:
+                if farm.process and farm.process.poll() is None:
+                    farm.kill()
+                farm.assert_no_orphans()
+                subprocess.run(["umount", "-l", farm.directory], check=True)
 
     def test_a_full_disk_loses_nothing(self):
         # Without the floor, which would pause the work long before the disk is full.

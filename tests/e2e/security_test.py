@@ -206,6 +206,9 @@ class SecurityTest(unittest.TestCase):
             # A file instead of a variable.
             file = self.folder / "ci.token"
             file.write_text(token + "\n")
+            file.chmod(0o644)
+            self.assert_refused(self.remote(farm, "--token-file", file, "devices"), f"run: chmod 600 {file}", code=2)
+            file.chmod(0o600)
             self.assertEqual(self.remote(farm, "--token-file", file, "devices").returncode, 0)
             self.assert_refused(farm.cli("token", "create", "ci", "--role", "lookup", check=False), "there is a token named ci")
             farm.cli("token", "revoke", "ci")
@@ -291,6 +294,55 @@ class SecurityTest(unittest.TestCase):
                 self.assertIn(done.returncode, (1, 2), done.stderr)
                 for word in words:
                     self.assertIn(word, done.stderr)
+
+    def test_secrets_that_others_may_read_are_refused(self):
+        """By the daemon, agents, the command line and the clients, with the command that mends it."""
+        sys.path.insert(0, str(BIN.parent / "python"))
+        import tunefarm  # pylint: disable=import-outside-toplevel
+        key = self.folder / "open.key"
+        shutil.copy(self.ca / "look.key", key)
+        words = f"run: chmod 600 {key}"
+        serving = ["--listen", "127.0.0.1:0", "--tls-certificate", self.ca / "look.pem", "--tls-key", key]
+        agent = ["--role", "agent", "--control", "127.0.0.1:1", "--tls-ca", self.ca / "ca.pem", "--tls-certificate",
+                 self.ca / "look.pem", "--tls-key", key]
+        # Whoever owns it; root's keys may be shared with a group, by reading only.
+        for mode in (0o644, 0o604, 0o620, 0o666):
+            key.chmod(mode)
+            for flags in (serving, agent):
+                with self.subTest(mode=oct(mode), flags=flags), tempfile.TemporaryDirectory() as directory:
+                    done = subprocess.run([BIN / "tunefarmd", "--data-dir", directory, "--no-gpu", *flags],
+                                          capture_output=True, text=True, timeout=HANG_SECONDS)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(words, done.stderr)
+            options = ["--tls-ca", self.ca / "ca.pem", "--tls-certificate", self.ca / "look.pem", "--tls-key", key]
+            self.assert_refused(run("--server", "127.0.0.1:1", *options, "devices"), words, code=2)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "chmod 600"):
+                tunefarm.Client("127.0.0.1:1", tls_ca=self.ca / "ca.pem", tls_certificate=self.ca / "look.pem", tls_key=key,
+                                timeout=2)
+        folder = self.folder / "open_ca"
+        shutil.copytree(self.ca, folder)
+        (folder / "ca.key").chmod(0o644)
+        self.assert_refused(run("certs", "issue", folder, "--name", "x", "--role", "lookup"),
+                            f"run: chmod 600 {folder}/ca.key", code=2)
+
+    def test_what_the_daemon_keeps_is_its_user_s_alone(self):
+        with self.farm() as farm:
+            farm.directory.chmod(0o755)
+            farm.start()
+            farm.cli("tune", "matmul_host", "--policy", "fast", "--max-trials", "4", *DIMS)
+            farm.cli("db", "backup", "copy.db")
+            farm.stop()
+            # What an earlier version left open is closed.
+            for name in ("tunefarm.db", "audit.log"):
+                (farm.directory / name).chmod(0o644)
+            farm.directory.chmod(0o777)
+            farm.start()
+            self.assertEqual(farm.directory.stat().st_mode & 0o777, 0o700)
+            kept = [path for path in farm.directory.rglob("*") if path.is_file() and path.name != "tunefarmd.lock"
+                    and "scratch" not in path.parts]
+            self.assertLessEqual({"tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "audit.log", "copy.db"},
+                                 {path.name for path in kept})
+            self.assertEqual([(path, oct(path.stat().st_mode)) for path in kept if path.stat().st_mode & 0o077], [])
 
     # Too much.
 

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "server/base/memory_kills.h"
 #include "server/base/random.h"
 #include "tests/exec/evaluator_fixture.h"
 
@@ -41,7 +42,6 @@ INSTANTIATE_TEST_SUITE_P(All, RunFaultTest,
                                          Fault{"exit_0", tunefarm::v1::OUTCOME_RUN_CRASH, "exit(0)"},
                                          Fault{"exit_3", tunefarm::v1::OUTCOME_RUN_CRASH, "exit code 3"},
                                          Fault{"out_of_memory", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "allocate"},
-                                         Fault{"killed", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "killed"},
                                          Fault{"sigsys", tunefarm::v1::OUTCOME_SANDBOX_VIOLATION, "system call"},
                                          Fault{"flood_and_crash", tunefarm::v1::OUTCOME_RUN_CRASH, "signal 11"},
                                          Fault{"garbage", tunefarm::v1::OUTCOME_RUN_CRASH, "no frame"},
@@ -102,11 +102,35 @@ INSTANTIATE_TEST_SUITE_P(
     All, CompileFaultTest,
     testing::Values(Fault{"crash", tunefarm::v1::OUTCOME_COMPILE_CRASH, "signal 11"},
                     Fault{"exit_0", tunefarm::v1::OUTCOME_COMPILE_CRASH, "exit(0)"},
-                    Fault{"killed", tunefarm::v1::OUTCOME_OUT_OF_MEMORY, "killed"},
                     Fault{"garbage", tunefarm::v1::OUTCOME_COMPILE_CRASH, "no frame"},
                     Fault{"wrong_id", tunefarm::v1::OUTCOME_COMPILE_CRASH, "instead of"},
                     Fault{"pipe_as_artifact", tunefarm::v1::OUTCOME_COMPILE_CRASH, "not a memory file"},
                     Fault{"compile_error", tunefarm::v1::OUTCOME_COMPILE_ERROR, "the source is wrong"}));
+
+// Once may be anybody's doing; each time is the config's. The device stays in service.
+TEST_F(EvaluatorTest, AWorkerThatIsKilledIsTriedAgainABoundedNumberOfTimes) {
+  const bool can_tell = CountMemoryKills().has_value();
+  for (int config = 0; config < 4; ++config) {
+    const RunResult run = Run(RunOf("killed", config));
+    EXPECT_EQ(run.outcome, can_tell ? tunefarm::v1::OUTCOME_RUN_CRASH : tunefarm::v1::OUTCOME_OUT_OF_MEMORY);
+    EXPECT_THAT(run.message, testing::AllOf(HasSubstr("killed"), HasSubstr("3 times in a row")));
+    EXPECT_FALSE(run.out_of_service);
+    EXPECT_EQ(evaluator()->stats().runners_started, 3 * (config + 1));
+  }
+  EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  const CompileResult compiled = Compile("killed");
+  EXPECT_EQ(compiled.outcome, can_tell ? tunefarm::v1::OUTCOME_COMPILE_CRASH : tunefarm::v1::OUTCOME_OUT_OF_MEMORY);
+  EXPECT_THAT(compiled.message, HasSubstr("3 times in a row"));
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+// What a worker saw happen to a process of its own counts like its own death; a later try that ends well is all there
+// is.
+TEST_F(EvaluatorTest, ATrialThatIsKilledOnceIsRunAgain) {
+  const RunResult run = Run("child_killed_once");
+  EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_OK) << run.message;
+  EXPECT_EQ(evaluator()->stats().runners_started, 1);
+}
 
 TEST_F(EvaluatorTest, CrashLogHasHeadAndTailOfTheOutput) {
   const RunResult run = Run("flood_and_crash");

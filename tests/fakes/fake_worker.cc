@@ -280,6 +280,11 @@ class FakeRun : public RunBackend {
       result.set_message(behave == "lost" ? "cannot fork a trial" : "the worker does not accept the config");
       return result;
     }
+    if (behave == "child_killed_once" && runs_ == 1) {
+      result.set_outcome(tunefarm::v1::OUTCOME_RUN_CRASH);
+      result.set_is_killed(true);
+      return result;
+    }
     if (behave == "wrong_result") {
       result.set_phase(tunefarm::v1::PHASE_VERIFY);
       result.set_outcome(tunefarm::v1::OUTCOME_WRONG_RESULT);

@@ -31,6 +31,7 @@ config=$(cat tunefarm_config.h */tunefarm_config.h "$(dirname "${output:-/none/n
   grep -o 'FAULT_[a-z_]*' | head -1)
 case $config in
   FAULT_crash) kill -SEGV $$ ;;
+  FAULT_killed) kill -KILL $$ ;;
   FAULT_hang) trap '' TERM INT HUP; while :; do sleep 1000; done ;;
   FAULT_flood) head -c 300000000 /dev/zero | tr '\\0' 'x' >&2; exit 1 ;;
   FAULT_hoard) exec tail /dev/zero ;;
@@ -44,6 +45,7 @@ exec c++ "$@"
 """
 COMPILER_FAULTS = {
     "crash": {"COMPILE_CRASH"},
+    "killed": {"COMPILE_CRASH", "OUT_OF_MEMORY"},  # the second where the out-of-memory killer cannot be told apart
     "hang": {"COMPILE_TIMEOUT"},
     "flood": {"COMPILE_ERROR", "COMPILE_TIMEOUT"},  # as fast as it is read
     "hoard": {"OUT_OF_MEMORY", "COMPILE_CRASH", "COMPILE_ERROR", "COMPILE_TIMEOUT", "SANDBOX_VIOLATION"},

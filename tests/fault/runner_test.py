@@ -48,6 +48,8 @@ FAULTS = {
     "alarm": ("alarm(1); SpinForever();", ENDS | HANGS),
     "kill_all": ("kill(-1, SIGKILL);", ENDS | {"OK"}),
     "kill_parent": ("kill(getppid(), SIGKILL); SpinForever();", ENDS | HANGS),
+    # Each time: once would be taken for somebody else's doing. The second where the out-of-memory killer cannot be told apart.
+    "kill_itself": ("kill(getpid(), SIGKILL); SpinForever();", ENDS | {"OUT_OF_MEMORY"}),
     "kill_group": ("kill(0, SIGKILL); SpinForever();", ENDS),
     "own_limits": ("struct rlimit none = {0, 0};\n"
                    "for (int i = 0; i < RLIM_NLIMITS; ++i) setrlimit((__rlimit_resource)i, &none);",

@@ -11,7 +11,7 @@ import unittest
 
 import fault_case
 import invariants
-from farm import KERNELS
+from farm import KERNELS, outcome
 from fault_case import HANG_SECONDS, NIGHTLY, QUICK, FaultFarm, failpoints, generator, wait_until
 
 # Cheap trials of configs that share one binary, and trials that each need a compiler.
@@ -177,6 +177,18 @@ class Sigkill(unittest.TestCase):
             self.assertIsNone(farm.process.poll())
             farm.complete()
         print(f"{kills} worker kills in {fault_case.elapsed(begin)}")
+
+    def test_one_kill_blames_no_config(self):
+        for role in ("run", "compile"):
+            random = generator("one kill " + role)
+            with self.subTest(role), KilledFarm(lost=True) as farm:
+                farm.start()
+                wait_until(lambda: self.kill_worker(farm, random, role) and "is tried again" in farm.log.read_text(),
+                           "a kill that an evaluation noticed")
+                farm.complete()
+                for job in farm.jobs:
+                    for trial in farm.trials(job):
+                        self.assertNotIn(outcome(trial), {"RUN_CRASH", "COMPILE_CRASH", "OUT_OF_MEMORY"}, trial.get("message"))
 
     def kill_worker(self, farm, random, role):
         farm.keep_busy(random, new_source=role == "compile" and not farm.workers(role))

@@ -40,6 +40,24 @@ class Places(unittest.TestCase):
             _connection.admin_socket("/" + "x" * 100, home)
 
 
+class Secrets(unittest.TestCase):
+    def test_files_that_others_may_read_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            names = {name: f"{folder}/{name}" for name in ("ca.pem", "a.pem", "a.key", "token")}
+            for path in names.values():
+                pathlib.Path(path).write_text("tft_1\n")
+            tls = {"tls_ca": names["ca.pem"], "tls_certificate": names["a.pem"], "tls_key": names["a.key"]}
+            for secret, options in (("a.key", tls), ("token", {"token_file": names["token"]})):
+                for mode in (0o644, 0o604, 0o620):
+                    os.chmod(names[secret], mode)
+                    with self.subTest(secret=secret, mode=oct(mode)), self.assertRaisesRegex(
+                            tunefarm.InvalidArgumentError, f"run: chmod 600 {names[secret]}"):
+                        tunefarm.Client("127.0.0.1:1", timeout=1, **options)
+            os.chmod(names["token"], 0o600)
+            with self.assertRaisesRegex(tunefarm.UnavailableError, "no daemon answers"):
+                tunefarm.Client("127.0.0.1:1", timeout=1, token_file=names["token"])
+
+
 class NoDaemon(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -115,6 +133,8 @@ class NoDaemon(unittest.TestCase):
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                             "-subj", "/CN=" + name, "-out", files[name][0], "-keyout", files[name][1]], check=True,
                            capture_output=True)
+            for file in files[name]:
+                os.chmod(file, 0o600)  # each serves as a key below
 
         def opened(ca, certificate, key):
             _connection.open_channel("127.0.0.1:1", [], tls_ca=ca, tls_certificate=certificate, tls_key=key, token=None,
@@ -132,6 +152,7 @@ class NoDaemon(unittest.TestCase):
     def test_an_empty_token_file(self):
         for text in ("", "\n"):
             file = pathlib.Path(self.folder, "token")
+            file.touch(0o600)
             file.write_text(text)
             with self.subTest(text), self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"token file {file} is empty"):
                 _connection.open_channel("127.0.0.1:1", [], tls_ca=None, tls_certificate=None, tls_key=None, token=None,

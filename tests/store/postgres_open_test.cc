@@ -71,6 +71,27 @@ TEST_F(PostgresOpen, SchemaEqualsTheGoldenDump) {
       << "run this test with TUNEFARM_UPDATE_GOLDEN=1 and review the change";
 }
 
+TEST_F(PostgresOpen, AnEmptiedDatabaseIsNoNewOne) {
+  TemporaryDirectory directory;
+  PostgresOptions options = Options();
+  options.initialized_marker = directory.File("marker");
+  ASSERT_TRUE(OpenPostgresStore(options).ok());
+  ASSERT_TRUE(OpenPostgresStore(options).ok());
+  Sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+  const absl::Status refused = OpenPostgresStore(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_EQ(ReasonOf(refused), "DATABASE_EMPTIED");
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("remove " + options.initialized_marker));
+  // Another empty database is a new one.
+  const std::string other = server_->NewDatabase();
+  PostgresOptions elsewhere = options;
+  elsewhere.url = server_->Url(other);
+  EXPECT_TRUE(OpenPostgresStore(elsewhere).ok());
+  server_->DropDatabase(other);
+  // Now the marker is the other's.
+  EXPECT_TRUE(OpenPostgresStore(options).ok());
+}
+
 TEST_F(PostgresOpen, AnOldSchemaIsMigratedWithItsRows) {
   ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
   {

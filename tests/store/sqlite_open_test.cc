@@ -356,6 +356,58 @@ TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
   for (const JobRow& job : jobs) EXPECT_EQ(job.spec, MakeLarge(0).job.spec) << job.uid;
 }
 
+TEST_F(SqliteOpen, ItsFilesAreItsUsersAlone) {
+  const auto mode = [this](const std::string& suffix) {
+    struct stat info = {};
+    return stat((options_.path + suffix).c_str(), &info) == 0 ? info.st_mode & 0777 : 0;
+  };
+  const mode_t before = umask(0);
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store.ok()) << store.status();
+    for (const char* const suffix : {"", "-wal", "-shm", ".initialized"}) EXPECT_EQ(mode(suffix), 0600u) << suffix;
+    ASSERT_TRUE((*store)->maintenance()->Backup(directory_.File("copy")).ok());
+    struct stat copy = {};
+    ASSERT_EQ(stat(directory_.File("copy").c_str(), &copy), 0);
+    EXPECT_EQ(copy.st_mode & 0777, 0600u);
+  }
+  // Of an earlier version.
+  ASSERT_EQ(chmod(options_.path.c_str(), 0644), 0);
+  EXPECT_TRUE(Open().ok());
+  EXPECT_EQ(mode(""), 0600u);
+  umask(before);
+}
+
+TEST_F(SqliteOpen, AnEmptiedDatabaseIsNoNewOne) {
+  ASSERT_TRUE(Open().value()->jobs()->SubmitJob(MakeSubmit("uid")).ok());
+  const std::string whole = Bytes(), marker = options_.path + ".initialized";
+  const auto expect_refused = [&](const char* what) {
+    const absl::Status refused = Open().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_EQ(ReasonOf(refused), "DATABASE_EMPTIED");
+    for (const std::string& word :
+         {options_.path + " " + what, "restore a backup (see " + options_.backup_directory, "remove " + marker}) {
+      EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr(word));
+    }
+  };
+  ASSERT_EQ(truncate(options_.path.c_str(), 0), 0);
+  // It stays, also the log beside the empty file.
+  ASSERT_TRUE(WriteFileAtomically(options_.path + "-wal", "log").ok());
+  expect_refused("has 0 bytes");
+  EXPECT_EQ(ReadFile(options_.path + "-wal", 100).value(), "log");
+  ASSERT_EQ(unlink((options_.path + "-wal").c_str()), 0);
+  ASSERT_EQ(unlink(options_.path.c_str()), 0);
+  expect_refused("is missing");
+  Sql(options_.path, "CREATE TABLE t (a); DROP TABLE t");
+  expect_refused("has no tables");
+  // Either way out.
+  ASSERT_TRUE(WriteFileAtomically(options_.path, whole).ok());
+  EXPECT_EQ(Open().value()->maintenance()->Status()->active_jobs, 1);
+  ASSERT_EQ(unlink(options_.path.c_str()), 0);
+  ASSERT_EQ(unlink(marker.c_str()), 0);
+  EXPECT_EQ(Open().value()->maintenance()->Status()->active_jobs, 0);
+}
+
 TEST_F(SqliteOpen, DamageIsFoundAfterAnUncleanStop) {
   {
     const auto store = Open();

@@ -1,6 +1,5 @@
 #include "client/cli/options/budget_options.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -10,11 +9,14 @@
 namespace tunefarm::cli {
 namespace {
 
-// The number that the text begins with, which is taken off; NaN if there is none.
+constexpr double kSecondsMax = 1e9;  // 31 years
+constexpr double kShareMax = 100;    // 10,000 %
+
+// The number that the text begins with, which is taken off; NaN if there is none, or a negative one.
 double TakeNumber(std::string_view* text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value, std::chars_format::fixed);
-  if (error != std::errc()) return std::nan("");
+  if (error != std::errc() || std::signbit(value)) return std::nan("");
   text->remove_prefix(static_cast<size_t>(end - text->data()));
   return value;
 }
@@ -56,7 +58,8 @@ absl::StatusOr<double> ParseSeconds(std::string_view text) {
       rest.remove_prefix(1);
     }
   }
-  if (sum > 0 && std::isfinite(sum)) return sum;
+  if (sum > kSecondsMax) return InvalidArgument("'{}' is more than {:.0f} s, the limit", text, kSecondsMax);
+  if (sum > 0) return sum;
   return InvalidArgument("'{}' is not a time; write 90s, 10m, 1h30m or 2d", text);
 }
 
@@ -67,7 +70,8 @@ absl::StatusOr<double> ParseShare(std::string_view text) {
     share /= 100;
     rest = {};
   }
-  if (rest.empty() && share > 0 && std::isfinite(share)) return share;
+  if (rest.empty() && share > kShareMax) return InvalidArgument("'{}' is more than 10000%, the limit", text);
+  if (rest.empty() && share > 0) return share;
   return InvalidArgument("'{}' is not a share; write 5% or 0.05", text);
 }
 
@@ -92,7 +96,7 @@ absl::StatusOr<v1::Budget> MakeBudget(const BudgetOptions& options) {
   budget.set_max_trials_without_gain(options.patience);
   if (!options.max_time.empty()) {
     ASSIGN_OR_RETURN(const double seconds, Annotated(ParseSeconds(options.max_time), "--max-time"));
-    budget.set_max_seconds(static_cast<int64_t>(std::ceil(std::min(seconds, 1e12))));
+    budget.set_max_seconds(static_cast<int64_t>(std::ceil(seconds)));
   }
   if (!options.max_device_time.empty()) {
     ASSIGN_OR_RETURN(const double seconds, Annotated(ParseSeconds(options.max_device_time), "--max-device-time"));

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "client/cli/options/seed_option.h"
 #include "client/cli/output.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -95,6 +96,7 @@ void ProblemOptions::AddTo(CLI::App* command, bool many) {
                      : "A dim of the problem. May be repeated.");
   AddListOption(command, "--pin", &pins, "Hold a parameter at one value. May be repeated.");
   command->add_option("--input-seed", seeds, "Seed of the input data; repeat it for several input sets.")
+      ->check(CheckSeed)
       ->allow_extra_args(false);
 }
 

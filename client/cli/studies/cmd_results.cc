@@ -6,6 +6,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/seed_option.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/report.h"
 #include "client/cli/studies/study_plot.h"
@@ -131,6 +132,7 @@ void AddResults(CLI::App* app, Session* session) {
       ->check(CLI::Range(1, 100'000));
   results->add_option("--seed", options->seed, "Seed of the analysis (default 1).")
       ->type_name("NUMBER")
+      ->check(CheckSeed)
       ->needs(analyze);
   results->callback([=] {
     session->command = [=]() -> absl::StatusOr<ExitCode> {

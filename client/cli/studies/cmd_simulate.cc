@@ -10,6 +10,7 @@
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/options/seed_option.h"
 #include "client/cli/studies/chart_svg.h"
 #include "client/cli/studies/recorded_source.h"
 #include "server/base/format.h"
@@ -235,7 +236,9 @@ void AddSimulate(CLI::App* app, Session* session) {
   simulate->add_option("--repeats", options->repeats, "Runs of each, with seeds from --seed on (default 20).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));
-  simulate->add_option("--seed", options->seed, "Seed of the first run (default 1).")->type_name("NUMBER");
+  simulate->add_option("--seed", options->seed, "Seed of the first run (default 1).")
+      ->type_name("NUMBER")
+      ->check(CheckSeed);
   simulate->add_option("--in-flight", options->in_flight, "Concurrent evaluations, as on so many devices (default 1).")
       ->type_name("NUMBER")
       ->check(CLI::Range(1, 10'000));

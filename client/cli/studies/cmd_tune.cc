@@ -15,6 +15,7 @@
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/options/seed_option.h"
 #include "client/cli/options/starting_configs.h"
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"
@@ -91,7 +92,7 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
       ->type_name("STRATEGY");
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy, as tunefarm help strategies lists them. May be repeated.");
-  command->add_option("--seed", options->seed, "Seed of the strategy (default 1).");
+  command->add_option("--seed", options->seed, "Seed of the strategy (default 1).")->check(CheckSeed);
   options->budget.AddTo(command);
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));

@@ -189,6 +189,19 @@ def _read(path: str, what: str) -> bytes:
         raise InvalidArgumentError(f"{what} {error}") from None
 
 
+def _read_secret(path: str, what: str) -> bytes:
+    """Of a file that no other user may read: mode 0600, or 0640 where it is root's."""
+    try:
+        info = os.stat(path)
+    except OSError as error:
+        raise InvalidArgumentError(f"{what} {path}: {error.strerror}") from None
+    forbidden = 0o037 if info.st_uid == 0 else 0o077
+    if stat.S_ISREG(info.st_mode) and info.st_mode & forbidden:
+        raise InvalidArgumentError(f"other users may read or change {what} {path} (mode "
+                                   f"{stat.S_IMODE(info.st_mode):04o}); run: chmod 600 {path}")
+    return _read(path, what)
+
+
 def _stays_here(address: str) -> bool:
     host = address.rpartition(":")[0]
     return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
@@ -213,7 +226,7 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
     secret = token or ("" if path else os.environ.get("TUNEFARM_TOKEN", ""))
     if not secret:
         path = path or os.environ.get("TUNEFARM_TOKEN_FILE", "")
-        secret = _read(path, "the token's file").decode("ascii", "replace").strip() if path else ""
+        secret = _read_secret(path, "the token's file").decode("ascii", "replace").strip() if path else ""
         if path and not secret:
             raise InvalidArgumentError(f"the token file {path} is empty; it holds one token, which begins with 'tft_'")
     if secret and not (secret.startswith("tft_") and secret.replace("_", "").isalnum() and secret.isascii()):
@@ -222,9 +235,10 @@ def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, t
         raise InvalidArgumentError(f"a token is not sent to {address} as plain text: give the CA of the daemon's "
                                    "certificate (tls_ca)")
     if ca:
+        private = _read_secret(key, "the private key") if key else None
         _check_tls_files(ca, certificate, key)
         credentials = grpc.ssl_channel_credentials(
-            _read(ca, "the CA"), _read(key, "the key") if key else None,
+            _read(ca, "the CA"), private,
             _read(certificate, "the certificate") if certificate else None)
         channel = grpc.secure_channel(address, credentials, options=options)
     else:

@@ -105,6 +105,11 @@ bool IsPostgres(std::string_view version) {
 
 std::vector<Migration> EmbeddedMigrations() { return MigrationsOf(kPostgresMigrations, kPostgresMigrationsCount); }
 
+absl::StatusOr<bool> IsEmpty(Session* session) {
+  ASSIGN_OR_RETURN(const int version, ReadVersion(session));
+  return version == 0;
+}
+
 absl::Status Migrate(Session* session, const std::vector<Migration>& migrations) {
   for (size_t i = 0; i < migrations.size(); ++i) TUNEFARM_CHECK(migrations[i].number == static_cast<int>(i) + 1);
   // Whoever else starts now waits here, for as long as migrations may take.

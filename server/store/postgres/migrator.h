@@ -14,6 +14,9 @@ namespace tunefarm::postgres {
 // Those of migrations/postgres, in order.
 std::vector<Migration> EmbeddedMigrations();
 
+// Whether the database holds no tables yet. FailedPrecondition: another program's.
+absl::StatusOr<bool> IsEmpty(Session* session);
+
 // Brings the schema up to the last migration: each one and its row in schema_migration in one transaction. Daemons that
 // start at once wait for each other. FailedPrecondition, with nothing changed: the schema is newer than the last
 // migration, an applied migration has another text today, or the database holds another program's tables.

@@ -1,7 +1,10 @@
 #include "server/store/postgres/open.h"
 
+#include <cstdint>
+#include <string>
 #include <utility>
 
+#include "server/base/file.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -10,6 +13,7 @@
 #include "server/store/lease_store.h"
 #include "server/store/postgres/facets.h"
 #include "server/store/postgres/libpq.h"
+#include "server/store/postgres/migrator.h"
 #include "server/store/shared/facet_store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
@@ -19,6 +23,8 @@
 namespace tunefarm {
 namespace postgres {
 namespace {
+
+constexpr uint64_t kMarkerBytesMax = 4096;
 
 class Backend final : public SqlBackend {
  public:
@@ -62,6 +68,26 @@ class PostgresStore final : public FacetStore {
   Backend backend_;
 };
 
+// The marker names the database, so that another one may be empty.
+absl::Status CheckNotEmptied(Session* session, const std::string& marker) {
+  const absl::StatusOr<std::string> known = ReadFile(marker, kMarkerBytesMax);
+  if (!known.ok() || *known != session->server() + "\n") return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool is_empty, IsEmpty(session));
+  if (!is_empty) return absl::OkStatus();
+  return WithReason(FailedPrecondition("{} is empty, but {} says that jobs and results were stored in it: restore a "
+                                       "backup, or remove {} to begin with an empty database",
+                                       session->server(), marker, marker),
+                    "DATABASE_EMPTIED");
+}
+
+// Without it the database serves all the same.
+void WriteInitializedMarker(const std::string& marker, const std::string& server) {
+  const std::string text = server + "\n";
+  if (const absl::StatusOr<std::string> known = ReadFile(marker, kMarkerBytesMax); known.ok() && *known == text) return;
+  const absl::Status written = WriteFileAtomically(marker, text, 0600);
+  if (!written.ok()) LogWarn("store", "an emptied database will not be noticed: {}", MessageOf(written));
+}
+
 }  // namespace
 
 SessionOptions ToSessionOptions(const PostgresOptions& options) {
@@ -93,7 +119,11 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
   }
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Open(session_options));
+    if (!options.initialized_marker.empty()) {
+      RETURN_IF_ERROR(CheckNotEmptied(session.get(), options.initialized_marker));
+    }
     RETURN_IF_ERROR(Migrate(session.get(), migrations));
+    if (!options.initialized_marker.empty()) WriteInitializedMarker(options.initialized_marker, session->server());
   }
   Clock* const clock = options.clock != nullptr ? options.clock : Clock::Real();
   EntropySource* const entropy = options.entropy != nullptr ? options.entropy : EntropySource::Real();

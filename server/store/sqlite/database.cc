@@ -10,6 +10,7 @@
 
 #include "server/base/check.h"
 #include "server/base/failpoint.h"
+#include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -80,9 +81,22 @@ absl::Status Database::ErrorStatus(int code, std::string_view what) const {
   return StatusOf(code, path_, sqlite3_errmsg(handle_), what);
 }
 
+namespace {
+
+// SQLite gives its other files the mode of the first. What cannot be made is SQLite's to explain.
+absl::Status MakeFilesPrivate(const std::string& path) {
+  const UniqueFd made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (made.valid()) return absl::OkStatus();
+  for (const char* const suffix : {"", "-wal", "-shm", "-journal"}) RETURN_IF_ERROR(MakePrivate(path + suffix));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Mode mode) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
   flags |= mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  if (mode == Mode::kReadWrite) RETURN_IF_ERROR(MakeFilesPrivate(path));
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   if (code != SQLITE_OK) {

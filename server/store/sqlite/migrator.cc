@@ -61,7 +61,10 @@ absl::StatusOr<int> IdentifySchema(Database* database) {
   RETURN_IF_ERROR(application_id.status());
   ASSIGN_OR_RETURN(const int64_t version, database->QueryInt("PRAGMA user_version"));
   ASSIGN_OR_RETURN(const int64_t objects, database->QueryInt("SELECT count(*) FROM sqlite_schema"));
-  if (*application_id == kApplicationId && version >= 1) return static_cast<int>(version);
+  if (*application_id == kApplicationId && version >= 1) {
+    if (objects > 0) return static_cast<int>(version);
+    return DataLoss("{} has lost its tables; move it aside and restore the newest backup", database->path());
+  }
   if (*application_id == 0 && version == 0 && objects == 0) return 0;
   return FailedPrecondition("{} is a database of another program (application id {:#x}); name another file",
                             database->path(), *application_id);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,6 +66,42 @@ absl::Status CheckFileHeader(const std::string& path) {
   if (count == 0 || std::string_view(header, static_cast<size_t>(count)) == kMagic) return absl::OkStatus();
   return FailedPrecondition(
       "{} is not a tunefarm database (or its first page is damaged); name another file, or restore a backup", path);
+}
+
+// Says that the file beside it has held jobs: a database that is missing or empty is then a lost one.
+std::string InitializedMarker(const std::string& path) { return path + ".initialized"; }
+
+absl::Status CheckNotEmptied(const SqliteOptions& options, std::string_view what) {
+  const std::string marker = InitializedMarker(options.path);
+  if (access(marker.c_str(), F_OK) != 0) return absl::OkStatus();
+  return WithReason(
+      FailedPrecondition("{} {}, but {} says that jobs and results were stored in it: restore a backup{}, or remove {} "
+                         "to begin with an empty database",
+                         options.path, what, marker,
+                         options.backup_directory.empty() ? "" : fmt::format(" (see {})", options.backup_directory),
+                         marker),
+      "DATABASE_EMPTIED");
+}
+
+// Before SQLite sees the file: it would remove the log that lies beside an empty one.
+absl::Status CheckFileNotEmptied(const SqliteOptions& options) {
+  struct stat info = {};
+  if (stat(options.path.c_str(), &info) != 0) {
+    return errno == ENOENT ? CheckNotEmptied(options, "is missing") : absl::OkStatus();
+  }
+  return info.st_size == 0 ? CheckNotEmptied(options, "has 0 bytes") : absl::OkStatus();
+}
+
+// That it is there is what counts. A full disk must not keep the store from opening: the next start tries again.
+void WriteInitializedMarker(const std::string& path) {
+  constexpr std::string_view kText =
+      "The database beside this file holds jobs and results. Without this file an empty one is begun.\n";
+  const std::string marker = InitializedMarker(path);
+  if (access(marker.c_str(), F_OK) == 0) return;
+  const UniqueFd file(open(marker.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (file.valid() && write(file.get(), kText.data(), kText.size()) >= 0) return;
+  LogWarn("store", "an emptied database will not be noticed: {}",
+          MessageOf(ErrnoStatus(errno, "cannot write {}", marker)));
 }
 
 // A copy that died left them, and nobody makes one now: the caller holds the data directory's lock.
@@ -160,8 +197,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
                                                  const std::vector<Migration>& migrations) {
   RETURN_IF_ERROR(CheckDirectory(options.path));
   RETURN_IF_ERROR(CheckFileHeader(options.path));
+  RETURN_IF_ERROR(CheckFileNotEmptied(options));
   ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(options.path, Database::Mode::kReadWrite));
   ASSIGN_OR_RETURN(const int version, IdentifySchema(database.get()));
+  if (version == 0) RETURN_IF_ERROR(CheckNotEmptied(options, "has no tables"));
   // Of a newer schema nothing is known, not even that it has the marker: Migrate refuses it.
   const bool is_known = version <= static_cast<int>(migrations.size());
   if (version > 0 && is_known) {
@@ -176,6 +215,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const SqliteOptions& options,
   if (is_known) RETURN_IF_ERROR(UseLog(database.get()));
   RETURN_IF_ERROR(Migrate(database.get(), migrations, options.backup_directory, clock));
   RETURN_IF_ERROR(Mark(database.get()));
+  WriteInitializedMarker(options.path);
   if (options.database_bytes_max > 0) {
     ASSIGN_OR_RETURN(const int64_t page_bytes, database->QueryInt("PRAGMA page_size"));
     RETURN_IF_ERROR(database->Execute(

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,14 @@ void SetFailure(const CommandResult& command, const std::string& log, Result* re
   if (says({"Bad system call signal terminated", "File size limit exceeded signal terminated"})) {
     result->set_outcome(v1::OUTCOME_SANDBOX_VIOLATION);
     result->set_message("The compiler did what the sandbox forbids: " + FirstError(log));
+    return;
+  }
+  // Of GCC's driver, its linker's, and clang's.
+  if (says({"Killed signal terminated", "terminated with signal 9", "unable to execute command: Killed"}) ||
+      (!command.exit.exited && command.exit.signal == SIGKILL)) {
+    result->set_is_killed(true);
+    result->set_outcome(v1::OUTCOME_COMPILE_CRASH);
+    result->set_message("The compiler was ended by SIGKILL.");
     return;
   }
   // The driver survives its compiler's death and says so; exit codes above 128 are a shell's (or clang's) way to say

@@ -93,6 +93,9 @@ Failure FailureOf(const TrialReply& reply, const std::string& what, const HostPr
   if (reply.exit.signal == SIGXCPU) {
     return {v1::OUTCOME_RUN_TIMEOUT, fmt::format("{} used an hour of processor time.", what)};
   }
+  if (reply.exit.signal == SIGKILL && !reply.killed_by_runner) {
+    return {v1::OUTCOME_RUN_CRASH, fmt::format("{} was ended by SIGKILL.", what), false, true};
+  }
   std::string message = fmt::format("{} crashed with {}", what, SignalName(reply.exit.signal));
   if (reply.fault_address_known) {
     const std::optional<std::string> place = problem.Locate(reply.fault_address);

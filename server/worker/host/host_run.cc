@@ -571,6 +571,7 @@ class HostRunBackend final : public RunBackend {
       prepared.set_outcome(failure.outcome);
       prepared.set_message(failure.message);
       prepared.set_worker_is_damaged(failure.sticky);
+      prepared.set_is_killed(failure.is_killed);
       return prepared;
     }
     problem_ = std::move(problem);

@@ -145,6 +145,9 @@ constexpr std::array kOwners = {
 // Memory that no limit of a trial counts: files in memory, pages that a pipe keeps after they were unmapped.
 constexpr std::array kUncountedMemory = {TUNEFARM_SYSCALL(memfd_create), TUNEFARM_SYSCALL(memfd_secret),
                                          TUNEFARM_SYSCALL(vmsplice)};
+// What one process takes or does and the whole machine feels: contexts of asynchronous I/O, of which all users share
+// one number (fs.aio-max-nr), and writing back everybody's files.
+constexpr std::array kMachineWide = {TUNEFARM_SYSCALL(io_setup), TUNEFARM_SYSCALL(sync), TUNEFARM_SYSCALL(syncfs)};
 // What a trial shares with its runner stays as it is: pages of buffers, the pipe of standard error, a terminal where
 // there is one. So do who may look into it and whose cores it shares.
 constexpr std::array kSharedState = {
@@ -274,6 +277,7 @@ class Rules {
   void AddTrial() {
     for (const Syscall& call : kProcessHandles) Forbid(call, Forbidden());
     for (const Syscall& call : kUncountedMemory) Forbid(call, Forbidden());
+    for (const Syscall& call : kMachineWide) Forbid(call, Forbidden());
     for (const ArgumentRule& rule : kSharedState) Forbid(rule, Forbidden());
     // A process group of its own is what a trial begins with.
     Forbid(TUNEFARM_SYSCALL(setpgid), Forbidden(), SCMP_A0(SCMP_CMP_NE, 0));
@@ -452,7 +456,7 @@ std::string_view ForbiddenSyscallName(int number) {
   for (const std::string_view name :
        {NameIn(kNever, number), NameIn(kPrograms, number), NameIn(kForks, number), NameIn(kSignals, number),
         NameIn(kProcessHandles, number), NameIn(kNamesTarget, number), NameIn(kUncountedMemory, number),
-        NameIn(kPartly, number)}) {
+        NameIn(kMachineWide, number), NameIn(kPartly, number)}) {
     if (!name.empty()) return name;
   }
   return "";

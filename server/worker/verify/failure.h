@@ -13,6 +13,8 @@ struct Failure {
   // Whatever this process tries next fails too, or takes longer than it may: it must end. Where trials run in processes
   // of their own, only if none can be started.
   bool sticky = false;
+  // The config's process was ended by a SIGKILL that this process did not send.
+  bool is_killed = false;
 
   explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
 };

@@ -18,6 +18,7 @@ worker::v1::Result TrialPhases::Run() {
     result_.set_outcome(failure.outcome);
     result_.set_message(failure.message);
     result_.set_worker_is_damaged(failure.sticky);
+    result_.set_is_killed(failure.is_killed);
   }
   return std::move(result_);
 }

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "server/base/status.h"
 #include "server/base/unique_fd.h"
 #include "tests/fakes/temporary_directory.h"
@@ -214,6 +216,51 @@ TEST(FileTest, MakeDirectories) {
   EXPECT_EQ(MakeDirectories(directory.File("file")).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_FALSE(MakeDirectories(directory.File("file/below")).ok());
   EXPECT_FALSE(MakeDirectories("").ok());
+}
+
+TEST(FileTest, MakePrivateTakesTheRightsOfOthers) {
+  TemporaryDirectory directory;
+  const std::string file = directory.File("file");
+  ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
+  for (const auto& [before, after] : {std::pair{0644, 0600}, std::pair{0666, 0600}, std::pair{0640, 0600},
+                                      std::pair{0751, 0700}, std::pair{0400, 0400}}) {
+    ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(before)), 0);
+    EXPECT_TRUE(MakePrivate(file).ok());
+    EXPECT_EQ(ModeOf(file), static_cast<mode_t>(after));
+  }
+  const std::string folder = directory.File("folder");
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  for (const auto& [before, after] : {std::pair{0755, 0700}, std::pair{0777, 0700}, std::pair{0711, 0711}}) {
+    ASSERT_EQ(chmod(folder.c_str(), static_cast<mode_t>(before)), 0);
+    EXPECT_TRUE(MakePrivate(folder).ok());
+    EXPECT_EQ(ModeOf(folder), static_cast<mode_t>(after));
+  }
+  EXPECT_TRUE(MakePrivate(directory.File("none")).ok());
+  const mode_t device = ModeOf("/dev/null");
+  EXPECT_TRUE(MakePrivate("/dev/null").ok());
+  EXPECT_EQ(ModeOf("/dev/null"), device);
+}
+
+TEST(FileTest, ASecretThatOthersMayReadIsRefused) {
+  TemporaryDirectory directory;
+  const std::string file = directory.File("key");
+  ASSERT_TRUE(WriteFileAtomically(file, "x", 0600).ok());
+  for (const int mode : {0600, 0400, 0700}) {
+    ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(mode)), 0);
+    EXPECT_TRUE(CheckSecretFile("the private key", file).ok()) << mode;
+  }
+  for (const int mode : {0644, 0604, 0602, 0620, 0610, 0666}) {
+    ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(mode)), 0);
+    const absl::Status refused = CheckSecretFile("the private key", file);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << mode;
+    EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("the private key " + file + " (mode 0"));
+    EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("run: chmod 600 " + file));
+  }
+  // Root's may be shared with a group, by reading only.
+  ASSERT_EQ(chmod(file.c_str(), 0640), 0);
+  EXPECT_EQ(CheckSecretFile("the private key", file).ok(), geteuid() == 0);
+  EXPECT_TRUE(CheckSecretFile("the private key", directory.File("none")).ok());
+  EXPECT_TRUE(CheckSecretFile("the private key", "/dev/null").ok());
 }
 
 TEST(RemoveTreeTest, RemovesEverythingAndFollowsNoLink) {

@@ -174,6 +174,7 @@ TEST(LogRateLimitTest, CountsWhatItSkips) {
 
 TEST_F(LogTest, FilesAreBoundedInSizeAndNumber) {
   const TemporaryDirectory directory;
+  constexpr auto private_file = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
   const std::string path = directory.File("d.log");
   ASSERT_TRUE(LogToFile(path, 1000, 3).ok());
   for (int i = 0; i < 200; ++i) LogInfo("base", "line {}", i);
@@ -182,13 +183,16 @@ TEST_F(LogTest, FilesAreBoundedInSizeAndNumber) {
   for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
     names.push_back(entry.path().filename());
     EXPECT_LE(entry.file_size(), 1000u);
+    EXPECT_EQ(entry.status().permissions(), private_file) << entry.path();
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"d.1.log", "d.2.log", "d.log"}));
   const std::string last = ReadFile(path, 1 << 20).value();
   EXPECT_NE(last.find("info base line 199\n"), std::string::npos);
-  // What is there already counts, and stays.
+  // What is there already counts, and stays, closed to others.
+  std::filesystem::permissions(path, private_file | std::filesystem::perms::others_read);
   ASSERT_TRUE(LogToFile(path, 1000, 3).ok());
+  EXPECT_EQ(std::filesystem::status(path).permissions(), private_file);
   LogInfo("base", "after");
   ASSERT_TRUE(LogToFile("", 0, 0).ok());
   EXPECT_NE(ReadFile(path, 1 << 20)->find("after"), std::string::npos);

@@ -1,5 +1,6 @@
 #include "client/cli/options/budget_options.h"
 
+#include "client/cli/options/seed_option.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
@@ -22,7 +23,8 @@ TEST(BudgetOptions, TimesAddUp) {
     ASSERT_TRUE(parsed.ok()) << text << ": " << parsed.status();
     EXPECT_DOUBLE_EQ(*parsed, seconds) << text;
   }
-  for (const char* text : {"", "s", "soon", "10x", "10 m", "-3s", "0", "0s", "1h30", "inf", "nan", "1e3", "10mm"}) {
+  for (const char* text : {"", "s", "soon", "10x", "10 m", "-3s", "0", "0s", "1h30", "inf", "nan", "1e3", "10mm",
+                           "10s-5s", "infs", "nans", "1000000001", "99999999999999999999d"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseSeconds(text).status())) << text;
   }
 }
@@ -31,8 +33,15 @@ TEST(BudgetOptions, SharesArePercentOrNot) {
   EXPECT_DOUBLE_EQ(ParseShare("5%").value(), 0.05);
   EXPECT_DOUBLE_EQ(ParseShare("0.05").value(), 0.05);
   EXPECT_DOUBLE_EQ(ParseShare("150%").value(), 1.5);
-  for (const char* text : {"", "%", "five", "-5%", "0", "5%%", "5 %"}) {
+  for (const char* text : {"", "%", "five", "-5%", "0", "5%%", "5 %", "nan", "inf", "nan%", "101", "10001%"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseShare(text).status())) << text;
+  }
+}
+
+TEST(BudgetOptions, SeedsAreWholeNumbers) {
+  for (const char* text : {"0", "1", "18446744073709551615"}) EXPECT_EQ(CheckSeed(text), "");
+  for (const char* text : {"-1", "18446744073709551616", "1e3", "nan", "inf", "0x10", "", " 1", "1.0", "+1"}) {
+    EXPECT_THAT(CheckSeed(text), HasSubstr("is not a whole number from 0 to 18446744073709551615")) << text;
   }
 }
 

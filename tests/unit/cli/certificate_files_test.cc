@@ -174,6 +174,25 @@ TEST(DialOptionsTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_TRUE(Checked(options).value().ca.empty());
 }
 
+TEST(DialOptionsTest, SecretsThatOthersMayReadAreRefused) {
+  TemporaryDirectory directory;
+  DialOptions options;
+  options.address = "farm1:7070";
+  options.ca = "ca.pem";
+  options.certificate = "a.pem";
+  options.key = directory.File("a.key");
+  DialOptions token;
+  token.address = "unix:/x";
+  token.token_file = directory.File("token");
+  for (const DialOptions& one : {options, token}) {
+    const std::string& file = one.key.empty() ? one.token_file : one.key;
+    ASSERT_TRUE(WriteFileAtomically(file, "tft_1\n", 0644).ok());
+    EXPECT_THAT(std::string(MessageOf(Checked(one).status())), HasSubstr("run: chmod 600 " + file));
+    ASSERT_TRUE(WriteFileAtomically(file, "tft_1\n", 0600).ok());
+    EXPECT_TRUE(Checked(one).ok());
+  }
+}
+
 TEST(DialOptionsTest, AddressesThatAreNoneAreNamed) {
   for (const char* const good : {"unix:/x", "unix:run/x.sock", "farm1:7070", "127.0.0.1:1", "[::1]:65535"}) {
     EXPECT_TRUE(CheckAddress(good).ok()) << good;
@@ -194,7 +213,7 @@ TEST(DialOptionsTest, AnEmptyTokenFileIsNamed) {
   options.address = "unix:/x";
   options.token_file = directory.File("token");
   for (const char* const text : {"", "\n", " \t\n"}) {
-    ASSERT_TRUE(WriteFileAtomically(options.token_file, text).ok());
+    ASSERT_TRUE(WriteFileAtomically(options.token_file, text, 0600).ok());
     const absl::StatusOr<DialOptions> checked = Checked(options);
     EXPECT_THAT(std::string(MessageOf(checked.status())), HasSubstr("token file " + options.token_file + " is empty"));
   }

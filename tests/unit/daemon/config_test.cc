@@ -48,6 +48,33 @@ class DaemonConfigTest : public testing::Test {
   std::map<std::string, std::string> environment_;
 };
 
+TEST_F(DaemonConfigTest, SecretsThatOthersMayReadAreRefused) {
+  const std::string key = directory_.File("c.key");
+  TUNEFARM_CHECK_OK(WriteFileAtomically(key, "", 0644));
+  EXPECT_THAT(
+      ErrorOf({"--role", "agent", "--control", "c:1", "--tls-ca", "ca", "--tls-certificate", "c", "--tls-key", key}),
+      HasSubstr("run: chmod 600 " + key));
+  EXPECT_THAT(ErrorOf({"--tls-certificate", "c", "--tls-key", key}), HasSubstr("run: chmod 600 " + key));
+  const std::string file = File("store = \"postgres://me:secret@host/db\"\n");
+  EXPECT_THAT(ErrorOf({"--config", file}),
+              AllOf(HasSubstr("run: chmod 600 " + file), testing::Not(HasSubstr("secret"))));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(file, "store = \"postgres://me@host/db\"\n", 0644));
+  const absl::Status without = Parse({"--config", file}).status();
+  EXPECT_THAT(std::string(without.message()), testing::Not(HasSubstr("chmod")));
+}
+
+TEST_F(DaemonConfigTest, NumbersAreWholeAndInTheirRange) {
+  for (const char* const text : {"nan", "inf", "-inf", "-1", "1e3", "2.5", "0x1000", "99999999999999999999", "1025"}) {
+    EXPECT_THAT(ErrorOf({std::string("--compile-workers=") + text}),
+                testing::AnyOf(HasSubstr("is not a whole number"), HasSubstr("must be from 0 to 1024")))
+        << text;
+    environment_["TUNEFARM_COMPILE_WORKERS"] = text;
+    EXPECT_THAT(ErrorOf({}), HasSubstr("environment variable TUNEFARM_COMPILE_WORKERS")) << text;
+    environment_.erase("TUNEFARM_COMPILE_WORKERS");
+    EXPECT_THAT(FileError(std::string("compile_workers = ") + text + "\n"), HasSubstr("tunefarmd.toml:1:")) << text;
+  }
+}
+
 TEST_F(DaemonConfigTest, Defaults) {
   const auto config = Parse({});
   ASSERT_TRUE(config.ok());

@@ -63,6 +63,28 @@ TEST(OutcomeTable, EveryRow) {
   }
 }
 
+TEST(OutcomeTable, AKillFromOutsideSaysNothingAboutTheConfig) {
+  WorkerEnd end;
+  end.phase = PHASE_MEASURE;
+  end.status = Signal(SIGKILL);
+  EXPECT_TRUE(IsKilledFromOutside(end)) << "nothing is known of the out-of-memory killer";
+  end.memory_kills = MemoryKills::kSome;
+  EXPECT_FALSE(IsKilledFromOutside(end));
+  EXPECT_EQ(VerdictFor(end).outcome, OUTCOME_OUT_OF_MEMORY);
+  EXPECT_EQ(VerdictFor(end).message, "the system killed the worker during measuring because memory ran out");
+  end.memory_kills = MemoryKills::kNone;
+  EXPECT_TRUE(IsKilledFromOutside(end));
+  EXPECT_EQ(VerdictFor(end).outcome, OUTCOME_RUN_CRASH);
+  end.role = WorkerRole::kCompile;
+  EXPECT_EQ(VerdictFor(end).outcome, OUTCOME_COMPILE_CRASH);
+  // Other signals, and the daemon's own kills.
+  end.cause = WorkerEndCause::kDeadline;
+  EXPECT_FALSE(IsKilledFromOutside(end));
+  end.cause = WorkerEndCause::kExited;
+  end.status = Signal(SIGTERM);
+  EXPECT_FALSE(IsKilledFromOutside(end));
+}
+
 TEST(OutcomeTable, ADeadlineNamesTheSettingThatRaisesIt) {
   WorkerEnd end;
   end.role = WorkerRole::kRun;

@@ -26,7 +26,7 @@ constexpr char kFaultyDefinition[] = R"(
       strings: [
         "good", "wrong", "unwritten", "nan", "past", "before", "far", "input", "segfault", "null", "stack", "abort",
         "fpe", "exit", "quick_exit", "throw_text", "throw_int", "bad_alloc", "noexcept_alloc", "no_entry", "unresolved",
-        "constructor", "forgetful", "late_past", "late_crash", "stray", "twice", "closes", "leftover", "slow"
+        "constructor", "forgetful", "late_past", "late_crash", "stray", "twice", "killed", "closes", "leftover", "slow"
       ]
     }
   }
@@ -38,6 +38,7 @@ constexpr char kFaultyDefinition[] = R"(
 )";
 
 constexpr char kFaultySource[] = R"(
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -116,6 +117,8 @@ extern "C" void run(float* x, float* y, long n) {
   abort();
 #elif defined(DOES_twice)
   if (launches == 1) fork();
+#elif defined(DOES_killed)
+  kill(getpid(), SIGKILL);
 #elif defined(DOES_closes)
   for (int fd = 3; fd < 256; ++fd) close(fd);
 #elif defined(DOES_leftover)
@@ -236,6 +239,13 @@ TEST_F(HostRunTest, Crashes) {
   Expect("stray", v1::OUTCOME_RUN_CRASH, launch, "SIGABRT. Buffer y was written 0 bytes past its end");
   Expect("late_crash", v1::OUTCOME_RUN_CRASH, v1::PHASE_MEASURE, "SIGABRT");
   Expect("constructor", v1::OUTCOME_RUN_CRASH, v1::PHASE_LOAD, "SIGABRT");
+}
+
+// Who sent it is the daemon's to find.
+TEST_F(HostRunTest, ATrialThatIsKilledIsSaidToBe) {
+  Expect("killed", v1::OUTCOME_RUN_CRASH, v1::PHASE_FIRST_LAUNCH, "was ended by SIGKILL");
+  EXPECT_TRUE(Run("killed").is_killed());
+  for (const char* const other : {"good", "abort", "exit", "closes", "wrong"}) EXPECT_FALSE(Run(other).is_killed());
 }
 
 TEST_F(HostRunTest, Exits) {

@@ -27,6 +27,8 @@ namespace tunefarm {
 namespace {
 
 constexpr int kOrphanRoundsMax = 64;
+// From the end of a process's connection to its own end; one that only closed its end is given no more.
+constexpr int kDyingMsMax = 500;
 // A process that still lives so long after SIGKILL will not die.
 constexpr int kDeathMsMax = 10'000;
 
@@ -265,7 +267,10 @@ bool TrialProcess::AwaitDeath() {
     pidfd_ = *std::move(pidfd);
   }
   pollfd end = {pidfd_.fd(), POLLIN, 0};
-  if (poll(&end, 1, 0) > 0) return true;
+  while (poll(&end, 1, kDyingMsMax) < 0 && errno == EINTR) {
+  }
+  if (end.revents != 0) return true;
+  killed_by_runner_ = true;
   (void)kill(-pid_, SIGKILL);
   while (poll(&end, 1, kDeathMsMax) < 0 && errno == EINTR) {
   }
@@ -275,6 +280,7 @@ bool TrialProcess::AwaitDeath() {
 TrialReply TrialProcess::DeadReply() {
   TrialReply reply;
   reply.kind = TrialReply::kDied;
+  reply.killed_by_runner = killed_by_runner_ || is_killed_;
   // WNOWAIT leaves the zombie to the destructor, which needs the process group to exist until it has killed it.
   siginfo_t info = {};
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {

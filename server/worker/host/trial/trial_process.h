@@ -77,9 +77,10 @@ struct TrialCommand {
 struct TrialReply {
   enum Kind { kDone, kLoadError, kThrew, kOutOfMemory, kDied, kContinued, kNonsense };
   Kind kind = kNonsense;
-  std::string text;             // kLoadError, kThrew: printable ASCII, at most 1 KiB
-  ExitStatus exit;              // kDied
-  uintptr_t fault_address = 0;  // kDied by SIGSEGV or SIGBUS, if known
+  std::string text;               // kLoadError, kThrew: printable ASCII, at most 1 KiB
+  ExitStatus exit;                // kDied
+  bool killed_by_runner = false;  // kDied: it closed its end and went on running
+  uintptr_t fault_address = 0;    // kDied by SIGSEGV or SIGBUS, if known
   bool fault_address_known = false;
   int forbidden_syscall = -1;  // kDied by SIGSYS, if known; the child may say anything
   int64_t nanoseconds = 0;     // kDone of kWarm: what the child claims; may be anything
@@ -147,6 +148,7 @@ class TrialProcess {
   std::shared_ptr<TrialPage> page_;
   bool may_leave_orphans_ = true;
   bool is_killed_ = false;
+  bool killed_by_runner_ = false;  // since it did not end by itself
 };
 
 // The two pipes of a trial: commands go one way, replies the other. Close-on-exec.

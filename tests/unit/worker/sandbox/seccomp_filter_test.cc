@@ -330,6 +330,9 @@ TEST(SeccompFilterTest, ATrialsProfileInTwoPartsForbidsTheSame) {
       [] { return Error(memfd_create("x", 0)); },
       [] { return Error(syscall(SYS_memfd_secret, 0)); },
       [] { return Error(vmsplice(1, nullptr, 0, 0)); },
+      [] { return Error(syscall(SYS_io_setup, 1, nullptr)); },
+      [] { return Error(syscall(SYS_sync)); },
+      [] { return Error(syscall(SYS_syncfs, -1)); },
       [] { return Error(madvise(nullptr, 0, MADV_REMOVE)); },
       [] { return Error(fcntl(STDERR_FILENO, F_SETPIPE_SZ, 4096)); },
       [] { return Error(ioctl(STDERR_FILENO, TIOCSTI, "x")); },
@@ -371,6 +374,7 @@ TEST(SeccompFilterTest, NamesWhatItForbids) {
   EXPECT_EQ(ForbiddenSyscallName(SYS_fcntl), "fcntl");
   EXPECT_EQ(ForbiddenSyscallName(SYS_shmget), "shmget");
   EXPECT_EQ(ForbiddenSyscallName(SYS_memfd_create), "memfd_create");
+  EXPECT_EQ(ForbiddenSyscallName(SYS_io_setup), "io_setup");
   EXPECT_EQ(ForbiddenSyscallName(SYS_read), "");
   EXPECT_EQ(ForbiddenSyscallName(-1), "");
 }

@@ -1,0 +1,55 @@
+#include "server/daemon/data_directory.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "server/base/file.h"
+#include "server/upkeep/disk_reserve.h"
+#include "tests/fakes/temporary_directory.h"
+
+namespace tunefarm {
+namespace {
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 ? info.st_mode & 0777 : 0;
+}
+
+std::optional<std::string> NoEnvironment(const char*) { return std::nullopt; }
+
+TEST(DataDirectory, IsClosedToOtherUsers) {
+  TemporaryDirectory directory;
+  const std::string data = directory.File("data");
+  ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
+  for (const char* const path : {"", "/backups", "/run"}) EXPECT_EQ(ModeOf(data + path), 0700u) << path;
+  for (const mode_t open : {0755, 0777, 0750}) {
+    ASSERT_EQ(chmod(data.c_str(), open), 0);
+    ASSERT_EQ(chmod((data + "/backups").c_str(), open), 0);
+    ASSERT_EQ(chmod((data + "/run").c_str(), open), 0);
+    ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
+    EXPECT_EQ(ModeOf(data), 0700u);
+    EXPECT_EQ(ModeOf(data + "/backups"), 0700u);
+    EXPECT_EQ(ModeOf(data + "/run"), open & 0755) << "its sockets have modes of their own";
+  }
+  // Others may pass through, and see nothing.
+  ASSERT_EQ(chmod(data.c_str(), 0711), 0);
+  ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
+  EXPECT_EQ(ModeOf(data), 0711u);
+}
+
+TEST(DataDirectory, RoomIsSetAsideForAStartOnAFullDisk) {
+  TemporaryDirectory directory;
+  const std::string reserve = directory.File("disk.reserve");
+  KeepDiskReserve(directory.path());
+  struct stat info = {};
+  if (stat(reserve.c_str(), &info) != 0) GTEST_SKIP() << "this file system sets no room aside, or is almost full";
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_GE(info.st_blocks * 512, info.st_size);
+  EXPECT_GE(info.st_size, 4 << 20);
+  // It is used on a full disk only.
+  UseDiskReserve(directory.path());
+  EXPECT_EQ(ModeOf(reserve), 0600u);
+}
+
+}  // namespace
+}  // namespace tunefarm
