@@ -40,7 +40,7 @@ absl::Status CheckAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return bad("the port is missing");
   const std::string host = address.substr(0, colon);
-  if (host.empty()) return bad("the host is missing");
+  if (host.empty() || host == "[]") return bad("the host is missing");
   const bool is_bracketed = host.front() == '[' && host.back() == ']' && host.size() > 2;
   if (!is_bracketed && host.find(':') != std::string::npos)
     return bad("an IPv6 address stands in brackets: [::1]:7070");

@@ -58,9 +58,9 @@ class Files(unittest.TestCase):
 
     def test_only_regular_files_are_read(self):
         os.mkfifo(self.folder / "kernel.pbtxt")
-        with self.assertRaisesRegex(InvalidArgumentError, "no regular file"):
+        with self.assertRaisesRegex(InvalidArgumentError, "not a regular file"):
             _definitions.load(self.folder / "kernel.pbtxt")
-        with self.assertRaisesRegex(InvalidArgumentError, "no regular file"):
+        with self.assertRaisesRegex(InvalidArgumentError, "not a regular file"):
             _files.read("/dev/zero", 10)
         with self.assertRaisesRegex(InvalidArgumentError, "a directory"):
             _files.read(self.folder, 10)

@@ -94,7 +94,7 @@ absl::StatusOr<v1::Kernel> StoredDefinition(Connection* connection, const std::s
   const absl::StatusOr<v1::GetKernelResponse> response =
       Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request);
   if (ReasonOf(response.status()) == "KERNEL_NOT_FOUND")
-    return NotFound("no best of {0} is known; run: tunefarm tune {0}", name);
+    return NotFound("there is no kernel '{0}' in the daemon, and no best of it; run: tunefarm tune {0}", name);
   RETURN_IF_ERROR(response.status());
   return response->kernel();
 }

@@ -28,7 +28,7 @@ def read(path: Union[str, "os.PathLike[str]"], bytes_max: int, below: Optional[P
         descriptor = os.open(place, flags)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InvalidArgumentError(f"{path} is no regular file, which is needed here")
+                raise InvalidArgumentError(f"{path} is not a regular file, which is needed here")
             content = file.read(bytes_max + 1)
     except IsADirectoryError:
         raise InvalidArgumentError(f"{path} is a directory; a regular file is needed here") from None

@@ -97,7 +97,7 @@ def definition(name, gpu, warm_cache):
     if gpu:
         return DEFINITION.format(name=name, language="LANGUAGE_CUDA", source=f"{name}.cu", header="work.cuh", options="",
                                  size=960 if warm_cache else 1024, index="DATA_TYPE_I32",
-                                 grid='grid: ["N / 16", "N / 16"] block: ["16", "16"]')
+                                 grid='grid: ["N // 16", "N // 16"] block: ["16", "16"]')
     return DEFINITION.format(name=name, language="LANGUAGE_HOST_CXX", source=f"{name}.cc", header="work.h",
                              options='compile_options: ["-O2"]', size=120 if warm_cache else 128, index="DATA_TYPE_I64", grid="")
 
