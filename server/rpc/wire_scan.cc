@@ -1,5 +1,6 @@
 #include "server/rpc/wire_scan.h"
 
+#include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/wire_format_lite.h>
 
