@@ -172,7 +172,7 @@ class Tuning(unittest.TestCase):
             self.assertEqual({outcome(t) for t in trials}, {"OK"})
             assert_ordinals_complete(trials)
             size = farm.json("jobs", "show", 1)["studies"][0]["space"]
-            self.assertEqual(str(len(search(trials))), size["valid"])
+            self.assertEqual(len(search(trials)), size["valid"])
 
     def test_cancel_pause_and_resume(self):
         with Farm() as farm:

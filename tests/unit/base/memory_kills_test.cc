@@ -30,7 +30,9 @@ TEST(MemoryKills, AKillByAnotherProcessIsNoneOfThem) {
   ASSERT_TRUE(WIFSIGNALED(status));
   const MemoryKills found = watch.Look();
   // The machine may run out of memory meanwhile.
-  if (CountMemoryKills() == before) EXPECT_EQ(found, MemoryKills::kNone);
+  if (CountMemoryKills() == before) {
+    EXPECT_EQ(found, MemoryKills::kNone);
+  }
 }
 
 }  // namespace
