@@ -47,6 +47,7 @@ std::optional<uint64_t> StateOf(const std::vector<std::string>& paths, int64_t* 
   for (const std::string& path : paths) {
     struct stat info;
     if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+    sum.Add(static_cast<uint64_t>(info.st_ino));  // two changes may have one time
     sum.Add(static_cast<uint64_t>(info.st_size));
     for (const timespec& time : {info.st_mtim, info.st_ctim}) {
       sum.Add(static_cast<uint64_t>(time.tv_sec));

@@ -258,9 +258,11 @@ std::string ConfigHeader(const v1::Kernel& kernel, const std::vector<std::pair<s
   if (kernel.sources_size() > 0) {
     LeadingHeaders leading(kernel);
     leading.AddFrom(kernel.sources(0));
-    // A missing one is an error of the source that names it.
+    // A missing one is an error of the source that names it. GCC forgets that error where __has_include has asked for
+    // the same name before: it is asked for by another one.
+    const std::string_view folder = kernel.language() == v1::LANGUAGE_CUDA ? "" : "./";
     for (const std::string& name : leading.names()) {
-      header += fmt::format("#if __has_include(<{0}>)\n#include <{0}>\n#endif\n", name);
+      header += fmt::format("#if __has_include(<{0}{1}>)\n#include <{1}>\n#endif\n", folder, name);
     }
   }
   header += "// The constants of this config.\n";

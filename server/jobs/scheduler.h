@@ -152,8 +152,6 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // Of a job that is not held in memory.
   void FollowWaiting(const JobStateRow& row) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   absl::Status FollowResults() EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // A running one, for Suspend.
-  void PauseForSpace(int64_t job_id, const std::string& reason) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Acts on all orders that are stored; tries again later when the store is not available.
   void TakeOrders() EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // The same at the end of an order, which began then.

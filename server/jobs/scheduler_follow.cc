@@ -19,6 +19,15 @@ namespace {
 // Studies whose results are asked for at a time.
 constexpr size_t kStudiesAtOnce = 16;
 
+// A running job, whose units come back also when that cannot be stored: with the disk full, that is to be expected.
+void PauseForSpace(ControlLink* link, JobOrders* orders, int64_t job_id, const std::string& reason) {
+  link->Hold(job_id);
+  const absl::Status paused = orders->PauseFor(job_id, reason);
+  if (!paused.ok()) {
+    LogWarn("jobs", "no unit of {} is handed out, but it is not PAUSED: {}", JobName(job_id), MessageOf(paused));
+  }
+}
+
 }  // namespace
 
 // ---- Adoption ----
@@ -245,18 +254,9 @@ void Scheduler::Suspend(const std::string& reason) {
   board_.SetSuspended(reason);
   deps_.link->HoldClaims(true);
   for (const auto& [job_id, driven] : jobs_) {
-    if (driven.run->row().state == JobState::kRunning) PauseForSpace(job_id, reason);
+    if (driven.run->row().state == JobState::kRunning) PauseForSpace(deps_.link, &orders_, job_id, reason);
   }
   TakeOrders();
-}
-
-void Scheduler::PauseForSpace(int64_t job_id, const std::string& reason) {
-  // Its units come back also when that cannot be stored: with the disk full, that is to be expected.
-  deps_.link->Hold(job_id);
-  const absl::Status paused = orders_.PauseFor(job_id, reason);
-  if (!paused.ok()) {
-    LogWarn("jobs", "no unit of {} is handed out, but it is not PAUSED: {}", JobName(job_id), MessageOf(paused));
-  }
 }
 
 void Scheduler::Unsuspend() {
@@ -349,7 +349,7 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
     StepSoon(*driven);
     // It was resumed before Suspend, which did not find it running.
     if (const std::string reason = suspended(); !reason.empty() && row.state == JobState::kRunning) {
-      PauseForSpace(row.job_id, reason);
+      PauseForSpace(deps_.link, &orders_, row.job_id, reason);
       Post([](Scheduler* self) {
         const Work work(self);
         self->TakeOrders();

@@ -1,6 +1,7 @@
 #include "server/worker/cuda/toolkit_headers.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <set>
@@ -15,9 +16,10 @@ namespace {
 
 constexpr uint64_t kHeaderBytesMax = 16 << 20;
 
-bool IsRegularFile(const std::string& path) {
+// A regular one that the compiler can read.
+bool IsReadableFile(const std::string& path) {
   struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), R_OK) == 0;
 }
 
 std::string Joined(std::string_view folder, std::string_view name) {
@@ -52,7 +54,7 @@ std::vector<std::string> ToolkitHeaders::ReachableFrom(const NvrtcInput& input) 
     if (name.is_quoted && !folder.empty()) candidates.push_back(Joined(folder, name.name));
     for (const std::string& directory : directories_) candidates.push_back(Joined(directory, name.name));
     for (std::string& candidate : candidates) {
-      if (!IsRegularFile(candidate)) continue;
+      if (!IsReadableFile(candidate)) continue;
       if (found.insert(candidate).second) left.push_back(std::move(candidate));
       return;
     }

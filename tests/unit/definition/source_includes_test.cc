@@ -95,7 +95,7 @@ TEST(SourceIncludesTest, TheConfigHeaderBeginsWithLibraryHeaders) {
                                        "int i;\n#include <map>\n"},
                                       {"a.h", "#pragma once\n#include <vector>\n#define Y 1\n#include <set>\n"}});
   const std::string header = ConfigHeader(kernel, {{"size", "4"}, {"T", "float"}});
-  EXPECT_THAT(header, HasSubstr("#if __has_include(<Eigen/Dense>)\n#include <Eigen/Dense>\n#endif\n"));
+  EXPECT_THAT(header, HasSubstr("#if __has_include(<./Eigen/Dense>)\n#include <Eigen/Dense>\n#endif\n"));
   EXPECT_THAT(header, HasSubstr("#include <vector>\n"));
   EXPECT_THAT(header, HasSubstr("#include <list>\n"));
   EXPECT_LT(header.find("#include <list>"), header.find("#define size 4\n#define T float\n"));

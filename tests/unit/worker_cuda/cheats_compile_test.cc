@@ -42,7 +42,7 @@ constexpr char kDefinition[] = R"pb(
   launches {
     kernel {
       entry: "k"
-      grid: [ "N / 16", "N / 16" ]
+      grid: [ "N // 16", "N // 16" ]
       block: [ "16", "16" ]
       arguments: [ "a", "b", "c", "n" ]
     }
@@ -51,7 +51,7 @@ constexpr char kDefinition[] = R"pb(
     steps {
       kernel {
         entry: "reference"
-        grid: [ "N / 16", "N / 16" ]
+        grid: [ "N // 16", "N // 16" ]
         block: [ "16", "16" ]
         arguments: [ "a", "b", "c", "n" ]
       }
