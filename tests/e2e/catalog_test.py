@@ -23,7 +23,7 @@ def environment(farm):
 
 
 class Watcher:
-    """`tunefarm bests watch`, which goes on by itself when its stream breaks; what it was told, applied."""
+    """`tunefarm best watch`, which goes on by itself when its stream breaks; what it was told, applied."""
 
     def __init__(self, farm):
         self.path = farm.directory / "watched.jsonl"

@@ -47,7 +47,7 @@ class Definitions(unittest.TestCase):
     def answer(self, farm, kernel, *arguments):
         """X and the match of `best`."""
         found = farm.json("best", kernel, *arguments)
-        return int(found["best"]["config"]["values"]["X"]["int_value"]), found["match"].removeprefix("MATCH_")
+        return found["best"]["config"]["X"], found["match"].removeprefix("MATCH_")
 
     def test_an_edit_and_an_edit_that_is_taken_back(self):
         with Farm() as farm:
@@ -61,8 +61,8 @@ class Definitions(unittest.TestCase):
             self.assertRegex(farm.cli("best", folder).stderr,
                              r"This source was not tuned .*the newest tuned version of revert is revert@[0-9a-f]{12}")
             self.assertEqual(farm.cli("best", folder, "--exact", check=False).returncode, 3)
-            self.assertEqual(farm.cli("bests", "pin", folder, check=False).returncode, 3)
-            self.assertEqual(farm.json("bests", "list", folder).get("bests", []), [])
+            self.assertEqual(farm.cli("best", "pin", folder, check=False).returncode, 3)
+            self.assertEqual(farm.json("best", "list", folder).get("bests", []), [])
             self.assertEqual(farm.cli("export", "csv", "--kernel", folder, check=False).returncode, 3)
             # The edited source lacks a best, and the batch does not skip it.
             self.assertNotIn("nothing to do", farm.cli("tune", folder, "--missing-only", *BRIEF).stderr)
@@ -88,16 +88,16 @@ class Definitions(unittest.TestCase):
             self.assertEqual(self.answer(farm, first), (1, "EXACT"))
             self.assertEqual(self.answer(farm, second), (10, "EXACT"))
             self.assertEqual(self.answer(farm, "revert"), (10, "EXACT"))
-            (own,) = farm.json("bests", "list", first)["bests"]
+            (own,) = farm.json("best", "list", first)["bests"]
             self.assertEqual(self.answer(farm, f"kernels/{own['kernel_id']}"), (1, "EXACT"))
-            self.assertEqual(len(farm.json("bests", "list", "revert")["bests"]), 2)
+            self.assertEqual(len(farm.json("best", "list", "revert")["bests"]), 2)
             for folder, x in ((first, 1), (second, 10)):
                 self.assertIn(f"#define X {x}\n", farm.cli("best", folder, "--format", "defines").stdout)
                 lines = farm.cli("export", "csv", "--kernel", folder).stdout.splitlines()
                 self.assertEqual(len(lines), 2, lines)
                 self.assertIn("EXACT", lines[1])
-                self.assertEqual(len(farm.json("bests", "history", folder)["changes"]), 1)
-            farm.cli("bests", "retire", first)
+                self.assertEqual(len(farm.json("best", "history", folder)["changes"]), 1)
+            farm.cli("best", "retire", first)
             self.assertEqual(self.answer(farm, second), (10, "EXACT"))
             self.assertEqual(self.answer(farm, first), (10, "STALE_SOURCE"))
 
@@ -107,7 +107,7 @@ class Definitions(unittest.TestCase):
             folder = self.folder("mine", FIRST)
             for settings in ((), ("X=10",)):
                 farm.cli("run", folder, *settings, *BRIEF)
-            self.assertEqual(farm.json("bests", "list").get("bests", []), [])
+            self.assertEqual(farm.json("best", "list").get("bests", []), [])
             tuned = farm.cli("tune", folder, "--missing-only", *BRIEF)
             self.assertNotIn("nothing to do", tuned.stderr)
             self.assertEqual(self.answer(farm, folder), (1, "EXACT"))
@@ -137,7 +137,7 @@ class Definitions(unittest.TestCase):
             farm.cli("jobs", "show", 2)
             farm.cli("kernels", "delete", "revert")
             self.assertEqual(farm.json("kernels", "list").get("kernels", []), [])
-            self.assertEqual(len(farm.json("bests", "list", "revert")["bests"]), 2)
+            self.assertEqual(len(farm.json("best", "list", "revert")["bests"]), 2)
             # Submitting it restores it.
             self.assertIn("nothing to do", farm.cli("tune", folder, "--missing-only", *BRIEF).stderr)
             self.assertEqual(self.answer(farm, folder), (10, "EXACT"))

@@ -166,7 +166,7 @@ class PythonKernels(unittest.TestCase):
                 again = cli(*run, "FAULT=none", "--python", INTERPRETER)
                 self.assertEqual(again.returncode, 1, again.stderr)
                 self.assertIn("tunefarm stop", again.stderr)
-                missing = cli(*run, "FAULT=missing_module")
+                missing = cli(*run[:-1], "CHUNK=1024", "FAULT=missing_module")
                 self.assertEqual(missing.returncode, 5, missing.stderr)
                 self.assertIn(f"in {INTERPRETER}", missing.stdout)
                 self.assertIn("--python", missing.stdout)

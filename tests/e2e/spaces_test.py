@@ -101,7 +101,8 @@ class Spaces(unittest.TestCase):
     def test_each_is_tried_or_refused_while_others_work(self):
         with Farm() as farm:
             farm.start()
-            jobs = {name: submit(farm, name) for name in HOSTILE}
+            # Some seconds of a processor each; tests/unit/space has the other kinds.
+            jobs = {name: submit(farm, name) for name in ("sums", "remainders", "strings")}
             self.assertIsNotNone(jobs["sums"], "most draws find a valid config of it soon")
             # All of them are in work, and nobody else waits for them.
             farm.cli("tune", "matmul_host", *DIMS, "--policy", "fast", "--max-trials", 3)
