@@ -134,15 +134,17 @@ class WorkPace {
   // Null: no limit.
   explicit WorkPace(const WorkLimit* limit) : limit_(limit) {}
 
-  // False: the work is to be given up.
+  // False: the work is to be given up, and so are all later answers.
   bool Spend(uint64_t work) {
     if (limit_ == nullptr) return true;
     if (work < left_) {
       left_ -= work;
       return true;
     }
+    left_ = 0;
+    if (!limit_->GoOn()) return false;
     left_ = kBetween;
-    return limit_->GoOn();
+    return true;
   }
 
  private:

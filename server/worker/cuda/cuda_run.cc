@@ -46,6 +46,8 @@ constexpr double kSlackNs = 40e3, kSlackPerStepNs = 10e3;
 constexpr Duration kOtherInputsMax = std::chrono::milliseconds(20);
 // Input sets for launches whose time is in doubt, and when so many are no longer built.
 constexpr int kOtherInputsMost = 6, kOtherInputsLeast = 3;
+// Random inputs of one distribution do not halve the time of a launch, but a result that was kept for them does.
+constexpr double kOtherInputsShare = 0.5;
 constexpr Duration kOtherInputsPatience = std::chrono::seconds(3);
 
 // What lives as long as the runner and every trial measures with.
@@ -318,8 +320,12 @@ class CudaTrial final : public TrialPhases {
       if (launches >= (is_late ? kOtherInputsLeast : kOtherInputsMost)) {
         // The time may depend on the inputs: samples on the last ones against the first launch on them.
         TUNEFARM_RETURN_IF_FAILED(TakeSamples());
-        if (!IsContradicted(result().measurement().median_ns(), first_launch_ns_, SlackNs(*launches_))) break;
-        return Contradicted(result().measurement().median_ns(), first_launch_ns_, 1);
+        const double others_ns = result().measurement().median_ns();
+        if (IsContradicted(others_ns, first_launch_ns_, SlackNs(*launches_))) {
+          return Contradicted(others_ns, first_launch_ns_, 1);
+        }
+        if (claimed_ns < kOtherInputsShare * others_ns) return Contradicted(claimed_ns, least_ns, launches);
+        break;
       }
       Failure failure = Load(random_.NextU64());
       if (!failure) failure = Launch(PoisonPattern::kFirst);

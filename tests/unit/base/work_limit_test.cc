@@ -105,6 +105,7 @@ TEST(WorkPaceTest, AsksAfterSoMuchWork) {
   int times = 0;
   while (pace.Spend(1000)) ++times;
   EXPECT_GT(times, 10);
+  EXPECT_FALSE(pace.Spend(1)) << "work whose answer was not looked at";
   EXPECT_FALSE(WorkPace(&limit).Spend(UINT64_MAX));
 }
 
