@@ -139,8 +139,9 @@ class Spaces(unittest.TestCase):
     def test_a_daemon_ends_while_spaces_are_counted(self):
         with Farm() as farm:
             farm.start()
-            environment = {"TUNEFARM_DATA_DIR": str(farm.directory), "PATH": "/usr/bin:/bin"}
-            calls = [subprocess.Popen([BIN / "tunefarm", "kernels", "space", definition(farm, name)], env=environment,
+            # Named, so that a call which comes late starts no daemon.
+            environment = {"TUNEFARM_SERVER": f"unix:{farm.directory}/run/admin.sock", "PATH": "/usr/bin:/bin"}
+            calls = [subprocess.Popen([BIN / "tunefarm", "submit", definition(farm, name)], env=environment,
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                      for name in HOSTILE]
 
