@@ -123,7 +123,8 @@ class Load(unittest.TestCase):
             self.assertEqual(farm.stop(), 0)
             # One job that is stored and never begun, and copies of it: nobody waits for thousands of submits.
             farm.start(TUNEFARM_FAILPOINTS="jobs.submit.stored=crash")
-            farm.cli("submit", "vector_add_host", "--max-trials", "1", "--promote", "--dim", "N=4096", *QUICK, check=False)
+            farm.cli("submit", "vector_add_host", "--max-trials", "1", "--promote", "--dim", "N=4096", *QUICK,
+                     check=False)
             farm.process.wait(HANG_SECONDS)
             database = sqlite3.connect(farm.directory / "tunefarm.db")
             database.executescript(COPY_JOBS.format(jobs=QUEUED_JOBS))
