@@ -66,8 +66,8 @@ class Proposer {
   using Answer = std::vector<std::vector<std::string>>;
 
   // With its space and its strategy, which is told `priors` and proposes the job's starting configs first. Errors of
-  // both, and DataLoss for priors that cannot be read. `limit`: of all the work on the space, from now on and with each
-  // Ask anew.
+  // both, and DataLoss for priors that cannot be read. `limit`: of all the work on the space; its time starts
+  // again with each Ask.
   static absl::StatusOr<std::unique_ptr<Proposer>> Create(const StudyContext& context,
                                                           const std::vector<PriorRow>& priors,
                                                           std::shared_ptr<WorkLimit> limit);

@@ -305,7 +305,7 @@ class SecurityTest(unittest.TestCase):
         serving = ["--listen", "127.0.0.1:0", "--tls-certificate", self.ca / "look.pem", "--tls-key", key]
         agent = ["--role", "agent", "--control", "127.0.0.1:1", "--tls-ca", self.ca / "ca.pem", "--tls-certificate",
                  self.ca / "look.pem", "--tls-key", key]
-        # Whoever owns it; root's keys may be shared with a group, by reading only.
+        # These modes are refused for every owner; a key that root owns may be readable for its group.
         for mode in (0o644, 0o604, 0o620, 0o666):
             key.chmod(mode)
             for flags in (serving, agent):

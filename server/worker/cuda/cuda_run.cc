@@ -42,9 +42,9 @@ constexpr uint64_t kFlushBytesMin = uint64_t{64} << 20;
 // A launch that the host times alone: its way to the device and back, and what only a first launch pays.
 // Each step of a sequence costs the host as much as a short kernel, which a graph hides.
 constexpr double kSlackNs = 40e3, kSlackPerStepNs = 10e3;
-// Inputs that take no longer to build than this are built anew for a witnessed launch.
+// Other inputs are built for a witnessed launch where that takes at most this long.
 constexpr Duration kOtherInputsMax = std::chrono::milliseconds(20);
-// Input sets for launches whose time is in doubt, and when so many are no longer built.
+// Input sets that are built where a time is in doubt: at most so many, and so few once kOtherInputsPatience has passed.
 constexpr int kOtherInputsMost = 6, kOtherInputsLeast = 3;
 // Random inputs of one distribution do not halve the time of a launch, but a result that was kept for them does.
 constexpr double kOtherInputsShare = 0.5;

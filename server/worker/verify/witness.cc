@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kShare = 0.08;
 constexpr double kShortNs = 20e6;
-// Before a time is contradicted: so many launches, as far as they take no longer than this, but at least three.
+// Launches before a time is contradicted: kDoubtfulLaunches, or fewer after kPatience, but at least
+// kDoubtfulLaunchesMin.
 constexpr int kDoubtfulLaunches = 24;
 constexpr int kDoubtfulLaunchesMin = 3;
 constexpr Duration kPatience = std::chrono::seconds(2);

@@ -222,7 +222,7 @@ TEST_F(TaskTest, ASpaceThatTakesVeryLongIsASlowTaskOfItsJobWhichSaysSo) {
   name_ = farm_.SubmitJob({2048}, HostileKernel());
   EXPECT_TRUE(farm_.Job(name_).studies(0).space().approximate());
   ASSERT_TRUE(farm_.RunUntil([&] { return !farm_.tasks().slow_owners().empty(); }));
-  EXPECT_EQ(farm_.tasks().slow_owners(), std::vector<std::string>{""}) << "whoever may use the local sockets";
+  EXPECT_EQ(farm_.tasks().slow_owners(), std::vector<std::string>{""}) << "the principal of the local sockets";
   EXPECT_THAT(farm_.Job(name_).state_reason(), testing::HasSubstr("building the space of"));
   const std::string other = farm_.SubmitJob({1024});
   EXPECT_TRUE(farm_.Finish(other));

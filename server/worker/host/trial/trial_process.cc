@@ -152,7 +152,7 @@ bool TrialProcess::Freeze() {
 }
 
 bool TrialProcess::HasStood() const {
-  // One that was continued and has stopped itself again has stopped anew.
+  // A process that was continued and then stopped itself reports a second stop.
   siginfo_t info = {};
   const int events = WSTOPPED | WCONTINUED | WEXITED | WNOHANG | WNOWAIT;
   return waitid(P_PID, static_cast<id_t>(pid_), &info, events) == 0 && info.si_pid == 0;
