@@ -18,6 +18,7 @@
 #include "server/daemon/config.h"
 #include "server/daemon/copy_database.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/heap.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/watchdog.h"
 
@@ -47,17 +48,24 @@ int Print(std::string_view text) {
   return Fail(tunefarm::ErrnoStatus(errno, "cannot write standard output"), kExitFailed);
 }
 
-// The next signal, or -1 after a second without one. `watchdog` may be null.
-int NextSignal(const sigset_t& signals, tunefarm::Watchdog* watchdog) {
+// What the main thread looks after while it waits.
+struct Housekeeping {
+  tunefarm::HeapTrimmer heap;
+  std::optional<tunefarm::Watchdog> watchdog;
+};
+
+// The next signal, or -1 after a second without one.
+int NextSignal(const sigset_t& signals, Housekeeping* housekeeping) {
   const timespec second = {1, 0};
-  if (watchdog != nullptr) watchdog->Poll();
+  if (housekeeping->watchdog) housekeeping->watchdog->Poll();
+  (void)housekeeping->heap.Poll();
   return sigtimedwait(&signals, nullptr, &second);
 }
 
 // Until a signal asks for the end, or the daemon is idle for its limit.
-void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
+void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, Housekeeping* housekeeping) {
   while (true) {
-    const int signal = NextSignal(signals, watchdog);
+    const int signal = NextSignal(signals, housekeeping);
     if (signal == SIGTERM || signal == SIGINT) {
       tunefarm::LogInfo("daemon", "ending on {}", signal == SIGTERM ? "SIGTERM" : "SIGINT");
       return;
@@ -70,11 +78,11 @@ void WaitForEnd(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Wat
 }
 
 // Waits for the running trials; a second signal kills them.
-void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::Watchdog* watchdog) {
+void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, Housekeeping* housekeeping) {
   if (daemon->stop_immediately()) return;
   daemon->Drain([] { kill(getpid(), SIGUSR1); });
   while (true) {
-    const int signal = NextSignal(signals, watchdog);
+    const int signal = NextSignal(signals, housekeeping);
     if (signal == SIGUSR1) return;
     if (signal == SIGTERM || signal == SIGINT) {
       tunefarm::LogWarn("daemon", "a second signal: the running trials are abandoned");
@@ -87,6 +95,7 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, tunefarm::
 
 int main(int argc, char** argv) {
   const sigset_t signals = BlockEndSignals();
+  tunefarm::LimitHeap();
   // Debian's build of Abseil looks for deadlocks at each lock of gRPC's, which have none to be found by us.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();
@@ -119,14 +128,14 @@ int main(int argc, char** argv) {
   if (!daemon.ok()) return Fail(daemon.status(), kExitFailed);
   tunefarm::LogInfo("daemon", "ready data={} pid={}", config->data_directory, getpid());
   tunefarm::NotifyServiceManager("READY=1", environment);
-  std::optional<tunefarm::Watchdog> watchdog;
+  Housekeeping housekeeping;
   if (const auto period = tunefarm::WatchdogPeriod(environment, getpid())) {
-    watchdog.emplace((*daemon)->vital_executors(), *period, tunefarm::Clock::Real(),
-                     [environment] { tunefarm::NotifyServiceManager("WATCHDOG=1", environment); });
+    housekeeping.watchdog.emplace((*daemon)->vital_executors(), *period, tunefarm::Clock::Real(),
+                                  [environment] { tunefarm::NotifyServiceManager("WATCHDOG=1", environment); });
   }
-  WaitForEnd(daemon->get(), signals, watchdog ? &*watchdog : nullptr);
+  WaitForEnd(daemon->get(), signals, &housekeeping);
   tunefarm::NotifyServiceManager("STOPPING=1", environment);
-  DrainOrGiveUp(daemon->get(), signals, watchdog ? &*watchdog : nullptr);
+  DrainOrGiveUp(daemon->get(), signals, &housekeeping);
   daemon->reset();
   tunefarm::LogInfo("daemon", "ended");
   return 0;

@@ -2,10 +2,11 @@
 """What ten hostile clients cost the others, in one table: look-ups and an honest job without them and with them, and the
 daemon's memory.
 
-  hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces]
+  hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces] [--nice 0]
 
 --mib: size of the requests that explode when they are parsed. --expensive-spaces: two of the ten submit definitions of 8
-parameters of 18 doubles each with a rule of two sides. Needs grpcio.
+parameters of 18 doubles each with a rule of two sides. --nice: the clients' niceness; 19 leaves the processors to the daemon, as clients on other machines do. Needs
+grpcio.
 """
 
 import argparse
@@ -44,6 +45,7 @@ def main():
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--mib", type=int, default=1)
     parser.add_argument("--expensive-spaces", action="store_true")
+    parser.add_argument("--nice", type=int, default=0)
     options = parser.parse_args()
     os.environ.update(TUNEFARM_BIN_DIR=str(options.bin), TUNEFARM_SOURCE_DIR=str(SOURCE))
     sys.path[:0] = [str(SOURCE / "tests/fault"), str(SOURCE / "tests/e2e")]
@@ -94,7 +96,7 @@ def main():
                                        TUNEFARM_CLIENT_CERTIFICATE=str(ca / "alice.pem"), TUNEFARM_CLIENT_KEY=str(ca / "alice.key"))
                 peers.append(stack.enter_context(HostilePeer(
                     kind, environment, address=address, ca=ca / "ca.pem", http=pages, job="jobs/1", size=options.mib << 20,
-                    cli=options.bin / "tunefarm", folder=expensive, **identity)))
+                    cli=options.bin / "tunefarm", folder=expensive, nice=options.nice, **identity)))
             measure(farm, "with ten")
         measure(farm, "after them")
         for peer in peers:

@@ -149,6 +149,8 @@ class Peer:
             self.count("accepted" if done.returncode == 0 else "refused")
 
     def run(self, kind):
+        os.nice(int(self.options.get("nice", 0)))
+
         def listen():
             sys.stdin.read()
             self.stop.set()

@@ -1,0 +1,29 @@
+// Heap: gives memory that was freed back to the kernel. glibc by itself keeps what lies below the last chunk in use of
+// an arena, so that a burst of large calls would stay the process's size until its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace tunefarm {
+
+// Bounds the arenas, whose free memory is not shared, and maps large blocks apart, so that freeing them returns them.
+// To be called before any thread starts.
+void LimitHeap();
+
+// Of one thread.
+class HeapTrimmer {
+ public:
+  // To be called every second or so. Trims (malloc_trim(3)) once the resident memory that nobody uses has grown by
+  // kTrimBytes since the last time. True if it did. Takes the lock of each arena for as long as that is trimmed,
+  // about 0.1 ms for each MiB.
+  bool Poll();
+
+  static constexpr int64_t kTrimBytes = int64_t{32} << 20;
+
+ private:
+  // Resident and not in use after the last trim: code, stacks, mapped files and what trimming leaves.
+  std::optional<int64_t> kept_;
+};
+
+}  // namespace tunefarm

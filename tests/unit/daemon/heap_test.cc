@@ -1,0 +1,47 @@
+#include "server/daemon/heap.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/daemon/process_stats.h"
+
+namespace tunefarm {
+namespace {
+
+// What the sanitizers put in place of malloc has no trim.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SKIP_WITHOUT_GLIBC_HEAP() GTEST_SKIP() << "a sanitizer's heap"
+#else
+#define SKIP_WITHOUT_GLIBC_HEAP()
+#endif
+
+TEST(HeapTrimmer, GivesBackWhatLiesBelowChunksInUse) {
+  SKIP_WITHOUT_GLIBC_HEAP();
+  constexpr int kBlocks = 40'000;
+  constexpr size_t kBlockBytes = 4000;
+  HeapTrimmer trimmer;
+  EXPECT_FALSE(trimmer.Poll());
+  const int64_t before = ResidentBytes();
+  std::vector<std::unique_ptr<std::string>> pins;
+  // On a thread of its own, whose arena is not the one that shrinks by brk(2).
+  std::thread([&] {
+    std::vector<std::string> blocks;
+    for (int number = 0; number < kBlocks; ++number) {
+      blocks.emplace_back(kBlockBytes, 'x');
+      if (number % 1000 == 999) pins.push_back(std::make_unique<std::string>(100, 'p'));
+    }
+    EXPECT_GT(ResidentBytes() - before, kBlocks * kBlockBytes / 2);
+    EXPECT_FALSE(trimmer.Poll()) << "all of it is in use";
+  }).join();
+  ASSERT_GT(ResidentBytes() - before, 2 * HeapTrimmer::kTrimBytes) << "glibc kept nothing, so nothing is shown";
+  EXPECT_TRUE(trimmer.Poll());
+  EXPECT_LT(ResidentBytes() - before, HeapTrimmer::kTrimBytes);
+  EXPECT_FALSE(trimmer.Poll()) << "there is nothing more to give back";
+}
+
+}  // namespace
+}  // namespace tunefarm
