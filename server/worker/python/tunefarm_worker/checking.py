@@ -12,6 +12,8 @@ from . import arrays
 FIRST_MISMATCHES_MAX = 8
 # Elements compared at a time: 64 MiB as doubles, for each of several temporaries.
 _CHUNK_ELEMENTS = 1 << 23
+# Of a ground truth that is looked at for a constant, as in server/worker/verify/compare.cc.
+_CONSTANT_ELEMENTS_MIN, _CONSTANT_ELEMENTS_MAX = 16, 1 << 20
 
 
 class Tolerance(NamedTuple):
@@ -68,6 +70,34 @@ def _compare(outputs: List[Tuple[str, Any]], expected: List[Tuple[str, Any]], to
         else:
             _compare_one(name, own, _beside(other, own), tolerance, check)
     return check
+
+
+def constant_note(expected: List[Tuple[str, Any]], tolerance: Tolerance) -> str:
+    """Returns a sentence about the first ground truth that a constant would pass for; empty where there is none."""
+    for name, truth in expected:
+        constant = passing_constant(truth, tolerance)
+        if constant is not None:
+            return (f"The comparison says little: {constant:.6g} in every element would pass for {name}, which varies by no "
+                    "more than the tolerance.")
+    return ""
+
+
+def passing_constant(truth: Any, tolerance: Tolerance) -> Optional[float]:
+    """Returns a value that passes for every element of the ground truth, so that the comparison says nothing, or None:
+    also for fewer than 16 elements, and where rows are compared by their norm. NaN stands for what is not written."""
+    if tolerance.row_norm_bound > 0 or "complex" in str(truth.dtype):
+        return None
+    library = arrays.library_of(truth)
+    written = _doubles(library, truth.reshape(-1)[:_CONSTANT_ELEMENTS_MAX])
+    written = written[~library.isnan(written)]
+    if int(written.shape[0]) < _CONSTANT_ELEMENTS_MIN or not bool(library.isfinite(written).all()):
+        return None
+    if arrays.is_floating(truth):
+        allowed = tolerance.atol + tolerance.rtol * library.abs(written)
+    else:
+        allowed = tolerance.atol if tolerance.atol >= 1 else 0.0
+    low, high = float((written - allowed).max()), float((written + allowed).min())
+    return low / 2 + high / 2 if low <= high else None
 
 
 def _beside(value: Any, own: Any) -> Any:
