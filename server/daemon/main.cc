@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/synchronization/mutex.h"
+#include "server/base/descriptor_limit.h"
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
@@ -96,6 +97,7 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, Housekeepi
 int main(int argc, char** argv) {
   const sigset_t signals = BlockEndSignals();
   tunefarm::LimitHeap();
+  tunefarm::RaiseDescriptorLimit();
   // Debian's build of Abseil looks for deadlocks at each lock of gRPC's, which have none to be found by us.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();

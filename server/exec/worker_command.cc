@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "server/base/descriptor_limit.h"
 #include "server/base/file.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -68,6 +69,7 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
                        fmt::format("--backend={}", backend),
                        "--channel-fd=3",
                        fmt::format("--parent-pid={}", getpid()),
+                       fmt::format("--descriptors={}", InheritedDescriptorLimit()),
                        fmt::format("--scratch={}", scratch),
                        fmt::format("--sandbox={}", options.sandbox ? "on" : "off")};
   if (!device_uuid.empty()) command.arguments.push_back(fmt::format("--device={}", device_uuid));

@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "server/base/descriptor_limit.h"
 #include "server/base/memfd.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -414,6 +415,8 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
     fmt::print(stderr, "tunefarm-worker: {}\n", MessageOf(arguments.status()));
     return kWorkerExitUsage;
   }
+  // Before the first fork, so that stub and init have it too. EnterSandbox gives the worker itself a limit of its own.
+  if (arguments->descriptors > 0) LowerDescriptorLimit(arguments->descriptors);
   const SandboxResult sandbox = EnterSandbox(*arguments);
   // The daemon decides when a worker ends; a Ctrl-C that reaches the whole terminal must not.
   signal(SIGINT, SIG_IGN);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "server/base/descriptor_limit.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -51,6 +52,7 @@ TEST(WorkerCommandTest, DemandsAndLimitsReachTheWorker) {
     EXPECT_TRUE(command.ok()) << command.status();
     return command.ok() ? command->arguments : std::vector<std::string>();
   };
+  EXPECT_THAT(arguments(WorkerRole::kRun), Contains("--descriptors=" + std::to_string(InheritedDescriptorLimit())));
   EXPECT_THAT(arguments(WorkerRole::kCompile), Not(Contains(HasSubstr("isolation"))));
   EXPECT_THAT(arguments(WorkerRole::kCompile), Not(Contains(HasSubstr("seconds"))));
   options.required_isolation = "L1";
