@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "absl/synchronization/mutex.h"
-#include "server/base/descriptor_limit.h"
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
@@ -22,6 +21,7 @@
 #include "server/daemon/heap.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/watchdog.h"
+#include "server/exec/worker_command.h"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <utility>
 
-#include "server/base/descriptor_limit.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -28,7 +28,7 @@ constexpr int kAcceptedAtOnce = 64;  // then the other addresses have their turn
 constexpr int kAcceptAgainMs = 100;
 constexpr Duration kLogInterval = std::chrono::seconds(10);
 // Some 50 KB of memory each, once they are connections.
-constexpr int kDescriptorsMost = 1 << 16;
+constexpr rlim_t kDescriptorsMost = 1 << 16;
 
 absl::StatusOr<int> PortOf(int fd) {
   sockaddr_storage address = {};
@@ -70,7 +70,9 @@ Acceptor::Acceptor(std::string address, int descriptors_max)
     : address_(std::move(address)), descriptors_max_(descriptors_max), refusals_(Clock::Real(), kLogInterval) {}
 
 int Acceptor::DescriptorsMax(Peers peers) {
-  const int eighth = std::min(DescriptorLimit(), kDescriptorsMost) / 8;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+  const int eighth = static_cast<int>(std::min(limit.rlim_cur, kDescriptorsMost) / 8);
   switch (peers) {
     case Peers::kNetwork:
       return eighth * 4;

@@ -11,7 +11,6 @@
 #include <new>
 #include <utility>
 
-#include "server/base/descriptor_limit.h"
 #include "server/base/memfd.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -19,6 +18,7 @@
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
 #include "server/worker/sandbox/sandbox.h"
+#include "server/worker/sandbox/sandbox_limits.h"
 
 namespace tunefarm {
 namespace {
