@@ -245,11 +245,24 @@ class Judgement(unittest.TestCase):
         note = checking.constant_note([("a", truth), ("b", numpy.ones(16))], checking.Tolerance())
         self.assertIn("1 in every element would pass for b", note)
 
+    def test_both_parts_of_complex_numbers_are_compared(self):
+        truth = numpy.arange(6) + 1j
+        self.assertIsNone(self.check(truth.copy(), truth).wrong)
+        for part, wrong in (("real", truth + 1), ("imag", truth + 1j), ("imag", truth.conj())):
+            self.assertIn(f".{part} differ", self.check(wrong, truth).wrong)
+        self.assertIn("is of type", self.check(truth.real, truth).wrong)
+        self.assertIn("is of type", self.check(truth, truth.real).wrong)
+        unwritten = numpy.empty(6, "complex64")
+        arrays.poison(unwritten, 0)
+        unwritten.real[:] = truth.real
+        self.assertIn(".imag differ", self.check(unwritten, truth).wrong)
+
     def test_poison_is_in_every_element_and_of_two_kinds(self):
         for kind in ("float16", "float32", "float64", "complex64"):
             array = numpy.ones((3, 4), kind)[:, ::2]
             self.assertTrue(arrays.poison(array, 0))
-            self.assertTrue(numpy.isnan(array).all())
+            for part in (array.real, array.imag) if kind == "complex64" else (array,):
+                self.assertTrue(numpy.isnan(part).all())
         for kind in ("int8", "uint8", "int32", "int64", "bool"):
             first, second = numpy.ones((3, 4), kind), numpy.ones((3, 4), kind)
             self.assertTrue(arrays.poison(first, 0) and arrays.poison(second, 1))

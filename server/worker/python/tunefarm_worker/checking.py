@@ -65,8 +65,12 @@ def _compare(outputs: List[Tuple[str, Any]], expected: List[Tuple[str, Any]], to
     for (name, own), (_, other) in zip(outputs, expected):
         if tuple(own.shape) != tuple(other.shape):
             check.fail(f"{name} has the shape {tuple(own.shape)}, the ground truth has {tuple(other.shape)}")
-        elif arrays.is_floating(own) != arrays.is_floating(other):
+        elif (arrays.is_floating(own), arrays.is_complex(own)) != (arrays.is_floating(other), arrays.is_complex(other)):
             check.fail(f"{name} is of type {own.dtype}, the ground truth of {other.dtype}")
+        elif arrays.is_complex(own):
+            truth = _beside(other, own)
+            _compare_one(f"{name}.real", own.real, truth.real, tolerance, check)
+            _compare_one(f"{name}.imag", own.imag, truth.imag, tolerance, check)
         else:
             _compare_one(name, own, _beside(other, own), tolerance, check)
     return check
@@ -85,7 +89,7 @@ def constant_note(expected: List[Tuple[str, Any]], tolerance: Tolerance) -> str:
 def passing_constant(truth: Any, tolerance: Tolerance) -> Optional[float]:
     """Returns a value that passes for every element of the ground truth, so that the comparison says nothing, or None:
     also for fewer than 16 elements, and where rows are compared by their norm. NaN stands for what is not written."""
-    if tolerance.row_norm_bound > 0 or "complex" in str(truth.dtype):
+    if tolerance.row_norm_bound > 0 or arrays.is_complex(truth):
         return None
     library = arrays.library_of(truth)
     written = _doubles(library, truth.reshape(-1)[:_CONSTANT_ELEMENTS_MAX])
@@ -106,7 +110,8 @@ def _beside(value: Any, own: Any) -> Any:
     if library is other:
         return value.to(own.device) if hasattr(value, "to") and hasattr(own, "device") else value
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()
+        value = value.detach().cpu()
+        value = (value if arrays.is_complex(value) else value.double()).numpy()
     elif hasattr(value, "get"):
         value = value.get()
     if hasattr(own, "detach"):
