@@ -21,7 +21,9 @@
 //   slots 0 to kDims - 1        the kernel's dims in order; only those with bind kRun are read
 //   then kDeviceSlots slots     the device's properties, in the order of DeviceSlot
 //   then kKernelSlots slots     what the loader says of the step's entry, in the order of KernelSlot
-// A formula is a program of the machine of server/expression/machine.h.
+// A formula is a program of the machine of server/expression/machine.h; operations have the numbers of its Op, which
+// never change. A dim's slot holds the value of the launch, or of the problem that the kernel was loaded for; the
+// device's, those of the device that it runs on.
 //
 // The checksum finds accidents, not malice: who may write the file may choose what it says.
 #pragma once
@@ -47,6 +49,9 @@ inline constexpr uint32_t kBuffersMax = 64;
 inline constexpr uint32_t kStepsMax = 48;
 inline constexpr uint32_t kArgumentsMax = 64;
 inline constexpr uint32_t kInstructionsMax = 8192;  // of one formula
+inline constexpr uint32_t kParametersMax = 256;     // of one choice
+inline constexpr uint32_t kConstraintsMax = 1024;   // of one choice
+inline constexpr uint32_t kChoicesMax = 64 << 10;   // of all kernels
 
 struct Section {
   uint64_t offset;
@@ -113,14 +118,15 @@ struct KernelRecord {
   uint32_t name, kernel_id, program_digest;  // strings; the ids in hex
   uint32_t language;
   uint32_t first_dim, dims;
-  uint32_t first_choice, choices;
+  uint32_t first_choice, choices;  // of equally good ones the first answers
   double lookup_distance_max;
 };
 static_assert(sizeof(KernelRecord) == 40);
 
 enum DimBind : uint32_t { kBaked = 1, kRun = 2 };
-// As tunefarm.v1.LookupRule.
-enum DimRule : uint32_t { kExact = 1, kLog = 2, kBucket = 3, kNextPowerOfTwo = 4 };
+// As tunefarm.v1.LookupRule. Of the kProduct dims only the product counts: they have one distance together,
+// |log2(a / b)| of the products, which are bounded by the greatest int64.
+enum DimRule : uint32_t { kExact = 1, kLog = 2, kBucket = 3, kNextPowerOfTwo = 4, kProduct = 5 };
 
 // Dims that only describe the inputs of a tuning are left out.
 struct DimRecord {
@@ -206,7 +212,8 @@ struct ChoiceRecord {
   uint32_t parameters;
   uint32_t binary;                   // kNone: no step needs one
   uint32_t first_buffer, buffers;    // the caller's (in, out, inout, symbols) first, in declared order, alike in all
-                                     // choices of a kernel but for their lengths; then scratch
+                                     // choices of a kernel but for their lengths, and for types that baked dims decide;
+                                     // then scratch
   uint32_t first_prepare, prepares;  // steps that run once for the config, on the caller's buffers
   uint32_t first_step, steps;        // the launches
   uint32_t first_constraint, constraints;  // formulas, bools: what must hold for the run-time dims
@@ -246,11 +253,11 @@ struct StepRecord {
   uint32_t when;   // formula, a bool; kNone: always
   uint32_t entry;  // string: the symbol in the binary
   uint32_t flags;
-  uint32_t grid[3];  // formulas, ints; a CPU has none
+  uint32_t grid[3];  // formulas, ints; kNone: 1, but for the first; a CPU has none
   uint32_t block[3];
-  uint32_t cluster[3];  // kNone: no cluster
-  uint32_t dynamic_shared_bytes;
-  uint32_t carveout;  // percent; 0: the driver's default
+  uint32_t cluster[3];            // kNone: no cluster
+  uint32_t dynamic_shared_bytes;  // formula, an int; kNone: 0
+  uint32_t carveout;              // percent; 0: the driver's default
   uint32_t first_argument, arguments;
   uint32_t memset_buffer;  // of the choice
   uint32_t memset_byte;
@@ -299,7 +306,7 @@ struct BinaryRecord {
   uint32_t digest;              // string: SHA-256 of the bytes, in hex
   uint64_t offset, bytes;       // in DATA; offset at a multiple of 64
   uint32_t compute_capability;  // times ten; 0 for a CPU
-  uint32_t is_specific;         // runs on this compute capability alone
+  uint32_t is_specific;         // runs on this compute capability alone; of a CPU: on the tuned model alone
   uint32_t toolchain;           // string: "NVRTC 13.0"
   uint32_t driver_version_min;  // 13000 for 13.0, as cuDriverGetVersion counts; 0 for a CPU
 };

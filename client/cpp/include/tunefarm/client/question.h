@@ -43,7 +43,7 @@ struct QuestionSpec {
   // The program_digest of the definition that is asked for, such as the one that the program was built with: what other
   // definitions of the name have found is kStaleSource at best. It need not be the newest one, nor be stored. At most
   // 128 bytes; `tunefarm kernels check` prints it. Empty: that of `kernel`.
-  std::string program_digest;
+  std::string program_digest = {};
 };
 
 // The values of the varying dims: a view of integers that live during the call.
