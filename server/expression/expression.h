@@ -91,20 +91,6 @@ class SymbolTable {
   std::vector<std::string> slots_;
 };
 
-// An expression as instructions and constants, for programs that evaluate it without this library.
-struct ExportedProgram {
-  struct Instruction {
-    uint16_t operation;
-    uint16_t sub;  // the comparison of a chain, of a reduction or of a membership
-    int32_t argument;
-
-    // Whether the argument is the number of a constant.
-    bool PushesConstant() const;
-  };
-  std::vector<Instruction> code;
-  std::vector<Value> constants;  // those that are used, once each
-};
-
 class Expression {
  public:
   // Parses and compiles. The SymbolTable is not needed afterwards.
@@ -132,7 +118,6 @@ class Expression {
   // The slots that the expression reads, ascending, without repeats. A name that constant folding removed is not among
   // them.
   const std::vector<int>& Variables() const;
-  ExportedProgram Export() const;
   // The source text.
   const std::string& text() const;
   // The type of every result, where it is known without evaluating.

@@ -385,24 +385,6 @@ absl::StatusOr<std::shared_ptr<const Expression::Program>> expression::CompilePr
   return ExpressionCompiler(text, symbols).Run();
 }
 
-bool ExportedProgram::Instruction::PushesConstant() const { return operation == static_cast<uint16_t>(Op::kConstant); }
-
-ExportedProgram Expression::Export() const {
-  ExportedProgram exported;
-  for (const Instruction& instruction : program_->code) {
-    int32_t argument = instruction.argument;
-    if (instruction.op == Op::kConstant) {
-      // Folding leaves constants behind that no instruction pushes.
-      const Value& value = program_->constants[static_cast<size_t>(argument)];
-      auto known = std::find(exported.constants.begin(), exported.constants.end(), value);
-      argument = static_cast<int32_t>(known - exported.constants.begin());
-      if (known == exported.constants.end()) exported.constants.push_back(value);
-    }
-    exported.code.push_back({static_cast<uint16_t>(instruction.op), static_cast<uint16_t>(instruction.sub), argument});
-  }
-  return exported;
-}
-
 absl::Status SymbolTable::CheckNewName(std::string_view name) const {
   if (!IsValidName(name)) {
     return InvalidArgument(
