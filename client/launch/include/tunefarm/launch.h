@@ -18,6 +18,7 @@
  * structure begins with its size, which the *_INIT macros fill in, so that later versions may add fields at the end.
  * Fields that are not set are zero.
  */
+#pragma once
 #ifndef TUNEFARM_LAUNCH_H_
 #define TUNEFARM_LAUNCH_H_
 
