@@ -356,7 +356,9 @@ class SequenceMaker {
 
 }  // namespace
 
-bool IsOpenDim(const v1::Dim& dim) { return dim.type() == v1::VALUE_TYPE_INT && dim.bind() == v1::BIND_RUN; }
+bool IsOpenDim(const v1::Dim& dim) {
+  return dim.type() == v1::VALUE_TYPE_INT && dim.bind() == v1::BIND_RUN && !dim.inputs_only();
+}
 
 absl::StatusOr<v1::LaunchSequence> MakeLaunchSequence(const KernelPlan& plan, const ResolvedProblem& problem,
                                                       const Config& config, const DeviceClass& device,

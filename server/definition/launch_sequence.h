@@ -12,7 +12,8 @@
 
 namespace tunefarm {
 
-// Whether a launch gives the dim its value: it is an INT dim of bind RUN. All others are fixed when a config is chosen.
+// Whether a launch gives the dim its value: it is an INT dim of bind RUN, and says more than how inputs are made. All
+// others are fixed when a config is chosen.
 bool IsOpenDim(const tunefarm::v1::Dim& dim);
 
 // The launches of a config for the problem, and for all that differ from it in open dims alone. `symbols`: entries as
