@@ -56,7 +56,7 @@ class Packager {
     PackagedKernel kernel;
     ASSIGN_OR_RETURN(kernel.plan, KernelPlan::Compile(definition));
     std::set<std::string> tuned, defaults;
-    for (const ExportedBest& best : bests) {
+    for (const ExportedBest& best : ByPreference(kernel.plan->kernel(), bests)) {
       const std::string what = fmt::format("{} for {} on {}", best.best.kernel_name(), best.best.problem().key(),
                                            best.best.device_class_name());
       const auto found = classes_.find(best.best.device_class_id());
@@ -76,6 +76,24 @@ class Packager {
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
+  // Of bests that a launch cannot tell apart the first is taken: that of the inputs that a problem has by default, else
+  // the newest.
+  static std::vector<ExportedBest> ByPreference(const v1::Kernel& definition, std::vector<ExportedBest> bests) {
+    const auto has_default_inputs = [&definition](const ExportedBest& best) {
+      return best.is_plain() &&
+             std::all_of(definition.dims().begin(), definition.dims().end(), [&](const v1::Dim& dim) {
+               const auto own = best.best.problem().dims().find(dim.name());
+               return !dim.inputs_only() || own == best.best.problem().dims().end() ||
+                      own->second.SerializeAsString() == dim.default_value().SerializeAsString();
+             });
+    };
+    std::stable_sort(bests.begin(), bests.end(), [&](const ExportedBest& a, const ExportedBest& b) {
+      if (has_default_inputs(a) != has_default_inputs(b)) return has_default_inputs(a);
+      return !has_default_inputs(a) && a.best.revision() > b.best.revision();
+    });
+    return bests;
+  }
+
   absl::Status AddBest(const std::string& what, const ExportedBest& best, const ClassOnCall& device,
                        PackagedKernel* kernel, std::set<std::string>* tuned, std::set<std::string>* defaults) {
     const KernelPlan& plan = *kernel->plan;
@@ -136,6 +154,10 @@ class Packager {
     if (compiled.binary().empty()) return Internal("the daemon sent no binary; is it of an older version?");
     const std::map<std::string, std::string> symbols(compiled.lowered_names().begin(), compiled.lowered_names().end());
     ASSIGN_OR_RETURN(choice.sequence, MakeLaunchSequence(plan, problem, config, device.device_class, symbols));
+    if (const std::string differs = OtherTypes(*kernel, choice.sequence); !differs.empty()) {
+      LeaveOut(what, differs);
+      return absl::OkStatus();
+    }
     choice.device_class = device.device_class;
     choice.dims = problem.dims;
     choice.config = config;
@@ -143,6 +165,21 @@ class Packager {
     choice.toolchain = response.toolchain();
     kernel->choices.push_back(std::move(choice));
     return absl::OkStatus();
+  }
+
+  // What the caller hands over has one type in all configs of a packaged kernel.
+  static std::string OtherTypes(const PackagedKernel& kernel, const v1::LaunchSequence& sequence) {
+    if (kernel.choices.empty()) return {};
+    for (const v1::LaunchBuffer& buffer : sequence.buffers()) {
+      for (const v1::LaunchBuffer& first : kernel.choices.front().sequence.buffers()) {
+        if (first.name() != buffer.name() || buffer.access() == v1::ACCESS_SCRATCH) continue;
+        if (first.data_type() == buffer.data_type()) continue;
+        return fmt::format(
+            "its buffer '{}' is of {}, in the configs before of {}; write a package of its own with --dim",
+            buffer.name(), NameOf(buffer.data_type()), NameOf(first.data_type()));
+      }
+    }
+    return {};
   }
 
   // Every entry under its own name: symbols are known only after compiling.
