@@ -32,7 +32,7 @@ using interchange::ExportedBest;
 
 constexpr int kDevicesPerPage = 1000;
 // More than the daemon's own.
-constexpr Duration kCompilePatience = std::chrono::seconds(120);
+constexpr Duration kBinaryPatience = std::chrono::seconds(120);
 
 struct PackageOptions {
   BestFilter filter;
@@ -141,7 +141,7 @@ class Packager {
     request.set_with_binaries(true);
     ASSIGN_OR_RETURN(v1::CompileKernelResponse response,
                      Connection::Call(connection_->kernels(), &v1::KernelService::StubInterface::CompileKernel, request,
-                                      kCompilePatience));
+                                      kBinaryPatience));
     if (response.configs_size() != 1) {
       return Internal("the daemon answered for {} configs instead of one; is it of an older version?",
                       response.configs_size());

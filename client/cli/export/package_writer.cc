@@ -25,7 +25,7 @@
 namespace tunefarm::cli {
 namespace {
 
-namespace format = tunefarm::package;
+namespace pack = tunefarm::package;
 
 constexpr double kLookupDistanceMaxDefault = 4;
 
@@ -50,9 +50,9 @@ class Runs {
 };
 
 template <typename Record>
-format::Section AppendSection(const std::vector<Record>& records, std::string* file) {
+pack::Section AppendSection(const std::vector<Record>& records, std::string* file) {
   file->resize((file->size() + 7) / 8 * 8, '\0');
-  const format::Section section{file->size(), records.size()};
+  const pack::Section section{file->size(), records.size()};
   file->append(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record));
   return section;
 }
@@ -70,19 +70,19 @@ uint32_t DriverVersionMin(std::string_view toolchain) {
   return static_cast<uint32_t>(std::min(std::atoi(std::string(toolchain.substr(digit, 4)).c_str()), 1000)) * 1000;
 }
 
-class Writer {
+class PackageWriter {
  public:
   absl::Status Add(const PackagedKernel& kernel) {
     const v1::Kernel& definition = kernel.plan->kernel();
-    format::KernelRecord record = {};
+    pack::KernelRecord record = {};
     ASSIGN_OR_RETURN(record.name, String(definition.display_name()));
     ASSIGN_OR_RETURN(record.kernel_id, String(kernel.plan->kernel_id()));
     ASSIGN_OR_RETURN(record.program_digest, String(kernel.plan->program_digest()));
-    record.language = definition.language() == v1::LANGUAGE_CUDA ? format::kCuda : format::kHost;
+    record.language = definition.language() == v1::LANGUAGE_CUDA ? pack::kCuda : pack::kHost;
     record.lookup_distance_max =
         definition.has_lookup_distance_max() ? definition.lookup_distance_max() : kLookupDistanceMaxDefault;
     const std::vector<v1::Dim> dims = PackagedDims(definition);
-    RETURN_IF_ERROR(CheckCount(dims.size(), format::kDimsMax, "dims"));
+    RETURN_IF_ERROR(CheckCount(dims.size(), pack::kDimsMax, "dims"));
     record.first_dim = static_cast<uint32_t>(dims_.size());
     record.dims = static_cast<uint32_t>(dims.size());
     for (const v1::Dim& dim : dims) RETURN_IF_ERROR(AddDim(dim));
@@ -98,9 +98,9 @@ class Writer {
   }
 
   absl::StatusOr<std::string> Finish(int64_t made_at_ms) const {
-    format::Header header = {};
-    std::memcpy(header.magic, format::kMagic, sizeof(format::kMagic));
-    header.version = format::kVersion;
+    pack::Header header = {};
+    std::memcpy(header.magic, pack::kMagic, sizeof(pack::kMagic));
+    header.version = pack::kVersion;
     header.header_bytes = sizeof(header);
     header.made_at_ms = made_at_ms;
     std::string file(sizeof(header), '\0');
@@ -123,12 +123,12 @@ class Writer {
     header.data = {file.size(), data_.size()};
     file += data_;
     header.file_bytes = file.size();
-    if (file.size() > format::kFileBytesMax) {
+    if (file.size() > pack::kFileBytesMax) {
       return InvalidArgument("a package of {} bytes is too large, at most {} are written; name fewer devices or dims",
-                             file.size(), format::kFileBytesMax);
+                             file.size(), pack::kFileBytesMax);
     }
     std::memcpy(file.data(), &header, sizeof(header));
-    header.checksum = Xxh3(std::string_view(file).substr(format::kChecksumFrom));
+    header.checksum = Xxh3(std::string_view(file).substr(pack::kChecksumFrom));
     std::memcpy(file.data(), &header, sizeof(header));
     return file;
   }
@@ -152,9 +152,9 @@ class Writer {
   // ---- Texts and values ----
 
   absl::StatusOr<uint32_t> String(std::string_view text) {
-    if (text.size() > format::kStringBytesMax) {
+    if (text.size() > pack::kStringBytesMax) {
       return InvalidArgument("a text of {} bytes is too long for a package, which holds at most {}", text.size(),
-                             format::kStringBytesMax);
+                             pack::kStringBytesMax);
     }
     const auto [known, is_new] = string_numbers_.try_emplace(std::string(text), static_cast<uint32_t>(strings_.size()));
     if (is_new) {
@@ -168,35 +168,35 @@ class Writer {
     return known->second;
   }
 
-  absl::StatusOr<format::ValueRecord> RecordOf(const Value& value) {
+  absl::StatusOr<pack::ValueRecord> RecordOf(const Value& value) {
     switch (value.type()) {
       case ValueType::kBool:
-        return format::ValueRecord{format::kBool, 0, value.bool_value() ? uint64_t{1} : 0};
+        return pack::ValueRecord{pack::kBool, 0, value.bool_value() ? uint64_t{1} : 0};
       case ValueType::kInt:
-        return format::ValueRecord{format::kInt, 0, static_cast<uint64_t>(value.int_value())};
+        return pack::ValueRecord{pack::kInt, 0, static_cast<uint64_t>(value.int_value())};
       case ValueType::kFloat:
-        return format::ValueRecord{format::kFloat, 0, std::bit_cast<uint64_t>(value.float_value())};
+        return pack::ValueRecord{pack::kFloat, 0, std::bit_cast<uint64_t>(value.float_value())};
       case ValueType::kString:
         break;
     }
     ASSIGN_OR_RETURN(const uint32_t text, String(value.string_value()));
-    return format::ValueRecord{format::kString, 0, text};
+    return pack::ValueRecord{pack::kString, 0, text};
   }
 
   absl::StatusOr<uint32_t> Values(const std::vector<Value>& values) {
-    std::vector<format::ValueRecord> records;
+    std::vector<pack::ValueRecord> records;
     for (const Value& value : values) {
-      ASSIGN_OR_RETURN(const format::ValueRecord record, RecordOf(value));
+      ASSIGN_OR_RETURN(const pack::ValueRecord record, RecordOf(value));
       records.push_back(record);
     }
     return values_.Add(records);
   }
 
   absl::Status AddDim(const v1::Dim& dim) {
-    format::DimRecord record = {};
+    pack::DimRecord record = {};
     ASSIGN_OR_RETURN(record.name, String(dim.name()));
     record.kind = static_cast<uint32_t>(definition::FromProto(dim.type()));
-    record.bind = IsOpenDim(dim) ? format::kRun : format::kBaked;
+    record.bind = IsOpenDim(dim) ? pack::kRun : pack::kBaked;
     record.rule = static_cast<uint32_t>(dim.lookup());
     record.min = dim.min();
     record.max = dim.max();
@@ -207,7 +207,7 @@ class Writer {
     }
     record.values = static_cast<uint32_t>(values.size());
     ASSIGN_OR_RETURN(record.first_value, Values(values));
-    record.default_value = format::kNone;
+    record.default_value = pack::kNone;
     if (dim.has_default_value()) {
       ASSIGN_OR_RETURN(const Value value, definition::FromProto(dim.default_value()));
       ASSIGN_OR_RETURN(record.default_value, Values({value}));
@@ -223,8 +223,8 @@ class Writer {
 
   absl::Status AddChoice(const KernelPlan& plan, const std::vector<v1::Dim>& dims, const PackagedChoice& choice) {
     const v1::LaunchSequence& sequence = choice.sequence;
-    format::ChoiceRecord record = {};
-    record.kind = choice.is_default ? format::kDefault : format::kTuned;
+    pack::ChoiceRecord record = {};
+    record.kind = choice.is_default ? pack::kDefault : pack::kTuned;
     ASSIGN_OR_RETURN(record.device_class, Class(choice.device_class));
     std::vector<Value> dim_values;
     for (const v1::Dim& dim : dims) {
@@ -233,9 +233,9 @@ class Writer {
       dim_values.push_back(*value);
     }
     ASSIGN_OR_RETURN(record.first_dim_value, Values(dim_values));
-    std::vector<format::PairRecord> pairs;
+    std::vector<pack::PairRecord> pairs;
     for (const auto& [name, value] : choice.config) {
-      format::PairRecord pair = {};
+      pack::PairRecord pair = {};
       ASSIGN_OR_RETURN(pair.name, String(name));
       ASSIGN_OR_RETURN(pair.value, Values({value}));
       pairs.push_back(pair);
@@ -260,14 +260,14 @@ class Writer {
   }
 
   absl::StatusOr<uint32_t> Class(const DeviceClass& device_class) {
-    format::ClassRecord record = {};
+    pack::ClassRecord record = {};
     ASSIGN_OR_RETURN(record.id, String(device_class.Id()));
     ASSIGN_OR_RETURN(record.name, String(device_class.display_name));
     const ValueMap constants = device_class.Constants();
-    for (size_t i = 0; i < format::kDeviceSlots; ++i) {
-      const auto found = constants.find(format::kDeviceSlotNames[i]);
+    for (size_t i = 0; i < pack::kDeviceSlots; ++i) {
+      const auto found = constants.find(pack::kDeviceSlotNames[i]);
       if (found == constants.end() || !found->second.is_int()) {
-        return Internal("a device class has no {}", format::kDeviceSlotNames[i]);
+        return Internal("a device class has no {}", pack::kDeviceSlotNames[i]);
       }
       record.properties[i] = found->second.int_value();
     }
@@ -275,10 +275,10 @@ class Writer {
   }
 
   absl::StatusOr<uint32_t> Binary(const KernelPlan& plan, const PackagedChoice& choice) {
-    if (choice.binary.empty()) return format::kNone;
-    format::BinaryRecord record = {};
+    if (choice.binary.empty()) return pack::kNone;
+    pack::BinaryRecord record = {};
     const bool is_cuda = plan.language() == v1::LANGUAGE_CUDA;
-    record.kind = is_cuda ? format::kCubin : format::kSharedObject;
+    record.kind = is_cuda ? pack::kCubin : pack::kSharedObject;
     ASSIGN_OR_RETURN(record.digest, String(Sha256(choice.binary).Hex()));
     ASSIGN_OR_RETURN(record.toolchain, String(choice.toolchain));
     record.bytes = choice.binary.size();
@@ -289,16 +289,15 @@ class Writer {
       record.is_specific = is_specific && record.compute_capability >= 90 ? 1 : 0;
       record.driver_version_min = DriverVersionMin(choice.toolchain);
     }
-    const auto known = std::find_if(binaries_.begin(), binaries_.end(), [&](const format::BinaryRecord& other) {
+    const auto known = std::find_if(binaries_.begin(), binaries_.end(), [&](const pack::BinaryRecord& other) {
       return other.digest == record.digest && other.toolchain == record.toolchain &&
              other.compute_capability == record.compute_capability && other.is_specific == record.is_specific;
     });
     if (known != binaries_.end()) return static_cast<uint32_t>(known - binaries_.begin());
     const auto [at, is_new] = data_offsets_.try_emplace(record.digest, (data_.size() + 63) / 64 * 64);
     if (is_new) {
-      if (at->second + record.bytes > format::kFileBytesMax) {
-        return InvalidArgument("the binaries take more than {} bytes; name fewer devices or dims",
-                               format::kFileBytesMax);
+      if (at->second + record.bytes > pack::kFileBytesMax) {
+        return InvalidArgument("the binaries take more than {} bytes; name fewer devices or dims", pack::kFileBytesMax);
       }
       data_.resize(at->second, '\0');
       data_ += choice.binary;
@@ -309,15 +308,15 @@ class Writer {
   }
 
   absl::Status AddSequence(const std::vector<v1::Dim>& dims, const v1::LaunchSequence& sequence,
-                           format::ChoiceRecord* record) {
+                           pack::ChoiceRecord* record) {
     ASSIGN_OR_RETURN(Names names, NamesOf(dims, sequence));
-    RETURN_IF_ERROR(CheckCount(static_cast<size_t>(sequence.buffers_size()), format::kBuffersMax, "buffers"));
-    RETURN_IF_ERROR(CheckCount(static_cast<size_t>(sequence.prepare_size() + sequence.launches_size()),
-                               format::kStepsMax, "steps"));
-    std::vector<format::BufferRecord> buffers;
+    RETURN_IF_ERROR(CheckCount(static_cast<size_t>(sequence.buffers_size()), pack::kBuffersMax, "buffers"));
+    RETURN_IF_ERROR(
+        CheckCount(static_cast<size_t>(sequence.prepare_size() + sequence.launches_size()), pack::kStepsMax, "steps"));
+    std::vector<pack::BufferRecord> buffers;
     for (const v1::LaunchBuffer& buffer : sequence.buffers()) {
       names.buffers.emplace(buffer.name(), static_cast<uint32_t>(buffers.size()));
-      ASSIGN_OR_RETURN(const format::BufferRecord own, BufferOf(buffer, names));
+      ASSIGN_OR_RETURN(const pack::BufferRecord own, BufferOf(buffer, names));
       buffers.push_back(own);
     }
     record->first_buffer = buffers_.Add(buffers);
@@ -326,9 +325,9 @@ class Writer {
     record->prepares = static_cast<uint32_t>(sequence.prepare_size());
     ASSIGN_OR_RETURN(record->first_step, Steps(sequence.launches(), names));
     record->steps = static_cast<uint32_t>(sequence.launches_size());
-    std::vector<format::FormulaRecord> constraints;
+    std::vector<pack::FormulaRecord> constraints;
     for (const std::string& constraint : sequence.constraints()) {
-      ASSIGN_OR_RETURN(const format::FormulaRecord formula, CompileFormula(constraint, names));
+      ASSIGN_OR_RETURN(const pack::FormulaRecord formula, CompileFormula(constraint, names));
       constraints.push_back(formula);
     }
     record->first_constraint = formulas_.Add(constraints);
@@ -345,10 +344,10 @@ class Writer {
       RETURN_IF_ERROR(
           names.symbols.AddVariable(is_open ? dims[i].name() : fmt::format("known.d{}", i), ValueType::kInt).status());
     }
-    for (const char* const name : format::kDeviceSlotNames) {
+    for (const char* const name : pack::kDeviceSlotNames) {
       RETURN_IF_ERROR(names.symbols.AddVariable(name, ValueType::kInt).status());
     }
-    for (const char* const name : format::kKernelSlotNames) {
+    for (const char* const name : pack::kKernelSlotNames) {
       RETURN_IF_ERROR(names.symbols.AddVariable(name, ValueType::kInt).status());
     }
     for (const auto& [name, proto] :
@@ -364,23 +363,22 @@ class Writer {
 
   // ---- Formulas ----
 
-  absl::StatusOr<format::FormulaRecord> CompileFormula(const std::string& text, const Names& names) {
+  absl::StatusOr<pack::FormulaRecord> CompileFormula(const std::string& text, const Names& names) {
     ASSIGN_OR_RETURN(const Expression expression, Expression::Compile(text, names.symbols));
     const ExportedProgram program = expression.Export();
-    if (const absl::Status fits = CheckCount(program.code.size(), format::kInstructionsMax, "instructions");
-        !fits.ok()) {
+    if (const absl::Status fits = CheckCount(program.code.size(), pack::kInstructionsMax, "instructions"); !fits.ok()) {
       return Annotate(fits, "{}", text);
     }
-    std::vector<format::InstructionRecord> code;
+    std::vector<pack::InstructionRecord> code;
     for (const ExportedProgram::Instruction& instruction : program.code) {
-      format::InstructionRecord own = {instruction.operation, instruction.sub, instruction.argument};
+      pack::InstructionRecord own = {instruction.operation, instruction.sub, instruction.argument};
       if (own.operation == static_cast<uint16_t>(expression::Op::kConstant)) {
         ASSIGN_OR_RETURN(const uint32_t value, Values({program.constants[static_cast<size_t>(own.argument)]}));
         own.argument = static_cast<int32_t>(value);
       }
       code.push_back(own);
     }
-    format::FormulaRecord record = {};
+    pack::FormulaRecord record = {};
     record.first_instruction = instructions_.Add(code);
     record.instructions = static_cast<uint32_t>(code.size());
     ASSIGN_OR_RETURN(record.text, String(text));
@@ -388,14 +386,14 @@ class Writer {
   }
 
   absl::StatusOr<uint32_t> Formula(const std::string& text, const Names& names) {
-    ASSIGN_OR_RETURN(const format::FormulaRecord record, CompileFormula(text, names));
+    ASSIGN_OR_RETURN(const pack::FormulaRecord record, CompileFormula(text, names));
     return formulas_.Add({record});
   }
 
   // Formulas from `out` on; what the list lacks of `most` is none.
   template <typename List>
   absl::Status FormulaList(const List& texts, const Names& names, size_t most, uint32_t* out) {
-    std::fill(out, out + most, format::kNone);
+    std::fill(out, out + most, pack::kNone);
     RETURN_IF_ERROR(CheckCount(static_cast<size_t>(texts.size()), static_cast<uint32_t>(most), "expressions"));
     for (int i = 0; i < texts.size(); ++i) {
       ASSIGN_OR_RETURN(out[i], Formula(texts.Get(i), names));
@@ -411,16 +409,16 @@ class Writer {
     return found->second;
   }
 
-  absl::StatusOr<format::BufferRecord> BufferOf(const v1::LaunchBuffer& buffer, const Names& names) {
-    format::BufferRecord record = {};
+  absl::StatusOr<pack::BufferRecord> BufferOf(const v1::LaunchBuffer& buffer, const Names& names) {
+    pack::BufferRecord record = {};
     ASSIGN_OR_RETURN(record.name, String(buffer.name()));
     record.data_type = static_cast<uint32_t>(buffer.data_type());
     record.access = static_cast<uint32_t>(buffer.access());
-    record.init = buffer.init() == v1::INIT_ZERO   ? format::kZero
-                  : buffer.init() == v1::INIT_FILL ? format::kFill
-                                                   : format::kUntouched;
+    record.init = buffer.init() == v1::INIT_ZERO   ? pack::kZero
+                  : buffer.init() == v1::INIT_FILL ? pack::kFill
+                                                   : pack::kUntouched;
     ASSIGN_OR_RETURN(record.length, Formula(buffer.length(), names));
-    record.symbol = format::kNone;
+    record.symbol = pack::kNone;
     if (!buffer.symbol().empty()) {
       ASSIGN_OR_RETURN(record.symbol, String(buffer.symbol()));
     }
@@ -430,14 +428,14 @@ class Writer {
 
   template <typename List>
   absl::StatusOr<uint32_t> Steps(const List& steps, const Names& names) {
-    std::vector<format::StepRecord> records;
+    std::vector<pack::StepRecord> records;
     for (const v1::LaunchStep& step : steps) {
-      format::StepRecord record = {};
+      pack::StepRecord record = {};
       // All numbers of formulas, texts and buffers.
       std::memset(&record, 0xff, sizeof(record));
       record.flags = record.carveout = record.memset_byte = record.reserved = 0;
       record.first_argument = record.arguments = 0;
-      record.kind = step.has_kernel() ? format::kKernelStep : format::kMemsetStep;
+      record.kind = step.has_kernel() ? pack::kKernelStep : pack::kMemsetStep;
       if (!step.when().empty()) {
         ASSIGN_OR_RETURN(record.when, Formula(step.when(), names));
       }
@@ -452,46 +450,46 @@ class Writer {
     return steps_.Add(records);
   }
 
-  absl::Status FillLaunch(const v1::SymbolLaunch& launch, const Names& names, format::StepRecord* record) {
+  absl::Status FillLaunch(const v1::SymbolLaunch& launch, const Names& names, pack::StepRecord* record) {
     ASSIGN_OR_RETURN(record->entry, String(launch.symbol()));
     RETURN_IF_ERROR(FormulaList(launch.grid(), names, 3, record->grid));
     RETURN_IF_ERROR(FormulaList(launch.block(), names, 3, record->block));
     RETURN_IF_ERROR(FormulaList(launch.cluster(), names, 3, record->cluster));
     ASSIGN_OR_RETURN(record->dynamic_shared_bytes, Formula(launch.dynamic_shared_bytes(), names));
     const v1::LaunchAttributes& attributes = launch.attributes();
-    record->flags = (attributes.cooperative() ? format::kCooperative : 0U) |
-                    (attributes.programmatic_stream_serialization() ? format::kProgrammaticStreamSerialization : 0U) |
-                    (attributes.non_portable_cluster() ? format::kNonPortableCluster : 0U);
+    record->flags = (attributes.cooperative() ? pack::kCooperative : 0U) |
+                    (attributes.programmatic_stream_serialization() ? pack::kProgrammaticStreamSerialization : 0U) |
+                    (attributes.non_portable_cluster() ? pack::kNonPortableCluster : 0U);
     record->carveout = static_cast<uint32_t>(attributes.shared_memory_carveout_percent());
-    std::vector<format::ArgumentRecord> arguments;
+    std::vector<pack::ArgumentRecord> arguments;
     for (const v1::LaunchArgument& argument : launch.arguments()) {
-      ASSIGN_OR_RETURN(const format::ArgumentRecord own, ArgumentOf(argument, names));
+      ASSIGN_OR_RETURN(const pack::ArgumentRecord own, ArgumentOf(argument, names));
       arguments.push_back(own);
     }
-    RETURN_IF_ERROR(CheckCount(arguments.size(), format::kArgumentsMax, "arguments"));
+    RETURN_IF_ERROR(CheckCount(arguments.size(), pack::kArgumentsMax, "arguments"));
     record->first_argument = arguments_.Add(arguments);
     record->arguments = static_cast<uint32_t>(arguments.size());
     return absl::OkStatus();
   }
 
-  absl::StatusOr<format::ArgumentRecord> ArgumentOf(const v1::LaunchArgument& argument, const Names& names) {
-    format::ArgumentRecord record = {};
+  absl::StatusOr<pack::ArgumentRecord> ArgumentOf(const v1::LaunchArgument& argument, const Names& names) {
+    pack::ArgumentRecord record = {};
     if (argument.has_scalar()) {
-      record.kind = format::kScalarArgument;
+      record.kind = pack::kScalarArgument;
       record.data_type = static_cast<uint32_t>(argument.scalar().data_type());
       ASSIGN_OR_RETURN(record.target, Formula(argument.scalar().value(), names));
     } else if (argument.has_tensor_map()) {
-      record.kind = format::kTensorMapArgument;
+      record.kind = pack::kTensorMapArgument;
       ASSIGN_OR_RETURN(record.target, TensorMap(argument.tensor_map(), names));
     } else {
-      record.kind = format::kBufferArgument;
+      record.kind = pack::kBufferArgument;
       ASSIGN_OR_RETURN(record.target, BufferNumber(argument.buffer(), names));
     }
     return record;
   }
 
   absl::StatusOr<uint32_t> TensorMap(const v1::TensorMap& map, const Names& names) {
-    format::TensorMapRecord record = {};
+    pack::TensorMapRecord record = {};
     ASSIGN_OR_RETURN(record.buffer, BufferNumber(map.buffer(), names));
     record.data_type = static_cast<uint32_t>(map.data_type());
     record.rank = static_cast<uint32_t>(map.dims_size());
@@ -508,22 +506,22 @@ class Writer {
     return tensor_maps_.Add({record});
   }
 
-  std::vector<format::StringRecord> strings_;
+  std::vector<pack::StringRecord> strings_;
   std::string text_;
   std::map<std::string, uint32_t> string_numbers_;
-  std::vector<format::KernelRecord> kernels_;
-  std::vector<format::DimRecord> dims_;
-  Runs<format::ValueRecord> values_;
-  std::vector<format::ChoiceRecord> choices_;
-  Runs<format::PairRecord> pairs_;
-  Runs<format::BufferRecord> buffers_;
-  Runs<format::StepRecord> steps_;
-  Runs<format::ArgumentRecord> arguments_;
-  Runs<format::TensorMapRecord> tensor_maps_;
-  Runs<format::FormulaRecord> formulas_;
-  Runs<format::InstructionRecord> instructions_;
-  Runs<format::ClassRecord> classes_;
-  std::vector<format::BinaryRecord> binaries_;
+  std::vector<pack::KernelRecord> kernels_;
+  std::vector<pack::DimRecord> dims_;
+  Runs<pack::ValueRecord> values_;
+  std::vector<pack::ChoiceRecord> choices_;
+  Runs<pack::PairRecord> pairs_;
+  Runs<pack::BufferRecord> buffers_;
+  Runs<pack::StepRecord> steps_;
+  Runs<pack::ArgumentRecord> arguments_;
+  Runs<pack::TensorMapRecord> tensor_maps_;
+  Runs<pack::FormulaRecord> formulas_;
+  Runs<pack::InstructionRecord> instructions_;
+  Runs<pack::ClassRecord> classes_;
+  std::vector<pack::BinaryRecord> binaries_;
   std::string data_;
   std::map<uint32_t, uint64_t> data_offsets_;  // by the digest's text
 };
@@ -531,7 +529,7 @@ class Writer {
 }  // namespace
 
 absl::StatusOr<std::string> WritePackage(const std::vector<PackagedKernel>& kernels, int64_t made_at_ms) {
-  Writer writer;
+  PackageWriter writer;
   for (const PackagedKernel& kernel : kernels) RETURN_IF_ERROR(writer.Add(kernel));
   return writer.Finish(made_at_ms);
 }

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using launch::Package;
-namespace format = tunefarm::package;
+namespace pack = tunefarm::package;
 
 // The records of a package as one document, with names in the place of numbers.
 class PackageDocument {
@@ -32,8 +32,8 @@ class PackageDocument {
 
   Json Make() const {
     Json document = {{"kernels", Json::array()}, {"binaries", Json::array()}};
-    for (const format::KernelRecord& kernel : package_.kernels()) document["kernels"].push_back(Kernel(kernel));
-    for (const format::BinaryRecord& binary : package_.binaries()) document["binaries"].push_back(Binary(binary));
+    for (const pack::KernelRecord& kernel : package_.kernels()) document["kernels"].push_back(Kernel(kernel));
+    for (const pack::BinaryRecord& binary : package_.binaries()) document["binaries"].push_back(Binary(binary));
     return document;
   }
 
@@ -59,54 +59,54 @@ class PackageDocument {
   }
 
   std::string Formula(uint32_t number) const {
-    return number == format::kNone ? std::string() : std::string(package_.Formula(number).text);
+    return number == pack::kNone ? std::string() : std::string(package_.Formula(number).text);
   }
 
   // Without those that are not there.
   Json Formulas(const uint32_t* numbers, size_t count) const {
     Json texts = Json::array();
     for (size_t i = 0; i < count; ++i) {
-      if (numbers[i] != format::kNone) texts.push_back(Formula(numbers[i]));
+      if (numbers[i] != pack::kNone) texts.push_back(Formula(numbers[i]));
     }
     return texts;
   }
 
   static std::string TypeName(uint32_t type) { return std::string(NameOf(static_cast<v1::DataType>(type))); }
 
-  Json Kernel(const format::KernelRecord& record) const {
+  Json Kernel(const pack::KernelRecord& record) const {
     Json kernel = {{"name", package_.String(record.name)},
                    {"kernel_id", package_.String(record.kernel_id)},
                    {"program_digest", package_.String(record.program_digest)},
-                   {"language", record.language == format::kCuda ? "CUDA" : "HOST_CXX"},
+                   {"language", record.language == pack::kCuda ? "CUDA" : "HOST_CXX"},
                    {"lookup_distance_max", record.lookup_distance_max},
                    {"dims", Json::array()},
                    {"choices", Json::array()}};
     const auto dims = package_.dims().subspan(record.first_dim, record.dims);
-    for (const format::DimRecord& dim : dims) kernel["dims"].push_back(Dim(dim));
-    for (const format::ChoiceRecord& choice : package_.choices().subspan(record.first_choice, record.choices)) {
+    for (const pack::DimRecord& dim : dims) kernel["dims"].push_back(Dim(dim));
+    for (const pack::ChoiceRecord& choice : package_.choices().subspan(record.first_choice, record.choices)) {
       kernel["choices"].push_back(Choice(choice, dims));
     }
     return kernel;
   }
 
-  Json Dim(const format::DimRecord& record) const {
-    Json dim = {{"name", package_.String(record.name)}, {"bind", record.bind == format::kRun ? "RUN" : "COMPILE"}};
+  Json Dim(const pack::DimRecord& record) const {
+    Json dim = {{"name", package_.String(record.name)}, {"bind", record.bind == pack::kRun ? "RUN" : "COMPILE"}};
     const std::string rule = v1::LookupRule_Name(static_cast<v1::LookupRule>(record.rule));
     dim["lookup"] = rule.substr(std::min(rule.size(), std::string_view("LOOKUP_RULE_").size()));
     if (record.values > 0) {
       dim["values"] = Values(record.first_value, record.values);
-    } else if (record.kind == format::kInt) {
+    } else if (record.kind == pack::kInt) {
       dim["min"] = record.min;
       dim["max"] = record.max;
     }
     if (record.bounds > 0) dim["bucket_bounds"] = Values(record.first_bound, record.bounds);
-    if (record.default_value != format::kNone) dim["default_value"] = ValueOf(package_.ValueOf(record.default_value));
+    if (record.default_value != pack::kNone) dim["default_value"] = ValueOf(package_.ValueOf(record.default_value));
     return dim;
   }
 
-  Json Choice(const format::ChoiceRecord& record, std::span<const format::DimRecord> dims) const {
-    const format::ClassRecord& device_class = package_.classes()[record.device_class];
-    Json choice = {{"kind", record.kind == format::kTuned ? "TUNED" : "DEFAULT"},
+  Json Choice(const pack::ChoiceRecord& record, std::span<const pack::DimRecord> dims) const {
+    const pack::ClassRecord& device_class = package_.classes()[record.device_class];
+    Json choice = {{"kind", record.kind == pack::kTuned ? "TUNED" : "DEFAULT"},
                    {"device_class_id", package_.String(device_class.id)},
                    {"device_class_name", package_.String(device_class.name)},
                    {"problem", Json::object()},
@@ -121,16 +121,16 @@ class PackageDocument {
       choice["problem"][package_.String(dims[i].name)] =
           ValueOf(package_.ValueOf(record.first_dim_value + static_cast<uint32_t>(i)));
     }
-    for (const format::PairRecord& pair : package_.pairs().subspan(record.first_parameter, record.parameters)) {
+    for (const pack::PairRecord& pair : package_.pairs().subspan(record.first_parameter, record.parameters)) {
       choice["config"][package_.String(pair.name)] = ValueOf(package_.ValueOf(pair.value));
     }
-    if (record.binary != format::kNone) choice["binary"] = record.binary;
+    if (record.binary != pack::kNone) choice["binary"] = record.binary;
     const auto buffers = package_.buffers().subspan(record.first_buffer, record.buffers);
-    for (const format::BufferRecord& buffer : buffers) choice["buffers"].push_back(Buffer(buffer));
-    for (const format::StepRecord& step : package_.steps().subspan(record.first_prepare, record.prepares)) {
+    for (const pack::BufferRecord& buffer : buffers) choice["buffers"].push_back(Buffer(buffer));
+    for (const pack::StepRecord& step : package_.steps().subspan(record.first_prepare, record.prepares)) {
       choice["prepare"].push_back(Step(step, buffers));
     }
-    for (const format::StepRecord& step : package_.steps().subspan(record.first_step, record.steps)) {
+    for (const pack::StepRecord& step : package_.steps().subspan(record.first_step, record.steps)) {
       choice["launches"].push_back(Step(step, buffers));
     }
     for (uint32_t i = 0; i < record.constraints; ++i) {
@@ -139,23 +139,23 @@ class PackageDocument {
     return choice;
   }
 
-  Json Buffer(const format::BufferRecord& record) const {
+  Json Buffer(const pack::BufferRecord& record) const {
     const std::string access = v1::Access_Name(static_cast<v1::Access>(record.access));
     Json buffer = {{"name", package_.String(record.name)},
                    {"data_type", TypeName(record.data_type)},
                    {"access", access.substr(std::min(access.size(), std::string_view("ACCESS_").size()))},
                    {"length", Formula(record.length)}};
-    if (record.init != format::kUntouched) buffer["init"] = record.init == format::kZero ? "ZERO" : "FILL";
-    if (record.init == format::kFill) buffer["fill_bits"] = record.fill;
-    if (record.symbol != format::kNone) buffer["symbol"] = package_.String(record.symbol);
+    if (record.init != pack::kUntouched) buffer["init"] = record.init == pack::kZero ? "ZERO" : "FILL";
+    if (record.init == pack::kFill) buffer["fill_bits"] = record.fill;
+    if (record.symbol != pack::kNone) buffer["symbol"] = package_.String(record.symbol);
     return buffer;
   }
 
-  Json Step(const format::StepRecord& record, std::span<const format::BufferRecord> buffers) const {
+  Json Step(const pack::StepRecord& record, std::span<const pack::BufferRecord> buffers) const {
     const auto buffer_name = [&](uint32_t number) { return package_.String(buffers[number].name); };
     Json step = Json::object();
-    if (record.when != format::kNone) step["when"] = Formula(record.when);
-    if (record.kind == format::kMemsetStep) {
+    if (record.when != pack::kNone) step["when"] = Formula(record.when);
+    if (record.kind == pack::kMemsetStep) {
       step["memset"] = buffer_name(record.memset_buffer);
       step["byte"] = record.memset_byte;
       return step;
@@ -163,25 +163,24 @@ class PackageDocument {
     step["symbol"] = package_.String(record.entry);
     for (const auto& [name, numbers] :
          {std::pair{"grid", record.grid}, std::pair{"block", record.block}, std::pair{"cluster", record.cluster}}) {
-      if (numbers[0] != format::kNone) step[name] = Formulas(numbers, 3);
+      if (numbers[0] != pack::kNone) step[name] = Formulas(numbers, 3);
     }
-    if (record.grid[0] != format::kNone) step["dynamic_shared_bytes"] = Formula(record.dynamic_shared_bytes);
+    if (record.grid[0] != pack::kNone) step["dynamic_shared_bytes"] = Formula(record.dynamic_shared_bytes);
     for (const auto& [name, flag] :
-         {std::pair{"cooperative", format::kCooperative},
-          std::pair{"programmatic_stream_serialization", format::kProgrammaticStreamSerialization},
-          std::pair{"non_portable_cluster", format::kNonPortableCluster}}) {
+         {std::pair{"cooperative", pack::kCooperative},
+          std::pair{"programmatic_stream_serialization", pack::kProgrammaticStreamSerialization},
+          std::pair{"non_portable_cluster", pack::kNonPortableCluster}}) {
       if ((record.flags & flag) != 0) step[name] = true;
     }
     if (record.carveout != 0) step["shared_memory_carveout_percent"] = record.carveout;
     step["arguments"] = Json::array();
-    for (const format::ArgumentRecord& argument :
-         package_.arguments().subspan(record.first_argument, record.arguments)) {
-      if (argument.kind == format::kBufferArgument) {
+    for (const pack::ArgumentRecord& argument : package_.arguments().subspan(record.first_argument, record.arguments)) {
+      if (argument.kind == pack::kBufferArgument) {
         step["arguments"].push_back({{"buffer", buffer_name(argument.target)}});
-      } else if (argument.kind == format::kScalarArgument) {
+      } else if (argument.kind == pack::kScalarArgument) {
         step["arguments"].push_back({{"scalar", TypeName(argument.data_type)}, {"value", Formula(argument.target)}});
       } else {
-        const format::TensorMapRecord& map = package_.tensor_maps()[argument.target];
+        const pack::TensorMapRecord& map = package_.tensor_maps()[argument.target];
         step["arguments"].push_back({{"tensor_map", buffer_name(map.buffer)},
                                      {"data_type", TypeName(map.data_type)},
                                      {"dims", Formulas(map.dims, map.rank)},
@@ -198,12 +197,12 @@ class PackageDocument {
     return step;
   }
 
-  Json Binary(const format::BinaryRecord& record) const {
-    Json binary = {{"kind", record.kind == format::kCubin ? "CUBIN" : "SHARED_OBJECT"},
+  Json Binary(const pack::BinaryRecord& record) const {
+    Json binary = {{"kind", record.kind == pack::kCubin ? "CUBIN" : "SHARED_OBJECT"},
                    {"sha256", package_.String(record.digest)},
                    {"bytes", record.bytes},
                    {"toolchain", package_.String(record.toolchain)}};
-    if (record.kind == format::kCubin) {
+    if (record.kind == pack::kCubin) {
       binary["target"] = fmt::format("sm_{}{}", record.compute_capability, record.is_specific != 0 ? "a" : "");
       binary["driver_version_min"] = record.driver_version_min;
     }
