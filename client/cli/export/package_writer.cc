@@ -39,8 +39,13 @@ class Runs {
   uint32_t Add(const std::vector<Record>& run) {
     const std::string bytes(reinterpret_cast<const char*>(run.data()), run.size() * sizeof(Record));
     const auto [known, is_new] = first_.try_emplace(bytes, static_cast<uint32_t>(records_.size()));
-    if (is_new) records_.insert(records_.end(), run.begin(), run.end());
+    if (is_new) Append(run);
     return known->second;
+  }
+  // The same for a run that is stored again.
+  uint32_t Append(const std::vector<Record>& run) {
+    records_.insert(records_.end(), run.begin(), run.end());
+    return static_cast<uint32_t>(records_.size() - run.size());
   }
   const std::vector<Record>& records() const { return records_; }
 
@@ -325,13 +330,8 @@ class PackageWriter {
     record->prepares = static_cast<uint32_t>(sequence.prepare_size());
     ASSIGN_OR_RETURN(record->first_step, Steps(sequence.launches(), names));
     record->steps = static_cast<uint32_t>(sequence.launches_size());
-    std::vector<pack::FormulaRecord> constraints;
-    for (const std::string& constraint : sequence.constraints()) {
-      ASSIGN_OR_RETURN(const pack::FormulaRecord formula, CompileFormula(constraint, names));
-      constraints.push_back(formula);
-    }
-    record->first_constraint = formulas_.Add(constraints);
-    record->constraints = static_cast<uint32_t>(constraints.size());
+    ASSIGN_OR_RETURN(record->first_constraint, Constraints(sequence.constraints(), names));
+    record->constraints = static_cast<uint32_t>(sequence.constraints_size());
     return absl::OkStatus();
   }
 
@@ -363,7 +363,7 @@ class PackageWriter {
 
   // ---- Formulas ----
 
-  absl::StatusOr<pack::FormulaRecord> CompileFormula(const std::string& text, const Names& names) {
+  absl::StatusOr<std::vector<pack::InstructionRecord>> CodeOf(const std::string& text, const Names& names) {
     ASSIGN_OR_RETURN(const Expression expression, Expression::Compile(text, names.symbols));
     const ExportedProgram program = expression.Export();
     if (const absl::Status fits = CheckCount(program.code.size(), pack::kInstructionsMax, "instructions"); !fits.ok()) {
@@ -378,16 +378,39 @@ class PackageWriter {
       }
       code.push_back(own);
     }
-    pack::FormulaRecord record = {};
-    record.first_instruction = instructions_.Add(code);
-    record.instructions = static_cast<uint32_t>(code.size());
-    ASSIGN_OR_RETURN(record.text, String(text));
-    return record;
+    return code;
   }
 
   absl::StatusOr<uint32_t> Formula(const std::string& text, const Names& names) {
-    ASSIGN_OR_RETURN(const pack::FormulaRecord record, CompileFormula(text, names));
+    ASSIGN_OR_RETURN(const std::vector<pack::InstructionRecord> code, CodeOf(text, names));
+    ASSIGN_OR_RETURN(const uint32_t text_number, String(text));
+    const pack::FormulaRecord record = {instructions_.Add(code), static_cast<uint32_t>(code.size()), text_number};
     return formulas_.Add({record});
+  }
+
+  // A list that is new has instructions of its own: where many lists shared those of some formulas, readers would walk
+  // them for each, and they refuse what takes long to check.
+  template <typename List>
+  absl::StatusOr<uint32_t> Constraints(const List& texts, const Names& names) {
+    std::vector<std::vector<pack::InstructionRecord>> codes;
+    std::vector<uint32_t> text_numbers;
+    std::string key;
+    for (const std::string& text : texts) {
+      ASSIGN_OR_RETURN(std::vector<pack::InstructionRecord> code, CodeOf(text, names));
+      ASSIGN_OR_RETURN(const uint32_t text_number, String(text));
+      key += fmt::format("{}:{}:", text_number, code.size());
+      key.append(reinterpret_cast<const char*>(code.data()), code.size() * sizeof(code[0]));
+      codes.push_back(std::move(code));
+      text_numbers.push_back(text_number);
+    }
+    const auto [known, is_new] = constraint_lists_.try_emplace(key, 0);
+    if (!is_new) return known->second;
+    std::vector<pack::FormulaRecord> records;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      records.push_back({instructions_.Append(codes[i]), static_cast<uint32_t>(codes[i].size()), text_numbers[i]});
+    }
+    known->second = formulas_.Append(records);
+    return known->second;
   }
 
   // Formulas from `out` on; what the list lacks of `most` is none.
@@ -520,6 +543,7 @@ class PackageWriter {
   Runs<pack::TensorMapRecord> tensor_maps_;
   Runs<pack::FormulaRecord> formulas_;
   Runs<pack::InstructionRecord> instructions_;
+  std::map<std::string, uint32_t> constraint_lists_;  // to the first formula
   Runs<pack::ClassRecord> classes_;
   std::vector<pack::BinaryRecord> binaries_;
   std::string data_;
