@@ -9,7 +9,7 @@
 
 #include "client/launch/include/tunefarm/launch.h"
 
-namespace tunefarm::launch::cuda {
+namespace tunefarm::launcher::cuda {
 
 inline constexpr int kApiVersion = 12040;
 
@@ -147,4 +147,4 @@ struct Driver {
 // The driver of this process, started at the first call. NO_DEVICE or INCOMPATIBLE.
 tunefarm_status GetDriver(const Driver** driver, tunefarm_error* error);
 
-}  // namespace tunefarm::launch::cuda
+}  // namespace tunefarm::launcher::cuda

@@ -12,7 +12,7 @@
 #include "client/launch/binary_load.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -455,4 +455,4 @@ void Kernel::LookupValues(const Cell* slots, int64_t* values) const {
   for (size_t i = 0; i < lookup_dims_.size(); ++i) values[i] = slots[lookup_dims_[i]].int_value;
 }
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher

@@ -17,7 +17,7 @@
 #include "client/launch/lane.h"
 #include "client/launch/package.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 // A function of a choice's binary.
 struct Entry {
@@ -113,4 +113,4 @@ class Kernel {
   std::unique_ptr<Lanes> lanes_;
 };
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher

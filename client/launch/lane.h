@@ -18,7 +18,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 struct LoadedChoice;
 
@@ -96,4 +96,4 @@ class HeldLane {
   Lane* const lane_;
 };
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher

@@ -14,7 +14,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 class Package {
  public:
@@ -66,4 +66,4 @@ class Package {
   std::vector<expression::Instruction> code_;
 };
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher

@@ -11,7 +11,7 @@
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -358,4 +358,4 @@ bool PackageCheck::IsFormula(const KernelRecord& kernel, uint32_t formula) const
   return formula < slots_.size() && slots_[formula] <= kernel.dims + kDeviceSlots + kKernelSlots;
 }
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher

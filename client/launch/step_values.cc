@@ -9,7 +9,7 @@
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launch {
+namespace tunefarm::launcher {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -234,8 +234,8 @@ tunefarm_status Evaluation::TensorMap(const TensorMapRecord& record, TensorMapVa
   values->oob_fill = static_cast<int>(record.oob_fill_nan);
   values->base_offset_bytes = 0;
   if (record.base_offset_bytes == kNone) return TUNEFARM_OK;
-  return Int(record.base_offset_bytes, "the offset of a tensor map", 0, std::numeric_limits<int64_t>::max(),
-             &values->base_offset_bytes);
+  return Int(record.base_offset_bytes, "the offset of a tensor map", std::numeric_limits<int64_t>::min(),
+             std::numeric_limits<int64_t>::max(), &values->base_offset_bytes);
 }
 
 tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, const char* const* choices, int count,
@@ -255,4 +255,4 @@ tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, const char*
               what);
 }
 
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::launcher
