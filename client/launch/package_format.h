@@ -21,7 +21,9 @@
 //   slots 0 to kDims - 1        the kernel's dims in order; only those with bind kRun are read
 //   then kDeviceSlots slots     the device's properties, in the order of DeviceSlot
 //   then kKernelSlots slots     what the loader says of the step's entry, in the order of KernelSlot
-// A formula is a program of the machine of server/expression/machine.h.
+// A formula is a program of the machine of server/expression/machine.h; operations have the numbers of its Op, which
+// never change. A dim's slot holds the value of the launch, or of the problem that the kernel was loaded for; the
+// device's, those of the device that it runs on.
 //
 // The checksum finds accidents, not malice: who may write the file may choose what it says.
 #pragma once
@@ -47,6 +49,9 @@ inline constexpr uint32_t kBuffersMax = 64;
 inline constexpr uint32_t kStepsMax = 48;
 inline constexpr uint32_t kArgumentsMax = 64;
 inline constexpr uint32_t kInstructionsMax = 8192;  // of one formula
+inline constexpr uint32_t kParametersMax = 256;     // of one choice
+inline constexpr uint32_t kConstraintsMax = 1024;   // of one choice
+inline constexpr uint32_t kChoicesMax = 64 << 10;   // of all kernels
 
 struct Section {
   uint64_t offset;
@@ -246,11 +251,11 @@ struct StepRecord {
   uint32_t when;   // formula, a bool; kNone: always
   uint32_t entry;  // string: the symbol in the binary
   uint32_t flags;
-  uint32_t grid[3];  // formulas, ints; a CPU has none
+  uint32_t grid[3];  // formulas, ints; kNone: 1, but for the first; a CPU has none
   uint32_t block[3];
-  uint32_t cluster[3];  // kNone: no cluster
-  uint32_t dynamic_shared_bytes;
-  uint32_t carveout;  // percent; 0: the driver's default
+  uint32_t cluster[3];            // kNone: no cluster
+  uint32_t dynamic_shared_bytes;  // formula, an int; kNone: 0
+  uint32_t carveout;              // percent; 0: the driver's default
   uint32_t first_argument, arguments;
   uint32_t memset_buffer;  // of the choice
   uint32_t memset_byte;

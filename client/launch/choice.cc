@@ -1,0 +1,82 @@
+#include "client/launch/choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tunefarm::launcher {
+namespace {
+
+size_t BucketOf(const LookupDim& dim, int64_t value) {
+  return static_cast<size_t>(std::lower_bound(dim.bounds.begin(), dim.bounds.end(), value) - dim.bounds.begin());
+}
+
+}  // namespace
+
+double DimDistance(const LookupDim& dim, int64_t asked, int64_t tuned) {
+  if (asked == tuned) return 0;
+  const double octaves =
+      asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
+  switch (dim.rule) {
+    case package::kLog:
+      return octaves;
+    case package::kBucket:
+      return BucketOf(dim, asked) == BucketOf(dim, tuned) ? 0 : -1;
+    case package::kNextPowerOfTwo:
+      if (octaves < 0 || tuned < asked) return -1;
+      return static_cast<uint64_t>(tuned) <= std::bit_ceil(static_cast<uint64_t>(asked)) ? octaves : -1;
+    default:
+      return -1;
+  }
+}
+
+void ChoiceTable::Add(size_t choice, bool is_default, bool is_own_class, std::vector<int64_t> values) {
+  rows_.push_back({choice, is_default, is_own_class, std::move(values)});
+}
+
+tunefarm_match ChoiceTable::MatchOf(Kind kind) {
+  switch (kind) {
+    case Kind::kNearest:
+      return TUNEFARM_MATCH_NEAREST;
+    case Kind::kSameArch:
+      return TUNEFARM_MATCH_SAME_ARCH;
+    case Kind::kOwnDefault:
+    case Kind::kOtherDefault:
+      return TUNEFARM_MATCH_DEFAULT;
+    default:
+      return TUNEFARM_MATCH_EXACT;
+  }
+}
+
+bool ChoiceTable::Next(const int64_t* asked, Rank* rank) const {
+  Rank best;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const Rank own = RankOf(asked, row);
+    if (own.kind == Kind::kNothing) continue;
+    if (rank->kind != Kind::kNothing && !(*rank < own)) continue;
+    if (best.kind == Kind::kNothing || own < best) best = own;
+  }
+  if (best.kind == Kind::kNothing) return false;
+  *rank = best;
+  return true;
+}
+
+ChoiceTable::Rank ChoiceTable::RankOf(const int64_t* asked, size_t number) const {
+  const Row& row = rows_[number];
+  if (row.is_default) return {row.is_own_class ? Kind::kOwnDefault : Kind::kOtherDefault, 0, number};
+  double distance = 0;
+  bool is_exact = true;
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    if (asked[i] == row.values[i]) continue;
+    is_exact = false;
+    if (!row.is_own_class) return {};
+    const double own = DimDistance(dims_[i], asked[i], row.values[i]);
+    if (own < 0) return {};
+    distance += own;
+  }
+  if (is_exact) return {row.is_own_class ? Kind::kExact : Kind::kSameArch, 0, number};
+  if (!(distance <= farthest_)) return {};
+  return {Kind::kNearest, distance, number};
+}
+
+}  // namespace tunefarm::launcher
