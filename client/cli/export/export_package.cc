@@ -76,8 +76,8 @@ class Packager {
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
-  // Of bests that a launch cannot tell apart the first is taken: that of the inputs that a problem has by default, else
-  // the newest.
+  // As look-ups prefer bests: those of the inputs that a problem has by default first, then the newest. Of bests that a
+  // launch cannot tell apart the first is taken, and of those that are equally near the file's first answers.
   static std::vector<ExportedBest> ByPreference(const v1::Kernel& definition, std::vector<ExportedBest> bests) {
     const auto has_default_inputs = [&definition](const ExportedBest& best) {
       return best.is_plain() &&
@@ -89,7 +89,7 @@ class Packager {
     };
     std::stable_sort(bests.begin(), bests.end(), [&](const ExportedBest& a, const ExportedBest& b) {
       if (has_default_inputs(a) != has_default_inputs(b)) return has_default_inputs(a);
-      return !has_default_inputs(a) && a.best.revision() > b.best.revision();
+      return a.best.revision() > b.best.revision();
     });
     return bests;
   }
@@ -154,10 +154,6 @@ class Packager {
     if (compiled.binary().empty()) return Internal("the daemon sent no binary; is it of an older version?");
     const std::map<std::string, std::string> symbols(compiled.lowered_names().begin(), compiled.lowered_names().end());
     ASSIGN_OR_RETURN(choice.sequence, MakeLaunchSequence(plan, problem, config, device.device_class, symbols));
-    if (const std::string differs = OtherTypes(*kernel, choice.sequence); !differs.empty()) {
-      LeaveOut(what, differs);
-      return absl::OkStatus();
-    }
     choice.device_class = device.device_class;
     choice.dims = problem.dims;
     choice.config = config;
@@ -165,21 +161,6 @@ class Packager {
     choice.toolchain = response.toolchain();
     kernel->choices.push_back(std::move(choice));
     return absl::OkStatus();
-  }
-
-  // What the caller hands over has one type in all configs of a packaged kernel.
-  static std::string OtherTypes(const PackagedKernel& kernel, const v1::LaunchSequence& sequence) {
-    if (kernel.choices.empty()) return {};
-    for (const v1::LaunchBuffer& buffer : sequence.buffers()) {
-      for (const v1::LaunchBuffer& first : kernel.choices.front().sequence.buffers()) {
-        if (first.name() != buffer.name() || buffer.access() == v1::ACCESS_SCRATCH) continue;
-        if (first.data_type() == buffer.data_type()) continue;
-        return fmt::format(
-            "its buffer '{}' is of {}, in the configs before of {}; write a package of its own with --dim",
-            buffer.name(), NameOf(buffer.data_type()), NameOf(first.data_type()));
-      }
-    }
-    return {};
   }
 
   // Every entry under its own name: symbols are known only after compiling.

@@ -287,12 +287,21 @@ class PackageWriter {
     ASSIGN_OR_RETURN(record.digest, String(Sha256(choice.binary).Hex()));
     ASSIGN_OR_RETURN(record.toolchain, String(choice.toolchain));
     record.bytes = choice.binary.size();
+    const v1::Kernel& definition = plan.kernel();
     if (is_cuda) {
       record.compute_capability = static_cast<uint32_t>(choice.device_class.compute_capability);
-      const v1::ResourceEstimate& resources = plan.kernel().resources();
+      const v1::ResourceEstimate& resources = definition.resources();
       const bool is_specific = resources.architecture_specific() || resources.exact_compute_capability() != 0;
       record.is_specific = is_specific && record.compute_capability >= 90 ? 1 : 0;
       record.driver_version_min = DriverVersionMin(choice.toolchain);
+    } else {
+      // -march=native and its like: for CPUs of the tuned model alone.
+      const auto& options = definition.compile_options();
+      record.is_specific = std::any_of(options.begin(), options.end(), [](const std::string& option) {
+                             return option.find("=native") != std::string::npos;
+                           })
+                               ? 1
+                               : 0;
     }
     const auto known = std::find_if(binaries_.begin(), binaries_.end(), [&](const pack::BinaryRecord& other) {
       return other.digest == record.digest && other.toolchain == record.toolchain &&
@@ -478,7 +487,9 @@ class PackageWriter {
     RETURN_IF_ERROR(FormulaList(launch.grid(), names, 3, record->grid));
     RETURN_IF_ERROR(FormulaList(launch.block(), names, 3, record->block));
     RETURN_IF_ERROR(FormulaList(launch.cluster(), names, 3, record->cluster));
-    ASSIGN_OR_RETURN(record->dynamic_shared_bytes, Formula(launch.dynamic_shared_bytes(), names));
+    if (launch.dynamic_shared_bytes() != "0") {
+      ASSIGN_OR_RETURN(record->dynamic_shared_bytes, Formula(launch.dynamic_shared_bytes(), names));
+    }
     const v1::LaunchAttributes& attributes = launch.attributes();
     record->flags = (attributes.cooperative() ? pack::kCooperative : 0U) |
                     (attributes.programmatic_stream_serialization() ? pack::kProgrammaticStreamSerialization : 0U) |

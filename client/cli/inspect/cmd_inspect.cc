@@ -22,7 +22,7 @@ namespace tunefarm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using launch::Package;
+using launcher::Package;
 namespace pack = tunefarm::package;
 
 // The records of a package as one document, with names in the place of numbers.
@@ -165,7 +165,9 @@ class PackageDocument {
          {std::pair{"grid", record.grid}, std::pair{"block", record.block}, std::pair{"cluster", record.cluster}}) {
       if (numbers[0] != pack::kNone) step[name] = Formulas(numbers, 3);
     }
-    if (record.grid[0] != pack::kNone) step["dynamic_shared_bytes"] = Formula(record.dynamic_shared_bytes);
+    if (record.dynamic_shared_bytes != pack::kNone) {
+      step["dynamic_shared_bytes"] = Formula(record.dynamic_shared_bytes);
+    }
     for (const auto& [name, flag] :
          {std::pair{"cooperative", pack::kCooperative},
           std::pair{"programmatic_stream_serialization", pack::kProgrammaticStreamSerialization},

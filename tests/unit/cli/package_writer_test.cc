@@ -19,7 +19,7 @@
 namespace tunefarm::cli {
 namespace {
 
-using launch::Package;
+using launcher::Package;
 using testing::HasSubstr;
 namespace pack = tunefarm::package;
 
@@ -67,14 +67,14 @@ class PackageWriterTest : public testing::Test {
 
   // A formula with N in the place of the dim, on a device with 100 multiprocessors and 3 blocks on each.
   static int64_t Evaluated(const Package& package, const pack::KernelRecord& kernel, uint32_t formula, int64_t n) {
-    std::array<expression::Cell, launch::kSlotsMax> slots;
+    std::array<expression::Cell, launcher::kSlotsMax> slots;
     slots.fill(expression::Cell::Int(-1));
     slots[0] = expression::Cell::Int(n);
     slots[kernel.dims + pack::kSmCount] = expression::Cell::Int(100);
     slots[kernel.dims + pack::kDeviceSlots + pack::kMaxActiveBlocks] = expression::Cell::Int(3);
     expression::Cell result = expression::Cell::Int(0);
     expression::Fault fault = expression::Fault::kNone;
-    EXPECT_TRUE(launch::Evaluate(package.Formula(formula), slots.data(), &result, &fault));
+    EXPECT_TRUE(launcher::Evaluate(package.Formula(formula), slots.data(), &result, &fault));
     return result.int_value;
   }
 
@@ -121,8 +121,10 @@ TEST_F(PackageWriterTest, IsReadBack) {
   ASSERT_EQ(map.kind, pack::kTensorMapArgument);
   EXPECT_EQ(package->tensor_maps()[map.target].rank, 2U);
   EXPECT_EQ(Evaluated(*package, record, package->tensor_maps()[map.target].dims[1], 77), 77);
+  EXPECT_EQ(Evaluated(*package, record, scale.dynamic_shared_bytes, 1), 32768);
   const pack::StepRecord& finish = package->steps()[first.first_step + 1];
   EXPECT_EQ(Evaluated(*package, record, finish.grid[0], 1), 300);
+  EXPECT_EQ(finish.dynamic_shared_bytes, pack::kNone);
 }
 
 TEST_F(PackageWriterTest, WhatIsEqualIsStoredOnce) {
