@@ -14,7 +14,7 @@
 #include "client/launch/failure.h"
 #include "client/launch/load_lock.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 struct Loaded {
@@ -102,4 +102,4 @@ tunefarm_status LoadCubin(const cuda::Driver& driver, std::span<const std::byte>
   return TUNEFARM_OK;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

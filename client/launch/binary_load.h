@@ -10,7 +10,7 @@
 #include "client/launch/cuda_driver.h"
 #include "client/launch/include/tunefarm/launch.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // A shared object; *handle is dlopen's. INCOMPATIBLE or OUT_OF_MEMORY.
 tunefarm_status LoadSharedObject(std::span<const std::byte> bytes, void** handle, tunefarm_error* error);
@@ -19,4 +19,4 @@ tunefarm_status LoadSharedObject(std::span<const std::byte> bytes, void** handle
 tunefarm_status LoadCubin(const cuda::Driver& driver, std::span<const std::byte> bytes, cuda::Library* library,
                           tunefarm_error* error);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

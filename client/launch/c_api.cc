@@ -9,11 +9,11 @@
 #include "client/launch/launch_call.h"
 #include "client/launch/package.h"
 
-using tunefarm::launcher::Fail;
-using tunefarm::launcher::Kernel;
-using tunefarm::launcher::Package;
-using tunefarm::launcher::Selection;
-using tunefarm::launcher::Succeed;
+using tunefarm::launch::Fail;
+using tunefarm::launch::Kernel;
+using tunefarm::launch::Package;
+using tunefarm::launch::Selection;
+using tunefarm::launch::Succeed;
 
 struct tunefarm_package {
   std::shared_ptr<const Package> package;
@@ -115,6 +115,10 @@ tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char
 
 void tunefarm_kernel_close(tunefarm_kernel* kernel) { delete kernel; }
 
+int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel) {
+  return kernel == nullptr || !kernel->kernel->is_cuda() ? -1 : kernel->kernel->device();
+}
+
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel) {
   return kernel == nullptr ? 0 : kernel->kernel->launch_dims().size();
 }
@@ -145,7 +149,7 @@ tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t i
   }
   const tunefarm::package::BufferRecord& buffer = loaded.argument(index);
   argument->name = loaded.package().String(buffer.name);
-  argument->data_type = tunefarm::launcher::NameOf(buffer.data_type);
+  argument->data_type = tunefarm::launch::NameOf(buffer.data_type);
   argument->access = static_cast<tunefarm_access>(buffer.access);
   return Succeed(error);
 }
@@ -162,9 +166,9 @@ tunefarm_status tunefarm_kernel_plan(const tunefarm_kernel* kernel, const int64_
   tunefarm_status status = CheckDimCount(*kernel->kernel, dims, dim_count, error);
   if (status != TUNEFARM_OK) return status;
   Selection selection;
-  status = tunefarm::launcher::Select(*kernel->kernel, dims, &selection, error);
+  status = tunefarm::launch::Select(*kernel->kernel, dims, &selection, error);
   if (status != TUNEFARM_OK) return status;
-  const tunefarm::launcher::LoadedChoice& choice = *selection.choice;
+  const tunefarm::launch::LoadedChoice& choice = *selection.choice;
   plan->generation = choice.generation;
   plan->workspace_bytes = selection.workspace_bytes;
   plan->needs_prepare = !choice.prepare.empty() || choice.has_symbols ? 1 : 0;
@@ -188,7 +192,7 @@ tunefarm_status tunefarm_kernel_argument_length(const tunefarm_kernel* kernel, s
   tunefarm_status status = CheckDimCount(loaded, dims, dim_count, error);
   if (status != TUNEFARM_OK) return status;
   Selection selection;
-  status = tunefarm::launcher::Select(loaded, dims, &selection, error);
+  status = tunefarm::launch::Select(loaded, dims, &selection, error);
   if (status != TUNEFARM_OK) return status;
   *length = selection.lengths[index];
   return Succeed(error);
@@ -198,7 +202,7 @@ tunefarm_status tunefarm_kernel_prepare(const tunefarm_kernel* kernel, const tun
                                         tunefarm_error* error) {
   if (kernel == nullptr) return Missing(error, "kernel");
   if (launch == nullptr) return Missing(error, "launch");
-  const tunefarm_status status = tunefarm::launcher::Prepare(*kernel->kernel, *launch, error);
+  const tunefarm_status status = tunefarm::launch::Prepare(*kernel->kernel, *launch, error);
   return status == TUNEFARM_OK ? Succeed(error) : status;
 }
 
@@ -206,6 +210,6 @@ tunefarm_status tunefarm_kernel_launch(const tunefarm_kernel* kernel, const tune
                                        tunefarm_error* error) {
   if (kernel == nullptr) return Missing(error, "kernel");
   if (launch == nullptr) return Missing(error, "launch");
-  const tunefarm_status status = tunefarm::launcher::Launch(*kernel->kernel, *launch, error);
+  const tunefarm_status status = tunefarm::launch::Launch(*kernel->kernel, *launch, error);
   return status == TUNEFARM_OK ? Succeed(error) : status;
 }

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 size_t BucketOf(const LookupDim& dim, int64_t value) {
@@ -79,4 +79,4 @@ ChoiceTable::Rank ChoiceTable::RankOf(const int64_t* asked, size_t number) const
   return {Kind::kNearest, distance, number};
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

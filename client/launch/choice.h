@@ -19,7 +19,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // A dim that launches give, or that was fixed at load, and by which choices may differ.
 struct LookupDim {
@@ -87,4 +87,4 @@ class ChoiceTable {
   std::vector<Row> rows_;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -5,7 +5,7 @@
 #include "client/launch/failure.h"
 #include "client/launch/load_lock.h"
 
-namespace tunefarm::launcher::cuda {
+namespace tunefarm::launch::cuda {
 namespace {
 
 // The last two are where containers and WSL mount the driver without telling ldconfig.
@@ -98,4 +98,4 @@ tunefarm_status GetDriver(const Driver** driver, tunefarm_error* error) {
   return TUNEFARM_OK;
 }
 
-}  // namespace tunefarm::launcher::cuda
+}  // namespace tunefarm::launch::cuda

@@ -9,7 +9,7 @@
 
 #include "client/launch/include/tunefarm/launch.h"
 
-namespace tunefarm::launcher::cuda {
+namespace tunefarm::launch::cuda {
 
 inline constexpr int kApiVersion = 12040;
 
@@ -96,7 +96,7 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   uint64_t opaque[16];
 };
 
@@ -147,4 +147,4 @@ struct Driver {
 // The driver of this process, started at the first call. NO_DEVICE or INCOMPATIBLE.
 tunefarm_status GetDriver(const Driver** driver, tunefarm_error* error);
 
-}  // namespace tunefarm::launcher::cuda
+}  // namespace tunefarm::launch::cuda

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 struct TypeRow {
@@ -87,4 +87,4 @@ bool EncodeScalar(uint32_t type, const expression::Cell& value, void* bytes) {
   return true;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

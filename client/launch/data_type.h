@@ -6,7 +6,7 @@
 
 #include "server/expression/machine.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 enum DataType : uint32_t { kI8 = 1, kU8, kI16, kU16, kI32, kU32, kI64, kU64, kF16, kBf16, kF32, kF64 };
 
@@ -22,4 +22,4 @@ const char* NameOf(uint32_t type);
 // type does not have.
 bool EncodeScalar(uint32_t type, const expression::Cell& value, void* bytes);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

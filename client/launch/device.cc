@@ -8,7 +8,7 @@
 
 #include "client/launch/failure.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 DeviceProperties ReadCudaDevice(const cuda::Driver& driver, cuda::Device device) {
   const auto attribute = [&](cuda::DeviceAttribute which) -> int64_t {
@@ -104,4 +104,4 @@ tunefarm_status CurrentContext::Enter(int number, cuda::Device* device, tunefarm
   return status;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -8,7 +8,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 struct DeviceProperties {
   std::string name;  // as in ClassRecord
@@ -38,4 +38,4 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

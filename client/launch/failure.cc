@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdio>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 // Bytes of the message by the caller's version of the structure.
@@ -30,4 +30,4 @@ tunefarm_status Succeed(tunefarm_error* error) {
   return TUNEFARM_OK;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -3,7 +3,7 @@
 
 #include "client/launch/include/tunefarm/launch.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // Writes the sentence, where there is an `error`, and returns `status`. Longer sentences are cut.
 [[gnu::format(printf, 3, 4)]] tunefarm_status Fail(tunefarm_error* error, tunefarm_status status, const char* format,
@@ -11,4 +11,4 @@ namespace tunefarm::launcher {
 // An empty sentence.
 tunefarm_status Succeed(tunefarm_error* error);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

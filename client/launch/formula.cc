@@ -1,6 +1,6 @@
 #include "client/launch/formula.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 using expression::Op;
@@ -133,4 +133,4 @@ const char* FaultText(expression::Fault fault) {
   return "it has another type than is needed";
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

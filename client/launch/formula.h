@@ -10,7 +10,7 @@
 #include "client/launch/package_format.h"
 #include "server/expression/machine.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // One past the highest slot that a formula may read in any kernel.
 inline constexpr uint32_t kSlotsMax = package::kDimsMax + package::kDeviceSlots + package::kKernelSlots;
@@ -35,4 +35,4 @@ bool Evaluate(const Program& program, const expression::Cell* slots, expression:
 // "it divides by zero".
 const char* FaultText(expression::Fault fault);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -7,7 +7,7 @@
 #include "client/launch/data_type.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 // Both systems pass the first integers and the first floats in registers of their own, in order, and everything else on
@@ -88,4 +88,4 @@ void CallHost(void* entry, const HostArgument* arguments, size_t count) {
   }
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

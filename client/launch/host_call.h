@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // An argument: the bytes of EncodeScalar or an address, and its type; 0: an address.
 struct HostArgument {
@@ -19,4 +19,4 @@ struct HostArgument {
 // `entry` returns nothing.
 void CallHost(void* entry, const HostArgument* arguments, size_t count);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

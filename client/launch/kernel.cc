@@ -12,7 +12,7 @@
 #include "client/launch/binary_load.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -268,7 +268,8 @@ tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_err
       values.push_back(package_->ValueOf(choice.first_dim_value + number).int_value);
     }
     LoadedChoice& loaded = choices_.emplace_back();
-    const tunefarm_status status = LoadChoice(choice, &loaded, error);
+    tunefarm_status status = LoadChoice(choice, &loaded, error);
+    if (status == TUNEFARM_OK) status = CheckTypes(choice, error);
     if (status != TUNEFARM_OK) return status;
     table_->Add(choices_.size() - 1, choice.kind == kDefault, IsOwnClass(choice, device), std::move(values));
     steps = std::max<size_t>(steps, choice.steps);
@@ -296,6 +297,19 @@ tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_err
     ++argument_count_;
   }
   lanes_ = std::make_unique<Lanes>(steps, arguments);
+  return TUNEFARM_OK;
+}
+
+tunefarm_status Kernel::CheckTypes(const ChoiceRecord& choice, tunefarm_error* error) const {
+  const ChoiceRecord& first = *choices_.front().record;
+  for (uint32_t i = 0; i < choice.buffers; ++i) {
+    const BufferRecord& buffer = package_->buffers()[choice.first_buffer + i];
+    if (buffer.access == kScratch) break;
+    if (buffer.data_type == package_->buffers()[first.first_buffer + i].data_type) continue;
+    return Fail(error, TUNEFARM_BAD_PACKAGE,
+                "The configs of %s for the same baked dims disagree about the type of '%s'; export it again.", name(),
+                package_->String(buffer.name));
+  }
   return TUNEFARM_OK;
 }
 
@@ -455,4 +469,4 @@ void Kernel::LookupValues(const Cell* slots, int64_t* values) const {
   for (size_t i = 0; i < lookup_dims_.size(); ++i) values[i] = slots[lookup_dims_[i]].int_value;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -17,7 +17,7 @@
 #include "client/launch/lane.h"
 #include "client/launch/package.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // A function of a choice's binary.
 struct Entry {
@@ -90,6 +90,8 @@ class Kernel {
   bool RunsOn(const package::ChoiceRecord& choice, const DeviceProperties& device) const;
   bool HasFixedDims(const package::ChoiceRecord& choice) const;
   tunefarm_status NothingFits(const DeviceProperties& device, bool some_run, tunefarm_error* error) const;
+  // The caller's buffers have the types of the first choice's.
+  tunefarm_status CheckTypes(const package::ChoiceRecord& choice, tunefarm_error* error) const;
   tunefarm_status LoadChoice(const package::ChoiceRecord& record, LoadedChoice* choice, tunefarm_error* error) const;
   tunefarm_status LoadSteps(uint32_t first, uint32_t count, void* handle, LoadedChoice* choice,
                             std::vector<LoadedStep>* steps, tunefarm_error* error) const;
@@ -113,4 +115,4 @@ class Kernel {
   std::unique_ptr<Lanes> lanes_;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

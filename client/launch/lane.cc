@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 constexpr size_t kLanesMax = 32;
@@ -31,4 +31,4 @@ Lane* Lanes::Take(uint64_t hash) {
   return nullptr;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

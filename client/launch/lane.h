@@ -18,7 +18,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 struct LoadedChoice;
 
@@ -34,7 +34,7 @@ struct TensorMapValues {
 
 // An argument of a step as the kernel gets it.
 struct ArgumentValue {
-  alignas(64) std::byte bytes[128];  // a scalar, an address or a tensor map
+  alignas(128) std::byte bytes[128];  // a scalar, an address or a tensor map
   TensorMapValues map;
   uint64_t encoded_for = 0;  // the address that `bytes` are a tensor map of; 0: none yet
 };
@@ -96,4 +96,4 @@ class HeldLane {
   Lane* const lane_;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

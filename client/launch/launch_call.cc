@@ -11,7 +11,7 @@
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -480,4 +480,4 @@ tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tun
   return RunOnStack(kernel, selection.choice->prepare, slots, &selection, call, error);
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

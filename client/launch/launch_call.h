@@ -7,7 +7,7 @@
 #include "client/launch/kernel.h"
 #include "client/launch/lane.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // Chooses for the dims of a launch, of which there are as many as the kernel takes.
 tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* selection, tunefarm_error* error);
@@ -16,4 +16,4 @@ tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* sel
 tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error);
 tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error);
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 class LoadLock {
  public:
@@ -16,4 +16,4 @@ class LoadLock {
   inline static pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

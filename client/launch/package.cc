@@ -11,7 +11,7 @@
 #include "client/launch/failure.h"
 #include "client/launch/package_check.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
 
@@ -89,4 +89,4 @@ std::span<const std::byte> Package::Bytes(const BinaryRecord& binary) const {
   return {data_ + header_.data.offset + binary.offset, binary.bytes};
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

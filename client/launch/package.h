@@ -14,7 +14,7 @@
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 class Package {
  public:
@@ -66,4 +66,4 @@ class Package {
   std::vector<expression::Instruction> code_;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

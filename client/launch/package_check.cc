@@ -11,7 +11,7 @@
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -273,7 +273,8 @@ bool PackageCheck::ChoiceIsGood(const KernelRecord& kernel, const ChoiceRecord& 
     if (!is_in_first) return false;
     const BufferRecord& like = package_.buffers()[first.first_buffer + i];
     if (std::strcmp(package_.String(buffer.name), package_.String(like.name)) != 0) return false;
-    if (buffer.data_type != like.data_type || buffer.access != like.access) return false;
+    // The type may be that of a baked dim; the loader looks at those that are loaded together.
+    if (buffer.access != like.access) return false;
     if ((buffer.symbol == kNone) != (like.symbol == kNone)) return false;
   }
   if (!in_scratch && choice.buffers < first.buffers &&
@@ -358,4 +359,4 @@ bool PackageCheck::IsFormula(const KernelRecord& kernel, uint32_t formula) const
   return formula < slots_.size() && slots_[formula] <= kernel.dims + kDeviceSlots + kKernelSlots;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -6,7 +6,7 @@
 
 #include "client/launch/package.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // Fills the package's header, values and code, and looks at every record. Its memory is a small multiple of the file's.
 class PackageCheck {
@@ -46,4 +46,4 @@ class PackageCheck {
   std::vector<uint32_t> slots_;  // of each formula
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

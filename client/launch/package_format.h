@@ -211,7 +211,8 @@ struct ChoiceRecord {
   uint32_t parameters;
   uint32_t binary;                   // kNone: no step needs one
   uint32_t first_buffer, buffers;    // the caller's (in, out, inout, symbols) first, in declared order, alike in all
-                                     // choices of a kernel but for their lengths; then scratch
+                                     // choices of a kernel but for their lengths, and for types that baked dims decide;
+                                     // then scratch
   uint32_t first_prepare, prepares;  // steps that run once for the config, on the caller's buffers
   uint32_t first_step, steps;        // the launches
   uint32_t first_constraint, constraints;  // formulas, bools: what must hold for the run-time dims

@@ -9,7 +9,7 @@
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
 using expression::Cell;
@@ -255,4 +255,4 @@ tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, const char*
               what);
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -9,7 +9,7 @@
 #include "client/launch/kernel.h"
 #include "client/launch/lane.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 class Evaluation {
  public:
@@ -41,4 +41,4 @@ class Evaluation {
   tunefarm_error* const error_;
 };
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

@@ -20,14 +20,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require((status == TUNEFARM_OK) == has_result && (status == TUNEFARM_OK) == (error.message[0] == '\0'));
     require(std::memchr(error.message, '\0', sizeof(error.message)) != nullptr);
   };
-  std::shared_ptr<const tunefarm::launcher::Package> checked;
-  const tunefarm_status refused = tunefarm::launcher::Package::Copy(data, size, &checked, &error);
+  std::shared_ptr<const tunefarm::launch::Package> checked;
+  const tunefarm_status refused = tunefarm::launch::Package::Copy(data, size, &checked, &error);
   tunefarm_package* package = nullptr;
   const tunefarm_status opened = tunefarm_package_open_bytes(data, size, &package, &error);
   require_status(opened, package != nullptr);
   require(refused == opened);
   if (package == nullptr) return 0;
-  tunefarm::launcher::ReadAll(*checked);
+  tunefarm::launch::ReadAll(*checked);
   for (size_t i = 0; i < tunefarm_package_kernel_count(package); ++i) {
     tunefarm_kernel* kernel = nullptr;
     const char* const name = tunefarm_package_kernel_name(package, i);

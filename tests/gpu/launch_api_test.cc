@@ -6,7 +6,7 @@
 
 #include "client/launch/cuda_driver.h"
 
-namespace tunefarm::launcher::cuda {
+namespace tunefarm::launch::cuda {
 namespace {
 
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
@@ -75,4 +75,4 @@ TEST(LaunchApi, TheDriverStarts) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher::cuda
+}  // namespace tunefarm::launch::cuda

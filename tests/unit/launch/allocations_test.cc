@@ -47,7 +47,7 @@ void* aligned_alloc(size_t alignment, size_t size) noexcept {
 }
 }
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 TEST(AllocationsTest, LaunchesAllocateNothing) {
@@ -88,4 +88,4 @@ TEST(AllocationsTest, LaunchesAllocateNothing) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

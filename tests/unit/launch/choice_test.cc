@@ -13,7 +13,7 @@
 #include "server/catalog/match_rules.h"
 #include "tests/unit/catalog/catalog_case.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 using tunefarm::v1::LookupRule;
@@ -148,4 +148,4 @@ TEST(ChoiceTest, OfEqualsTheFirstAnswersAndWhatIsNotAcceptedIsPassedOver) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

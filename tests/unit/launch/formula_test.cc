@@ -11,7 +11,7 @@
 #include "server/expression/expression.h"
 #include "server/expression/expression_internal.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 using expression::Cell;
@@ -197,4 +197,4 @@ TEST(FormulaTest, WhatTheMachineCannotRunIsRefused) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

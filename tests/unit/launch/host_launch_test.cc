@@ -22,7 +22,7 @@
 #include "server/worker/host/host_topology.h"
 #include "tests/unit/launch/sample_package.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 using testing::HasSubstr;
@@ -96,6 +96,7 @@ TEST_F(HostLaunchTest, LaunchesWhatThePackageHolds) {
   EXPECT_EQ(tunefarm_package_kernel_count(package_), 1U);
   EXPECT_STREQ(tunefarm_package_kernel_name(package_, 0), "affine");
   EXPECT_EQ(tunefarm_package_kernel_name(package_, 1), nullptr);
+  EXPECT_EQ(tunefarm_kernel_device(kernel_), -1);
   ASSERT_EQ(tunefarm_kernel_dim_count(kernel_), 1U);
   EXPECT_STREQ(tunefarm_kernel_dim_name(kernel_, 0), "n");
   ASSERT_EQ(tunefarm_kernel_argument_count(kernel_), 3U);
@@ -373,4 +374,4 @@ TEST(DeviceTest, TheCpuHasTheNameThatTheWorkerReads) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

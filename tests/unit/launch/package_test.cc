@@ -13,7 +13,7 @@
 #include "tests/unit/launch/read_all.h"
 #include "tests/unit/launch/sample_package.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 namespace {
 
 using package::PackageBuilder;
@@ -181,4 +181,4 @@ TEST(PackageTest, KindsMustGoTogether) {
 }
 
 }  // namespace
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

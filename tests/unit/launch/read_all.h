@@ -3,7 +3,7 @@
 
 #include "client/launch/package.h"
 
-namespace tunefarm::launcher {
+namespace tunefarm::launch {
 
 // The number of formulas that have a value, for slots that are all 64.
 inline int ReadAll(const Package& package) {
@@ -44,4 +44,4 @@ inline int ReadAll(const Package& package) {
   return values;
 }
 
-}  // namespace tunefarm::launcher
+}  // namespace tunefarm::launch

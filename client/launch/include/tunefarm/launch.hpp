@@ -79,6 +79,8 @@ class Kernel {
   // For the functions of launch.h.
   tunefarm_kernel* get() const { return kernel_.get(); }
 
+  // -1: it runs on the CPU.
+  int device() const { return tunefarm_kernel_device(get()); }
   size_t dim_count() const { return tunefarm_kernel_dim_count(get()); }
   std::string_view dim_name(size_t index) const { return Text(tunefarm_kernel_dim_name(get(), index)); }
   size_t argument_count() const { return tunefarm_kernel_argument_count(get()); }
