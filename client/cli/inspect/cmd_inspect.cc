@@ -22,7 +22,7 @@ namespace tunefarm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using launcher::Package;
+using launch::Package;
 namespace pack = tunefarm::package;
 
 // The records of a package as one document, with names in the place of numbers.

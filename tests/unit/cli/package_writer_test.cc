@@ -19,7 +19,7 @@
 namespace tunefarm::cli {
 namespace {
 
-using launcher::Package;
+using launch::Package;
 using testing::HasSubstr;
 namespace pack = tunefarm::package;
 
@@ -67,14 +67,14 @@ class PackageWriterTest : public testing::Test {
 
   // A formula with N in the place of the dim, on a device with 100 multiprocessors and 3 blocks on each.
   static int64_t Evaluated(const Package& package, const pack::KernelRecord& kernel, uint32_t formula, int64_t n) {
-    std::array<expression::Cell, launcher::kSlotsMax> slots;
+    std::array<expression::Cell, launch::kSlotsMax> slots;
     slots.fill(expression::Cell::Int(-1));
     slots[0] = expression::Cell::Int(n);
     slots[kernel.dims + pack::kSmCount] = expression::Cell::Int(100);
     slots[kernel.dims + pack::kDeviceSlots + pack::kMaxActiveBlocks] = expression::Cell::Int(3);
     expression::Cell result = expression::Cell::Int(0);
     expression::Fault fault = expression::Fault::kNone;
-    EXPECT_TRUE(launcher::Evaluate(package.Formula(formula), slots.data(), &result, &fault));
+    EXPECT_TRUE(launch::Evaluate(package.Formula(formula), slots.data(), &result, &fault));
     return result.int_value;
   }
 
