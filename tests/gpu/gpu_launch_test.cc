@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -69,7 +72,8 @@ class Array {
 
 constexpr size_t kCount = 1024;
 
-std::string MakePackage(const DeviceClass& device, const std::string& cubin) {
+// `plain`: no buffer is initialised.
+std::string MakePackage(const DeviceClass& device, const std::string& cubin, bool plain = false) {
   package::PackageBuilder builder({"n"});
   package::ClassRecord device_class = {builder.String(device.Id()), builder.String(device.display_name), {}};
   const ValueMap constants = device.Constants();
@@ -110,6 +114,7 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin) {
   builder.buffers.back().symbol = builder.String("table");
   buffer("w", 8, package::kScratch, package::kFill, length);
   builder.buffers.back().fill = 0x1'0000'0002;
+  for (package::BufferRecord& added : builder.buffers) added.init = plain ? uint32_t{package::kUntouched} : added.init;
 
   package::TensorMapRecord map = {};
   map.buffer = 0;
@@ -179,7 +184,12 @@ class GpuLaunchTest : public testing::Test {
     input.options = {"--gpu-architecture=sm_" + std::to_string(device_.compute_capability), "--std=c++17"};
     const NvrtcOutput output = (*nvrtc)->Compile(input);
     ASSERT_EQ(output.outcome, v1::OUTCOME_OK) << output.message << output.log;
-    const std::string bytes = MakePackage(device_, output.cubin);
+    cubin_ = output.cubin;
+    Load(MakePackage(device_, cubin_));
+  }
+  void Load(const std::string& bytes) {
+    tunefarm_kernel_close(kernel_);
+    tunefarm_package_close(package_);
     ASSERT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &package_, &error_), TUNEFARM_OK)
         << error_.message;
     ASSERT_EQ(tunefarm_kernel_load(package_, "work", nullptr, 0, nullptr, &kernel_, &error_), TUNEFARM_OK)
@@ -191,6 +201,7 @@ class GpuLaunchTest : public testing::Test {
   }
 
   DeviceClass device_;
+  std::string cubin_;
   std::unique_ptr<GpuContext> gpu_;
   tunefarm_package* package_ = nullptr;
   tunefarm_kernel* kernel_ = nullptr;
@@ -259,6 +270,81 @@ TEST_F(GpuLaunchTest, LaunchesByItselfAndInAGraph) {
   EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 17));
   (void)driver.cuGraphExecDestroy(executable);
   (void)driver.cuGraphDestroy(graph);
+}
+
+// The median in nanoseconds of 10,000 calls, of which never more than 100 are under way.
+template <typename Call>
+double MedianNs(const GpuContext& gpu, const Call& call) {
+  std::vector<double> times;
+  for (int i = 0; i < 10'000; ++i) {
+    if (i % 100 == 0) EXPECT_FALSE(gpu.SynchronizeAll("calls"));
+    const auto start = std::chrono::steady_clock::now();
+    call(i);
+    times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::nth_element(times.begin(), times.begin() + 5'000, times.end());
+  return times[5'000];
+}
+
+TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
+  const Driver& driver = gpu_->driver();
+  ASSERT_NO_FATAL_FAILURE(Load(MakePackage(device_, cubin_, true)));
+  // Room for 64 places of every array, so that addresses can be fresh.
+  constexpr size_t kPlaces = 64;
+  const Array memory(*gpu_, 6 * kPlaces * kCount * 8);
+  const auto place = [&](size_t array, size_t number) {
+    return reinterpret_cast<void*>(memory.address() + (array * kPlaces + number) * kCount * 8);
+  };
+  int64_t n = kCount;
+  void* arguments[5];
+  const auto point = [&](size_t number) {
+    for (size_t i = 0; i < 5; ++i) arguments[i] = place(i, number);
+  };
+  point(0);
+  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
+  launch.stream = gpu_->stream();
+  launch.dims = &n;
+  launch.dim_count = 1;
+  launch.arguments = arguments;
+  launch.argument_count = 5;
+  launch.workspace = place(5, 0);
+  launch.workspace_bytes = kCount * 8;
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  ASSERT_EQ(driver.cuModuleLoadData(&module, cubin_.data()), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "work"), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60 * 1024),
+            CUDA_SUCCESS);
+  CUdeviceptr x = memory.address(), w = reinterpret_cast<CUdeviceptr>(place(5, 0));
+  int count = kCount;
+  float factor = 2.5F;
+  alignas(128) CUtensorMap map = {};
+  void* parameters[] = {&x, &x, &x, &w, &count, &factor, &map, &w};
+  CUlaunchConfig config = {};
+  config.gridDimX = static_cast<unsigned>(device_.sm_count);
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 256;
+  config.sharedMemBytes = 60 * 1024;
+  config.hStream = gpu_->stream();
+  const double itself =
+      MedianNs(*gpu_, [&](int) { (void)driver.cuLaunchKernelEx(&config, function, parameters, nullptr); });
+  int failed = 0;
+  const auto run = [&] { failed += tunefarm_kernel_launch(kernel_, &launch, nullptr) != TUNEFARM_OK ? 1 : 0; };
+  const double known = MedianNs(*gpu_, [&](int) { run(); });
+  const double fresh = MedianNs(*gpu_, [&](int i) {
+    point(static_cast<size_t>(i * 37) % kPlaces);
+    arguments[0] = reinterpret_cast<std::byte*>(place(0, 0)) + i % 500 * 128;
+    run();
+  });
+  const double other_dims = MedianNs(*gpu_, [&](int i) {
+    n = 512 + i % 500;
+    run();
+  });
+  EXPECT_EQ(failed, 0);
+  std::printf("cuLaunchKernelEx %.0f ns; a launch %.0f ns, with fresh addresses %.0f ns, with other dims %.0f ns\n", itself,
+              known, fresh, other_dims);
 }
 
 }  // namespace
