@@ -138,7 +138,7 @@ tunefarm_status Call::CheckShape() const {
 
 uint64_t Call::Hash() const {
   constexpr uint64_t kMultiplier = 0x9E37'79B9'7F4A'7C15;
-  uint64_t hash = static_cast<uint64_t>(pthread_self());
+  uint64_t hash = static_cast<uint64_t>(pthread_self()) * kMultiplier;
   for (size_t i = 0; i < launch_.dim_count; ++i) hash = (hash ^ static_cast<uint64_t>(launch_.dims[i])) * kMultiplier;
   for (size_t i = 0; i < launch_.argument_count; ++i) {
     hash = (hash ^ reinterpret_cast<uintptr_t>(launch_.arguments[i])) * kMultiplier;

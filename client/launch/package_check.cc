@@ -33,7 +33,9 @@ bool IsWholeElf(std::span<const std::byte> bytes) {
     for (unsigned i = 0; i < header.e_shnum; ++i) {
       Elf64_Shdr section;
       std::memcpy(&section, bytes.data() + header.e_shoff + i * sizeof(section), sizeof(section));
-      const bool has_bytes = section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL;
+      // Types of a processor's own, such as a GPU's shared memory, may have no bytes, either.
+      const bool has_bytes =
+          section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL && section.sh_type < SHT_LOPROC;
       if (has_bytes && !lies_within(section.sh_offset, section.sh_size)) return false;
     }
   }
@@ -208,7 +210,7 @@ bool PackageCheck::BinariesAreGood() const {
 
 bool PackageCheck::DimIsGood(const DimRecord& dim) const {
   if (!IsString(dim.name) || dim.kind > kString || (dim.bind != kBaked && dim.bind != kRun)) return false;
-  if (dim.rule < kExact || dim.rule > kNextPowerOfTwo || dim.min > dim.max) return false;
+  if (dim.rule < kExact || dim.rule > kProduct || dim.min > dim.max) return false;
   const Section& values = package_.header_.values;
   if (!IsRange(values, dim.first_value, dim.values) || !IsRange(values, dim.first_bound, dim.bounds)) return false;
   for (uint32_t i = 0; i < dim.values; ++i) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -21,9 +23,9 @@ using tunefarm::v1::LookupRule;
 uint32_t RuleOf(LookupRule rule) { return rule == v1::LOOKUP_RULE_UNSPECIFIED ? 1 : static_cast<uint32_t>(rule); }
 
 TEST(ChoiceTest, DistancesAreTheDaemons) {
-  static_assert(package::kExact == v1::LOOKUP_RULE_EXACT && package::kLog == v1::LOOKUP_RULE_LOG);
-  static_assert(package::kBucket == v1::LOOKUP_RULE_BUCKET);
-  static_assert(package::kNextPowerOfTwo == v1::LOOKUP_RULE_NEXT_POWER_OF_TWO);
+  static_assert(int{package::kExact} == int{v1::LOOKUP_RULE_EXACT} && int{package::kLog} == int{v1::LOOKUP_RULE_LOG});
+  static_assert(int{package::kBucket} == int{v1::LOOKUP_RULE_BUCKET});
+  static_assert(int{package::kNextPowerOfTwo} == int{v1::LOOKUP_RULE_NEXT_POWER_OF_TWO});
   PhiloxStream random(1);
   for (int i = 0; i < 20'000; ++i) {
     v1::Dim dim;
@@ -145,6 +147,32 @@ TEST(ChoiceTest, OfEqualsTheFirstAnswersAndWhatIsNotAcceptedIsPassedOver) {
   EXPECT_EQ(choose(101, {1, 2, 4}), 0);
   EXPECT_EQ(choose(101, {0, 1, 2, 4}), -1);
   EXPECT_EQ(choose(129, {}), 4);  // more than a doubling
+}
+
+// As grouped products: tokens times experts of each token.
+TEST(ChoiceTest, OfProductDimsOnlyTheProductCounts) {
+  ChoiceTable table({{package::kExact, {}}, {package::kProduct, {}}, {package::kProduct, {}}}, 2);
+  table.Add(0, false, true, {128, 4096, 8});
+  table.Add(1, false, true, {128, 4096, 1});
+  table.Add(2, false, true, {64, 1024, 8});
+  const auto choose = [&](int64_t experts, int64_t tokens, int64_t topk, int choice, double distance) {
+    const int64_t asked[] = {experts, tokens, topk};
+    ChoiceTable::Found found;
+    const bool is_found = table.Choose(
+        asked, [](size_t) { return true; }, &found);
+    EXPECT_EQ(is_found ? static_cast<int>(found.choice) : -1, choice) << tokens << " * " << topk;
+    if (is_found) {
+      EXPECT_EQ(found.distance, distance) << tokens << " * " << topk;
+    }
+    return found.match;
+  };
+  EXPECT_EQ(choose(128, 4096, 8, 0, 0), TUNEFARM_MATCH_EXACT);
+  EXPECT_EQ(choose(128, 32768, 1, 0, 0), TUNEFARM_MATCH_NEAREST);  // as many rows
+  choose(128, 4096, 2, 1, 1);
+  choose(128, 8192, 16, 0, 2);
+  choose(128, 16384, 16, -1, 0);
+  choose(128, -4096, 8, -1, 0);
+  choose(128, INT64_MAX, 64, -1, 0);
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ TEST(PackageTest, RecordsThatContradictEachOtherAreRefused) {
       {"kernel", [](auto* b) { b->kernels[0].choices = 4; }},
       {"kernel", [](auto* b) { b->kernels[0].dims = 33; }},
       {"kernel", [](auto* b) { b->kernels[0].lookup_distance_max = std::numeric_limits<double>::quiet_NaN(); }},
-      {"kernel", [](auto* b) { b->dims[0].rule = 5; }},
+      {"kernel", [](auto* b) { b->dims[0].rule = 6; }},
       {"kernel", [](auto* b) { b->dims[0].min = 2 << 20; }},
       {"kernel", [](auto* b) { b->dims[1].kind = package::kInt; }},
       {"config of affine", [](auto* b) { b->choices[1].device_class = 1; }},
