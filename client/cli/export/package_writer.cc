@@ -75,6 +75,13 @@ uint32_t DriverVersionMin(std::string_view toolchain) {
   return static_cast<uint32_t>(std::min(std::atoi(std::string(toolchain.substr(digit, 4)).c_str()), 1000)) * 1000;
 }
 
+// -march=native and its like.
+bool IsForOneCpu(const v1::Kernel& definition) {
+  const auto& options = definition.compile_options();
+  return std::any_of(options.begin(), options.end(),
+                     [](const std::string& option) { return option.find("=native") != std::string::npos; });
+}
+
 class PackageWriter {
  public:
   absl::Status Add(const PackagedKernel& kernel) {
@@ -295,13 +302,7 @@ class PackageWriter {
       record.is_specific = is_specific && record.compute_capability >= 90 ? 1 : 0;
       record.driver_version_min = DriverVersionMin(choice.toolchain);
     } else {
-      // -march=native and its like: for CPUs of the tuned model alone.
-      const auto& options = definition.compile_options();
-      record.is_specific = std::any_of(options.begin(), options.end(), [](const std::string& option) {
-                             return option.find("=native") != std::string::npos;
-                           })
-                               ? 1
-                               : 0;
+      record.is_specific = IsForOneCpu(definition) ? 1 : 0;
     }
     const auto known = std::find_if(binaries_.begin(), binaries_.end(), [&](const pack::BinaryRecord& other) {
       return other.digest == record.digest && other.toolchain == record.toolchain &&
