@@ -88,7 +88,7 @@ class ExportPackage(unittest.TestCase):
     def setUpClass(cls):
         cls.farm = Farm().start()
         cls.farm.cli("tune", "vector_add_host", "--dim", "N=4096", *SEARCH)
-        cls.farm.cli("tune", "matmul_host", "--dim", "M=32,48", "--dim", "N=64", "--dim", "K=64", *SEARCH)
+        cls.farm.cli("tune", "matmul_host", "--dim", "M=64,96", "--dim", "N=64", "--dim", "K=64", *SEARCH)
 
     @classmethod
     def tearDownClass(cls):
@@ -119,7 +119,7 @@ class ExportPackage(unittest.TestCase):
         file, _ = self.export("--kernel", "matmul_host")
         kernel = self.load(file, "matmul_host")
         bests = {best["problem"]["dims"]["M"]: best for best in self.farm.json("best", "list", "matmul_host")["bests"]}
-        for m in (32, 48):
+        for m in (64, 96):
             n = k = 64
             a = [[(i * j + i) % 5 - 2 for j in range(k)] for i in range(m)]
             b = [[(i + 2 * j) % 7 - 3 for j in range(n)] for i in range(k)]
@@ -140,8 +140,8 @@ class ExportPackage(unittest.TestCase):
         matmul = kernels["matmul_host"]
         self.assertEqual([choice["kind"] for choice in matmul["choices"]].count("TUNED"), 2)
         self.assertEqual([choice["kind"] for choice in matmul["choices"]].count("DEFAULT"), 1)
-        tuned = next(choice for choice in matmul["choices"] if choice["problem"]["M"] == 48)
-        self.assertEqual(tuned["problem"], {"M": 48, "N": 64, "K": 64})
+        tuned = next(choice for choice in matmul["choices"] if choice["problem"]["M"] == 96)
+        self.assertEqual(tuned["problem"], {"M": 96, "N": 64, "K": 64})
         self.assertGreater(tuned["median_ns"], 0)
         self.assertEqual([buffer["name"] for buffer in tuned["buffers"]], ["a", "b", "c", "packed"])
         self.assertEqual(tuned["buffers"][0]["length"], "M * K")
@@ -149,7 +149,7 @@ class ExportPackage(unittest.TestCase):
         self.assertEqual(tuned["launches"][0]["arguments"][4], {"scalar": "i32", "value": "M"})
         self.assertEqual(shown["binaries"][tuned["binary"]]["kind"], "SHARED_OBJECT")
         text = self.farm.cli("inspect", file).stdout
-        for part in ("kernel matmul_host", "M=48,N=64,K=64", shown["binaries"][0]["sha256"],
+        for part in ("kernel matmul_host", "M=96,N=64,K=64", shown["binaries"][0]["sha256"],
                      "matmul(a, b, c, packed, i32 M"):
             self.assertIn(part, text)
 
