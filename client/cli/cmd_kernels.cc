@@ -8,19 +8,18 @@
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
+#include "client/cli/kernel_check.h"
 #include "client/cli/kernel_template.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/sketch/definition_sketch.h"
 #include "client/cli/space_text.h"
-#include "client/cli/studies/report.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
@@ -39,14 +38,6 @@ using Kernels = v1::KernelService::StubInterface;
 
 // The processor time of counting a space here.
 constexpr Duration kCountTimeMax = std::chrono::seconds(60);
-// Constraints are evaluated for so many valid configs and so much processor time at most.
-constexpr uint64_t kConfigsChecked = 1'000'000;
-constexpr Duration kCheckTimeMax = std::chrono::seconds(10);
-// CUDA kernels are checked for this class where none is named.
-constexpr std::string_view kClassChecked = "H100";
-constexpr int kLogLinesShown = 8;
-// More than the daemon's own.
-constexpr Duration kCompilePatience = std::chrono::seconds(120);
 constexpr uint64_t kNewSourceBytesMax = 4 << 20;
 
 std::string LanguageText(v1::Language language) {
@@ -149,101 +140,6 @@ absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, b
   return kExitOk;
 }
 
-struct CheckOptions {
-  std::string kernel;
-  ProblemOptions problem;
-  std::string device;
-  bool compile = false;
-};
-
-bool NamesDevice(v1::Kernel kernel) {
-  kernel.clear_sources();
-  return kernel.SerializeAsString().find("device.") != std::string::npos;
-}
-
-// What the problem decides: every config is evaluated for a device of the kernel's kind. Nothing where a dim has no
-// value.
-absl::Status CheckProblem(const KernelPlan& plan, const v1::Problem& problem, const DeviceClass& device) {
-  const bool has_all = std::all_of(plan.kernel().dims().begin(), plan.kernel().dims().end(), [&](const v1::Dim& dim) {
-    return dim.has_default_value() || problem.dims().count(dim.name()) > 0;
-  });
-  if (!has_all) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
-  RETURN_IF_ERROR(plan.CheckProblem(resolved, device));
-  ASSIGN_OR_RETURN(const Space space,
-                   plan.BuildSpace(resolved, device,
-                                   {.limit = MakeSpaceLimit(plan.display_name(), {.processor_time = kCheckTimeMax})}));
-  // A constraint that cannot be evaluated for some config, say a division by zero.
-  const absl::Status counted = space.CountValid(kConfigsChecked).status();
-  return absl::IsResourceExhausted(counted) ? absl::OkStatus() : counted;
-}
-
-std::string CompileText(const v1::CompileKernelResponse& response) {
-  const auto is_ok = [](const v1::ConfigCompile& one) { return one.outcome() == v1::OUTCOME_OK; };
-  const auto good = std::count_if(response.configs().begin(), response.configs().end(), is_ok);
-  std::string text =
-      fmt::format("compiled {} of {} configs for {}\n", good, response.configs_size(), response.device_class_name());
-  std::set<std::string> said;
-  for (const v1::ConfigCompile& one : response.configs()) {
-    if (is_ok(one)) continue;
-    const std::string outcome = v1::Outcome_Name(one.outcome()).substr(std::string_view("OUTCOME_").size());
-    text += fmt::format("\n{}  {}\n  {}\n", outcome, ConfigText(one.config()), one.message());
-    // Most failures are one, seen again.
-    if (!said.insert(one.message()).second || one.log().empty()) continue;
-    std::string_view log = one.log();
-    for (int line = 0; line < kLogLinesShown && !log.empty(); ++line) {
-      text += fmt::format("    {}\n", log.substr(0, log.find('\n')));
-      log.remove_prefix(std::min(log.size(), log.find('\n')));
-      if (!log.empty()) log.remove_prefix(1);
-    }
-  }
-  for (const std::string& name : response.parameters_without_effect()) {
-    text += fmt::format(
-        "\nparameter {0} changes neither binary nor launch: its values that were compiled give what the default config "
-        "gives. In an #if, test strings with defined({0}_VALUE).\n",
-        name);
-  }
-  return text;
-}
-
-absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& options) {
-  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
-  if (!kernel.definition) return NotFound("there is no kernel definition at {}", options.kernel);
-  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*kernel.definition));
-  ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
-  DeviceClass device;
-  device.kind = plan->device_kind();
-  if (!options.device.empty() || device.kind == DeviceKind::kCuda) {
-    // Other devices than known classes are the daemon's to know.
-    const auto known = FindKnownClass(options.device.empty() ? kClassChecked : options.device);
-    if (known.ok() && known->kind == device.kind) device = *known;
-  }
-  // Of the host nothing is known here; what names it is left to the daemon.
-  if (device.kind == DeviceKind::kCuda || !NamesDevice(plan->kernel())) {
-    RETURN_IF_ERROR(CheckProblem(*plan, problem, device));
-  }
-  const std::string checked =
-      fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(), plan->program_digest());
-  if (!options.compile) {
-    v1::Kernel shown = plan->kernel();
-    for (v1::SourceFile& source : *shown.mutable_sources()) source.clear_content();
-    session->Print(format == OutputFormat::kJson ? ToJson(shown) : checked);
-    return kExitOk;
-  }
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  v1::CompileKernelRequest request;
-  *request.mutable_kernel() = *kernel.definition;
-  *request.mutable_problem() = problem;
-  request.set_device_selector(options.device);
-  ASSIGN_OR_RETURN(const v1::CompileKernelResponse response,
-                   Connection::Call(connection->kernels(), &Kernels::CompileKernel, request, kCompilePatience));
-  session->Print(format == OutputFormat::kJson ? ToJson(response) : checked + CompileText(response));
-  const bool is_good = std::all_of(response.configs().begin(), response.configs().end(),
-                                   [](const v1::ConfigCompile& one) { return one.outcome() == v1::OUTCOME_OK; });
-  return is_good ? kExitOk : kExitFailed;
-}
-
 std::string SpaceText(const v1::SpaceSize& space, const std::string& title) {
   std::string text =
       fmt::format("{}\n{:>12}  configs: every combination of the parameters' values\n", title, CartesianText(space));
@@ -320,6 +216,7 @@ absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source,
 }
 
 absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   const fs::path source(file);
   ASSIGN_OR_RETURN(const SourceKind kind, SourceKindOf(source));
   std::error_code error;
@@ -328,9 +225,14 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const std::string name = KernelNameFrom(source.stem().string());
   const bool is_there = fs::exists(source, error);
   std::optional<DefinitionSketch> sketch;
+  std::vector<std::string> files = {JsonString(definition.string())}, notes;
+  const auto note = [&](const std::string& indent, const std::string& line) {
+    session->Note(indent + line);
+    notes.push_back(JsonString(line));
+  };
   if (is_there) {
     ASSIGN_OR_RETURN(sketch, SketchOf(source, name, kind));
-    if (!sketch.has_value()) session->Note("No kernel is recognized in " + file + ": the definition is a template.");
+    if (!sketch.has_value()) note("", "No kernel is recognized in " + file + ": the definition is a template.");
   }
   const std::string source_name = source.filename().string();
   const bool is_cuda = kind == SourceKind::kCuda;
@@ -340,12 +242,16 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   RETURN_IF_ERROR(WriteOutputFile(definition.string(), text));
   session->Note("Wrote " + definition.string() + (sketch.has_value() ? ", guessed from the source:" : ""));
   if (sketch.has_value()) {
-    for (const std::string& note : sketch->notes) session->Note("  " + note);
+    for (const std::string& line : sketch->notes) note("  ", line);
   }
   if (!is_there) {
     RETURN_IF_ERROR(WriteOutputFile(
         source.string(), kind == SourceKind::kPython ? PythonSourceTemplate() : SourceTemplate(name, is_cuda)));
     session->Note("Wrote " + source.string() + ", a small kernel to start from");
+    files.push_back(JsonString(source.string()));
+  }
+  if (format == OutputFormat::kJson) {
+    session->Print(JsonObject({{"files", JsonList(files)}, {"notes", JsonList(notes)}}));
   }
   const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
   session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(folder)));
@@ -386,20 +292,25 @@ absl::StatusOr<std::vector<v1::Kernel>> StoredVersions(Connection* connection, c
 // NAME: all stored definitions of a name; NAME@VERSION: the one whose id begins so; kernels/ID. What was deleted before
 // an error stays deleted.
 absl::StatusOr<ExitCode> DeleteKernels(Session* session, const std::string& text) {
+  ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const std::vector<v1::Kernel> versions, StoredVersions(connection, text));
   if (versions.size() > 1 &&
       !session->Confirm(fmt::format("Delete all {} stored definitions of {}?", versions.size(), text))) {
     session->Note("Nothing was deleted.");
+    if (format == OutputFormat::kJson) session->Print(JsonObject({{"deleted", JsonList({})}}));
     return kExitOk;
   }
+  std::vector<std::string> deleted;
   for (const v1::Kernel& kernel : versions) {
     v1::DeleteKernelRequest request;
     request.set_name(kernel.name());
     RETURN_IF_ERROR(Connection::Call(connection->kernels(), &Kernels::DeleteKernel, request).status());
     session->Note(fmt::format("{} is deleted; best configs and ended jobs stay.",
                               VersionText(kernel.display_name(), kernel.name())));
+    deleted.push_back(JsonString(kernel.name()));
   }
+  if (format == OutputFormat::kJson) session->Print(JsonObject({{"deleted", JsonList(deleted)}}));
   return kExitOk;
 }
 
@@ -431,10 +342,15 @@ void AddKernels(CLI::App* app, Session* session) {
   show->callback([=] { session->command = [=] { return ShowKernel(session, *shown, *as_text); }; });
   auto checked = std::make_shared<CheckOptions>();
   CLI::App* check = kernels->add_subcommand("check", "Check a definition; errors say file, line and column.");
-  SetExample(check, "tunefarm kernels check .\ntunefarm kernels check . --compile --device H100");
+  SetExample(check,
+             "tunefarm kernels check .\ntunefarm kernels check . --compile --device H100\n"
+             "tunefarm kernels check . --run");
   check->add_option("KERNEL", checked->kernel, kKernelHelp)->required();
   check->add_flag("--compile", checked->compile,
                   "Also compile some configs and look for their entries; needs no device.");
+  check->add_flag("--run", checked->run,
+                  "Also try the default config (or that of --pin) on a device, as a job that keeps no best config: "
+                  "outcome, comparison, time and warnings.");
   checked->problem.AddTo(check, /*many=*/false);
   check->add_option("--device", checked->device, "A device, or a known class such as A100 (needs no hardware).")
       ->type_name("DEVICE");

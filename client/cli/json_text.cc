@@ -8,6 +8,8 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/cli/output.h"
@@ -215,9 +217,33 @@ std::string JsonOf(const pb::Message& message, bool is_indented) {
   return writer.Take() + "\n";
 }
 
+// Without its last line feed, one level deeper. Texts of JSON have no line feeds of their own.
+std::string Nested(std::string_view json) {
+  std::string text;
+  for (const char c : json.substr(0, json.find_last_not_of('\n') + 1)) {
+    text += c;
+    if (c == '\n') text += ' ';
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string JsonString(std::string_view text) { return '"' + internal::EscapeForJson(text) + '"'; }
+
+std::string JsonObject(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::string text = "{";
+  for (const auto& [name, value] : fields) {
+    text += fmt::format("{}\n {}: {}", text.size() > 1 ? "," : "", JsonString(name), Nested(value));
+  }
+  return text + (fields.empty() ? "}\n" : "\n}\n");
+}
+
+std::string JsonList(const std::vector<std::string>& items) {
+  std::string text = "[";
+  for (const std::string& item : items) text += fmt::format("{}\n {}", text.size() > 1 ? "," : "", Nested(item));
+  return text + (items.empty() ? "]\n" : "\n]\n");
+}
 
 std::string ToJson(const pb::Message& message) { return JsonOf(message, true); }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -71,5 +72,8 @@ std::string ToJson(const google::protobuf::Message& message);
 std::string ToJsonLine(const google::protobuf::Message& message);
 // A string of JSON, with its quotes. What Visible escapes is escaped as JSON does it.
 std::string JsonString(std::string_view text);
+// An object of fields, and a list, of what is JSON already; laid out as ToJson does it, with a line feed at the end.
+std::string JsonObject(const std::vector<std::pair<std::string, std::string>>& fields);
+std::string JsonList(const std::vector<std::string>& items);
 
 }  // namespace tunefarm::cli

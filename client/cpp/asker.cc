@@ -104,6 +104,7 @@ void Asker::Send(const Id& id, const std::shared_ptr<QuestionImpl>& question, Du
   ++sent_;
   v1::LookupConfigRequest request;
   request.set_kernel(question->spec.kernel);
+  request.set_program_digest(question->spec.program_digest);
   request.set_device_selector(question->spec.device);
   request.set_worst_match(static_cast<v1::Match>(question->spec.worst_match));
   auto& dims = *request.mutable_problem()->mutable_dims();

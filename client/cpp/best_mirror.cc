@@ -22,8 +22,8 @@ size_t BytesOf(const std::vector<std::pair<std::string, Value>>& values) {
 size_t BytesOf(const Answer& answer) {
   size_t bytes = sizeof(StoredAnswer) + BytesOf(answer.config.values());
   for (const std::string* const text :
-       {&answer.kernel, &answer.kernel_id, &answer.problem, &answer.device_class_id, &answer.device_class_name,
-        &answer.driver_version, &answer.toolkit_version, &answer.job}) {
+       {&answer.kernel, &answer.kernel_id, &answer.program_digest, &answer.problem, &answer.device_class_id,
+        &answer.device_class_name, &answer.driver_version, &answer.toolkit_version, &answer.job}) {
     bytes += text->capacity();
   }
   return bytes;

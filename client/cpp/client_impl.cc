@@ -14,6 +14,7 @@ constexpr int kConnectTimeoutMs = 5000;
 // What ExplainUnreachable may take.
 constexpr Duration kExplainFor = std::chrono::seconds(6);
 constexpr size_t kDimsMax = 32;
+constexpr size_t kDigestBytesMax = 128;  // as the daemon
 constexpr Duration kCallTimeout = std::chrono::seconds(10);
 // Changes come in bursts; what they make stale is asked again once for each.
 constexpr Duration kAskAgainAfter = std::chrono::milliseconds(50);
@@ -39,6 +40,10 @@ Status CheckSpec(const QuestionSpec& spec) {
   if (spec.worst_match < Match::kExact || spec.worst_match > Match::kDefault) {
     return BadSpec("worst_match must be one of EXACT to DEFAULT");
   }
+  if (spec.program_digest.size() > kDigestBytesMax) {
+    return BadSpec("the program_digest has " + std::to_string(spec.program_digest.size()) + " bytes, at most " +
+                   std::to_string(kDigestBytesMax) + " are taken");
+  }
   return {};
 }
 
@@ -48,6 +53,7 @@ std::string SpecText(const QuestionSpec& spec) {
   const auto add = [&text](const std::string& part) { text += std::to_string(part.size()) + ":" + part; };
   add(spec.kernel);
   add(spec.device);
+  add(spec.program_digest);
   text += std::to_string(static_cast<int>(spec.worst_match)) + ";" + std::to_string(spec.varying_dims.size()) + ";";
   for (const std::string& name : spec.varying_dims) add(name);
   for (const auto& [name, value] : spec.fixed_dims) {
@@ -236,7 +242,8 @@ std::shared_ptr<JobWatchImpl> Client::Impl::StartWatch(const std::string& name, 
 }
 
 void Client::Impl::Attach(const std::shared_ptr<QuestionImpl>& question) {
-  std::shared_ptr<Group>& group = groups_[{question->spec.kernel, question->spec.device}];
+  std::shared_ptr<Group>& group =
+      groups_[{question->spec.kernel, question->spec.program_digest, question->spec.device}];
   const bool is_new = group == nullptr;
   if (is_new) group = MakeGroup(question->spec);
   group->questions.push_back(question);
@@ -257,7 +264,8 @@ std::shared_ptr<Client::Impl::Group> Client::Impl::MakeGroup(const QuestionSpec&
   options.refresh_interval = options_.refresh_interval;
   options.retry_interval = std::max(options_.reconnect_max, std::chrono::milliseconds(100));
   group->resolver = std::make_shared<TargetResolver>(
-      spec.kernel, spec.device, calls_.get(), executor_.get(), kernels_.get(), devices_.get(), options,
+      spec.kernel, spec.program_digest, spec.device, calls_.get(), executor_.get(), kernels_.get(), devices_.get(),
+      options,
       [this, weak](const Target& target) {
         if (const auto own = weak.lock()) OnTarget(own.get(), target);
       },

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -88,7 +89,7 @@ class Client::Impl {
   static constexpr Duration kRepeatLast = std::chrono::seconds(1);
   static constexpr Duration kRepeatFor = std::chrono::seconds(5);
 
-  // Questions about one kernel on one device.
+  // Questions about one definition of a kernel on one device.
   struct Group {
     std::vector<std::weak_ptr<QuestionImpl>> questions;
     std::shared_ptr<TargetResolver> resolver;
@@ -133,7 +134,8 @@ class Client::Impl {
   CacheBudget budget_;
   std::unique_ptr<Asker> asker_;
   std::map<std::string, std::shared_ptr<KernelFeed>> feeds_;  // by display name
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<Group>> groups_;
+  // By kernel, program_digest and device, as they are asked for.
+  std::map<std::tuple<std::string, std::string, std::string>, std::shared_ptr<Group>> groups_;
   std::map<std::string, int64_t> ask_again_;  // kernels, and before which revision their answers were given
   std::vector<std::weak_ptr<JobWatchImpl>> watches_;
 

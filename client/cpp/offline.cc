@@ -50,6 +50,7 @@ MirrorBest OwnBest(const snapshot::Kernel& kernel, const snapshot::Best& best) {
   answer.config = Config(OwnValues(best.config));
   answer.kernel = kernel.name;
   answer.kernel_id = kernel.kernel_id;
+  answer.program_digest = kernel.program_digest;
   answer.problem = best.problem;
   answer.device_class_id = best.class_id;
   answer.device_class_name = best.class_name;
@@ -115,6 +116,13 @@ Status FillFromSnapshot(const snapshot::SnapshotFile& file, const std::vector<Ow
     return {Code::kNotFound, "the snapshot has no kernel '" + spec.kernel + "'", "KERNEL_NOT_FOUND"};
   }
   const snapshot::Kernel kernel = file.KernelAt(*number);
+  if (!spec.program_digest.empty() && spec.program_digest != kernel.program_digest) {
+    if (has_default) return {};
+    return {Code::kNotFound,
+            "the snapshot has another definition of '" + spec.kernel + "' than the one with the program_digest " +
+                spec.program_digest + ": that of " + kernel.program_digest,
+            "KERNEL_NOT_FOUND"};
+  }
   std::vector<MirrorBest> bests;
   for (size_t i = 0; i < file.BestsOf(*number); ++i) bests.push_back(OwnBest(kernel, file.BestAt(*number, i)));
   const auto chosen = ChooseClass(spec.device, bests);

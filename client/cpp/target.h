@@ -30,7 +30,9 @@ Result<ChosenDevice> ChooseDevice(std::string_view selector, v1::Language langua
 
 struct Target {
   std::string display_name, program_digest;
-  std::vector<std::pair<std::string, std::optional<Value>>> dims;  // with their defaults
+  // With their defaults. Empty where another definition than the one that `program_digest` names is known: questions
+  // that leave out a dim are then answered by the daemon alone.
+  std::vector<std::pair<std::string, std::optional<Value>>> dims;
   ChosenDevice device;
 
   friend bool operator==(const Target&, const Target&) = default;

@@ -11,11 +11,12 @@ constexpr int kDevicesPage = 1000;
 
 }  // namespace
 
-TargetResolver::TargetResolver(std::string kernel, std::string device, OpenCalls* calls, Executor* executor,
-                               v1::KernelService::StubInterface* kernels, v1::DeviceService::StubInterface* devices,
-                               const ResolverOptions& options, std::function<void(const Target&)> on_target,
-                               std::function<bool()> is_wanted)
+TargetResolver::TargetResolver(std::string kernel, std::string program, std::string device, OpenCalls* calls,
+                               Executor* executor, v1::KernelService::StubInterface* kernels,
+                               v1::DeviceService::StubInterface* devices, const ResolverOptions& options,
+                               std::function<void(const Target&)> on_target, std::function<bool()> is_wanted)
     : kernel_(std::move(kernel)),
+      program_(std::move(program)),
       device_(std::move(device)),
       calls_(calls),
       executor_(executor),
@@ -104,10 +105,12 @@ void TargetResolver::Choose(const v1::Kernel& kernel, const std::vector<v1::Devi
   if (!chosen.ok()) return End(false);
   Target target;
   target.display_name = kernel.display_name();
-  target.program_digest = kernel.program_digest();
-  for (const v1::Dim& dim : kernel.dims()) {
-    target.dims.emplace_back(
-        dim.name(), dim.has_default_value() ? std::optional<Value>(FromWire(dim.default_value())) : std::nullopt);
+  target.program_digest = program_.empty() ? kernel.program_digest() : program_;
+  if (target.program_digest == kernel.program_digest()) {
+    for (const v1::Dim& dim : kernel.dims()) {
+      target.dims.emplace_back(
+          dim.name(), dim.has_default_value() ? std::optional<Value>(FromWire(dim.default_value())) : std::nullopt);
+    }
   }
   target.device = *chosen;
   if (target_ != target) {

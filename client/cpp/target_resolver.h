@@ -1,4 +1,5 @@
-// TargetResolver: what one kernel and device come to, asked of the daemon, and again from time to time.
+// TargetResolver: what one kernel, or a definition of it, and a device come to, asked of the daemon, and again from
+// time to time.
 //
 // Threads: one (the client's executor).
 #pragma once
@@ -22,9 +23,10 @@ struct ResolverOptions {
 
 class TargetResolver : public std::enable_shared_from_this<TargetResolver> {
  public:
+  // `program`: the program_digest of the definition that is asked for; empty: that of `kernel`.
   // `on_target` is called when there is a target and when it has changed; while `is_wanted` says so, it is looked up
   // again.
-  TargetResolver(std::string kernel, std::string device, OpenCalls* calls, Executor* executor,
+  TargetResolver(std::string kernel, std::string program, std::string device, OpenCalls* calls, Executor* executor,
                  v1::KernelService::StubInterface* kernels, v1::DeviceService::StubInterface* devices,
                  const ResolverOptions& options, std::function<void(const Target&)> on_target,
                  std::function<bool()> is_wanted);
@@ -41,7 +43,7 @@ class TargetResolver : public std::enable_shared_from_this<TargetResolver> {
               const std::vector<v1::KnownDeviceClass>& classes);
   void End(bool is_ok);
 
-  const std::string kernel_, device_;
+  const std::string kernel_, program_, device_;
   OpenCalls* const calls_;
   Executor* const executor_;
   v1::KernelService::StubInterface* const kernels_;

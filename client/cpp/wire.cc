@@ -169,6 +169,7 @@ Answer FromBest(const v1::BestConfig& best, Match match, Source source) {
   answer.config = FromWire(best.config());
   answer.kernel = best.kernel_name();
   answer.kernel_id = best.kernel_id();
+  answer.program_digest = best.program_digest();
   answer.problem = best.problem().key();
   answer.device_class_id = best.device_class_id();
   answer.device_class_name = best.device_class_name();

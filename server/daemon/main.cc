@@ -21,6 +21,7 @@
 #include "server/daemon/heap.h"
 #include "server/daemon/notify.h"
 #include "server/daemon/watchdog.h"
+#include "server/exec/worker_command.h"
 
 namespace {
 
@@ -96,6 +97,7 @@ void DrainOrGiveUp(tunefarm::Daemon* daemon, const sigset_t& signals, Housekeepi
 int main(int argc, char** argv) {
   const sigset_t signals = BlockEndSignals();
   tunefarm::LimitHeap();
+  tunefarm::RaiseDescriptorLimit();
   // Debian's build of Abseil looks for deadlocks at each lock of gRPC's, which have none to be found by us.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const tunefarm::EnvironmentGetter environment = tunefarm::RealEnvironment();

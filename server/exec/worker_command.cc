@@ -1,9 +1,12 @@
 #include "server/exec/worker_command.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
@@ -21,6 +24,15 @@ namespace {
 constexpr std::array<const char*, 10> kInherited = {"PATH",         "LD_LIBRARY_PATH",  "VIRTUAL_ENV",   "CUDA_HOME",
                                                     "CUDA_PATH",    "ASAN_OPTIONS",     "UBSAN_OPTIONS", "TSAN_OPTIONS",
                                                     "LSAN_OPTIONS", "CUDA_DEVICE_ORDER"};
+
+constexpr rlim_t kDescriptorsMost = rlim_t{1} << 30;  // as the worker reads it
+// The soft limit before RaiseDescriptorLimit; 0: it was not called.
+std::atomic<int> descriptors_found{0};
+
+int DescriptorsNow() {
+  rlimit limit = {};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(std::min(limit.rlim_cur, kDescriptorsMost)) : 0;
+}
 
 std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& scratch) {
   std::vector<std::string> environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=" + scratch, "HOME=" + scratch,
@@ -57,10 +69,19 @@ absl::StatusOr<std::string> FreshScratch(const std::string& root, const std::str
 
 }  // namespace
 
+void RaiseDescriptorLimit() {
+  descriptors_found.store(DescriptorsNow());
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& options, WorkerRole role,
                                                     const std::string& backend, const std::string& name,
                                                     const std::string& device_uuid, uint32_t uid) {
   ASSIGN_OR_RETURN(const std::string scratch, FreshScratch(options.scratch_root, name));
+  const int descriptors = descriptors_found.load() != 0 ? descriptors_found.load() : DescriptorsNow();
   SubprocessOptions command;
   command.executable = options.worker_binary;
   command.environment = WorkerEnvironment(role, scratch);
@@ -68,6 +89,7 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
                        fmt::format("--backend={}", backend),
                        "--channel-fd=3",
                        fmt::format("--parent-pid={}", getpid()),
+                       fmt::format("--descriptors={}", descriptors),
                        fmt::format("--scratch={}", scratch),
                        fmt::format("--sandbox={}", options.sandbox ? "on" : "off")};
   if (!device_uuid.empty()) command.arguments.push_back(fmt::format("--device={}", device_uuid));

@@ -24,6 +24,11 @@ struct WorkerCommandOptions {
   std::vector<std::string> extra_arguments;
 };
 
+// Raises this process's soft limit of open files to the hard limit. Workers get the limit that it found: programs that
+// use select(2) need numbers below 1,024, and others close every number that they may have. Once in a process, before
+// it starts threads; where the limit cannot be raised, it stays.
+void RaiseDescriptorLimit();
+
 // Makes the scratch directory "<scratch_root>/<name>" fresh and empty, and returns the command. When the daemon is
 // root, the worker drops to `uid` and the directory is its own. What a hostile worker left behind and cannot be removed
 // is left aside and a new directory taken.

@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,8 +27,8 @@ constexpr int kAcceptedAtOnce = 64;  // then the other addresses have their turn
 // Where the process has no descriptor left.
 constexpr int kAcceptAgainMs = 100;
 constexpr Duration kLogInterval = std::chrono::seconds(10);
-// More than any daemon needs: above it memory would be the bound.
-constexpr rlim_t kDescriptorsMost = 1 << 20;
+// Some 50 KB of memory each, once they are connections.
+constexpr rlim_t kDescriptorsMost = 1 << 16;
 
 absl::StatusOr<int> PortOf(int fd) {
   sockaddr_storage address = {};
@@ -67,10 +69,19 @@ absl::StatusOr<UniqueFd> ListenOn(const addrinfo& at, int port) {
 Acceptor::Acceptor(std::string address, int descriptors_max)
     : address_(std::move(address)), descriptors_max_(descriptors_max), refusals_(Clock::Real(), kLogInterval) {}
 
-int Acceptor::DescriptorsMax() {
+int Acceptor::DescriptorsMax(Peers peers) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
-  return static_cast<int>(std::min(limit.rlim_cur, kDescriptorsMost) / 4 * 3);
+  const int eighth = static_cast<int>(std::min(limit.rlim_cur, kDescriptorsMost) / 8);
+  switch (peers) {
+    case Peers::kNetwork:
+      return eighth * 4;
+    case Peers::kClientSocket:
+      return eighth * 5;
+    case Peers::kAdminSocket:
+      break;
+  }
+  return eighth * 6;
 }
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Open(const std::string& address, int descriptors_max) {
@@ -81,10 +92,44 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Open(const std::string& addr
   std::string host = address.substr(0, colon);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   std::unique_ptr<Acceptor> acceptor(new Acceptor(address, descriptors_max));
+  RETURN_IF_ERROR(acceptor->MakeEvent());
   RETURN_IF_ERROR(acceptor->Bind(host, address.substr(colon + 1)));
-  acceptor->stop_ = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!acceptor->stop_.valid()) return ErrnoStatus(errno, "making an event");
   return acceptor;
+}
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::OpenUnix(const std::string& path, mode_t mode,
+                                                             int descriptors_max) {
+  std::unique_ptr<Acceptor> acceptor(new Acceptor("unix:" + path, descriptors_max));
+  RETURN_IF_ERROR(acceptor->MakeEvent());
+  RETURN_IF_ERROR(acceptor->BindUnix(path, mode));
+  return acceptor;
+}
+
+absl::Status Acceptor::MakeEvent() {
+  stop_ = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  return stop_.valid() ? absl::OkStatus() : ErrnoStatus(errno, "making an event");
+}
+
+absl::Status Acceptor::BindUnix(const std::string& path, mode_t mode) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return InvalidArgument("the path of a socket has 1 to {} bytes, not {}: '{}'", sizeof(address.sun_path) - 1,
+                           path.size(), path);
+  }
+  path.copy(address.sun_path, path.size());
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "replacing the socket {}", path);
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoStatus(errno, "making a socket");
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return ErrnoStatus(errno, "binding {}", path);
+  }
+  unix_path_ = path;
+  // Nobody can connect before listen, so that no wider mode is ever of use.
+  if (chmod(path.c_str(), mode) != 0) return ErrnoStatus(errno, "setting the mode of {}", path);
+  if (listen(fd.get(), kBacklog) != 0) return ErrnoStatus(errno, "listening on {}", path);
+  listeners_.push_back(std::move(fd));
+  return absl::OkStatus();
 }
 
 absl::Status Acceptor::Bind(const std::string& host, const std::string& port) {
@@ -126,6 +171,7 @@ Acceptor::~Acceptor() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t wrote = write(stop_.get(), &one, sizeof(one));
   thread_.Join();
+  if (!unix_path_.empty()) (void)unlink(unix_path_.c_str());
 }
 
 void Acceptor::Run() {
@@ -161,8 +207,10 @@ bool Acceptor::AcceptFrom(int listener) {
       }
       continue;
     }
-    const int on = 1;
-    setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (unix_path_.empty()) {
+      const int on = 1;
+      setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
     take_(listener, std::move(connection));
   }
   return true;

@@ -1,13 +1,13 @@
 #include "server/rpc/agent_admin.h"
 
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/rpc/acceptor.h"
+#include "server/rpc/door.h"
 #include "server/rpc/status.h"
 #include "server/rpc/tls.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
@@ -52,34 +52,33 @@ struct AgentAdmin::Impl {
   explicit Impl(Hooks hooks) : service(std::move(hooks)) {}
   const HandshakeLog log{nullptr};  // also of what the agent's own connections to control say
   Service service;
-  std::string path;
   std::unique_ptr<grpc::Server> server;
+  std::optional<Door> door;
 };
 
 AgentAdmin::AgentAdmin(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::unique_ptr<AgentAdmin>> AgentAdmin::Start(const std::string& socket_path, Hooks hooks) {
   auto impl = std::make_unique<Impl>(std::move(hooks));
-  impl->path = socket_path;
-  if (unlink(socket_path.c_str()) != 0 && errno != ENOENT) {
-    return ErrnoStatus(errno, "replacing the socket {}", socket_path);
+  auto acceptor = Acceptor::OpenUnix(socket_path, 0600, Acceptor::DescriptorsMax(Peers::kAdminSocket));
+  if (!acceptor.ok()) {
+    return WithReason(Unavailable("cannot listen on {}: {}", socket_path, MessageOf(acceptor.status())),
+                      "LISTEN_FAILED");
   }
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials(), &port);
+  impl->door.emplace(&builder, grpc::InsecureServerCredentials(), *std::move(acceptor));
   builder.SetMaxReceiveMessageSize(kReceivedBytesMax);
   builder.RegisterService(&impl->service);
-  const mode_t old_mask = umask(0177);
   impl->server = builder.BuildAndStart();
-  umask(old_mask);
   if (!impl->server) return WithReason(Unavailable("cannot listen on {}", socket_path), "LISTEN_FAILED");
+  impl->door->Open();
   return std::unique_ptr<AgentAdmin>(new AgentAdmin(std::move(impl)));
 }
 
 AgentAdmin::~AgentAdmin() {
+  impl_->door->Close();
   impl_->server->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(2, GPR_TIMESPAN)));
   impl_->server->Wait();
-  unlink(impl_->path.c_str());
 }
 
 }  // namespace tunefarm

@@ -4,20 +4,17 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <string_view>
 
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/base/unique_fd.h"
 #include "server/rpc/acceptor.h"
 #include "server/rpc/agent_calls.h"
+#include "server/rpc/door.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/public_calls.h"
 #include "server/rpc/router.h"
@@ -131,11 +128,6 @@ struct RpcServer::Impl {
   std::optional<HandshakeLog> handshakes;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
-  // Of TCP addresses.
-  struct Door {
-    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> to;  // the server
-    std::unique_ptr<Acceptor> acceptor;                                  // ends first
-  };
   std::vector<Door> doors;
   bool is_shut_down = false;
 };
@@ -154,35 +146,21 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
   Bound(&builder);
   builder.SetOption(std::make_unique<Plugins>(options.is_admin));
   for (const std::string& address : options.addresses) {
-    if (const std::string path = UnixPath(address); !path.empty()) {
-      if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "replacing the socket {}", path);
-      // Whether it could be bound is what BuildAndStart says.
-      builder.AddListeningPort(address, credentials);
-      impl->addresses.push_back(address);
-      continue;
-    }
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
-    auto acceptor = Acceptor::Open(address, Acceptor::DescriptorsMax());
+    const std::string path = UnixPath(address);
+    const bool is_unix = !path.empty();
+    if (!is_unix) builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
+    const Peers local = options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
+    auto acceptor = is_unix ? Acceptor::OpenUnix(path, options.is_admin ? 0600 : 0660, Acceptor::DescriptorsMax(local))
+                            : Acceptor::Open(address, Acceptor::DescriptorsMax(Peers::kNetwork));
     if (!acceptor.ok()) return CannotListen(address);
-    impl->addresses.push_back(fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));
-    impl->doors.push_back({builder.experimental().AddExternalConnectionAcceptor(
-                               grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials),
-                           *std::move(acceptor)});
+    impl->addresses.push_back(
+        is_unix ? address : fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));
+    impl->doors.emplace_back(&builder, credentials, *std::move(acceptor));
   }
   for (const auto& service : impl->grpc_services) builder.RegisterService(service.get());
-  // The socket must never be reachable with a wider mode, not even for a moment.
-  const mode_t old_mask = umask(options.is_admin ? 0177 : 0117);
   impl->server = builder.BuildAndStart();
-  umask(old_mask);
   if (!impl->server) return CannotListen(options.addresses.front());
-  for (Impl::Door& door : impl->doors) {
-    door.acceptor->Start([to = door.to.get()](int listener, UniqueFd connection) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
-      taken.listener_fd = listener;
-      taken.fd = connection.Release();
-      to->HandleNewConnection(&taken);
-    });
-  }
+  for (Door& door : impl->doors) door.Open();
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 
@@ -195,14 +173,11 @@ void RpcServer::SetNotServing() { impl_->is_serving.store(false); }
 void RpcServer::Shutdown(Duration grace) {
   if (impl_->is_shut_down || !impl_->server) return;
   impl_->is_shut_down = true;
-  for (Impl::Door& door : impl_->doors) door.acceptor.reset();
+  for (Door& door : impl_->doors) door.Close();
   const gpr_timespec deadline =
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
   impl_->server->Shutdown(deadline);
   impl_->server->Wait();
-  for (const std::string& address : impl_->addresses) {
-    if (const std::string path = UnixPath(address); !path.empty()) unlink(path.c_str());
-  }
 }
 
 }  // namespace tunefarm

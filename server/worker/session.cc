@@ -18,6 +18,7 @@
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
 #include "server/worker/sandbox/sandbox.h"
+#include "server/worker/sandbox/sandbox_limits.h"
 
 namespace tunefarm {
 namespace {
@@ -414,6 +415,8 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
     fmt::print(stderr, "tunefarm-worker: {}\n", MessageOf(arguments.status()));
     return kWorkerExitUsage;
   }
+  // Before the first fork, so that stub and init have it too. EnterSandbox gives the worker itself a limit of its own.
+  if (arguments->descriptors > 0) LowerDescriptorLimit(arguments->descriptors);
   const SandboxResult sandbox = EnterSandbox(*arguments);
   // The daemon decides when a worker ends; a Ctrl-C that reaches the whole terminal must not.
   signal(SIGINT, SIG_IGN);

@@ -57,6 +57,8 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       ASSIGN_OR_RETURN(parsed.channel_fd, ParseNumber(name, value, 1023));
     } else if (name == "--parent-pid") {
       ASSIGN_OR_RETURN(parsed.parent_pid, ParseNumber(name, value, 1 << 30));
+    } else if (name == "--descriptors") {
+      ASSIGN_OR_RETURN(parsed.descriptors, ParseNumber(name, value, 1 << 30));
     } else if (name == "--uid") {
       ASSIGN_OR_RETURN(parsed.uid, ParseNumber(name, value, 1 << 30));
     } else {

@@ -16,6 +16,7 @@ struct WorkerArguments {
   std::string backend;  // as server/exec/frame_limits.h names them
   int channel_fd = -1;
   int parent_pid = 0;
+  int descriptors = 0;  // soft limit of open files that the daemon found; 0: the one that is inherited
   std::string scratch;
   std::string device_uuid;
   std::string cuda_path;

@@ -1,4 +1,4 @@
-"""`tunefarm kernels check`: what is found without running anything."""
+"""`tunefarm kernels check`: what is found without running anything, by compiling, and by running one config."""
 
 import pathlib
 import re
@@ -26,6 +26,24 @@ HOST = """
 #if ORDER == yx
 extern "C" void fill(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = WIDTH; }
 #endif
+"""
+
+# The reference's values are 0 to 7, so that 3.5 passes everywhere with atol 4.
+JUDGED = """
+display_name: "judged"
+language: LANGUAGE_HOST_CXX
+sources {{ path: "fill.cc" }}
+dims {{ name: "N" default_value {{ int_value: 64 }} }}
+parameters {{ name: "WIDTH" values {{ ints: [{widths}] }} }}
+arguments {{ name: "y" buffer {{ data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }} }}
+arguments {{ name: "n" scalar {{ data_type: DATA_TYPE_I32 value: "N" }} }}
+launches {{ kernel {{ entry: "fill" arguments: ["y", "n"] }} }}
+reference {{ steps {{ kernel {{ entry: "fill_reference" arguments: ["y", "n"] }} }} }}
+{tolerance}
+"""
+JUDGED_SOURCE = """
+extern "C" void fill(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = i % 8 + (i == 7 ? ERROR : 0); }
+extern "C" void fill_reference(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = i % 8; }
 """
 
 
@@ -57,7 +75,9 @@ class Check(unittest.TestCase):
         self.assertRegex(done.stdout, r"compiled (\d) of \1 configs for ")
         self.assertIn("parameter ORDER changes neither binary nor launch", done.stdout)
         self.assertNotIn("parameter WIDTH", done.stdout)
-        self.assertEqual(self.farm.json("kernels", "check", folder, "--compile")["parameters_without_effect"], ["ORDER"])
+        found = self.farm.json("kernels", "check", folder, "--compile")
+        self.assertEqual(found["compile"]["parameters_without_effect"], ["ORDER"])
+        self.assertIn("parameter ORDER changes neither binary nor launch", found["warnings"][0])
 
     def test_errors_of_some_configs_are_shown(self):
         done = self.check(self.write(HOST + "#if WIDTH == 4\n#error \"four is too wide\"\n#endif\n"), "--compile")
@@ -77,6 +97,63 @@ class Check(unittest.TestCase):
         done = self.check(self.write(HOST, more='constraints { expression: "N % (WIDTH - 4) == 0" }'))
         self.assertEqual(done.returncode, 2)
         self.assertIn("division by zero", done.stderr)
+
+    def write_judged(self, error=0, tolerance="", widths="1, 2"):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
+        (folder / "fill.cc").write_text(JUDGED_SOURCE.replace("ERROR", str(error)))
+        (folder / "kernel.pbtxt").write_text(JUDGED.format(tolerance=tolerance, widths=widths))
+        return folder
+
+    def test_one_config_is_run(self):
+        # The whole space, which is a search for other jobs.
+        folder = self.write_judged(widths="1")
+        done = self.check(folder, "--run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"outcome +OK\n")
+        self.assertRegex(done.stdout, r"check +0 of 64 elements differ")
+        self.assertRegex(done.stdout, r"time +\d")
+        self.assertNotIn("warning", done.stdout)
+        self.assertNotIn("compiled 1 of 1", done.stdout)
+        self.assertEqual(self.farm.cli("best", folder, "--exact", check=False).returncode, 3)
+        self.assertRegex(self.check(self.write_judged(), "--run", "--pin", "WIDTH=2").stdout, r"config +WIDTH=2\n")
+
+    def test_a_comparison_that_says_little_is_a_warning(self):
+        folder = self.write_judged(tolerance="tolerance { atol: 4 }")
+        done = self.check(folder, "--run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"warning +The comparison says little: 3.5 in every element of y would pass")
+        # It does not hide what is wrong with less.
+        done = self.check(self.write_judged(error=5, tolerance="tolerance { atol: 4 }"), "--run")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("warning: The comparison says little: 3.5",
+                      self.farm.cli("tune", folder, "--policy", "fast").stdout)
+        done = self.check(self.write(HOST), "--run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"warning +No output was compared with a reference")
+
+    def test_a_wrong_config_is_shown(self):
+        done = self.check(self.write_judged(error=1), "--run")
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stdout, r"outcome +WRONG_RESULT\n")
+        self.assertIn("y[7] is 8, expected 7", done.stdout)
+        self.assertIn("no valid config", done.stderr)
+
+    def test_json_is_one_object_with_all_that_was_found(self):
+        folder = self.write_judged(tolerance="tolerance { atol: 4 }")
+        found = self.farm.json("kernels", "check", folder)
+        self.assertEqual(set(found), {"file", "kernel", "warnings"})
+        self.assertEqual(found["file"], str(folder / "kernel.pbtxt"))
+        self.assertEqual(found["kernel"]["display_name"], "judged")
+        found = self.farm.json("kernels", "check", folder, "--compile", "--run")
+        self.assertEqual(set(found), {"file", "kernel", "compile", "job", "trials", "warnings"})
+        self.assertEqual({c["outcome"] for c in found["compile"]["configs"]}, {"OUTCOME_OK"})
+        self.assertEqual([t["outcome"] for t in found["trials"]], ["OUTCOME_OK"])
+        self.assertEqual(found["trials"][0]["name"].split("/studies/")[0], found["job"])
+        self.assertTrue(any("would pass" in warning for warning in found["warnings"]), found["warnings"])
+        wrong = self.farm.json("kernels", "check", self.write_judged(error=1), "--run", check=False)
+        self.assertEqual([t["outcome"] for t in wrong["trials"]], ["OUTCOME_WRONG_RESULT"])
+        self.assertEqual(wrong["trials"][0]["verification"]["mismatches"], 1)
+        self.assertEqual(wrong["warnings"], [])
 
     def tune(self, folder, *options, check=True):
         """The number of the job."""

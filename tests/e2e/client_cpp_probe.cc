@@ -1,7 +1,8 @@
 // client_cpp_probe ADDRESS [SNAPSHOT]: does with the C++ client what the lines of stdin say, and answers each with one
 // line of JSON. What is asked for is matmul_host with N=K=64.
 //
-//   find M | lookup M MILLISECONDS | wait REVISION MILLISECONDS | state | tune M | open-snapshot FILE
+//   find M | lookup M MILLISECONDS | wait REVISION MILLISECONDS | state | tune M | lookup-program DIGEST M |
+//   open-snapshot FILE [DIGEST]
 #include <tunefarm/client/client.h>
 
 #include <cstdio>
@@ -81,17 +82,33 @@ int main(int, char** argv) {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
-    std::string verb, file;
+    std::string verb, file, digest;
     int64_t number = 0, milliseconds = 0;
     words >> verb;
     if (verb == "open-snapshot") {
-      words >> file;
+      words >> file >> digest;
       client::ClientOptions offline;
       offline.snapshot = file;
       const auto own = client::Client::Open(offline);
-      const auto asked = own.ok() ? own->Prepare(Spec("")) : client::Result<client::Question>(own.status());
+      client::QuestionSpec spec = Spec("");
+      spec.program_digest = digest;
+      const auto asked = own.ok() ? own->Prepare(spec) : client::Result<client::Question>(own.status());
       if (asked.ok()) {
         SayLookup(asked->Lookup({64}));
+      } else {
+        SayError(asked.status());
+      }
+      continue;
+    }
+    if (verb == "lookup-program") {
+      words >> digest >> number;
+      client::QuestionSpec spec = Spec("host");
+      spec.program_digest = digest;
+      client::LookupOptions lookup;
+      lookup.timeout = std::chrono::minutes(1);
+      const auto asked = opened->Prepare(spec);
+      if (asked.ok()) {
+        SayLookup(asked->Lookup({number}, lookup));
       } else {
         SayError(asked.status());
       }

@@ -65,6 +65,25 @@ class ClientCpp(unittest.TestCase):
                 with mock.patch.dict(os.environ, tls), Probe(address) as probe:
                     self.assertNotEqual(probe.ask("lookup", 96, 60000).get("match"), "NEAREST_SHAPE")
 
+    def test_a_definition_is_asked_for_by_its_digest(self):
+        with Farm() as farm:
+            farm.start()
+            tune(farm, 64)
+            own = farm.json("best", "history", "--limit", "1")["changes"][0]["best"]["program_digest"]
+            edited = "0" * len(own)  # was never submitted
+            snapshot = farm.directory / "bests.tfsnap"
+            farm.cli("export", "snapshot", snapshot)
+            address = next(a for a in farm.info()["addresses"] if a.endswith("client.sock"))
+            with Probe(address) as probe:
+                exact = probe.ask("lookup-program", own, 64)
+                self.assertEqual(exact["match"], "EXACT")
+                stale = probe.ask("lookup-program", edited, 64)
+                self.assertEqual((stale["match"], stale["config"]), ("STALE_SOURCE", exact["config"]))
+                self.assertEqual(probe.ask("lookup", 64, 60000)["match"], "EXACT")
+                self.assertEqual(probe.ask("open-snapshot", snapshot, own)["match"], "EXACT")
+                self.assertEqual(probe.ask("open-snapshot", snapshot, edited),
+                                 {"error": "NOT_FOUND", "reason": "KERNEL_NOT_FOUND"})
+
     def test_answers_go_on_whatever_becomes_of_the_daemon(self):
         with Farm() as farm:
             farm.start()

@@ -1,10 +1,12 @@
-"""Budgets, bounds of disk and log, and the pages for monitoring, with the real daemon."""
+"""Budgets, bounds of disk, log and descriptors, and the pages for monitoring, with the real daemon."""
 
 import ctypes
 import http.client
 import os
 import pathlib
 import re
+import resource
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -291,6 +293,72 @@ class Monitoring(unittest.TestCase):
             self.assertEqual(farm.stop(), 0)
             for connection in idle:
                 connection.close()
+
+
+def open_files(pid):
+    """Soft and hard limit of a process."""
+    line = re.search(r"^Max open files +(\d+) +(\d+)", pathlib.Path(f"/proc/{pid}/limits").read_text(), re.M)
+    return int(line.group(1)), int(line.group(2))
+
+
+class Descriptors(unittest.TestCase):
+    HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # with empty SETTINGS
+
+    def flood(self, path, count):
+        """Connections that speak HTTP/2 and never call, as many as stay open of `count`."""
+        kept = []
+        for _ in range(count):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(HANG_SECONDS)
+            try:
+                connection.connect(str(path))
+                connection.sendall(self.HTTP2_PREFACE)
+                is_taken = connection.recv(1) != b""
+            except ConnectionError:
+                is_taken = False
+            if is_taken:
+                kept.append(connection)
+            else:
+                connection.close()
+        return kept
+
+    def test_the_daemon_takes_what_it_may_and_workers_get_what_it_found(self):
+        with Farm() as farm:
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            farm.wrapper = ["prlimit", f"--nofile=200:{hard}"]
+            farm.start()
+            farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "2")
+            self.assertEqual(open_files(farm.process.pid), (hard, hard))
+
+            def stubs():
+                """Of workers that have begun to work: those processes of theirs that keep the daemon's hard limit."""
+                limits = []
+                for pid, _ in farm.orphans():
+                    try:
+                        limits.append(open_files(pid))
+                    except (OSError, AttributeError):
+                        pass  # it ended
+                return [soft for soft, own_hard in limits if own_hard == hard]
+
+            wait_until(lambda: stubs() and all(soft == 200 for soft in stubs()), "stubs with the limit of the daemon's start")
+
+    def test_connections_of_this_machine_leave_descriptors_for_the_daemon(self):
+        with Farm("--compile-workers", "2") as farm:
+            farm.wrapper = ["prlimit", "--nofile=800:800"]
+            farm.start()
+            kept = self.flood(farm.directory / "run" / "client.sock", 800)
+            self.assertGreater(len(kept), 100)
+            self.assertLess(len(kept), 500)
+            # The admin socket answers still, files are opened, and workers start.
+            self.assertEqual(farm.cli("status").returncode, 0)
+            farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "2")
+            kept += self.flood(farm.directory / "run" / "admin.sock", 800)
+            self.assertLess(len(kept), 600)
+            self.assertLess(len(os.listdir(f"/proc/{farm.process.pid}/fd")), 800)
+            for connection in kept:
+                connection.close()
+            wait_until(lambda: farm.cli("status", check=False).returncode == 0, "an answer once they are gone")
+            farm.cli("tune", "matmul_host", *SMALL, "--max-trials", "2")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ TEST(KernelsTest, Delete) {
   cli.Record({"kernels", "delete", "stored"});
   cli.Record({"kernels", "delete", "stored@0123"});
   cli.Record({"kernels", "delete", StoredKernel().name()});
+  cli.Record({"kernels", "delete", "stored", "--output", "json"});
   EXPECT_EQ(cli.Record({"kernels", "delete", "stored@4567"}).code, 3);
   EXPECT_EQ(cli.Record({"kernels", "delete", "scale_host"}).code, 3);
   EXPECT_EQ(cli.Record({"kernels", "delete", "stored@"}).code, 2);
@@ -69,6 +70,18 @@ TEST(KernelsTest, CheckSaysWhere) {
   cli.Record({"kernels", "check", cli.directory().File("kernel.pbtxt")});
   cli.Record({"kernels", "check", cli.directory().File("missing.pbtxt")});
   cli.Record({"kernels", "check", "no_such_kernel"});
+  cli.Comment("One config is tried, in a job that promotes nothing.");
+  EXPECT_EQ(cli.Record({"kernels", "check", "scale_host", "--run", "--pin", "CHUNK=256"}).code, 0);
+  const v1::CreateJobRequest request = cli.daemon()->last_create_job();
+  ASSERT_EQ(request.job().problems_size(), 1);
+  EXPECT_EQ(request.job().problems(0).pinned().at("CHUNK").int_value(), 256);
+  EXPECT_EQ(request.job().budget().max_trials(), 1);
+  EXPECT_EQ(request.job().policy().preset(), v1::MEASUREMENT_PRESET_FAST);
+  EXPECT_TRUE(request.job().policy().no_reuse());
+  EXPECT_TRUE(request.job().no_promotion());
+  EXPECT_EQ(cli.Record({"kernels", "check", "faulty", "--run"}).code, 5);
+  EXPECT_EQ(cli.Record({"kernels", "check", "scale_host", "--output", "json"}).code, 0);
+  EXPECT_EQ(cli.Record({"kernels", "check", "scale_host", "--output", "csv"}).code, 2);
   cli.ExpectMatches("kernels_check");
 }
 
@@ -96,6 +109,13 @@ TEST(KernelsTest, NewWritesADefinitionThatPassesTheCheck) {
   ASSERT_TRUE(MakeDirectories(cli.directory().File("python"), 0700).ok());
   EXPECT_EQ(cli.Record({"kernels", "new", cli.directory().File("python/my_kernel.py")}).code, 0);
   EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File("python")}).code, 0);
+  cli.Comment("The files as JSON.");
+  ASSERT_TRUE(MakeDirectories(cli.directory().File("json"), 0700).ok());
+  cli.Record({"kernels", "new", cli.directory().File("json/scale.cc"), "--output", "json"});
+  ASSERT_TRUE(MakeDirectories(cli.directory().File("guessed"), 0700).ok());
+  const std::string guessed = cli.directory().File("guessed/blur.cc");
+  ASSERT_TRUE(WriteFileAtomically(guessed, "extern \"C\" void blur(const float* in, float* out, int n) {}\n").ok());
+  cli.Record({"kernels", "new", guessed, "--output", "json"});
   cli.ExpectMatches("kernels_new");
 }
 

@@ -227,11 +227,42 @@ class Judgement(unittest.TestCase):
         self.assertIsNone(self.check(own, truth, atol=0.2, row_norm_bound=0.2, row_length=8).wrong)
         self.assertIn("row 2", self.check(own, truth, atol=0.2, row_norm_bound=0.05, row_length=8).wrong)
 
+    def test_a_truth_that_varies_less_than_the_tolerance_has_a_constant_that_passes(self):
+        truth = numpy.arange(64.0) % 8
+
+        def constant(truth, **tolerance):
+            return checking.passing_constant(truth, checking.Tolerance(**tolerance))
+
+        self.assertEqual(constant(truth, atol=4.0), 3.5)
+        self.assertIsNone(self.check(numpy.full(64, 3.5), truth, atol=4.0).wrong)
+        self.assertIsNone(constant(truth, atol=3.4))
+        self.assertIsNone(constant(truth[:15], atol=4.0))
+        self.assertIsNone(constant(truth, atol=4.0, row_norm_bound=0.1, row_length=8))
+        self.assertEqual(constant(numpy.where(truth < 4, truth, math.nan), atol=2.0), 1.5)
+        self.assertIsNone(constant(numpy.where(truth < 7, truth, math.inf), atol=4.0))
+        self.assertEqual(constant(numpy.full((4, 4), 7)), 7.0)
+        self.assertIsNone(constant(numpy.arange(16) % 2, rtol=1.0, atol=0.9))
+        note = checking.constant_note([("a", truth), ("b", numpy.ones(16))], checking.Tolerance())
+        self.assertIn("1 in every element would pass for b", note)
+
+    def test_both_parts_of_complex_numbers_are_compared(self):
+        truth = numpy.arange(6) + 1j
+        self.assertIsNone(self.check(truth.copy(), truth).wrong)
+        for part, wrong in (("real", truth + 1), ("imag", truth + 1j), ("imag", truth.conj())):
+            self.assertIn(f".{part} differ", self.check(wrong, truth).wrong)
+        self.assertIn("is of type", self.check(truth.real, truth).wrong)
+        self.assertIn("is of type", self.check(truth, truth.real).wrong)
+        unwritten = numpy.empty(6, "complex64")
+        arrays.poison(unwritten, 0)
+        unwritten.real[:] = truth.real
+        self.assertIn(".imag differ", self.check(unwritten, truth).wrong)
+
     def test_poison_is_in_every_element_and_of_two_kinds(self):
         for kind in ("float16", "float32", "float64", "complex64"):
             array = numpy.ones((3, 4), kind)[:, ::2]
             self.assertTrue(arrays.poison(array, 0))
-            self.assertTrue(numpy.isnan(array).all())
+            for part in (array.real, array.imag) if kind == "complex64" else (array,):
+                self.assertTrue(numpy.isnan(part).all())
         for kind in ("int8", "uint8", "int32", "int64", "bool"):
             first, second = numpy.ones((3, 4), kind), numpy.ones((3, 4), kind)
             self.assertTrue(arrays.poison(first, 0) and arrays.poison(second, 1))
@@ -417,6 +448,7 @@ class Conversation(unittest.TestCase):
         self.assertEqual(good["measurement"]["method"], messages.METHOD_STEADY_CLOCK)
         self.assertEqual(len(good["measurement"]["sample_ns"]), good["measurement"]["samples"])
         self.assertEqual(good["verification"]["elements"], 64)
+        self.assertEqual(good["message"], "")
         checked, phases, _ = self.evaluate("none", artifact, 2, verify_only=True)
         self.assertEqual((checked["outcome"], phases[-1]), (messages.OK, messages.PHASE_VERIFY))
         self.assertNotIn("measurement", checked)
@@ -470,6 +502,15 @@ class Conversation(unittest.TestCase):
                          b"    return (lambda: numpy.full(3, %f)), numpy.ones(3)\n" % value)
             result = self.evaluate("none", None, number)[0]
             self.assertEqual(result["outcome"], messages.OK if value == 1.0 else messages.WRONG_RESULT, result)
+
+    def test_a_comparison_that_says_little_is_noted(self):
+        self.begin("run")
+        self.prepare(b"import numpy\ndef make_run_and_gt(config):\n"
+                     b"    return (lambda: numpy.full(32, 2.0)), numpy.full(32, 2.0)\n")
+        for number, more in enumerate(({}, {"verify_only": True}), 1):
+            result = self.evaluate("none", None, number, **more)[0]
+            self.assertEqual(result["outcome"], messages.OK, result)
+            self.assertIn("2 in every element would pass", result["message"])
 
     def test_modules_that_are_of_no_use(self):
         self.begin("run")

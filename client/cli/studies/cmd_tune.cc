@@ -19,10 +19,9 @@
 #include "client/cli/options/starting_configs.h"
 #include "client/cli/space_text.h"
 #include "client/cli/studies/job_names.h"
-#include "client/cli/studies/progress.h"
 #include "client/cli/studies/recorded_source.h"
 #include "client/cli/studies/report.h"
-#include "client/cli/studies/trial_pages.h"
+#include "client/cli/studies/single_trials.h"
 #include "client/cli/studies/watch.h"
 #include "server/base/format.h"
 #include "server/base/random.h"
@@ -359,49 +358,6 @@ absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& optio
   return kExitOk;
 }
 
-std::string TrialText(const v1::Trial& trial) {
-  std::string phase = v1::Phase_Name(trial.phase());
-  std::string text =
-      fmt::format("config     {}\noutcome    {}\n", ConfigText(trial.config()), OutcomeText(trial.outcome()));
-  if (!trial.message().empty()) {
-    const bool began = trial.phase() != v1::PHASE_UNSPECIFIED;
-    text += fmt::format("why        {} (in {})\n", Visible(trial.message()), began ? phase.substr(6) : "preparation");
-  }
-  const v1::ResourceUse& use = trial.resources();
-  if (use.binary_bytes() > 0) {
-    text +=
-        fmt::format("binary     {}, compiled in {:.0f} ms{}\n", FormatBytes(static_cast<uint64_t>(use.binary_bytes())),
-                    trial.compile_ms(), trial.cached_binary() ? " (cached)" : "");
-  }
-  if (use.registers() > 0) {
-    text +=
-        fmt::format("resources  {} registers/thread, {} spilled, {} static + {} dynamic shared/block, {} blocks/SM\n",
-                    use.registers(), FormatBytes(static_cast<uint64_t>(use.spill_bytes())),
-                    FormatBytes(static_cast<uint64_t>(use.static_shared_bytes())),
-                    FormatBytes(static_cast<uint64_t>(use.dynamic_shared_bytes())), use.blocks_per_sm());
-  }
-  const v1::Verification& check = trial.verification();
-  if (check.elements() > 0) {
-    text += fmt::format("check      {} of {} elements differ, largest error {:.3g} absolute, {:.3g} relative\n",
-                        FormatCount(static_cast<int64_t>(check.mismatches())),
-                        FormatCount(static_cast<int64_t>(check.elements())), check.max_absolute_error(),
-                        check.max_relative_error());
-    for (const v1::Mismatch& mismatch : check.first_mismatches()) {
-      text += fmt::format("           {}[{}] is {:.9g}, expected {:.9g}\n", mismatch.buffer(), mismatch.index(),
-                          mismatch.actual(), mismatch.expected());
-    }
-  }
-  const v1::Measurement& m = trial.measurement();
-  if (m.median_ns() > 0) {
-    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples, {}\n", FormatDuration(m.median_ns()),
-                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
-    if (const std::string conditions = ConditionsText(m); !conditions.empty())
-      text += "measured   " + conditions + "\n";
-  }
-  if (!trial.log().empty()) text += "log\n" + trial.log() + (trial.log().back() == '\n' ? "" : "\n");
-  return text;
-}
-
 absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
   options.problem.pins = settings;
@@ -411,27 +367,18 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   options.measure.settings.emplace_back("no_reuse=true");  // what it did before is not what is asked
   ASSIGN_OR_RETURN(const std::optional<v1::Job> submitted, Submit(session, options));
   const v1::Job& job = submitted.value();  // of one problem, which is never left out
-  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, job.name()));
-  if (outcome.detached) return kExitInterrupted;
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  v1::ListTrialsRequest list;
-  list.set_parent(job.name());
-  list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, list, 1));
-  if (trials.empty()) return NotFound("the config was never run: {}", outcome.job.error());
-  v1::GetTrialRequest get;
-  get.set_name(trials[0].name());
-  ASSIGN_OR_RETURN(const v1::GetTrialResponse response,
-                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::GetTrial, get));
-  session->Print(format == OutputFormat::kJson ? ToJson(response.trial()) : TrialText(response.trial()));
+  ASSIGN_OR_RETURN(const TriedConfigs tried, FollowTrials(session, job.name()));
+  if (tried.detached) return kExitInterrupted;
+  const v1::Trial& trial = tried.trials.front();
+  session->Print(format == OutputFormat::kJson ? ToJson(trial) : TrialText(trial));
   std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
   for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
-  for (const auto& [name, value] : std::map<std::string, v1::Value>(response.trial().config().values().begin(),
-                                                                    response.trial().config().values().end())) {
+  for (const auto& [name, value] :
+       std::map<std::string, v1::Value>(trial.config().values().begin(), trial.config().values().end())) {
     again += " " + ShellWord(name + "=" + ValueText(value));
   }
   session->Note(again);
-  return response.trial().outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
+  return trial.outcome() == v1::OUTCOME_OK ? kExitOk : kExitNoValidConfig;
 }
 
 }  // namespace

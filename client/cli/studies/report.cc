@@ -150,6 +150,8 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   if (!ranked.empty() && ranked[0].measurement().self_judged()) {
     text += "self-judged: the kernel's own process took these times, and nothing outside of it checked them\n";
   }
+  // The worker's note about the comparison, which is the same for all configs of a problem.
+  if (!ranked.empty() && !ranked[0].message().empty()) text += "warning: " + ranked[0].message() + "\n";
   const int64_t done = study.progress().done();
   text +=
       done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));

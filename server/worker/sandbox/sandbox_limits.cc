@@ -42,6 +42,13 @@ bool DropCapabilities() {
 
 }  // namespace
 
+void LowerDescriptorLimit(int limit) {
+  rlimit now;
+  if (getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur <= static_cast<rlim_t>(limit)) return;
+  now.rlim_cur = static_cast<rlim_t>(limit);
+  (void)setrlimit(RLIMIT_NOFILE, &now);
+}
+
 void SetLimits(const WorkerArguments& arguments, bool counts_alone) {
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_NOFILE, 512);

@@ -9,6 +9,9 @@
 
 namespace tunefarm {
 
+// Lowers the soft limit of open files to `limit`; a lower one stays, and so does the hard limit.
+void LowerDescriptorLimit(int limit);
+
 // Limits of the process and of all that it starts: no core files, 512 descriptors, files of 256 MiB, 8 GiB of
 // addresses unless it uses a GPU. `counts_alone`: nobody else runs under this uid, so that its processes can be
 // counted.

@@ -1,6 +1,6 @@
 // Scores strategies on recorded results: a table with one line per strategy and recording.
 //
-// Usage: search_score [--strategy NAMES] [--option NAME=VALUE]... [--repeats N] [--in-flight N] [--warm FILE
+// Usage: search_score [--strategy NAMES] [--strategy-option NAME=VALUE]... [--repeats N] [--in-flight N] [--warm FILE
 // [--warm-results N]]
 //                     [--csv FILE] RECORDING...
 #include <fmt/core.h>
@@ -77,7 +77,7 @@ absl::Status ScoreOne(const Arguments& arguments, const std::string& strategy, c
   StrategyOptions options;
   for (const std::string& option : arguments.options) {
     const size_t equals = option.find('=');
-    if (equals == std::string::npos) return InvalidArgument("--option {} is not NAME=VALUE", option);
+    if (equals == std::string::npos) return InvalidArgument("--strategy-option {} is not NAME=VALUE", option);
     options[option.substr(0, equals)] = option.substr(equals + 1);
   }
   const ScoreBasis basis(recording);
@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   tunefarm::Arguments arguments;
   CLI::App app("Scores search strategies on recorded results (T4 or Kernel Tuner cache files, also gzipped).");
   app.add_option("--strategy", arguments.strategies, "Strategies, with commas between them.");
-  app.add_option("--option", arguments.options, "An option of the strategies, NAME=VALUE.");
+  app.add_option("--strategy-option", arguments.options, "An option of the strategies, NAME=VALUE.");
   app.add_option("--repeats", arguments.repeats, "Runs of each, with seeds from --seed on.")
       ->check(CLI::Range(1, 10000));
   app.add_option("--seed", arguments.seed, "Seed of the first run.");

@@ -106,6 +106,16 @@ TEST(JsonTest, ConfigsAreObjectsOfTheirValues) {
   EXPECT_EQ(ToJson(v1::Config()), "{}\n");
 }
 
+TEST(JsonTest, PartsAreLaidOutLikeMessages) {
+  EXPECT_EQ(JsonObject({}), "{}\n");
+  EXPECT_EQ(JsonList({}), "[]\n");
+  v1::Config config;
+  (*config.mutable_values())["TILE"].set_int_value(4);
+  EXPECT_EQ(JsonList({ToJson(config), "2"}), "[\n {\n  \"TILE\": 4\n },\n 2\n]\n");
+  EXPECT_EQ(JsonObject({{"a", JsonString("\"")}, {"list", JsonList({ToJson(config)})}, {"none", JsonList({})}}),
+            "{\n \"a\": \"\\\"\",\n \"list\": [\n  {\n   \"TILE\": 4\n  }\n ],\n \"none\": []\n}\n");
+}
+
 TEST(JsonTest, BytesAreBase64) {
   const std::map<std::string, std::string> known = {
       {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"\xff\xfe", "//4="}};

@@ -197,6 +197,63 @@ TEST_F(CacheTest, ANewProgramIsNoticedWhenItIsTuned) {
   }));
 }
 
+TEST_F(CacheTest, ADefinitionIsAskedForByItsDigest) {
+  catalog_.Put(MakeBest(64, 32, 5));
+  catalog_.Put(MakeBest(64, 8, 9, "program-0"));
+  const int64_t revision = catalog_.Put(MakeBest(64, 32, 6, "program-0"));
+  Client client = Open(QuickOptions(daemon_));
+  QuestionSpec spec = MatmulSpec();
+  spec.program_digest = "program-0";
+  const Question older = *client.Prepare(spec);
+  spec.program_digest = kProgram;
+  const Question newest = *client.Prepare(spec);
+  ASSERT_TRUE(older.WaitForRevision(revision, kLong).ok());
+  ASSERT_TRUE(newest.WaitForRevision(revision, kLong).ok());
+  const auto found = older.Lookup({64, 32});
+  EXPECT_EQ(Tile(found), 6);
+  EXPECT_EQ(found->answer->match, Match::kExact);
+  EXPECT_EQ(found->answer->program_digest, "program-0");
+  EXPECT_EQ(Tile(newest.Lookup({64, 32})), 5);
+  EXPECT_EQ(daemon_.lookups(), 0);
+
+  // Which default a dim has in a definition that is not the newest one is known to the daemon alone.
+  spec.program_digest = "program-0";
+  spec.varying_dims = {"M"};
+  EXPECT_EQ(Tile(client.Prepare(spec)->Lookup({64})), 9);
+  EXPECT_EQ(daemon_.lookups(), 1);
+
+  // Another newest definition changes nothing for those who named theirs.
+  catalog_.SetProgram("program-2");
+  const Question unnamed = *client.Prepare(MatmulSpec());
+  const int64_t later = catalog_.Put(MakeBest(64, 32, 7, "program-2"));
+  EXPECT_TRUE(Eventually([&] { return Tile(unnamed.Lookup({64, 32})) == 7; }));
+  ASSERT_TRUE(newest.WaitForRevision(later, kLong).ok());
+  const auto kept = newest.Lookup({64, 32});
+  EXPECT_EQ(Tile(kept), 5);
+  EXPECT_EQ(kept->answer->match, Match::kExact);
+}
+
+TEST_F(CacheTest, ADefinitionThatNobodyTunedHasNoExactAnswer) {
+  const int64_t revision = catalog_.Put(MakeBest(64, 32, 5));
+  Client client = Open(QuickOptions(daemon_));
+  QuestionSpec spec = MatmulSpec();
+  spec.program_digest = "edited";
+  const Question edited = *client.Prepare(spec);
+  ASSERT_TRUE(edited.WaitForRevision(revision, kLong).ok());
+  const auto answer = edited.Lookup({64, 32});
+  EXPECT_EQ(Tile(answer), 5);
+  EXPECT_EQ(answer->answer->match, Match::kStaleSource);
+  EXPECT_EQ(edited.NewReader().Find({64, 32})->match, Match::kStaleSource) << "and it is cached so";
+  spec.worst_match = Match::kStale;
+  EXPECT_EQ(client.Prepare(spec)->Lookup({64, 32})->answer->match, Match::kNotFound);
+  // Once it is tuned, its own best answers.
+  ASSERT_TRUE(edited.WaitForRevision(catalog_.Put(MakeBest(64, 32, 8, "edited")), kLong).ok());
+  EXPECT_EQ(edited.NewReader().Find({64, 32})->config.Int("TILE"), 8);
+  EXPECT_EQ(edited.NewReader().Find({64, 32})->match, Match::kExact);
+  spec.program_digest = std::string(129, 'a');
+  EXPECT_EQ(client.Prepare(spec).status().reason, "QUESTION_INVALID");
+}
+
 TEST_F(CacheTest, TheDaemonsRefusalsAreErrors) {
   Client client = Open(QuickOptions(daemon_));
   QuestionSpec spec = MatmulSpec();

@@ -173,19 +173,27 @@ struct FakeDaemon::Services : v1::KernelService::Service,
     const int64_t m = dims.at("M").int_value();
     const int64_t n = dims.count("N") > 0 ? dims.at("N").int_value() : 8;
     MutexLock lock(&catalog->mutex);
+    const std::string program = request->program_digest().empty() ? catalog->program : request->program_digest();
     response->set_catalog_revision(catalog->last_revision);
+    const v1::BestConfig* older = nullptr;  // of another program, for this problem
     const v1::BestConfig* nearest = nullptr;
     const auto distance = [m](const v1::BestConfig& best) {
       return std::abs(best.problem().dims().at("M").int_value() - m);
     };
     for (const auto& [key, best] : catalog->bests) {
-      if (best.program_digest() != catalog->program || best.device_class_id() != kClass) continue;
-      if (best.problem().dims().at("N").int_value() != n) continue;
+      if (best.device_class_id() != kClass || best.problem().dims().at("N").int_value() != n) continue;
+      if (best.program_digest() != program) {
+        if (distance(best) == 0) older = &best;
+        continue;
+      }
       if (nearest == nullptr || distance(best) < distance(*nearest)) nearest = &best;
     }
     if (nearest != nullptr && distance(*nearest) == 0) {
       response->set_match(v1::MATCH_EXACT);
       *response->mutable_best() = *nearest;
+    } else if (older != nullptr && request->worst_match() >= v1::MATCH_STALE_SOURCE) {
+      response->set_match(v1::MATCH_STALE_SOURCE);
+      *response->mutable_best() = *older;
     } else if (nearest != nullptr && request->worst_match() >= v1::MATCH_NEAREST_SHAPE) {
       response->set_match(v1::MATCH_NEAREST_SHAPE);
       response->set_distance(static_cast<double>(distance(*nearest)));

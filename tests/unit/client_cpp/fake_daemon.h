@@ -1,7 +1,8 @@
 // A daemon whose catalog the test writes: real gRPC on a Unix socket, killed, frozen and started again at will.
 //
 // It knows the kernel "matmul" with the dims M and N (ints, N with the default 8) and dtype, and one host device.
-// Look-ups answer EXACT, else NEAREST_SHAPE with the best whose M is nearest, else DEFAULT.
+// Look-ups answer EXACT, else STALE_SOURCE with the best of another program, else NEAREST_SHAPE with the best whose M
+// is nearest, else DEFAULT.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

@@ -86,6 +86,30 @@ TEST_F(OfflineTest, DevicesAreNamedByIdOrName) {
   EXPECT_EQ(client->Prepare(Spec("none", "")).status().reason, "KERNEL_NOT_FOUND");
 }
 
+TEST_F(OfflineTest, AnotherDefinitionDoesNotAnswer) {
+  static constexpr DefaultValue kConfig[] = {{"TILE", 99}};
+  static constexpr DefaultConfig kDefaults[] = {{"matmul", "", {}, kConfig}};
+  QuestionSpec spec = Spec("matmul", "");
+  spec.program_digest = "program-1";
+  QuestionSpec edited = spec;
+  edited.program_digest = "edited";
+  const auto client = Client::Open(options_);
+  const auto answer = client->Prepare(spec)->Lookup({1});
+  EXPECT_EQ(answer->answer->config.Int("TILE"), 1);
+  EXPECT_EQ(answer->answer->match, Match::kExact);
+  EXPECT_EQ(answer->answer->program_digest, "program-1");
+  const auto refused = client->Prepare(edited);
+  EXPECT_EQ(refused.status().code, Code::kNotFound);
+  EXPECT_EQ(refused.status().reason, "KERNEL_NOT_FOUND");
+  EXPECT_NE(refused.status().message.find("edited: that of program-1"), std::string::npos) << refused.status().message;
+  edited.kernel = "kernels/id-1";
+  EXPECT_EQ(client->Prepare(edited).status().reason, "KERNEL_NOT_FOUND");
+  edited.kernel = "matmul";
+  options_.defaults.push_back(kDefaults);
+  const auto with_default = Client::Open(options_);
+  EXPECT_EQ(with_default->Prepare(edited)->Lookup({1})->answer->match, Match::kDefault);
+}
+
 TEST_F(OfflineTest, DefaultsAnswerWhereTheFileDoesNot) {
   static constexpr DefaultValue kConfig[] = {{"TILE", 99}};
   static constexpr DefaultConfig kDefaults[] = {{"matmul", "", {}, kConfig}, {"none", "", {}, kConfig}};

@@ -13,14 +13,16 @@ absl::StatusOr<WorkerArguments> Parse(std::vector<std::string> arguments) {
 }
 
 TEST(WorkerArguments, ReadsThemAll) {
-  const auto parsed = Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--parent-pid=77", "--scratch=/s",
-                             "--device=GPU-1", "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off",
-                             "--uid=64001", "--required-isolation=L1", "--compile-seconds=130", "--fake-x=1"});
+  const auto parsed =
+      Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--parent-pid=77", "--scratch=/s", "--descriptors=256",
+             "--device=GPU-1", "--cuda-path=/c", "--host-compiler=clang++", "--sandbox=off", "--uid=64001",
+             "--required-isolation=L1", "--compile-seconds=130", "--fake-x=1"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
   EXPECT_EQ(parsed->role, "run");
   EXPECT_EQ(parsed->backend, "cuda");
   EXPECT_EQ(parsed->channel_fd, 3);
   EXPECT_EQ(parsed->parent_pid, 77);
+  EXPECT_EQ(parsed->descriptors, 256);
   EXPECT_EQ(parsed->scratch, "/s");
   EXPECT_EQ(parsed->device_uuid, "GPU-1");
   EXPECT_EQ(parsed->cuda_path, "/c");
@@ -38,6 +40,7 @@ TEST(WorkerArguments, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(Parse({"--role=run", "--backend=tpu", "--channel-fd=3"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=1"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3x"}).ok());
+  EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--descriptors=-1"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--sandbox=maybe"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--required-isolation=L2"}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda", "--channel-fd=3", "--verbose"}).ok());

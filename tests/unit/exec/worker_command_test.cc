@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "tests/fakes/temporary_directory.h"
 
@@ -58,6 +59,27 @@ TEST(WorkerCommandTest, DemandsAndLimitsReachTheWorker) {
   EXPECT_THAT(arguments(WorkerRole::kCompile), Contains("--required-isolation=L1"));
   EXPECT_THAT(arguments(WorkerRole::kCompile), Contains("--compile-seconds=130"));
   EXPECT_THAT(arguments(WorkerRole::kRun), Not(Contains(HasSubstr("seconds"))));
+}
+
+TEST(WorkerCommandTest, WorkersGetTheLimitOfOpenFilesThatWasFound) {
+  TemporaryDirectory directory;
+  WorkerCommandOptions options;
+  options.scratch_root = directory.File("scratch");
+  options.sandbox = false;
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low = {200, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  RaiseDescriptorLimit();
+  rlimit raised = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &raised), 0);
+  EXPECT_EQ(raised.rlim_cur, before.rlim_max);
+  EXPECT_EQ(raised.rlim_max, before.rlim_max);
+  const absl::StatusOr<SubprocessOptions> command =
+      MakeWorkerCommand(options, WorkerRole::kRun, "host", "worker", "", 0);
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_THAT(command->arguments, Contains("--descriptors=200"));
 }
 
 }  // namespace

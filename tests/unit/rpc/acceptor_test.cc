@@ -4,7 +4,10 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <functional>
@@ -14,6 +17,7 @@
 
 #include "server/base/mutex.h"
 #include "server/base/status.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
 namespace {
@@ -26,6 +30,22 @@ UniqueFd ConnectTo(int port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   return fd;
+}
+
+UniqueFd ConnectTo(const std::string& path) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+// The number that the next descriptor of this process gets.
+int NextDescriptor() {
+  const int free = dup(STDERR_FILENO);
+  close(free);
+  return free;
 }
 
 // Whether the other side took the connection: it greets those that it takes, and closes the others.
@@ -57,7 +77,7 @@ class Taken {
 
 TEST(AcceptorTest, ConnectionsAreTakenUntilItEnds) {
   Taken taken;
-  auto acceptor = Acceptor::Open("127.0.0.1:0", Acceptor::DescriptorsMax());
+  auto acceptor = Acceptor::Open("127.0.0.1:0", Acceptor::DescriptorsMax(Peers::kNetwork));
   ASSERT_TRUE(acceptor.ok()) << acceptor.status();
   (*acceptor)->Start(taken.Take());
   const UniqueFd first = ConnectTo((*acceptor)->port());
@@ -67,17 +87,14 @@ TEST(AcceptorTest, ConnectionsAreTakenUntilItEnds) {
   const int port = (*acceptor)->port();
   acceptor->reset();
   // The port is free again, and what was taken is still open.
-  const auto again = Acceptor::Open("127.0.0.1:" + std::to_string(port), Acceptor::DescriptorsMax());
+  const auto again = Acceptor::Open("127.0.0.1:" + std::to_string(port), Acceptor::DescriptorsMax(Peers::kNetwork));
   EXPECT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(send(first.get(), "x", 1, MSG_NOSIGNAL), 1);
 }
 
 TEST(AcceptorTest, SomeDescriptorsAreLeftForOthers) {
   Taken taken;
-  const int free = dup(STDERR_FILENO);
-  ASSERT_GE(free, 0);
-  close(free);
-  auto acceptor = Acceptor::Open("127.0.0.1:0", free + 20);
+  auto acceptor = Acceptor::Open("127.0.0.1:0", NextDescriptor() + 20);
   ASSERT_TRUE(acceptor.ok()) << acceptor.status();
   (*acceptor)->Start(taken.Take());
   int greeted = 0;
@@ -95,6 +112,44 @@ TEST(AcceptorTest, SomeDescriptorsAreLeftForOthers) {
   EXPECT_TRUE(IsGreeted(ConnectTo((*acceptor)->port()))) << "there is room again";
 }
 
+TEST(AcceptorTest, AUnixSocketIsBoundedToo) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("s.sock");
+  Taken taken;
+  auto acceptor = Acceptor::OpenUnix(path, 0660, NextDescriptor() + 20);
+  ASSERT_TRUE(acceptor.ok()) << acceptor.status();
+  struct stat info = {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISSOCK(info.st_mode));
+  EXPECT_EQ(info.st_mode & 0777, 0660u);
+  (*acceptor)->Start(taken.Take());
+  int greeted = 0;
+  {
+    std::vector<UniqueFd> clients;
+    for (int i = 0; i < 30; ++i) {
+      clients.push_back(ConnectTo(path));
+      greeted += IsGreeted(clients.back()) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(greeted, 0);
+  EXPECT_LT(greeted, 20);
+  taken.Close();
+  EXPECT_TRUE(IsGreeted(ConnectTo(path))) << "there is room again";
+  acceptor->reset();
+  EXPECT_NE(stat(path.c_str(), &info), 0) << "the socket's file is removed";
+}
+
+TEST(AcceptorTest, WhoIsCloserToTheDaemonMayUseMoreDescriptors) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit limit = {800, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(Acceptor::DescriptorsMax(Peers::kNetwork), 400);
+  EXPECT_EQ(Acceptor::DescriptorsMax(Peers::kClientSocket), 500);
+  EXPECT_EQ(Acceptor::DescriptorsMax(Peers::kAdminSocket), 600);
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
 TEST(AcceptorTest, WhatCannotBeBoundIsRefused) {
   const auto acceptor = Acceptor::Open("127.0.0.1:0", 1000);
   ASSERT_TRUE(acceptor.ok()) << acceptor.status();
@@ -102,6 +157,10 @@ TEST(AcceptorTest, WhatCannotBeBoundIsRefused) {
   EXPECT_EQ(Acceptor::Open("127.0.0.1", 1000).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(Acceptor::Open("192.0.2.1:0", 1000).ok()) << "no address of this machine";
   EXPECT_TRUE(Acceptor::Open("localhost:0", 1000).ok());
+  const TemporaryDirectory directory;
+  EXPECT_FALSE(Acceptor::OpenUnix(directory.File("no/such/folder.sock"), 0600, 1000).ok());
+  EXPECT_EQ(Acceptor::OpenUnix("/" + std::string(107, 'x'), 0600, 1000).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -69,6 +69,10 @@ def is_floating(value: Any) -> bool:
     return dtype.kind in "fc" or (dtype.kind == "V" and "float" in str(dtype))
 
 
+def is_complex(value: Any) -> bool:
+    return "complex" in str(value.dtype)
+
+
 def is_truth(value: Any) -> bool:
     return str(value.dtype).split(".")[-1] in ("bool", "bool_")
 
@@ -86,7 +90,7 @@ def poison(value: Any, pattern: int) -> bool:
     byte = POISON_BYTES[pattern % 2]
     if is_floating(value):
         try:
-            filler(float("nan"))
+            filler(complex(float("nan"), float("nan")) if is_complex(value) else float("nan"))
         except (RuntimeError, TypeError, ValueError):
             return _poison_bytes(target, 0xFF)  # 8-bit floats in some releases; all bits set is NaN.
     elif is_truth(value):

@@ -12,6 +12,8 @@ from . import arrays
 FIRST_MISMATCHES_MAX = 8
 # Elements compared at a time: 64 MiB as doubles, for each of several temporaries.
 _CHUNK_ELEMENTS = 1 << 23
+# Of a ground truth that is looked at for a constant, as in server/worker/verify/compare.cc.
+_CONSTANT_ELEMENTS_MIN, _CONSTANT_ELEMENTS_MAX = 16, 1 << 20
 
 
 class Tolerance(NamedTuple):
@@ -63,11 +65,43 @@ def _compare(outputs: List[Tuple[str, Any]], expected: List[Tuple[str, Any]], to
     for (name, own), (_, other) in zip(outputs, expected):
         if tuple(own.shape) != tuple(other.shape):
             check.fail(f"{name} has the shape {tuple(own.shape)}, the ground truth has {tuple(other.shape)}")
-        elif arrays.is_floating(own) != arrays.is_floating(other):
+        elif (arrays.is_floating(own), arrays.is_complex(own)) != (arrays.is_floating(other), arrays.is_complex(other)):
             check.fail(f"{name} is of type {own.dtype}, the ground truth of {other.dtype}")
+        elif arrays.is_complex(own):
+            truth = _beside(other, own)
+            _compare_one(f"{name}.real", own.real, truth.real, tolerance, check)
+            _compare_one(f"{name}.imag", own.imag, truth.imag, tolerance, check)
         else:
             _compare_one(name, own, _beside(other, own), tolerance, check)
     return check
+
+
+def constant_note(expected: List[Tuple[str, Any]], tolerance: Tolerance) -> str:
+    """Returns a sentence about the first ground truth that a constant would pass for; empty where there is none."""
+    for name, truth in expected:
+        constant = passing_constant(truth, tolerance)
+        if constant is not None:
+            return (f"The comparison says little: {constant:.6g} in every element would pass for {name}, which varies by no "
+                    "more than the tolerance.")
+    return ""
+
+
+def passing_constant(truth: Any, tolerance: Tolerance) -> Optional[float]:
+    """Returns a value that passes for every element of the ground truth, so that the comparison says nothing, or None:
+    also for fewer than 16 elements, and where rows are compared by their norm. NaN stands for what is not written."""
+    if tolerance.row_norm_bound > 0 or arrays.is_complex(truth):
+        return None
+    library = arrays.library_of(truth)
+    written = _doubles(library, truth.reshape(-1)[:_CONSTANT_ELEMENTS_MAX])
+    written = written[~library.isnan(written)]
+    if int(written.shape[0]) < _CONSTANT_ELEMENTS_MIN or not bool(library.isfinite(written).all()):
+        return None
+    if arrays.is_floating(truth):
+        allowed = tolerance.atol + tolerance.rtol * library.abs(written)
+    else:
+        allowed = tolerance.atol if tolerance.atol >= 1 else 0.0
+    low, high = float((written - allowed).max()), float((written + allowed).min())
+    return low / 2 + high / 2 if low <= high else None
 
 
 def _beside(value: Any, own: Any) -> Any:
@@ -76,7 +110,8 @@ def _beside(value: Any, own: Any) -> Any:
     if library is other:
         return value.to(own.device) if hasattr(value, "to") and hasattr(own, "device") else value
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()
+        value = value.detach().cpu()
+        value = (value if arrays.is_complex(value) else value.double()).numpy()
     elif hasattr(value, "get"):
         value = value.get()
     if hasattr(own, "detach"):

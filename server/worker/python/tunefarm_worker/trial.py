@@ -106,8 +106,10 @@ class Trial:
                 self._module.load()
             subject = self._make(config)
             verification = self._check(subject, tolerance, 0, messages.PHASE_FIRST_LAUNCH)
+            with self._raising(messages.RUN_CRASH, "comparing the outputs"):
+                note = checking.constant_note(subject.expected, tolerance)
             if evaluate.get("verify_only"):
-                return self._result(messages.OK, verification=verification)
+                return self._result(messages.OK, verification=verification, note=note)
             measurement = self._measure(subject, config, evaluate)
             self._check(subject, tolerance, 1, messages.PHASE_VERIFY)
             del subject
@@ -115,7 +117,7 @@ class Trial:
                 self._check(self._make(second), tolerance, 0, messages.PHASE_VERIFY)
         except Ended as ended:
             return self._result(ended.outcome, ended, ended.verification)
-        result = self._result(messages.OK, verification=verification)
+        result = self._result(messages.OK, verification=verification, note=note)
         if timing.is_noisy(measurement, policy):
             result.update(outcome=messages.NOISY,
                           message=f"the interval of {measurement['samples']} samples reaches from "
@@ -186,9 +188,9 @@ class Trial:
                     gc.enable()
 
     def _result(self, outcome: int, ended: Optional[Ended] = None,
-                verification: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+                verification: Optional[Dict[str, Any]] = None, note: str = "") -> Dict[str, Any]:
         self._leave()
-        result: Dict[str, Any] = {"outcome": outcome, "phase": self._phase, **self._times}
+        result: Dict[str, Any] = {"outcome": outcome, "phase": self._phase, "message": note, **self._times}
         if ended is not None:
             result.update(message=str(ended), log=ended.log)
             if outcome != messages.WRONG_RESULT and gpu_is_damaged():

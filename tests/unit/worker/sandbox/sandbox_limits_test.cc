@@ -33,6 +33,20 @@ rlim_t FileLimitOf(const char* role) {
   return limit;
 }
 
+TEST(SandboxLimits, TheSoftLimitOfOpenFilesIsLoweredAlone) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  LowerDescriptorLimit(200);
+  rlimit now = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, 200u);
+  EXPECT_EQ(now.rlim_max, before.rlim_max);
+  LowerDescriptorLimit(300);
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, 200u) << "a lower limit stays";
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
 TEST(SandboxLimits, ARunnerCanHandOnAllThatTheDaemonTakes) {
   EXPECT_GT(FileLimitOf("run"), kExpectedOutputsBytesMax);
   EXPECT_LT(FileLimitOf("compile"), kExpectedOutputsBytesMax);

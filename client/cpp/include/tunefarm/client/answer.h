@@ -39,9 +39,10 @@ struct Answer {
   Source source = Source::kDaemon;
 
   // What the config was tuned for and on; empty and 0 for kDefault and kNotFound.
-  std::string kernel;     // display name
-  std::string kernel_id;  // of the definition that it was tuned with
-  std::string problem;    // canonical text, "K=4096,M=4096,N=4096,dtype=bf16"
+  std::string kernel;          // display name
+  std::string kernel_id;       // of the definition that it was tuned with
+  std::string program_digest;  // of that definition
+  std::string problem;         // canonical text, "K=4096,M=4096,N=4096,dtype=bf16"
   std::string device_class_id;
   std::string device_class_name;
   std::string driver_version, toolkit_version;

@@ -83,7 +83,7 @@ class Client {
 
   // Makes a question to be asked often: the cache of its kernel is then kept up to date. Does not wait for the daemon.
   // kInvalidArgument for a spec that makes no sense, kResourceExhausted above questions_max. Offline also kNotFound for
-  // a kernel or device that the snapshot does not have and for which there is no compiled-in default.
+  // a kernel, definition or device that the snapshot does not have and for which there is no compiled-in default.
   Result<Question> Prepare(const QuestionSpec& spec) const;
 
   // Queues a job and returns it as stored. Repeated while there is no daemon, under the same request_id, until the

@@ -29,7 +29,7 @@ inline constexpr size_t kVaryingDimsMax = 16;
 
 // What questions have in common. Dims that are named nowhere take the defaults of the kernel's definition.
 struct QuestionSpec {
-  // Display name (its newest definition answers) or "kernels/{id}".
+  // Display name (its newest definition answers, unless program_digest names one) or "kernels/{id}".
   std::string kernel;
   // The integer dims that differ from question to question, in the order in which their values are given. At most 16.
   std::vector<std::string> varying_dims;
@@ -40,6 +40,10 @@ struct QuestionSpec {
   std::string device;
   // A worse match is answered as kNotFound (and so by a compiled-in default).
   Match worst_match = Match::kDefault;
+  // The program_digest of the definition that is asked for, such as the one that the program was built with: what other
+  // definitions of the name have found is kStaleSource at best. It need not be the newest one, nor be stored. At most
+  // 128 bytes; `tunefarm kernels check` prints it. Empty: that of `kernel`.
+  std::string program_digest;
 };
 
 // The values of the varying dims: a view of integers that live during the call.
