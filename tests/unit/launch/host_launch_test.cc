@@ -325,9 +325,9 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
   void* const entry = dlsym(library, "many");
   ASSERT_NE(entry, nullptr);
   const std::pair<DataType, double> scalars[] = {
-      {kI8, -1},   {kU8, 255},  {kI16, -300}, {kU16, 65'535}, {kI32, -70'000}, {kU32, 4e9},  {kI64, -5e15},
-      {kU64, 6e15}, {kF32, 0.5}, {kF64, -1.25}, {kF32, 3},    {kF64, 4},       {kF32, 5},    {kF64, 6},
-      {kF32, 7},   {kF64, 8},   {kF32, -9.5}, {kF64, 10},     {kI8, -11},      {kI32, -12}};
+      {kI8, -1},    {kU8, 255},  {kI16, -300},  {kU16, 65'535}, {kI32, -70'000}, {kU32, 4e9}, {kI64, -5e15},
+      {kU64, 6e15}, {kF32, 0.5}, {kF64, -1.25}, {kF32, 3},      {kF64, 4},       {kF32, 5},   {kF64, 6},
+      {kF32, 7},    {kF64, 8},   {kF32, -9.5},  {kF64, 10},     {kI8, -11},      {kI32, -12}};
   double out[21] = {}, in = 13;
   std::array<std::array<std::byte, 8>, 22> bytes = {};
   HostArgument arguments[22];
@@ -338,8 +338,8 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
   put_address(0, out);
   for (size_t i = 0; i < 20; ++i) {
     const auto [type, value] = scalars[i];
-    const auto cell = IsFloatType(type) ? expression::Cell::Float(value)
-                                        : expression::Cell::Int(static_cast<int64_t>(value));
+    const auto cell =
+        IsFloatType(type) ? expression::Cell::Float(value) : expression::Cell::Int(static_cast<int64_t>(value));
     ASSERT_TRUE(EncodeScalar(type, cell, bytes[i + 1].data()));
     arguments[i + 1] = {bytes[i + 1].data(), type};
   }
@@ -350,9 +350,12 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
 }
 
 TEST(DataTypeTest, ScalarsAreEncodedAsTheWorkerDoes) {
-  const std::vector<Value> values = {0, 1, -1, 127, 128, -128, -129, 255, 256, 65'504, 65'535, 65'536, 1 << 30,
-                                     INT64_MAX, INT64_MIN, true, false, 0.0, -0.0, 0.1, 1e-8, 65'519.9, 65'520.0, 3.39e38,
-                                     1e39, 1e308, 6e-8, 2.5, "text", std::numeric_limits<double>::infinity()};
+  const std::vector<Value> values = {0,      1,        -1,       127,       128,
+                                     -128,   -129,     255,      256,       65'504,
+                                     65'535, 65'536,   1 << 30,  INT64_MAX, INT64_MIN,
+                                     true,   false,    0.0,      -0.0,      0.1,
+                                     1e-8,   65'519.9, 65'520.0, 3.39e38,   1e39,
+                                     1e308,  6e-8,     2.5,      "text",    std::numeric_limits<double>::infinity()};
   for (uint32_t type = kI8; type <= kF64; ++type) {
     const auto theirs = static_cast<v1::DataType>(type);
     EXPECT_EQ(SizeOf(type), tunefarm::SizeOf(theirs));
