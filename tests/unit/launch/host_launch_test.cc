@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@
 #include "client/launch/device.h"
 #include "client/launch/host_call.h"
 #include "client/launch/include/tunefarm/launch.h"
+#include "client/launch/kernel.h"
+#include "client/launch/lane.h"
+#include "client/launch/launch_call.h"
+#include "client/launch/package.h"
 #include "server/base/file.h"
 #include "server/base/thread.h"
 #include "server/definition/data_type.h"
@@ -286,6 +291,44 @@ TEST_F(HostLaunchTest, ABinaryWithoutTheEntryOrThatCannotBeLoadedIsRefused) {
   Open(package::SamplePackage(package::NoBinary(), ReadCpu().name));
   EXPECT_EQ(Load({}), TUNEFARM_INCOMPATIBLE);
   EXPECT_THAT(error_.message, HasSubstr("A binary of the package cannot be loaded"));
+}
+
+TEST_F(HostLaunchTest, ACudaKernelNeedsADriver) {
+  package::PackageBuilder builder = package::SamplePackage(package::NoBinary(), "a GPU");
+  builder.kernels[0].language = package::kCuda;
+  builder.binaries[0].kind = package::kCubin;
+  for (package::StepRecord& step : builder.steps) step.grid[0] = step.block[0] = builder.Formula("1");
+  Open(builder);
+  const tunefarm_status status = Load({});
+  // On a machine with a GPU: no context, or another device.
+  EXPECT_TRUE(status == TUNEFARM_NO_DEVICE || status == TUNEFARM_INCOMPATIBLE) << status;
+  EXPECT_THAT(error_.message, testing::AnyOf(HasSubstr("NVIDIA driver"), HasSubstr("CUDA context"), HasSubstr("GPU")));
+}
+
+TEST_F(HostLaunchTest, WithoutAFreeLaneALaunchEvaluatesInItsStack) {
+  const std::string bytes = package::SamplePackage(KernelBinary(), ReadCpu().name).Finish();
+  std::shared_ptr<const Package> package;
+  std::unique_ptr<Kernel> kernel;
+  ASSERT_EQ(Package::Copy(bytes.data(), bytes.size(), &package, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(Kernel::Load(package, "affine", nullptr, 0, -1, &kernel, &error_), TUNEFARM_OK) << error_.message;
+  std::vector<Lane*> taken;
+  for (uint64_t hash = 0; hash < 64; ++hash) {
+    Lane* const lane = kernel->lanes().Take(hash);
+    if (lane != nullptr) taken.push_back(lane);
+  }
+  ASSERT_FALSE(taken.empty());
+  ASSERT_EQ(kernel->lanes().Take(0), nullptr);
+  for (const int64_t n : {1024, 1000, 4096}) {
+    const tunefarm_launch launch = Sample(n);
+    ASSERT_EQ(Launch(*kernel, launch, &error_), TUNEFARM_OK) << error_.message;
+    EXPECT_THAT(z_, testing::Each(6.0F));
+  }
+  const tunefarm_launch wrong = Sample(1024);
+  n_ = 0;
+  EXPECT_EQ(Launch(*kernel, wrong, &error_), TUNEFARM_INVALID_ARGUMENT);
+  for (Lane* const lane : taken) lane->is_taken = false;
+  const tunefarm_launch launch = Sample(1024);
+  EXPECT_EQ(Launch(*kernel, launch, &error_), TUNEFARM_OK) << error_.message;
 }
 
 // More threads than lanes, with different dims, all at once.
