@@ -118,7 +118,7 @@ struct KernelRecord {
   uint32_t name, kernel_id, program_digest;  // strings; the ids in hex
   uint32_t language;
   uint32_t first_dim, dims;
-  uint32_t first_choice, choices;
+  uint32_t first_choice, choices;  // of equally good ones the first answers
   double lookup_distance_max;
 };
 static_assert(sizeof(KernelRecord) == 40);
@@ -306,7 +306,7 @@ struct BinaryRecord {
   uint32_t digest;              // string: SHA-256 of the bytes, in hex
   uint64_t offset, bytes;       // in DATA; offset at a multiple of 64
   uint32_t compute_capability;  // times ten; 0 for a CPU
-  uint32_t is_specific;         // runs on this compute capability alone
+  uint32_t is_specific;         // runs on this compute capability alone; of a CPU: on the tuned model alone
   uint32_t toolchain;           // string: "NVRTC 13.0"
   uint32_t driver_version_min;  // 13000 for 13.0, as cuDriverGetVersion counts; 0 for a CPU
 };

@@ -79,6 +79,7 @@ enum class Op : uint8_t {
   kInEnd = 49,               // [x found] becomes [found], or [not found] where sub is kNotIn
 };
 inline constexpr int kOps = 50;
+static_assert(static_cast<int>(Op::kInEnd) + 1 == kOps && static_cast<int>(Op::kConstant) == 39);
 
 // Whether an operation takes one operand off the stack.
 inline bool IsUnary(Op op) {

@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         tunefarm_argument argument = TUNEFARM_ARGUMENT_INIT;
         require(tunefarm_kernel_argument(kernel, j, &argument, &error) == TUNEFARM_OK && argument.name != nullptr);
         uint64_t length = 0;
-        require_status(tunefarm_kernel_argument_length(kernel, j, dims.data(), dims.size(), &length, &error), length > 0);
+        require_status(tunefarm_kernel_argument_length(kernel, j, dims.data(), dims.size(), &length, &error),
+                       length > 0);
       }
     }
     tunefarm_kernel_close(kernel);

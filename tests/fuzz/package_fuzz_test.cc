@@ -43,8 +43,22 @@ class PackageMaker {
 
  private:
   void Damage(std::string* file) {
-    constexpr uint64_t kNumbers[] = {0, 1, 2, 3, 7, 8, 64, 255, 0xffff, 0x7fff'ffff, 0x8000'0000, 0xffff'fffe, 0xffff'ffff,
-                                     0x7fff'ffff'ffff'ffff, 0x8000'0000'0000'0000, 0xffff'ffff'ffff'ffff};
+    constexpr uint64_t kNumbers[] = {0,
+                                     1,
+                                     2,
+                                     3,
+                                     7,
+                                     8,
+                                     64,
+                                     255,
+                                     0xffff,
+                                     0x7fff'ffff,
+                                     0x8000'0000,
+                                     0xffff'fffe,
+                                     0xffff'ffff,
+                                     0x7fff'ffff'ffff'ffff,
+                                     0x8000'0000'0000'0000,
+                                     0xffff'ffff'ffff'ffff};
     // Numbers of 1 to 8 bytes, where a record may have one.
     const size_t bytes = size_t{1} << random_.UniformInt(4);
     const size_t at = random_.UniformInt(file->size() / bytes) * bytes;

@@ -135,11 +135,11 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin, boo
   map.base_offset_bytes = builder.Formula("0");
   builder.tensor_maps = {map};
 
-  builder.arguments = {{package::kBufferArgument, 0, 0}, {package::kBufferArgument, 1, 0},
-                       {package::kBufferArgument, 2, 0}, {package::kBufferArgument, 5, 0},
+  builder.arguments = {{package::kBufferArgument, 0, 0},      {package::kBufferArgument, 1, 0},
+                       {package::kBufferArgument, 2, 0},      {package::kBufferArgument, 5, 0},
                        {package::kScalarArgument, length, 5}, {package::kScalarArgument, builder.Formula("2.5"), 11},
-                       {package::kTensorMapArgument, 0, 0}, {package::kBufferArgument, 3, 0},
-                       {package::kBufferArgument, 1, 0}, {package::kScalarArgument, length, 7}};
+                       {package::kTensorMapArgument, 0, 0},   {package::kBufferArgument, 3, 0},
+                       {package::kBufferArgument, 1, 0},      {package::kScalarArgument, length, 7}};
   package::StepRecord work = package::HostStep(builder.String("work"), 0, 8);
   work.grid[0] = builder.Formula("device.sm_count * kernel.max_active_blocks");
   work.block[0] = builder.Formula("256");
@@ -277,7 +277,9 @@ template <typename Call>
 double MedianNs(const GpuContext& gpu, const Call& call) {
   std::vector<double> times;
   for (int i = 0; i < 10'000; ++i) {
-    if (i % 100 == 0) EXPECT_FALSE(gpu.SynchronizeAll("calls"));
+    if (i % 100 == 0) {
+      EXPECT_FALSE(gpu.SynchronizeAll("calls"));
+    }
     const auto start = std::chrono::steady_clock::now();
     call(i);
     times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
@@ -343,8 +345,8 @@ TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
     run();
   });
   EXPECT_EQ(failed, 0);
-  std::printf("cuLaunchKernelEx %.0f ns; a launch %.0f ns, with fresh addresses %.0f ns, with other dims %.0f ns\n", itself,
-              known, fresh, other_dims);
+  std::printf("cuLaunchKernelEx %.0f ns; a launch %.0f ns, with fresh addresses %.0f ns, with other dims %.0f ns\n",
+              itself, known, fresh, other_dims);
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ static_assert(Same(kMaxSharedPerBlockOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMOR
 static_assert(Same(kMaxBlocksPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR));
 static_assert(Same(kReservedSharedPerBlock, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
 
-static_assert(Same(kSharedSizeBytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) && Same(kNumRegs, CU_FUNC_ATTRIBUTE_NUM_REGS));
+static_assert(Same(kSharedSizeBytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) &&
+              Same(kNumRegs, CU_FUNC_ATTRIBUTE_NUM_REGS));
 static_assert(Same(kMaxDynamicSharedSizeBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
 static_assert(Same(kPreferredSharedCarveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT));
 static_assert(Same(kNonPortableClusterAllowed, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED));

@@ -20,10 +20,10 @@ std::atomic<int64_t> allocations = 0;
 
 // As the C library has them by their other names.
 extern "C" {
-void* __libc_malloc(size_t size);                                // NOLINT
-void* __libc_calloc(size_t count, size_t size);                  // NOLINT
-void* __libc_realloc(void* block, size_t size);                  // NOLINT
-void* __libc_memalign(size_t alignment, size_t size);            // NOLINT
+void* __libc_malloc(size_t size);                      // NOLINT
+void* __libc_calloc(size_t count, size_t size);        // NOLINT
+void* __libc_realloc(void* block, size_t size);        // NOLINT
+void* __libc_memalign(size_t alignment, size_t size);  // NOLINT
 
 void* malloc(size_t size) noexcept {
   ++allocations;
@@ -59,7 +59,8 @@ TEST(AllocationsTest, LaunchesAllocateNothing) {
   tunefarm_error error = TUNEFARM_ERROR_INIT;
   const int64_t before_load = allocations;
   ASSERT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &package, &error), TUNEFARM_OK) << error.message;
-  ASSERT_EQ(tunefarm_kernel_load(package, "affine", nullptr, 0, nullptr, &kernel, &error), TUNEFARM_OK) << error.message;
+  ASSERT_EQ(tunefarm_kernel_load(package, "affine", nullptr, 0, nullptr, &kernel, &error), TUNEFARM_OK)
+      << error.message;
   EXPECT_GT(allocations, before_load) << "nothing is counted";
   constexpr size_t kElements = 4096;
   std::vector<float> x(kElements, 1), y(kElements, 1), z(kElements, 0), w(kElements + 64, 0);

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, ChoiceCase, testing::Range(uint64_t{1}, uint64_t
 
 TEST(ChoiceTest, OfEqualsTheFirstAnswersAndWhatIsNotAcceptedIsPassedOver) {
   ChoiceTable table({{package::kLog, {}}}, 1);
-  table.Add(0, true, false, {1});   // another class's default
+  table.Add(0, true, false, {1});  // another class's default
   table.Add(1, false, true, {64});
   table.Add(2, false, true, {64});
   table.Add(3, false, false, {100});  // another class

@@ -42,7 +42,8 @@ class ExpressionMaker {
         return std::string(kFunctions[which]) + "(" + part() + ", " + part() + more + ")";
       }
       case 5: {
-        constexpr const char* kFunctions[] = {"abs", "int", "float", "bool", "log2", "is_pow2", "round", "not ", "-", "~"};
+        constexpr const char* kFunctions[] = {"abs",     "int",   "float", "bool", "log2",
+                                              "is_pow2", "round", "not ",  "-",    "~"};
         return std::string("(") + kFunctions[random_.UniformInt(10)] + "(" + part() + "))";
       }
       default: {
@@ -107,8 +108,8 @@ TEST(FormulaTest, HasTheValueThatTheExpressionHas) {
     const ExportedProgram program = expression->Export();
     const std::vector<InstructionRecord> records = RecordsOf(program);
     uint32_t highest = 0;
-    ASSERT_TRUE(IsProgram(records.data(), static_cast<uint32_t>(records.size()), program.constants.size(), &highest,
-                          &depths))
+    ASSERT_TRUE(
+        IsProgram(records.data(), static_cast<uint32_t>(records.size()), program.constants.size(), &highest, &depths))
         << text;
     EXPECT_LE(highest, slots.size()) << text;
     const Runnable runnable = RunnableOf(records, program.constants);

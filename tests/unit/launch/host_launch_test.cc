@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@
 #include "client/launch/device.h"
 #include "client/launch/host_call.h"
 #include "client/launch/include/tunefarm/launch.h"
+#include "client/launch/kernel.h"
+#include "client/launch/lane.h"
+#include "client/launch/launch_call.h"
+#include "client/launch/package.h"
 #include "server/base/file.h"
 #include "server/base/thread.h"
 #include "server/definition/data_type.h"
@@ -288,6 +293,44 @@ TEST_F(HostLaunchTest, ABinaryWithoutTheEntryOrThatCannotBeLoadedIsRefused) {
   EXPECT_THAT(error_.message, HasSubstr("A binary of the package cannot be loaded"));
 }
 
+TEST_F(HostLaunchTest, ACudaKernelNeedsADriver) {
+  package::PackageBuilder builder = package::SamplePackage(package::NoBinary(), "a GPU");
+  builder.kernels[0].language = package::kCuda;
+  builder.binaries[0].kind = package::kCubin;
+  for (package::StepRecord& step : builder.steps) step.grid[0] = step.block[0] = builder.Formula("1");
+  Open(builder);
+  const tunefarm_status status = Load({});
+  // On a machine with a GPU: no context, or another device.
+  EXPECT_TRUE(status == TUNEFARM_NO_DEVICE || status == TUNEFARM_INCOMPATIBLE) << status;
+  EXPECT_THAT(error_.message, testing::AnyOf(HasSubstr("NVIDIA driver"), HasSubstr("CUDA context"), HasSubstr("GPU")));
+}
+
+TEST_F(HostLaunchTest, WithoutAFreeLaneALaunchEvaluatesInItsStack) {
+  const std::string bytes = package::SamplePackage(KernelBinary(), ReadCpu().name).Finish();
+  std::shared_ptr<const Package> package;
+  std::unique_ptr<Kernel> kernel;
+  ASSERT_EQ(Package::Copy(bytes.data(), bytes.size(), &package, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(Kernel::Load(package, "affine", nullptr, 0, -1, &kernel, &error_), TUNEFARM_OK) << error_.message;
+  std::vector<Lane*> taken;
+  for (uint64_t hash = 0; hash < 64; ++hash) {
+    Lane* const lane = kernel->lanes().Take(hash);
+    if (lane != nullptr) taken.push_back(lane);
+  }
+  ASSERT_FALSE(taken.empty());
+  ASSERT_EQ(kernel->lanes().Take(0), nullptr);
+  for (const int64_t n : {1024, 1000, 4096}) {
+    const tunefarm_launch launch = Sample(n);
+    ASSERT_EQ(Launch(*kernel, launch, &error_), TUNEFARM_OK) << error_.message;
+    EXPECT_THAT(z_, testing::Each(6.0F));
+  }
+  const tunefarm_launch wrong = Sample(1024);
+  n_ = 0;
+  EXPECT_EQ(Launch(*kernel, wrong, &error_), TUNEFARM_INVALID_ARGUMENT);
+  for (Lane* const lane : taken) lane->is_taken = false;
+  const tunefarm_launch launch = Sample(1024);
+  EXPECT_EQ(Launch(*kernel, launch, &error_), TUNEFARM_OK) << error_.message;
+}
+
 // More threads than lanes, with different dims, all at once.
 TEST_F(HostLaunchTest, AnyNumberOfThreadsMayLaunch) {
   LoadSample();
@@ -325,9 +368,9 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
   void* const entry = dlsym(library, "many");
   ASSERT_NE(entry, nullptr);
   const std::pair<DataType, double> scalars[] = {
-      {kI8, -1},   {kU8, 255},  {kI16, -300}, {kU16, 65'535}, {kI32, -70'000}, {kU32, 4e9},  {kI64, -5e15},
-      {kU64, 6e15}, {kF32, 0.5}, {kF64, -1.25}, {kF32, 3},    {kF64, 4},       {kF32, 5},    {kF64, 6},
-      {kF32, 7},   {kF64, 8},   {kF32, -9.5}, {kF64, 10},     {kI8, -11},      {kI32, -12}};
+      {kI8, -1},    {kU8, 255},  {kI16, -300},  {kU16, 65'535}, {kI32, -70'000}, {kU32, 4e9}, {kI64, -5e15},
+      {kU64, 6e15}, {kF32, 0.5}, {kF64, -1.25}, {kF32, 3},      {kF64, 4},       {kF32, 5},   {kF64, 6},
+      {kF32, 7},    {kF64, 8},   {kF32, -9.5},  {kF64, 10},     {kI8, -11},      {kI32, -12}};
   double out[21] = {}, in = 13;
   std::array<std::array<std::byte, 8>, 22> bytes = {};
   HostArgument arguments[22];
@@ -338,8 +381,8 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
   put_address(0, out);
   for (size_t i = 0; i < 20; ++i) {
     const auto [type, value] = scalars[i];
-    const auto cell = IsFloatType(type) ? expression::Cell::Float(value)
-                                        : expression::Cell::Int(static_cast<int64_t>(value));
+    const auto cell =
+        IsFloatType(type) ? expression::Cell::Float(value) : expression::Cell::Int(static_cast<int64_t>(value));
     ASSERT_TRUE(EncodeScalar(type, cell, bytes[i + 1].data()));
     arguments[i + 1] = {bytes[i + 1].data(), type};
   }
@@ -350,9 +393,12 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
 }
 
 TEST(DataTypeTest, ScalarsAreEncodedAsTheWorkerDoes) {
-  const std::vector<Value> values = {0, 1, -1, 127, 128, -128, -129, 255, 256, 65'504, 65'535, 65'536, 1 << 30,
-                                     INT64_MAX, INT64_MIN, true, false, 0.0, -0.0, 0.1, 1e-8, 65'519.9, 65'520.0, 3.39e38,
-                                     1e39, 1e308, 6e-8, 2.5, "text", std::numeric_limits<double>::infinity()};
+  const std::vector<Value> values = {0,      1,        -1,       127,       128,
+                                     -128,   -129,     255,      256,       65'504,
+                                     65'535, 65'536,   1 << 30,  INT64_MAX, INT64_MIN,
+                                     true,   false,    0.0,      -0.0,      0.1,
+                                     1e-8,   65'519.9, 65'520.0, 3.39e38,   1e39,
+                                     1e308,  6e-8,     2.5,      "text",    std::numeric_limits<double>::infinity()};
   for (uint32_t type = kI8; type <= kF64; ++type) {
     const auto theirs = static_cast<v1::DataType>(type);
     EXPECT_EQ(SizeOf(type), tunefarm::SizeOf(theirs));

@@ -74,8 +74,8 @@ class PackageBuilder {
                         String(expression_text)});
     for (const ExportedProgram::Instruction& one : program.code) {
       const bool is_constant = one.operation == 39;
-      instructions.push_back({one.operation, one.sub,
-                              is_constant ? one.argument + static_cast<int32_t>(first_value) : one.argument});
+      instructions.push_back(
+          {one.operation, one.sub, is_constant ? one.argument + static_cast<int32_t>(first_value) : one.argument});
     }
     return static_cast<uint32_t>(formulas.size()) - 1;
   }

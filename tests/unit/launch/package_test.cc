@@ -110,7 +110,8 @@ TEST(PackageTest, AnotherVersionIsNamed) {
 
 TEST(PackageTest, HostileSectionsAreRefused) {
   const std::string whole = Sample().Finish();
-  constexpr size_t kSections = (sizeof(package::Header) - offsetof(package::Header, strings)) / sizeof(package::Section);
+  constexpr size_t kSections =
+      (sizeof(package::Header) - offsetof(package::Header, strings)) / sizeof(package::Section);
   for (size_t section = 0; section < kSections; ++section) {
     for (const uint64_t count : {uint64_t{1} << 32, uint64_t{1} << 60, std::numeric_limits<uint64_t>::max(),
                                  std::numeric_limits<uint64_t>::max() / 8 + 1}) {

@@ -35,9 +35,9 @@ inline uint32_t SampleClass(PackageBuilder* builder, std::string_view cpu) {
   return static_cast<uint32_t>(builder->classes.size()) - 1;
 }
 
-// "affine": z = factor * x + y, for n elements; tuned for n = 1024 (CHUNK 64) and n = 4096 (CHUNK 128), where n must be a
-// multiple of CHUNK, with a default config (CHUNK 1). `dtype` is baked in and always "f32". The second config changes its
-// weights first ("double_in_place" on y). Work space: n floats of 4 bytes; z is set to 0 before each launch.
+// "affine": z = factor * x + y, for n elements; tuned for n = 1024 (CHUNK 64) and n = 4096 (CHUNK 128), where n must be
+// a multiple of CHUNK, with a default config (CHUNK 1). `dtype` is baked in and always "f32". The second config changes
+// its weights first ("double_in_place" on y). Work space: n floats of 4 bytes; z is set to 0 before each launch.
 inline PackageBuilder SamplePackage(std::string_view binary, std::string_view cpu) {
   PackageBuilder builder({"n", "dtype"});
   const uint32_t device_class = SampleClass(&builder, cpu);
@@ -82,7 +82,7 @@ inline PackageBuilder SamplePackage(std::string_view binary, std::string_view cp
   builder.buffers.back().fill = 0x3f80'0000;  // 1.0f
 
   // affine(x, y, z, w, n, factor): z += factor * x * w + y
-  builder.arguments = {{kBufferArgument, 0, 0}, {kBufferArgument, 1, 0}, {kBufferArgument, 2, 0},
+  builder.arguments = {{kBufferArgument, 0, 0}, {kBufferArgument, 1, 0},     {kBufferArgument, 2, 0},
                        {kBufferArgument, 3, 0}, {kScalarArgument, count, 7}, {kScalarArgument, factor, 11},
                        {kBufferArgument, 1, 0}, {kScalarArgument, count, 7}};
   builder.steps = {HostStep(builder.String("affine"), 0, 6), HostStep(builder.String("double_in_place"), 6, 2)};

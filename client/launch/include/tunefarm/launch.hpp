@@ -96,8 +96,8 @@ class Kernel {
   // Elements; 0 after an error.
   uint64_t ArgumentLength(size_t index, Dims dims, Error* error = nullptr) const {
     uint64_t length = 0;
-    Error::Keep(
-        tunefarm_kernel_argument_length(get(), index, dims.begin(), dims.size(), &length, Error::Text(error)), error);
+    Error::Keep(tunefarm_kernel_argument_length(get(), index, dims.begin(), dims.size(), &length, Error::Text(error)),
+                error);
     return length;
   }
 
@@ -178,9 +178,9 @@ class Package {
     tunefarm_load_options options = TUNEFARM_LOAD_OPTIONS_INIT;
     options.device = device;
     tunefarm_kernel* kernel = nullptr;
-    Error::Keep(tunefarm_kernel_load(get(), name.c_str(), given.data(), given.size(), &options, &kernel,
-                                     Error::Text(error)),
-                error);
+    Error::Keep(
+        tunefarm_kernel_load(get(), name.c_str(), given.data(), given.size(), &options, &kernel, Error::Text(error)),
+        error);
     return Kernel(kernel);
   }
 
