@@ -147,7 +147,10 @@ class ExportPackage(unittest.TestCase):
         self.assertEqual(tuned["buffers"][0]["length"], "M * K")
         self.assertEqual(tuned["launches"][0]["symbol"], "matmul")
         self.assertEqual(tuned["launches"][0]["arguments"][4], {"scalar": "i32", "value": "M"})
-        self.assertEqual(shown["binaries"][tuned["binary"]]["kind"], "SHARED_OBJECT")
+        binary = shown["binaries"][tuned["binary"]]
+        self.assertEqual(binary["kind"], "SHARED_OBJECT")
+        self.assertNotIn("/", binary["toolchain"])
+        self.assertTrue(binary["toolchain"])
         text = self.farm.cli("inspect", file).stdout
         for part in ("kernel matmul_host", "M=96,N=64,K=64", shown["binaries"][0]["sha256"],
                      "matmul(a, b, c, packed, i32 M"):

@@ -158,7 +158,8 @@ class Packager {
     choice.dims = problem.dims;
     choice.config = config;
     choice.binary = std::move(*compiled.mutable_binary());
-    choice.toolchain = response.toolchain();
+    // Without where it lies on the machine that compiled.
+    choice.toolchain = response.toolchain().substr(0, response.toolchain().rfind(" ("));
     kernel->choices.push_back(std::move(choice));
     return absl::OkStatus();
   }

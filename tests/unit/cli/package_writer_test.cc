@@ -47,7 +47,7 @@ class PackageWriterTest : public testing::Test {
     EXPECT_TRUE(sequence.ok()) << Message(sequence.status());
     if (sequence.ok()) choice.sequence = *sequence;
     choice.binary = Elf(binary);
-    choice.toolchain = "NVRTC 13.0 (/usr/lib)";
+    choice.toolchain = "NVRTC 13.0";
     choice.median_ns = 1500;
     return choice;
   }
