@@ -97,15 +97,20 @@ class Packager {
   absl::Status AddBest(const std::string& what, const ExportedBest& best, const ClassOnCall& device,
                        PackagedKernel* kernel, std::set<std::string>* tuned, std::set<std::string>* defaults) {
     const KernelPlan& plan = *kernel->plan;
-    ASSIGN_OR_RETURN(const ResolvedProblem problem, plan.ResolveProblem(best.best.problem()));
-    ASSIGN_OR_RETURN(const Config config, plan.ParseConfig(best.best.config()));
+    const absl::StatusOr<ResolvedProblem> resolved = plan.ResolveProblem(best.best.problem());
+    const absl::StatusOr<Config> config = plan.ParseConfig(best.best.config());
+    if (!resolved.ok() || !config.ok()) {
+      LeaveOut(what, MessageOf(resolved.ok() ? config.status() : resolved.status()));
+      return absl::OkStatus();
+    }
+    const ResolvedProblem& problem = *resolved;
     if (!tuned->insert(KeyOf(plan, problem, device, /*with_open=*/true)).second) {
       LeaveOut(what, "another best is of the same dims, and inputs alone make the difference");
       return absl::OkStatus();
     }
     PackagedChoice choice;
     choice.median_ns = best.best.measurement().median_ns();
-    RETURN_IF_ERROR(AddChoice(what, problem, config, device, std::move(choice), kernel));
+    RETURN_IF_ERROR(AddChoice(what, problem, *config, device, std::move(choice), kernel));
     if (!defaults->insert(KeyOf(plan, problem, device, /*with_open=*/false)).second) return absl::OkStatus();
     PackagedChoice fallback;
     fallback.is_default = true;
