@@ -217,6 +217,7 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   AddCerts(&app, session);
   AddImport(&app, session);
   AddExport(&app, session);
+  AddInspect(&app, session);
   AddSimulate(&app, session);
   AddStatus(&app, session);
   AddDoctor(&app, session);

@@ -20,6 +20,7 @@ void AddToken(CLI::App* app, Session* session);
 void AddCerts(CLI::App* app, Session* session);
 void AddImport(CLI::App* app, Session* session);
 void AddExport(CLI::App* app, Session* session);
+void AddInspect(CLI::App* app, Session* session);
 void AddSimulate(CLI::App* app, Session* session);
 void AddStatus(CLI::App* app, Session* session);  // status, stop
 void AddDoctor(CLI::App* app, Session* session);

@@ -91,6 +91,18 @@ class SymbolTable {
   std::vector<std::string> slots_;
 };
 
+// A compiled expression as data, for files that are evaluated elsewhere: a program of the machine (machine.h), whose
+// numbers never change.
+struct ExportedProgram {
+  struct Instruction {
+    uint16_t operation = 0;  // expression::Op
+    uint16_t sub = 0;        // expression::Op
+    int32_t argument = 0;    // an index of `constants`, a slot, a count, or a jump's target in `code`
+  };
+  std::vector<Instruction> code;
+  std::vector<Value> constants;
+};
+
 class Expression {
  public:
   // Parses and compiles. The SymbolTable is not needed afterwards.
@@ -122,6 +134,9 @@ class Expression {
   const std::string& text() const;
   // The type of every result, where it is known without evaluating.
   std::optional<ValueType> result_type() const;
+
+  // What Evaluate runs. Slots are the symbol table's.
+  ExportedProgram Export() const;
 
   // The compiled form; defined and used inside this library only.
   struct Program;

@@ -131,7 +131,7 @@ class ExpressionCompiler {
 
   void EmitConstant(const Value& value, int column) {
     program_->constants.push_back(value);
-    program_->constant_cells.push_back(Cell::Of(program_->constants.back()));
+    program_->constant_cells.push_back(expression::CellOf(program_->constants.back()));
     Emit(Op::kConstant, column, 1, static_cast<int32_t>(program_->constants.size()) - 1);
   }
 
@@ -149,7 +149,7 @@ class ExpressionCompiler {
     if (stack_max_ > expression::kStackMax) return type;  // refused at the end
     Cell result = Cell::Int(0);
     if (!expression::RunConstant(*program_, begin, Here(), &result)) return type;
-    const Value value = result.ToValue();
+    const Value value = expression::ValueOf(result);
     program_->code.resize(begin);
     --stack_;
     EmitConstant(value, column);

@@ -8,107 +8,14 @@ namespace tunefarm {
 namespace expression {
 namespace {
 
-// Where and why an evaluation stopped.
-struct Failure {
-  Fault fault = Fault::kNone;
-  int at = 0;                // index of the instruction
-  Cell left = Cell::Int(0);  // the operands; `right` of a unary operation is unused
-  Cell right = Cell::Int(0);
-};
+Cell LoadSlot(const Value* slots, int slot) { return CellOf(slots[slot]); }
+Cell LoadSlot(const Value* const* slots, int slot) { return CellOf(*slots[slot]); }
 
-bool IsUnary(Op op) {
-  return (op >= Op::kNegate && op <= Op::kNot) || op == Op::kAbs || (op >= Op::kToInt && op <= Op::kRound);
-}
-
-Cell LoadSlot(const Value* slots, int slot) { return Cell::Of(slots[slot]); }
-Cell LoadSlot(const Value* const* slots, int slot) { return Cell::Of(*slots[slot]); }
-
-// Runs code[pc, end); the one value left is the result.
 template <typename Slots>
-bool Run(const Expression::Program& program, int pc, int end, Slots slots, Cell* result, Failure* failure) {
-  Cell stack[kStackMax];
-  int top = -1;
-  const Instruction* const code = program.code.data();
-  while (pc < end) {
-    const Instruction& instruction = code[pc];
-    int next = pc + 1;
-    switch (instruction.op) {
-      case Op::kConstant:
-        stack[++top] = program.constant_cells[instruction.argument];
-        break;
-      case Op::kLoad:
-        stack[++top] = LoadSlot(slots, instruction.argument);
-        break;
-      case Op::kJump:
-        next = instruction.argument;
-        break;
-      case Op::kJumpIfFalseElsePop:
-      case Op::kJumpIfTrueElsePop:
-        if (stack[top].Truth() == (instruction.op == Op::kJumpIfTrueElsePop)) {
-          next = instruction.argument;
-        } else {
-          --top;
-        }
-        break;
-      case Op::kPopJumpIfFalse:
-        if (!stack[top--].Truth()) next = instruction.argument;
-        break;
-      case Op::kInBegin:
-        stack[++top] = Cell::Bool(false);
-        break;
-      case Op::kInElement: {
-        Cell equal = Cell::Bool(false);
-        Binary(Op::kEqual, stack[top - 2], stack[top], &equal);  // never fails
-        --top;
-        if (equal.int_value != 0) stack[top].int_value = 1;
-        break;
-      }
-      case Op::kInEnd:
-        stack[top - 1] = Cell::Bool((stack[top].int_value != 0) == (instruction.sub == Op::kIn));
-        --top;
-        break;
-      case Op::kChain: {
-        Cell holds = Cell::Bool(false);
-        const Fault fault = Binary(instruction.sub, stack[top - 1], stack[top], &holds);
-        if (fault != Fault::kNone) {
-          *failure = {fault, pc, stack[top - 1], stack[top]};
-          return false;
-        }
-        --top;
-        if (holds.int_value == 0) {
-          stack[top] = holds;
-          next = instruction.argument;
-        } else {
-          stack[top] = stack[top + 1];
-        }
-        break;
-      }
-      case Op::kReduce: {
-        top -= instruction.argument - 1;
-        for (int i = 1; i < instruction.argument; ++i) {
-          const Fault fault = Binary(instruction.sub, Cell(stack[top]), stack[top + i], &stack[top]);
-          if (fault == Fault::kNone) continue;
-          *failure = {fault, pc, stack[top], stack[top + i]};
-          return false;
-        }
-        break;
-      }
-      default: {
-        const bool is_unary = IsUnary(instruction.op);
-        if (!is_unary) --top;
-        const Fault fault = is_unary ? Unary(instruction.op, stack[top], &stack[top])
-                                     : Binary(instruction.op, Cell(stack[top]), stack[top + 1], &stack[top]);
-        if (fault != Fault::kNone) {
-          *failure = {fault, pc, stack[top], is_unary ? stack[top] : stack[top + 1]};
-          return false;
-        }
-        break;
-      }
-    }
-    pc = next;
-  }
-  *result = stack[0];
-  return true;
+bool RunProgram(const Expression::Program& program, int begin, int end, Slots slots, Cell* result, Failure* failure) {
+  return Run(
+      program.code.data(), begin, end, program.constant_cells.data(),
+      [slots](int slot) { return LoadSlot(slots, slot); }, result, failure);
 }
 
 std::string TypeName(const Cell& cell) { return std::string(ValueTypeName(cell.type)); }
@@ -116,8 +23,8 @@ std::string TypeName(const Cell& cell) { return std::string(ValueTypeName(cell.t
 std::string Describe(const Instruction& instruction, const Failure& failure) {
   const bool has_sub = instruction.op == Op::kChain || instruction.op == Op::kReduce;
   const Op op = has_sub ? instruction.sub : instruction.op;
-  const std::string left = failure.left.ToValue().ToLiteral();
-  const std::string right = failure.right.ToValue().ToLiteral();
+  const std::string left = ValueOf(failure.left).ToLiteral();
+  const std::string right = ValueOf(failure.right).ToLiteral();
   const bool is_function = FindFunction(OpText(op)) != nullptr;
   std::string operation;
   if (IsUnary(op)) {
@@ -152,7 +59,7 @@ absl::StatusOr<Value> EvaluateProgram(const Expression::Program& program, Slots 
   Cell result = Cell::Int(0);
   Failure failure;
   const int end = static_cast<int>(program.code.size());
-  if (Run(program, 0, end, slots, &result, &failure)) return result.ToValue();
+  if (RunProgram(program, 0, end, slots, &result, &failure)) return ValueOf(result);
   const Instruction& instruction = program.code[failure.at];
   std::string message = Describe(instruction, failure);
   if (instruction.derived != 0) {
@@ -170,14 +77,42 @@ absl::Status WrongType(const std::string& text, std::string_view wanted, const V
 absl::StatusOr<bool> ToBool(const std::string& text, absl::StatusOr<Value> value) {
   RETURN_IF_ERROR(value.status());
   if (value->is_string()) return WrongType(text, "a bool", *value, "");
-  return Cell::Of(*value).Truth();
+  return CellOf(*value).Truth();
 }
 
 }  // namespace
 
+Cell CellOf(const Value& value) {
+  switch (value.type()) {
+    case ValueType::kBool:
+      return Cell::Bool(value.bool_value());
+    case ValueType::kInt:
+      return Cell::Int(value.int_value());
+    case ValueType::kFloat:
+      return Cell::Float(value.float_value());
+    case ValueType::kString:
+      break;
+  }
+  return Cell::String(value.string_value().data(), static_cast<uint32_t>(value.string_value().size()));
+}
+
+Value ValueOf(const Cell& cell) {
+  switch (cell.type) {
+    case ValueType::kBool:
+      return Value(cell.int_value != 0);
+    case ValueType::kInt:
+      return Value(cell.int_value);
+    case ValueType::kFloat:
+      return Value(cell.float_value);
+    case ValueType::kString:
+      break;
+  }
+  return Value(std::string(cell.string_value, cell.string_bytes));
+}
+
 bool RunConstant(const Expression::Program& program, int begin, int end, Cell* result) {
   Failure failure;
-  return Run(program, begin, end, static_cast<const Value*>(nullptr), result, &failure);
+  return RunProgram(program, begin, end, static_cast<const Value*>(nullptr), result, &failure);
 }
 
 std::string_view OpText(Op op) {
@@ -232,7 +167,7 @@ std::optional<bool> Expression::Holds(const Value* const* slots) const {
   expression::Cell result = expression::Cell::Int(0);
   expression::Failure failure;
   const int end = static_cast<int>(program_->code.size());
-  if (!expression::Run(*program_, 0, end, slots, &result, &failure)) return std::nullopt;
+  if (!expression::RunProgram(*program_, 0, end, slots, &result, &failure)) return std::nullopt;
   if (result.type == ValueType::kString) return std::nullopt;
   return result.Truth();
 }
@@ -241,6 +176,17 @@ absl::StatusOr<std::string> Expression::EvaluateString(const Value* slots) const
   ASSIGN_OR_RETURN(const Value value, Evaluate(slots));
   if (value.is_string()) return value.string_value();
   return expression::WrongType(text(), "a string", value, "");
+}
+
+ExportedProgram Expression::Export() const {
+  ExportedProgram exported;
+  exported.code.reserve(program_->code.size());
+  for (const expression::Instruction& instruction : program_->code) {
+    exported.code.push_back(
+        {static_cast<uint16_t>(instruction.op), static_cast<uint16_t>(instruction.sub), instruction.argument});
+  }
+  exported.constants.assign(program_->constants.begin(), program_->constants.end());
+  return exported;
 }
 
 const std::vector<int>& Expression::Variables() const { return program_->variables; }

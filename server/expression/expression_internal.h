@@ -1,5 +1,5 @@
-// The inside of the expression language, shared by its own .cc files and by nothing else: tokens, the syntax tree, the
-// compiled program and arithmetic with Python's rules.
+// The inside of the expression language, shared by its own .cc files and by nothing else: tokens, the syntax tree and
+// the compiled program. What runs it is in machine.h.
 #pragma once
 
 #include <cstdint>
@@ -12,70 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/expression/expression.h"
+#include "server/expression/machine.h"
 #include "server/expression/value.h"
 
 namespace tunefarm::expression {
-
-// Operators and functions; their order matters to tables and ranges in the .cc files.
-enum class Op : uint8_t {
-  // Binary arithmetic.
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kDivide,
-  kFloorDivide,
-  kModulo,
-  kPower,
-  // Of the bits of ints.
-  kBitAnd,
-  kBitOr,
-  kBitXor,
-  kShiftLeft,
-  kShiftRight,
-  // Comparisons.
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kIn,
-  kNotIn,
-  // Unary.
-  kNegate,
-  kPlus,
-  kInvert,
-  kNot,
-  // Functions.
-  kMin,
-  kMax,
-  kAbs,
-  kCeilDiv,
-  kRoundUp,
-  kToInt,
-  kToFloat,
-  kToBool,
-  kLog2,
-  kIsPow2,
-  kRound,
-  kRoundDigits,  // round(x, digits)
-  // Functions of lists, which the parser writes as other operations.
-  kAll,
-  kAny,
-  kSum,
-  // Only in programs.
-  kConstant,            // push constants[argument]
-  kLoad,                // push slot argument
-  kJump,                // to argument
-  kJumpIfFalseElsePop,  // `and`: keep a false operand and jump, else drop it
-  kJumpIfTrueElsePop,   // `or`
-  kPopJumpIfFalse,      // conditional expression
-  kChain,               // a comparison (sub) inside a chain: [a b] becomes [b], or [False] and a jump
-  kReduce,              // min or max (sub) of the upper `argument` operands, all evaluated before any is compared
-  kInBegin,             // push the "found" mark
-  kInElement,           // [x found element] becomes [x found']
-  kInEnd,               // [x found] becomes [found], or [not found] where sub is kNotIn
-};
 
 // How messages spell it: "+", "not in", "ceil_div".
 std::string_view OpText(Op op);
@@ -145,50 +85,9 @@ absl::StatusOr<Tree> Parse(std::string_view text);
 
 // ---- Values at run time ----
 
-// Strings are never made at run time, so a cell points to one that a constant or a slot owns.
-struct Cell {
-  ValueType type;  // not initialised: an evaluation starts with a stack of cells
-  union {
-    int64_t int_value;  // also 0 or 1 of a bool
-    double float_value;
-    const std::string* string_value;
-  };
-
-  static Cell Int(int64_t value) { return Cell{ValueType::kInt, {.int_value = value}}; }
-  static Cell Bool(bool value) { return Cell{ValueType::kBool, {.int_value = value ? 1 : 0}}; }
-  static Cell Float(double value) { return Cell{ValueType::kFloat, {.float_value = value}}; }
-  // The cell is valid while `value` lives.
-  static Cell Of(const Value& value);
-
-  bool is_integral() const { return type == ValueType::kInt || type == ValueType::kBool; }
-  bool Truth() const;
-  Value ToValue() const;
-};
-
-enum class Fault : uint8_t { kNone, kType, kDivisionByZero, kOverflow, kDomain, kNegativeShift };
-
-// Python's meaning of a binary operator, a comparison or a function of two arguments. `*out` may be one of the
-// operands.
-Fault Binary(Op op, const Cell& a, const Cell& b, Cell* out);
-// Of a unary operator or a function of one argument.
-Fault Unary(Op op, const Cell& a, Cell* out);
-
-// The same for operands that are both integers, where the result is one too. False on a fault. Inline: this is what
-// counting the points of a space spends its time in.
-bool IntegralBinary(Op op, int64_t a, int64_t b, int64_t* out);
-bool IntegralUnary(Op op, int64_t a, int64_t* out);
-
-// ---- Programs ----
-
-struct Instruction {
-  Op op = Op::kConstant;
-  Op sub = Op::kAdd;     // the comparison of kChain, kIn or kNotIn of kInEnd
-  uint16_t column = 1;   // where an error is shown
-  uint16_t derived = 0;  // 1 + index into derived_names when the instruction stems from a derived name
-  int32_t argument = 0;  // constant index, slot or jump target
-};
-
-inline constexpr int kStackMax = 512;
+// Valid while `value` lives.
+Cell CellOf(const Value& value);
+Value ValueOf(const Cell& cell);
 
 }  // namespace tunefarm::expression
 

@@ -13,10 +13,9 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "server/expression/value_type.h"
 
 namespace tunefarm {
-
-enum class ValueType : uint8_t { kBool = 0, kInt = 1, kFloat = 2, kString = 3 };
 
 // "bool", "int", "float" or "string": the words of kernel definitions.
 std::string_view ValueTypeName(ValueType type);

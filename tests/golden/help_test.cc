@@ -60,6 +60,8 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"export", "vllm"},
                                                                            {"export", "sglang"},
                                                                            {"export", "snapshot"},
+                                                                           {"export", "package"},
+                                                                           {"inspect"},
                                                                            {"simulate"},
                                                                            {"status"},
                                                                            {"stop"},

@@ -6,6 +6,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/export/export_formats.h"
+#include "client/cli/export/export_package.h"
 #include "client/cli/export/export_snapshot.h"
 #include "client/cli/help_format.h"
 #include "client/cli/studies/job_rows.h"
@@ -46,6 +47,7 @@ void AddExport(CLI::App* app, Session* session) {
              "tunefarm export csv --kernel matmul --file bests.csv\n"
              "tunefarm export t4 17 --file results.json");
   AddExportSnapshot(command, session);
+  AddExportPackage(command, session);
   auto options = std::make_shared<ExportT4Options>();
   CLI::App* t4 = command->add_subcommand("t4", "The results of a job as a T4 file, to stdout or a file.");
   SetExample(t4, "tunefarm export t4 17 > results.json\ntunefarm export t4 17 --study 2 --file results.json");

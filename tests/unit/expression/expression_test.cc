@@ -356,5 +356,23 @@ TEST(SymbolTable, RefusesBadNames) {
   for (const char* name : {"sum", "all", "round", "range"}) EXPECT_TRUE(IsValidName(name)) << name;
 }
 
+// Package files hold these numbers: one that changes breaks files that are in use.
+TEST(Expression, IsExportedAsTheProgramThatItRuns) {
+  const auto expression = Expression::Compile("BLOCK_M * 3 + 1 if dtype in ('bf16', 'f16') else 0", Table());
+  ASSERT_TRUE(expression.ok());
+  const ExportedProgram exported = expression->Export();
+  std::string code;
+  for (const ExportedProgram::Instruction& instruction : exported.code) {
+    code += std::to_string(instruction.operation) + "/" + std::to_string(instruction.sub) + "/" +
+            std::to_string(instruction.argument) + " ";
+  }
+  EXPECT_EQ(
+      code,
+      "40/0/3 47/0/0 39/0/0 48/0/0 39/0/1 48/0/0 49/18/0 44/0/14 40/0/0 39/0/2 2/0/0 39/0/3 0/0/0 41/0/15 39/0/4 ");
+  ASSERT_EQ(exported.constants.size(), 5U);
+  EXPECT_EQ(exported.constants[0], Value("bf16"));
+  EXPECT_EQ(exported.constants[2], Value(3));
+}
+
 }  // namespace
 }  // namespace tunefarm

@@ -1,20 +1,20 @@
 // Arithmetic with Python's rules. Where Python's own source decides a corner (signs of floored floats, true division of
 // large ints, comparison of an int with a float), the rule is stated here and held by a differential test against
 // python3.
-#include <fmt/core.h>
+#include "server/expression/machine.h"
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
-#include "server/expression/expression_internal.h"
-
 namespace tunefarm::expression {
 namespace {
 
 // The largest ints that are doubles without rounding.
 constexpr int64_t kExactDouble = int64_t{1} << 53;
+
+std::string_view TextOf(const Cell& cell) { return {cell.string_value, cell.string_bytes}; }
 
 double ToDouble(const Cell& cell) {
   return cell.type == ValueType::kFloat ? cell.float_value : static_cast<double>(cell.int_value);
@@ -113,7 +113,7 @@ Fault Compare(Op op, const Cell& a, const Cell& b, bool* out) {
   const bool b_is_string = b.type == ValueType::kString;
   if (a_is_string && b_is_string) {
     // Bytes of UTF-8 order as their code points do, which is Python's order.
-    const int order = a.string_value->compare(*b.string_value);
+    const int order = TextOf(a).compare(TextOf(b));
     *out = Decide(op, order < 0 ? -1 : (order > 0 ? 1 : 0));
     return Fault::kNone;
   }
@@ -226,7 +226,8 @@ Fault RoundFloat(double value, int64_t digits, Cell* out) {
   } else if (kept == 0 && (exact[0] > '5' || (exact[0] == '5' && exact.substr(2, mark - 2).find_first_not_of('0') !=
                                                                      std::string_view::npos))) {
     // More than half of the unit, which is ten times the place of the first digit.
-    rounded = std::strtod(fmt::format("1e{}", exponent + 1).c_str(), nullptr);
+    std::snprintf(text, sizeof(text), "1e%d", exponent + 1);
+    rounded = std::strtod(text, nullptr);
   }
   if (std::isinf(rounded)) return Fault::kOverflow;
   *out = Cell::Float(std::copysign(rounded, value));
@@ -270,40 +271,6 @@ Fault Log2(const Cell& a, Cell* out) {
 }
 
 }  // namespace
-
-Cell Cell::Of(const Value& value) {
-  switch (value.type()) {
-    case ValueType::kBool:
-      return Bool(value.bool_value());
-    case ValueType::kInt:
-      return Int(value.int_value());
-    case ValueType::kFloat:
-      return Float(value.float_value());
-    case ValueType::kString:
-      break;
-  }
-  return Cell{ValueType::kString, {.string_value = &value.string_value()}};
-}
-
-bool Cell::Truth() const {
-  if (type == ValueType::kFloat) return float_value != 0;
-  if (type == ValueType::kString) return !string_value->empty();
-  return int_value != 0;
-}
-
-Value Cell::ToValue() const {
-  switch (type) {
-    case ValueType::kBool:
-      return Value(int_value != 0);
-    case ValueType::kInt:
-      return Value(int_value);
-    case ValueType::kFloat:
-      return Value(float_value);
-    case ValueType::kString:
-      break;
-  }
-  return Value(*string_value);
-}
 
 bool IntegralBinary(Op op, int64_t a, int64_t b, int64_t* out) {
   switch (op) {
@@ -437,7 +404,7 @@ Fault Binary(Op op, const Cell& a, const Cell& b, Cell* out) {
   }
   if (op == Op::kIn || op == Op::kNotIn) {
     if (a.type != ValueType::kString || b.type != ValueType::kString) return Fault::kType;
-    *out = Cell::Bool((b.string_value->find(*a.string_value) != std::string::npos) == (op == Op::kIn));
+    *out = Cell::Bool((TextOf(b).find(TextOf(a)) != std::string_view::npos) == (op == Op::kIn));
     return Fault::kNone;
   }
   if (op == Op::kMin || op == Op::kMax) {

@@ -1,0 +1,104 @@
+#include "client/launch/choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace tunefarm::launch {
+namespace {
+
+size_t BucketOf(const LookupDim& dim, int64_t value) {
+  return static_cast<size_t>(std::lower_bound(dim.bounds.begin(), dim.bounds.end(), value) - dim.bounds.begin());
+}
+
+// Of positive numbers; others count as 1.
+int64_t BoundedProduct(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (b <= 0) return a;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+}  // namespace
+
+double DimDistance(const LookupDim& dim, int64_t asked, int64_t tuned) {
+  if (asked == tuned) return 0;
+  const double octaves =
+      asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
+  switch (dim.rule) {
+    case package::kLog:
+    case package::kProduct:
+      return octaves;
+    case package::kBucket:
+      return BucketOf(dim, asked) == BucketOf(dim, tuned) ? 0 : -1;
+    case package::kNextPowerOfTwo:
+      if (octaves < 0 || tuned < asked) return -1;
+      return static_cast<uint64_t>(tuned) <= std::bit_ceil(static_cast<uint64_t>(asked)) ? octaves : -1;
+    default:
+      return -1;
+  }
+}
+
+void ChoiceTable::Add(size_t choice, bool is_default, bool is_own_class, std::vector<int64_t> values) {
+  rows_.push_back({choice, is_default, is_own_class, std::move(values)});
+}
+
+tunefarm_match ChoiceTable::MatchOf(Kind kind) {
+  switch (kind) {
+    case Kind::kNearest:
+      return TUNEFARM_MATCH_NEAREST;
+    case Kind::kSameArch:
+      return TUNEFARM_MATCH_SAME_ARCH;
+    case Kind::kOwnDefault:
+    case Kind::kOtherDefault:
+      return TUNEFARM_MATCH_DEFAULT;
+    default:
+      return TUNEFARM_MATCH_EXACT;
+  }
+}
+
+bool ChoiceTable::Next(const int64_t* asked, Rank* rank) const {
+  Rank best;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const Rank own = RankOf(asked, row);
+    if (own.kind == Kind::kNothing) continue;
+    if (rank->kind != Kind::kNothing && !(*rank < own)) continue;
+    if (best.kind == Kind::kNothing || own < best) best = own;
+  }
+  if (best.kind == Kind::kNothing) return false;
+  *rank = best;
+  return true;
+}
+
+ChoiceTable::Rank ChoiceTable::RankOf(const int64_t* asked, size_t number) const {
+  const Row& row = rows_[number];
+  if (row.is_default) return {row.is_own_class ? Kind::kOwnDefault : Kind::kOtherDefault, 0, number};
+  double distance = 0;
+  bool is_exact = true, products_differ = false;
+  int64_t asked_product = 1, tuned_product = 1;
+  for (size_t i = 0; i < dims_.size(); ++i) {
+    const int64_t tuned = row.values[i];
+    const bool is_factor = dims_[i].rule == package::kProduct;
+    if (is_factor) {
+      asked_product = BoundedProduct(asked_product, asked[i]);
+      tuned_product = BoundedProduct(tuned_product, tuned);
+    }
+    if (asked[i] == tuned) continue;
+    is_exact = false;
+    if (!row.is_own_class) return {};
+    if (is_factor) {
+      if (asked[i] <= 0 || tuned <= 0) return {};
+      products_differ = true;
+      continue;
+    }
+    const double own = DimDistance(dims_[i], asked[i], tuned);
+    if (own < 0) return {};
+    distance += own;
+  }
+  if (products_differ) distance += DimDistance({package::kProduct, {}}, asked_product, tuned_product);
+  if (is_exact) return {row.is_own_class ? Kind::kExact : Kind::kSameArch, 0, number};
+  if (!(distance <= farthest_)) return {};
+  return {Kind::kNearest, distance, number};
+}
+
+}  // namespace tunefarm::launch

@@ -1,0 +1,472 @@
+#include "client/launch/kernel.h"
+
+#define XXH_INLINE_ALL
+#include <dlfcn.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "client/launch/binary_load.h"
+#include "client/launch/failure.h"
+
+namespace tunefarm::launch {
+
+using namespace tunefarm::package;  // NOLINT: the records
+using expression::Cell;
+
+namespace {
+
+bool IsSame(const Cell& a, const Cell& b) {
+  if (a.type != b.type) return false;
+  if (a.type != ValueType::kString) return a.int_value == b.int_value;
+  return std::string_view(a.string_value, a.string_bytes) == std::string_view(b.string_value, b.string_bytes);
+}
+
+std::string TextOf(const Cell& cell) {
+  char text[64];
+  switch (cell.type) {
+    case ValueType::kBool:
+      return cell.int_value != 0 ? "true" : "false";
+    case ValueType::kString:
+      return std::string(cell.string_value, cell.string_bytes);
+    case ValueType::kInt:
+      return std::string(text, std::to_chars(text, text + sizeof(text), cell.int_value).ptr);
+    case ValueType::kFloat:
+      break;
+  }
+  std::string number(text, std::to_chars(text, text + sizeof(text), cell.float_value).ptr);
+  return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
+}
+
+const char* KindName(uint32_t kind) {
+  constexpr const char* kNames[] = {"a bool", "an int", "a float", "a string"};
+  return kind <= kString ? kNames[kind] : "nothing";
+}
+
+// How many of a text are shown in a sentence.
+constexpr size_t kShownMax = 8;
+
+}  // namespace
+
+tunefarm_status Kernel::Load(std::shared_ptr<const Package> package, const char* name, const tunefarm_dim* dims,
+                             size_t dim_count, int device, std::unique_ptr<Kernel>* kernel, tunefarm_error* error) {
+  std::unique_ptr<Kernel> loaded(new Kernel);
+  loaded->package_ = std::move(package);
+  tunefarm_status status = loaded->Find(name, error);
+  if (status != TUNEFARM_OK) return status;
+  status = loaded->FixDims(dims, dim_count, error);
+  if (status != TUNEFARM_OK) return status;
+  if (loaded->is_cuda()) {
+    status = cuda::GetDriver(&loaded->driver_, error);
+    if (status != TUNEFARM_OK) return status;
+    CurrentContext context(*loaded->driver_);
+    status = context.Enter(device, &loaded->device_, error);
+    if (status != TUNEFARM_OK) return status;
+    status = loaded->LoadChoices(ReadCudaDevice(*loaded->driver_, loaded->device_), error);
+  } else {
+    status = loaded->LoadChoices(ReadCpu(), error);
+  }
+  if (status == TUNEFARM_OK) *kernel = std::move(loaded);
+  return status;
+}
+
+tunefarm_status Kernel::Find(const char* name, tunefarm_error* error) {
+  std::string known;
+  size_t shown = 0;
+  for (const KernelRecord& kernel : package_->kernels()) {
+    if (std::strcmp(package_->String(kernel.name), name) == 0) {
+      record_ = &kernel;
+      return TUNEFARM_OK;
+    }
+    if (++shown <= kShownMax) known += (known.empty() ? "" : ", ") + std::string(package_->String(kernel.name));
+  }
+  if (shown > kShownMax) known += ", ...";
+  return Fail(error, TUNEFARM_NOT_FOUND, "The package has no kernel '%s'; it has %s.", name,
+              known.empty() ? "none" : known.c_str());
+}
+
+tunefarm_status Kernel::FixDims(const tunefarm_dim* dims, size_t dim_count, tunefarm_error* error) {
+  fixed_.assign(record_->dims, Cell::Int(0));
+  is_fixed_.assign(record_->dims, false);
+  texts_.reserve(record_->dims);  // never again: cells point into it
+  for (size_t i = 0; i < dim_count; ++i) {
+    uint32_t number = 0;
+    if (dims[i].name == nullptr) {
+      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "Dim %zu of the call has no name.", i);
+    }
+    while (number < record_->dims && std::strcmp(package_->String(dim(number).name), dims[i].name) != 0) ++number;
+    if (number == record_->dims) {
+      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The kernel %s has no dim '%s'.", name(), dims[i].name);
+    }
+    if (is_fixed_[number]) {
+      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' is given twice.", dims[i].name);
+    }
+    const tunefarm_status status = FixDim(number, dims[i], error);
+    if (status != TUNEFARM_OK) return status;
+  }
+  for (uint32_t number = 0; number < record_->dims; ++number) {
+    if (is_fixed_[number]) continue;
+    const DimRecord& record = dim(number);
+    const bool is_number = record.kind == kInt || record.kind == kBool;
+    if (record.bind == kRun && is_number) {
+      launch_dims_.push_back(number);
+      continue;
+    }
+    if (record.default_value == kNone) {
+      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The kernel %s needs the dim '%s' when it is loaded.", name(),
+                  package_->String(record.name));
+    }
+    fixed_[number] = package_->ValueOf(record.default_value);
+    is_fixed_[number] = true;
+  }
+  for (uint32_t number = 0; number < record_->dims; ++number) {
+    const DimRecord& record = dim(number);
+    if (record.bind == kRun && (record.kind == kInt || record.kind == kBool)) lookup_dims_.push_back(number);
+  }
+  std::sort(lookup_dims_.begin(), lookup_dims_.end(), [this](uint32_t a, uint32_t b) {
+    return std::strcmp(package_->String(dim(a).name), package_->String(dim(b).name)) < 0;
+  });
+  return TUNEFARM_OK;
+}
+
+tunefarm_status Kernel::FixDim(uint32_t number, const tunefarm_dim& given, tunefarm_error* error) {
+  const DimRecord& record = dim(number);
+  Cell cell = Cell::Int(given.value.number);
+  bool fits = false;
+  switch (given.type) {
+    case TUNEFARM_BOOL:
+      fits = record.kind == kBool && (given.value.number == 0 || given.value.number == 1);
+      cell.type = ValueType::kBool;
+      break;
+    case TUNEFARM_INT:
+      fits = record.kind == kInt || record.kind == kFloat;
+      if (record.kind == kFloat) cell = Cell::Float(static_cast<double>(given.value.number));
+      break;
+    case TUNEFARM_FLOAT:
+      fits = record.kind == kFloat;
+      cell = Cell::Float(given.value.real);
+      break;
+    case TUNEFARM_STRING: {
+      fits = record.kind == kString && given.value.text != nullptr && std::strlen(given.value.text) <= kStringBytesMax;
+      if (!fits) break;
+      const std::string& text = texts_.emplace_back(given.value.text);
+      cell = Cell::String(text.data(), static_cast<uint32_t>(text.size()));
+      break;
+    }
+  }
+  if (!fits) {
+    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s is %s.", given.name, name(),
+                KindName(record.kind));
+  }
+  bool is_allowed = record.values == 0;
+  for (uint32_t i = 0; i < record.values; ++i) {
+    is_allowed = is_allowed || IsSame(package_->ValueOf(record.first_value + i), cell);
+  }
+  if (record.values == 0 && record.kind == kInt) {
+    is_allowed = cell.int_value >= record.min && cell.int_value <= record.max;
+  }
+  if (!is_allowed) {
+    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s cannot be %s.", given.name, name(),
+                TextOf(cell).c_str());
+  }
+  fixed_[number] = cell;
+  is_fixed_[number] = true;
+  return TUNEFARM_OK;
+}
+
+bool Kernel::IsOwnClass(const ChoiceRecord& choice, const DeviceProperties& device) const {
+  const ClassRecord& own = package_->classes()[choice.device_class];
+  if (device.name != package_->String(own.name)) return false;
+  return !is_cuda() || std::memcmp(own.properties, device.values, sizeof(own.properties)) == 0;
+}
+
+bool Kernel::RunsOn(const ChoiceRecord& choice, const DeviceProperties& device) const {
+  const bool is_own = IsOwnClass(choice, device);
+  const int64_t capability = device.values[kComputeCapability];
+  const ClassRecord& tuned = package_->classes()[choice.device_class];
+  if (!is_own && tuned.properties[kComputeCapability] != capability) return false;
+  if (choice.binary == kNone) return true;
+  const BinaryRecord& binary = package_->binaries()[choice.binary];
+  if (!is_cuda()) return is_own || binary.is_specific == 0;
+  // A cubin is for one major version, from a minor version on.
+  if (binary.is_specific != 0) return binary.compute_capability == capability;
+  return binary.compute_capability / 10 == capability / 10 && binary.compute_capability <= capability;
+}
+
+bool Kernel::HasFixedDims(const ChoiceRecord& choice) const {
+  for (uint32_t number = 0; number < record_->dims; ++number) {
+    const DimRecord& record = dim(number);
+    const bool is_looked_up = record.bind == kRun && (record.kind == kInt || record.kind == kBool);
+    // The default config's dims at run time are no problem that it was tuned for.
+    if (is_looked_up || (choice.kind == kDefault && record.bind == kRun)) continue;
+    if (!IsSame(package_->ValueOf(choice.first_dim_value + number), fixed_[number])) return false;
+  }
+  return true;
+}
+
+std::string Kernel::FixedText() const {
+  std::string text;
+  for (uint32_t number = 0; number < record_->dims; ++number) {
+    if (dim(number).bind != kBaked) continue;
+    text += (text.empty() ? "" : ",") + std::string(package_->String(dim(number).name)) + "=" + TextOf(fixed_[number]);
+  }
+  return text;
+}
+
+tunefarm_status Kernel::NothingFits(const DeviceProperties& device, bool some_run, tunefarm_error* error) const {
+  if (some_run) {
+    return Fail(error, TUNEFARM_NOT_FOUND, "The package has no config of %s for %s; tune it and export it again.",
+                name(), FixedText().c_str());
+  }
+  std::vector<std::string> classes;
+  for (const ChoiceRecord& choice : package_->choices().subspan(record_->first_choice, record_->choices)) {
+    std::string own = package_->String(package_->classes()[choice.device_class].name);
+    if (std::find(classes.begin(), classes.end(), own) == classes.end()) classes.push_back(std::move(own));
+    if (classes.size() > kShownMax) break;
+  }
+  std::string known;
+  for (const std::string& own : classes) known += (known.empty() ? "" : ", ") + own;
+  if (classes.empty()) return Fail(error, TUNEFARM_NOT_FOUND, "The package has no config of %s.", name());
+  return Fail(error, TUNEFARM_INCOMPATIBLE,
+              "The package's binaries of %s are for %s and do not run on this device, %s; tune it here and export it "
+              "again.",
+              name(), known.c_str(), device.name.c_str());
+}
+
+tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_error* error) {
+  std::vector<LookupDim> lookup_dims;
+  for (const uint32_t number : lookup_dims_) {
+    const DimRecord& record = dim(number);
+    LookupDim& own = lookup_dims.emplace_back();
+    own.rule = record.kind == kInt ? record.rule : uint32_t{kExact};
+    for (uint32_t i = 0; i < record.bounds; ++i) {
+      own.bounds.push_back(package_->ValueOf(record.first_bound + i).int_value);
+    }
+  }
+  table_ = std::make_unique<ChoiceTable>(std::move(lookup_dims), record_->lookup_distance_max);
+  const DeviceProperties* properties = &device;
+  DeviceProperties cpu = device;
+  bool some_run = false;
+  uint32_t driver_needed = 0;
+  size_t steps = 0, arguments = 0;
+  for (const ChoiceRecord& choice : package_->choices().subspan(record_->first_choice, record_->choices)) {
+    if (!RunsOn(choice, device)) continue;
+    some_run = true;
+    if (!HasFixedDims(choice)) continue;
+    if (choice.binary != kNone && is_cuda()) {
+      const uint32_t needed = package_->binaries()[choice.binary].driver_version_min;
+      if (static_cast<int64_t>(needed) > driver_->version) {
+        driver_needed = std::max(driver_needed, needed);
+        continue;
+      }
+    }
+    std::vector<int64_t> values;
+    for (const uint32_t number : lookup_dims_) {
+      values.push_back(package_->ValueOf(choice.first_dim_value + number).int_value);
+    }
+    LoadedChoice& loaded = choices_.emplace_back();
+    tunefarm_status status = LoadChoice(choice, &loaded, error);
+    if (status == TUNEFARM_OK) status = CheckTypes(choice, error);
+    if (status != TUNEFARM_OK) return status;
+    table_->Add(choices_.size() - 1, choice.kind == kDefault, IsOwnClass(choice, device), std::move(values));
+    steps = std::max<size_t>(steps, choice.steps);
+    for (const LoadedStep& step : loaded.steps) arguments = std::max<size_t>(arguments, step.record->arguments);
+  }
+  if (choices_.empty() && driver_needed > 0) {
+    return Fail(error, TUNEFARM_INCOMPATIBLE,
+                "The binaries of %s need a driver of CUDA %u.%u or newer, this one is of CUDA %d.%d; install a newer "
+                "driver, or export binaries of an older toolkit.",
+                name(), driver_needed / 1000, driver_needed % 1000 / 10, driver_->version / 1000,
+                driver_->version % 1000 / 10);
+  }
+  if (choices_.empty()) return NothingFits(device, some_run, error);
+  if (!is_cuda()) {
+    // Of the caches and the memory, the tuned CPU's.
+    const ClassRecord& tuned = package_->classes()[choices_.front().record->device_class];
+    std::copy(std::begin(tuned.properties), std::end(tuned.properties), std::begin(cpu.values));
+    cpu.values[kSmCount] = device.values[kSmCount];
+    properties = &cpu;
+  }
+  for (uint32_t i = 0; i < kDeviceSlots; ++i) device_slots_[i] = Cell::Int(properties->values[i]);
+  const ChoiceRecord& first = *choices_.front().record;
+  while (argument_count_ < first.buffers &&
+         package_->buffers()[first.first_buffer + argument_count_].access != kScratch) {
+    ++argument_count_;
+  }
+  lanes_ = std::make_unique<Lanes>(steps, arguments);
+  return TUNEFARM_OK;
+}
+
+tunefarm_status Kernel::CheckTypes(const ChoiceRecord& choice, tunefarm_error* error) const {
+  const ChoiceRecord& first = *choices_.front().record;
+  for (uint32_t i = 0; i < choice.buffers; ++i) {
+    const BufferRecord& buffer = package_->buffers()[choice.first_buffer + i];
+    if (buffer.access == kScratch) break;
+    if (buffer.data_type == package_->buffers()[first.first_buffer + i].data_type) continue;
+    return Fail(error, TUNEFARM_BAD_PACKAGE,
+                "The configs of %s for the same baked dims disagree about the type of '%s'; export it again.", name(),
+                package_->String(buffer.name));
+  }
+  return TUNEFARM_OK;
+}
+
+std::string Kernel::ConfigText(const ChoiceRecord& choice) const {
+  std::string text;
+  for (const PairRecord& pair : package_->pairs().subspan(choice.first_parameter, choice.parameters)) {
+    text += (text.empty() ? "" : ",") + std::string(package_->String(pair.name)) + "=" +
+            TextOf(package_->ValueOf(pair.value));
+  }
+  return text;
+}
+
+tunefarm_status Kernel::LoadChoice(const ChoiceRecord& record, LoadedChoice* choice, tunefarm_error* error) const {
+  choice->record = &record;
+  choice->config = ConfigText(record);
+  std::string identity = std::string(package_->String(record_->program_digest)) + '\n' + choice->config + '\n' +
+                         std::to_string(record.layout) + '\n';
+  void* handle = nullptr;
+  if (record.binary != kNone) {
+    const BinaryRecord& binary = package_->binaries()[record.binary];
+    identity += package_->String(binary.digest);
+    tunefarm_status status = TUNEFARM_OK;
+    if (is_cuda()) {
+      status = LoadCubin(*driver_, package_->Bytes(binary), &choice->library, error);
+      handle = choice->library;
+    } else {
+      status = LoadSharedObject(package_->Bytes(binary), &handle, error);
+    }
+    if (status != TUNEFARM_OK) return status;
+  }
+  choice->generation = XXH3_64bits(identity.data(), identity.size());
+  if (choice->generation == 0) choice->generation = 1;
+  for (const BufferRecord& buffer : package_->buffers().subspan(record.first_buffer, record.buffers)) {
+    choice->has_symbols = choice->has_symbols || buffer.symbol != kNone;
+  }
+  choice->entries = std::make_unique<Entry[]>(size_t{record.prepares} + record.steps);
+  const tunefarm_status status =
+      LoadSteps(record.first_prepare, record.prepares, handle, choice, &choice->prepare, error);
+  if (status != TUNEFARM_OK) return status;
+  return LoadSteps(record.first_step, record.steps, handle, choice, &choice->steps, error);
+}
+
+tunefarm_status Kernel::LoadSteps(uint32_t first, uint32_t count, void* handle, LoadedChoice* choice,
+                                  std::vector<LoadedStep>* steps, tunefarm_error* error) const {
+  const int32_t occupancy_slot = static_cast<int32_t>(record_->dims + kDeviceSlots + kMaxActiveBlocks);
+  const auto asks_occupancy = [&](uint32_t number) {
+    if (number == kNone) return false;
+    const Program program = package_->Formula(number);
+    for (uint32_t i = 0; i < program.instructions; ++i) {
+      const expression::Instruction& instruction = program.code[i];
+      if (instruction.op == expression::Op::kLoad && instruction.argument == occupancy_slot) return true;
+    }
+    return false;
+  };
+  for (const StepRecord& record : package_->steps().subspan(first, count)) {
+    LoadedStep& step = steps->emplace_back();
+    step.record = &record;
+    if (record.kind != kKernelStep) continue;
+    const char* const name = package_->String(record.entry);
+    size_t number = 0;
+    while (number < choice->entry_count && std::strcmp(choice->entries[number].name, name) != 0) ++number;
+    Entry& entry = choice->entries[number];
+    if (number == choice->entry_count) ++choice->entry_count;
+    entry.name = name;
+    const tunefarm_status status = LoadEntry(record, handle, &entry, error);
+    if (status != TUNEFARM_OK) return status;
+    step.entry = &entry;
+    step.entry_number = number;
+    bool asks = asks_occupancy(record.when) || asks_occupancy(record.dynamic_shared_bytes);
+    for (int axis = 0; axis < 3; ++axis) {
+      asks = asks || asks_occupancy(record.grid[axis]) || asks_occupancy(record.block[axis]) ||
+             asks_occupancy(record.cluster[axis]);
+    }
+    for (const ArgumentRecord& argument : package_->arguments().subspan(record.first_argument, record.arguments)) {
+      // A tensor map has a dozen formulas: asking the driver costs less than looking.
+      asks = asks || argument.kind == kTensorMapArgument ||
+             (argument.kind == kScalarArgument && asks_occupancy(argument.target));
+    }
+    choice->asks_occupancy = choice->asks_occupancy || (is_cuda() && asks);
+  }
+  return TUNEFARM_OK;
+}
+
+tunefarm_status Kernel::LoadEntry(const StepRecord& step, void* handle, Entry* entry, tunefarm_error* error) const {
+  if (!is_cuda()) {
+    entry->host = dlsym(handle, entry->name);
+    if (entry->host != nullptr) return TUNEFARM_OK;
+    return Fail(error, TUNEFARM_BAD_PACKAGE, "The binary of %s has no entry '%s'; export it again.", name(),
+                entry->name);
+  }
+  const cuda::Driver& driver = *driver_;
+  if (entry->kernel == nullptr) {
+    const auto library = static_cast<cuda::Library>(handle);
+    const cuda::Result result = driver.cuLibraryGetKernel(&entry->kernel, library, entry->name);
+    if (result == cuda::kNotFound) {
+      return Fail(error, TUNEFARM_BAD_PACKAGE, "The binary of %s has no entry '%s'; export it again.", name(),
+                  entry->name);
+    }
+    tunefarm_status status = driver.Check(result, error, "There is no kernel for the entry ", entry->name);
+    if (status != TUNEFARM_OK) return status;
+    // With lazy loading this is where the code goes to the device: at the first launch it would be too late.
+    cuda::Function function = nullptr;
+    status = driver.Check(driver.cuKernelGetFunction(&function, entry->kernel), error,
+                          "The device cannot load the entry ", entry->name);
+    if (status != TUNEFARM_OK) return status;
+    status = driver.Check(driver.cuFuncLoad(function), error, "The device cannot load the entry ", entry->name);
+    if (status != TUNEFARM_OK) return status;
+    int value = 0;
+    if (driver.cuKernelGetAttribute(&value, cuda::kNumRegs, entry->kernel, device_) == cuda::kSuccess) {
+      entry->registers = value;
+    }
+    if (driver.cuKernelGetAttribute(&value, cuda::kSharedSizeBytes, entry->kernel, device_) == cuda::kSuccess) {
+      entry->static_shared_bytes = value;
+    }
+  }
+  const auto set = [&](cuda::FunctionAttribute which, int value, const char* what) {
+    return driver.Check(driver.cuKernelSetAttribute(which, value, entry->kernel, device_), error, what, entry->name);
+  };
+  tunefarm_status status = TUNEFARM_OK;
+  if (step.dynamic_shared_bytes != kNone) {
+    // As much as any launch may ask for: its formula may depend on the launch.
+    int optin = 0;
+    (void)driver.cuDeviceGetAttribute(&optin, cuda::kMaxSharedPerBlockOptin, device_);
+    const int64_t most = optin - entry->static_shared_bytes;
+    if (most > 0) {
+      status = set(cuda::kMaxDynamicSharedSizeBytes, static_cast<int>(most), "Shared memory is refused to the entry ");
+    }
+  }
+  if (status == TUNEFARM_OK && (step.flags & kNonPortableCluster) != 0) {
+    status = set(cuda::kNonPortableClusterAllowed, 1, "Clusters above 8 blocks are refused to the entry ");
+  }
+  if (status == TUNEFARM_OK && step.carveout != 0) {
+    status = set(cuda::kPreferredSharedCarveout, static_cast<int>(step.carveout),
+                 "A carve-out of shared memory is refused to the entry ");
+  }
+  return status;
+}
+
+void Kernel::FillSlots(const int64_t* launch_dims, Cell* slots) const {
+  std::copy(fixed_.begin(), fixed_.end(), slots);
+  for (size_t i = 0; i < launch_dims_.size(); ++i) {
+    Cell& slot = slots[launch_dims_[i]];
+    slot = dim(launch_dims_[i]).kind == kBool ? Cell::Bool(launch_dims[i] != 0) : Cell::Int(launch_dims[i]);
+  }
+  std::copy(std::begin(device_slots_), std::end(device_slots_), slots + record_->dims);
+  SetEntry(nullptr, 1, slots);
+}
+
+void Kernel::SetEntry(const Entry* entry, int64_t max_active_blocks, Cell* slots) const {
+  Cell* const own = slots + record_->dims + kDeviceSlots;
+  own[kMaxActiveBlocks] = Cell::Int(max_active_blocks);
+  own[kRegisters] = Cell::Int(entry == nullptr ? 0 : entry->registers);
+  own[kStaticSharedBytes] = Cell::Int(entry == nullptr ? 0 : entry->static_shared_bytes);
+}
+
+void Kernel::LookupValues(const Cell* slots, int64_t* values) const {
+  for (size_t i = 0; i < lookup_dims_.size(); ++i) values[i] = slots[lookup_dims_[i]].int_value;
+}
+
+}  // namespace tunefarm::launch

@@ -1,0 +1,49 @@
+// The check of a package file. Whoever wrote it, nothing in it is believed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "client/launch/package.h"
+
+namespace tunefarm::launch {
+
+// Fills the package's header, values and code, and looks at every record. Its memory is a small multiple of the file's.
+class PackageCheck {
+ public:
+  // `name` is for messages.
+  PackageCheck(Package* package, const char* name, tunefarm_error* error)
+      : package_(*package), name_(name), error_(error) {}
+
+  tunefarm_status Check();
+
+ private:
+  tunefarm_status Damaged(const char* what);
+  bool SectionsLieWithin() const;
+  bool StringsAreGood() const;
+  bool ValuesAreGood();
+  bool FormulasAreGood();
+  bool BinariesAreGood() const;
+  bool DimIsGood(const package::DimRecord& dim) const;
+  bool KernelIsGood(const package::KernelRecord& kernel) const;
+  bool ChoiceIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice) const;
+  bool BufferIsGood(const package::KernelRecord& kernel, const package::BufferRecord& buffer) const;
+  bool StepIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice,
+                  const package::StepRecord& step) const;
+  bool TensorMapIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice,
+                       const package::TensorMapRecord& map) const;
+  // Of this kernel's slots.
+  bool IsFormula(const package::KernelRecord& kernel, uint32_t formula) const;
+  bool IsString(uint32_t string) const { return string < package_.header_.strings.count; }
+  // `count` records from `first` on, of those of the section.
+  static bool IsRange(const package::Section& section, uint32_t first, uint32_t count) {
+    return count <= section.count && first <= section.count - count;
+  }
+
+  Package& package_;
+  const char* const name_;
+  tunefarm_error* const error_;
+  std::vector<uint32_t> slots_;  // of each formula
+};
+
+}  // namespace tunefarm::launch

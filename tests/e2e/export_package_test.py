@@ -1,0 +1,190 @@
+"""What was tuned is launched from a package, by the library for launching alone."""
+
+import ctypes
+import os
+import unittest
+
+from farm import Farm
+
+SEARCH = ("--policy", "fast", "--strategy", "random", "--max-trials", "4")
+MADE_AND_CHECKSUM_END = 40  # bytes of the header that differ from export to export
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("message", ctypes.c_char * 1016)]
+
+
+class Plan(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("generation", ctypes.c_uint64), ("workspace_bytes", ctypes.c_uint64),
+                ("needs_prepare", ctypes.c_int32), ("match", ctypes.c_int), ("distance", ctypes.c_double),
+                ("median_ns", ctypes.c_double), ("config", ctypes.c_char_p)]
+
+
+class Launch(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("stream", ctypes.c_void_p), ("dims", ctypes.POINTER(ctypes.c_int64)),
+                ("dim_count", ctypes.c_size_t), ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+                ("argument_count", ctypes.c_size_t), ("argument_bytes", ctypes.POINTER(ctypes.c_uint64)),
+                ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_uint64), ("generation", ctypes.c_uint64)]
+
+
+EXACT, NEAREST = 0, 1
+WORKSPACE_ALIGNMENT = 256
+
+
+class Kernel:
+    """A kernel of a package, through the C interface."""
+
+    def __init__(self, file, name):
+        self.library = ctypes.CDLL(os.environ["TUNEFARM_LAUNCH_LIBRARY"])
+        self.library.tunefarm_kernel_dim_name.restype = ctypes.c_char_p
+        self.library.tunefarm_kernel_dim_count.restype = ctypes.c_size_t
+        self.library.tunefarm_kernel_argument_count.restype = ctypes.c_size_t
+        self.error = Error(size=ctypes.sizeof(Error))
+        self.package, self.kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(self.library.tunefarm_package_open(os.fsencode(file), ctypes.byref(self.package),
+                                                      ctypes.byref(self.error)))
+        self.check(self.library.tunefarm_kernel_load(self.package, name.encode(), None, ctypes.c_size_t(0), None,
+                                                     ctypes.byref(self.kernel), ctypes.byref(self.error)))
+
+    def close(self):
+        self.library.tunefarm_kernel_close(self.kernel)
+        self.library.tunefarm_package_close(self.package)
+
+    def check(self, status):
+        if status != 0:
+            raise AssertionError(f"{status}: {self.error.message.decode()}")
+
+    def dim_names(self):
+        count = self.library.tunefarm_kernel_dim_count(self.kernel)
+        return [self.library.tunefarm_kernel_dim_name(self.kernel, ctypes.c_size_t(i)).decode() for i in range(count)]
+
+    def plan(self, *dims):
+        plan = Plan(size=ctypes.sizeof(Plan))
+        self.check(self.library.tunefarm_kernel_plan(self.kernel, (ctypes.c_int64 * len(dims))(*dims),
+                                                     ctypes.c_size_t(len(dims)), ctypes.byref(plan),
+                                                     ctypes.byref(self.error)))
+        return plan
+
+    def launch(self, dims, arguments):
+        plan = self.plan(*dims)
+        room = ctypes.create_string_buffer(plan.workspace_bytes + WORKSPACE_ALIGNMENT)
+        workspace = -(-ctypes.addressof(room) // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        sizes = (ctypes.c_uint64 * len(arguments))(*map(ctypes.sizeof, arguments))
+        launch = Launch(size=ctypes.sizeof(Launch), dims=(ctypes.c_int64 * len(dims))(*dims), dim_count=len(dims),
+                        arguments=pointers, argument_count=len(arguments), argument_bytes=sizes, workspace=workspace,
+                        workspace_bytes=plan.workspace_bytes, generation=plan.generation)
+        self.check(self.library.tunefarm_kernel_launch(self.kernel, ctypes.byref(launch), ctypes.byref(self.error)))
+        return plan
+
+
+def floats(values):
+    values = list(values)
+    return (ctypes.c_float * len(values))(*values)
+
+
+class ExportPackage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.farm = Farm().start()
+        cls.farm.cli("tune", "vector_add_host", "--dim", "N=4096", *SEARCH)
+        cls.farm.cli("tune", "matmul_host", "--dim", "M=64,96", "--dim", "N=64", "--dim", "K=64", *SEARCH)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.farm.__exit__(None, None, None)
+
+    def export(self, *arguments, **options):
+        file = self.farm.directory / "kernels.tfpack"
+        file.unlink(missing_ok=True)
+        return file, self.farm.cli("export", "package", file, *arguments, **options)
+
+    def load(self, file, name):
+        kernel = Kernel(file, name)
+        self.addCleanup(kernel.close)
+        return kernel
+
+    def test_vectors_are_added_for_any_length(self):
+        file, done = self.export("--kernel", "vector_add_host")
+        self.assertIn("1 best config of 1 kernel", done.stderr)
+        kernel = self.load(file, "vector_add_host")
+        self.assertEqual(kernel.dim_names(), ["N"])
+        for n, match in ((4096, EXACT), (1001, NEAREST)):
+            a, b, c = floats(range(n)), floats(3 * i for i in range(n)), floats([-1] * n)
+            plan = kernel.launch([n], [a, b, c])
+            self.assertEqual(plan.match, match)
+            self.assertEqual(list(c), [4 * i for i in range(n)])
+
+    def test_matrices_are_multiplied_by_the_config_of_their_problem(self):
+        file, _ = self.export("--kernel", "matmul_host")
+        kernel = self.load(file, "matmul_host")
+        bests = {best["problem"]["dims"]["M"]: best for best in self.farm.json("best", "list", "matmul_host")["bests"]}
+        for m in (64, 96):
+            n = k = 64
+            a = [[(i * j + i) % 5 - 2 for j in range(k)] for i in range(m)]
+            b = [[(i + 2 * j) % 7 - 3 for j in range(n)] for i in range(k)]
+            c = floats([0] * (m * n))
+            plan = kernel.launch([m, n, k], [floats(sum(a, [])), floats(sum(b, [])), c])
+            self.assertEqual(plan.match, EXACT)
+            config = dict(pair.split("=") for pair in plan.config.decode().split(","))
+            self.assertEqual(int(config["TILE_M"]), bests[m]["config"]["TILE_M"])
+            self.assertEqual(int(config["MR"]), bests[m]["config"]["MR"])
+            columns = list(zip(*b))
+            self.assertEqual(list(c), [sum(x * y for x, y in zip(row, column)) for row in a for column in columns])
+
+    def test_inspect_shows_what_is_in_it(self):
+        file, _ = self.export()
+        shown = self.farm.json("inspect", file)
+        kernels = {kernel["name"]: kernel for kernel in shown["kernels"]}
+        self.assertEqual(set(kernels), {"vector_add_host", "matmul_host"})
+        matmul = kernels["matmul_host"]
+        self.assertEqual([choice["kind"] for choice in matmul["choices"]].count("TUNED"), 2)
+        self.assertEqual([choice["kind"] for choice in matmul["choices"]].count("DEFAULT"), 1)
+        tuned = next(choice for choice in matmul["choices"] if choice["problem"]["M"] == 96)
+        self.assertEqual(tuned["problem"], {"M": 96, "N": 64, "K": 64})
+        self.assertGreater(tuned["median_ns"], 0)
+        self.assertEqual([buffer["name"] for buffer in tuned["buffers"]], ["a", "b", "c", "packed"])
+        self.assertEqual(tuned["buffers"][0]["length"], "M * K")
+        self.assertEqual(tuned["launches"][0]["symbol"], "matmul")
+        self.assertEqual(tuned["launches"][0]["arguments"][4], {"scalar": "i32", "value": "M"})
+        binary = shown["binaries"][tuned["binary"]]
+        self.assertEqual(binary["kind"], "SHARED_OBJECT")
+        self.assertNotIn("/", binary["toolchain"])
+        self.assertTrue(binary["toolchain"])
+        text = self.farm.cli("inspect", file).stdout
+        for part in ("kernel matmul_host", "M=96,N=64,K=64", shown["binaries"][0]["sha256"],
+                     "matmul(a, b, c, packed, i32 M"):
+            self.assertIn(part, text)
+
+    def test_the_same_results_give_the_same_file(self):
+        contents = []
+        for _ in range(2):
+            file, _ = self.export()
+            contents.append(file.read_bytes()[MADE_AND_CHECKSUM_END:])
+        self.assertEqual(contents[0], contents[1])
+
+    def test_what_is_damaged_is_refused(self):
+        file, _ = self.export("--kernel", "vector_add_host")
+        whole = file.read_bytes()
+        flipped = whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:]
+        for damaged in (whole[:-1], whole[:100], flipped, b"no package" * 100):
+            file.write_bytes(damaged)
+            done = self.farm.cli("inspect", file, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("is no package that can be read", done.stderr)
+        self.assertEqual(self.farm.cli("inspect", self.farm.directory / "absent", check=False).returncode, 3)
+
+    def test_what_cannot_be_packaged_is_said_by_name(self):
+        self.farm.cli("tune", "vector_add_host", "--dim", "N=512", "--pin", "UNROLL=2", *SEARCH)
+        file, done = self.export("--kernel", "vector_add_host")
+        self.assertTrue(file.exists())
+        self.assertIn("Left out vector_add_host for N=512|pinned:UNROLL=2", done.stderr)
+        file, done = self.export("--kernel", "vector_add_host", "--dim", "N=512", check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing can be packaged", done.stderr)
+        self.assertFalse(file.exists())
+        self.assertEqual(self.export("--kernel", "vector_add_host", "--dim", "N=77", check=False)[1].returncode, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,47 @@
+# Installs the launch library alone, compiles the C program of its README with it, and runs that: there is no package.
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+
+function(run what)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${what} failed:\n${out}")
+  endif()
+  string(STRIP "${out}" out)
+  set(output "${out}" PARENT_SCOPE)
+endfunction()
+
+file(READ ${README} text)
+string(FIND "${text}" "```c\n" begin)
+math(EXPR begin "${begin} + 5")
+string(SUBSTRING "${text}" ${begin} -1 text)
+string(FIND "${text}" "```" end)
+string(SUBSTRING "${text}" 0 ${end} program)
+file(WRITE ${WORK}/program.c "${program}")
+
+run("installing" ${CMAKE_COMMAND} --install ${BUILD} --component launch --prefix ${WORK}/prefix)
+file(GLOB folder ${WORK}/prefix/lib*/pkgconfig ${WORK}/prefix/lib*/*/pkgconfig)
+set(ENV{PKG_CONFIG_PATH} ${folder})
+run("pkg-config" pkg-config --cflags --libs tunefarm-launch)
+separate_arguments(flags UNIX_COMMAND "${output}")
+run("compiling" ${CC} -Wall -Wextra -Werror -Wno-sign-compare -o ${WORK}/program ${WORK}/program.c ${flags})
+run("pkg-config" pkg-config --variable=libdir tunefarm-launch)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${output} ${WORK}/program WORKING_DIRECTORY ${WORK}
+  RESULT_VARIABLE code ERROR_VARIABLE said)
+if(NOT code EQUAL 1 OR
+   NOT said STREQUAL "The package vector_add.tfpack cannot be opened: No such file or directory.\n")
+  message(FATAL_ERROR "the program ends with ${code} and says: ${said}")
+endif()
+
+# Its headers name nothing of the source tree.
+file(GLOB headers ${WORK}/prefix/include/tunefarm/launch.*)
+list(LENGTH headers count)
+if(NOT count EQUAL 2)
+  message(FATAL_ERROR "the headers are not installed: ${headers}")
+endif()
+foreach(header IN LISTS headers)
+  file(STRINGS ${header} found REGEX "#include.*(client/|server/)")
+  if(found)
+    message(FATAL_ERROR "${header}: ${found}")
+  endif()
+endforeach()
