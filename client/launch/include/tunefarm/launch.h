@@ -126,6 +126,10 @@ tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char
 /* No launch may be under way. NULL is allowed. */
 void tunefarm_kernel_close(tunefarm_kernel* kernel);
 
+/* The CUDA device, by the driver's number, that the kernel was loaded for; -1: it runs on the CPU. The addresses of a
+ * launch belong to it. */
+int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel);
+
 /* The dims that a launch gives, in the order in which it gives them: those not baked and not fixed at load. */
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel);
 const char* tunefarm_kernel_dim_name(const tunefarm_kernel* kernel, size_t index);
