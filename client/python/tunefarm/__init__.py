@@ -8,8 +8,8 @@
         print(client.best("matmul_host", M=256, N=256, K=256).config)
 
 `Client` makes the daemon's calls; `tunefarm.launch` launches tuned kernels, and `tunefarm.grouped_gemm.tuning` and
-`tunefarm.tune.utils` are helpers for tuning scripts: these need no daemon (and no gRPC). `tunefarm.tune` is that package
-and the blocking call in one.
+`tunefarm.tune.utils` are helpers for tuning scripts: these need no daemon (and no gRPC). `tunefarm.tune` is that
+package and the blocking call in one.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ _LEGACY_STREAM = 1  # how DLPack names CUDA's default stream
 
 
 def _read_dlpack(value: Any, stream: Optional[int]) -> View:
-    """The producer makes `stream` wait for what it has enqueued. The capsule is not consumed: `value` owns its memory."""
+    """The producer makes `stream` wait for what it enqueued. The capsule is not consumed: `value` owns the memory."""
     device_type = int(value.__dlpack_device__()[0])
     if device_type == _DL_CUDA:
         capsule = value.__dlpack__(stream=stream or _LEGACY_STREAM)
@@ -274,8 +274,8 @@ def stream_handle(stream: Any) -> int:
     if handle is None:
         handle = getattr(stream, "ptr", None)
     if not isinstance(handle, int):
-        raise Unfit(f"is a {type(stream).__name__}, which is neither an address nor has cuda_stream, __cuda_stream__ or "
-                    "ptr")
+        raise Unfit(f"is a {type(stream).__name__}, which is no address and has neither cuda_stream, "
+                    "__cuda_stream__ nor ptr")
     return handle
 
 
