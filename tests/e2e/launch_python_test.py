@@ -105,6 +105,8 @@ class LaunchPython(unittest.TestCase):
                 self.kernel(**{key: value for key, value in good.items() if key != name})
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "does not take 'M' here; it takes N"):
             self.kernel.plan(N=1, M=1)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "argument 'a' .* is read-only"):
+            self.kernel.prepare(**dict(good, a=read_only))
         with self.assertRaises(tunefarm.LaunchError) as raised:
             self.kernel(**dict(good, generation=(1 << 64) - 1))
         self.assertEqual(raised.exception.code, "STALE")

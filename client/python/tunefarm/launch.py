@@ -202,8 +202,9 @@ class Kernel:
             except Exception as error:
                 raise self._unfit(slot.argument.name, error) from error
             if (key not in slot.known or place != device or not is_contiguous or elements < length or not pointer or
-                    not (is_writable or slot.is_input)):
-                self._check(slot, (pointer, elements, key, place, is_contiguous, is_writable), length, dims)
+                    not is_writable):
+                view = (pointer, elements, key, place, is_contiguous, is_writable)
+                self._check(slot, view, length, dims, call is self._library.tunefarm_kernel_prepare)
             if library.rank > used.rank:
                 used = library
             pointers.append(pointer)
@@ -277,8 +278,8 @@ class Kernel:
         how = str(error) if isinstance(error, _arrays.Unfit) else f"cannot be read: {error}"
         return InvalidArgumentError(f"argument '{name}' of kernel '{self.name}' {how}")
 
-    def _check(self, slot: "_Slot", view: _arrays.View, length: int, dims: Tuple[Any, ...]) -> None:
-        """Raises where the array cannot be the argument."""
+    def _check(self, slot: "_Slot", view: _arrays.View, length: int, dims: Tuple[Any, ...], prepares: bool) -> None:
+        """Raises where the array cannot be the argument of a launch, or of a prepare, which may write inputs too."""
         pointer, elements, key, _, is_contiguous, is_writable = view
         argument = slot.argument
 
@@ -297,7 +298,7 @@ class Kernel:
             raise refuse(f"has {elements} elements and needs {length}" + (f" for {given}" if given else ""))
         if not pointer:
             raise refuse("has no memory behind it")
-        if not is_writable and not slot.is_input:
+        if not is_writable and (prepares or argument.access != "IN"):
             raise refuse("is read-only, and the kernel writes it")
 
     def _check_place(self, view: _arrays.View, refuse: Callable[[str], InvalidArgumentError]) -> None:
@@ -358,11 +359,10 @@ class Kernel:
 class _Slot:
     """How an argument is checked."""
 
-    __slots__ = ("argument", "is_input", "item_bytes", "known")
+    __slots__ = ("argument", "item_bytes", "known")
 
     def __init__(self, argument: Argument) -> None:
         self.argument = argument
-        self.is_input = argument.access == "IN"
         self.item_bytes = _arrays.ITEM_BYTES.get(argument.data_type, 0)
         self.known: Any = set()  # types of elements that fit
 
