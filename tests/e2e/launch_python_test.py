@@ -96,6 +96,7 @@ class LaunchPython(unittest.TestCase):
                 ({"d": numpy.zeros(100, "f4")}, "does not take 'd' here; it takes a, b, c, N"),
                 ({"stream": "0"}, "argument 'stream' .* is a str"),
                 ({"stream": -1}, "argument 'stream'"),
+                ({"generation": self.kernel.plan(N=100)}, "`generation` is .* not a Plan"),
                 ({"workspace": "x"}, "argument 'workspace' .* is a str")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason) as raised:
                 self.kernel(**dict(good, **change))

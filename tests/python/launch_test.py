@@ -169,6 +169,19 @@ class Library(unittest.TestCase):
             self.assertEqual(raised.exception.code, "NO_LIBRARY")
             self.assertNotIn("\n", str(raised.exception))
 
+    def test_without_a_device_every_address_is_the_cpus(self):
+        code = """
+from tunefarm import _cuda
+assert _cuda.driver() is None and _cuda.current_device() is None and _cuda.device_of(4096) == -1
+try:
+    _cuda.on_device(0)
+except LookupError as error:
+    print(error)
+"""
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=True, timeout=600,
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout, "there is no CUDA device 0 that this process can use\n")
+
     def test_statuses_become_exceptions(self):
         header = (HEADERS / "tunefarm" / "launch.h").read_text(encoding="utf-8")
         for prefix, names in (("STATUS", _launch_abi.STATUSES), ("MATCH", _launch_abi.MATCHES)):

@@ -220,7 +220,11 @@ class Kernel:
         frame.pointers[:] = pointers
         frame.sizes[:] = sizes
         launch.stream = handle
-        launch.generation = generation
+        try:
+            launch.generation = generation
+        except TypeError:
+            raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
+                                       f"{type(generation).__name__}") from None
         if workspace is not None:
             launch.workspace, launch.workspace_bytes = self._given_workspace(workspace, handle)
         elif problem.plan.workspace_bytes:
