@@ -7,8 +7,9 @@
     with tunefarm.Client() as client:
         print(client.best("matmul_host", M=256, N=256, K=256).config)
 
-`Client` makes the daemon's calls; `tunefarm.grouped_gemm.tuning` and `tunefarm.tune.utils` are helpers for tuning scripts
-that need no daemon (and no gRPC). `tunefarm.tune` is that package and the blocking call in one.
+`Client` makes the daemon's calls; `tunefarm.launch` launches tuned kernels, and `tunefarm.grouped_gemm.tuning` and
+`tunefarm.tune.utils` are helpers for tuning scripts: these need no daemon (and no gRPC). `tunefarm.tune` is that
+package and the blocking call in one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
-                             InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError,
+                             InvalidArgumentError, JobCancelledError, JobFailedError, LaunchError, NotFoundError,
                              PermissionDeniedError, ResourceExhaustedError, TunefarmError, UnavailableError)
 from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Device, DeviceClass, DeviceKind, DeviceState,
                             Dim, Job, JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome, Parameter,
@@ -33,9 +34,9 @@ __all__ = [
     "AbortedError", "Answer", "BatchAnswer", "BatchConfigs", "BestConfig", "Client", "DeadlineExceededError", "Device",
     "DeviceClass", "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError",
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
-    "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem", "Progress",
-    "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial", "TrialPurpose",
-    "TunefarmError", "UnavailableError", "tune", "tune_job",
+    "LaunchError", "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem",
+    "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial",
+    "TrialPurpose", "TunefarmError", "UnavailableError", "tune", "tune_job",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
@@ -45,8 +46,8 @@ _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "Results": 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name == "tune":
-        return importlib.import_module("tunefarm.tune")
+    if name in ("tune", "launch"):
+        return importlib.import_module(f"tunefarm.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")
     value = getattr(importlib.import_module(_LAZY[name]), name)

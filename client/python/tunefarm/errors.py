@@ -1,8 +1,9 @@
 """What can go wrong, as exceptions.
 
 Every failed call raises a TunefarmError whose `reason` is the daemon's stable UPPER_SNAKE word ("KERNEL_NOT_FOUND",
-"SPACE_EMPTY", ...; empty where the daemon gave none) and whose `code` is the name of the gRPC status. A config that
-crashes or computes nonsense is no error: it is a trial with an Outcome.
+"SPACE_EMPTY", ...; empty where the daemon gave none) and whose `code` is the name of the gRPC status (in
+`tunefarm.launch`: of the status of tunefarm/launch.h). A config that crashes or computes nonsense is no error: it is a
+trial with an Outcome.
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ class JobCancelledError(TunefarmError):
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), (self.message, self.job)
+
+
+class LaunchError(TunefarmError):
+    """A kernel of a package cannot be launched here and now (`tunefarm.launch`). `code` says why: NO_LIBRARY
+    (libtunefarm-launch is not installed), INCOMPATIBLE, NO_DEVICE, STALE or DEVICE_ERROR, which tunefarm/launch.h
+    describes."""
 
 
 # By the names of gRPC's status codes; all others are InternalError.

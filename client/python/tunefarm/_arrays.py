@@ -1,0 +1,288 @@
+"""Arrays of any library as arguments of a kernel: where they lie, how many elements of which type they have. Private.
+
+Nothing here imports numpy, torch or CuPy: who hands over such an array has imported its library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from typing import Any, Dict, Optional, Sequence, Tuple, Type
+
+from tunefarm import _cuda
+
+ON_CPU = -1
+
+# Address, elements, type (see type_name), CUDA device (ON_CPU; None: any), whether it is contiguous in row-major order,
+# whether it may be written.
+View = Tuple[int, int, Any, Optional[int], bool, bool]
+
+
+class Unfit(ValueError):
+    """Why a value cannot be an argument: a sentence without its subject, "is a list, ..."."""
+
+
+# ---- Types of elements ----
+
+ITEM_BYTES = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2,
+              "f32": 4, "f64": 8}
+
+# What may stand for a type of a kernel. Raw bits stand for what NumPy has no type of; signed integers stand for
+# unsigned ones because PyTorch before 2.3 has only those.
+_FITTING = {
+    "i8": {"int8"}, "i16": {"int16"}, "i32": {"int32"}, "i64": {"int64"},
+    "u8": {"uint8", "bool", "void8"}, "u16": {"uint16", "int16"}, "u32": {"uint32", "int32"},
+    "u64": {"uint64", "int64"},
+    "f16": {"float16"}, "bf16": {"bfloat16", "uint16", "void16"}, "f32": {"float32"}, "f64": {"float64"},
+}
+
+_TYPESTRS = {"b1": "bool", "V1": "void8", "V2": "void16"}
+for _bytes in (1, 2, 4, 8):
+    _TYPESTRS[f"i{_bytes}"], _TYPESTRS[f"u{_bytes}"] = f"int{8 * _bytes}", f"uint{8 * _bytes}"
+    _TYPESTRS[f"f{_bytes}"], _TYPESTRS[f"c{_bytes}"] = f"float{8 * _bytes}", f"complex{8 * _bytes}"
+
+
+def type_name(key: Any) -> str:
+    """"float32" of torch.float32, of NumPy's float32 and of "<f4". What is not in this machine's byte order keeps its
+    own name, which fits nothing."""
+    text = str(key).rpartition(".")[2]
+    return _TYPESTRS.get(text.lstrip("<|="), text)
+
+
+def fits(data_type: str, key: Any) -> bool:
+    """Whether elements of type `key` are what a kernel's `data_type` ("bf16") means."""
+    name = type_name(key)
+    # Kernels see 8-bit floating point as bytes.
+    return name in _FITTING.get(data_type, ()) or (data_type == "u8" and name.startswith("float8"))
+
+
+def item_bytes(key: Any) -> int:
+    """Of one element."""
+    name = type_name(key)
+    bits = re.match(r"[a-z]+(\d+)", name)
+    if name != "bool" and bits is None:
+        raise Unfit(f"has elements of type {name}, whose size is not known")
+    return int(bits[1]) // 8 if bits else 1
+
+
+# ---- Reading ----
+
+def _is_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) -> bool:
+    """Row-major without gaps. `strides` and `item` in the same unit; None: the interface says that it is so."""
+    if strides is None or 0 in shape:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != item:
+            return False
+        item *= extent
+    return True
+
+
+def _product(shape: Sequence[int]) -> int:
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    return elements
+
+
+def _read_interface(interface: Dict[str, Any], is_cuda: bool) -> View:
+    """The dict of __cuda_array_interface__ or __array_interface__."""
+    data = interface.get("data")
+    if not isinstance(data, tuple):
+        raise Unfit("has no address in its array interface")
+    if interface.get("mask") is not None:
+        raise Unfit("has a mask, which a kernel does not read")
+    pointer, is_read_only = data
+    pointer = pointer or 0
+    typestr, shape = interface["typestr"], interface["shape"]
+    device: Optional[int] = ON_CPU
+    if is_cuda:
+        device = _cuda.device_of(pointer) if pointer else None
+    return (pointer, _product(shape), typestr, device,
+            _is_contiguous(shape, interface.get("strides"), int(typestr[2:])), not is_read_only)
+
+
+class _DLTensor(ctypes.Structure):
+    """dlpack.h."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+_CAPSULE_POINTER = ctypes.pythonapi.PyCapsule_GetPointer
+_CAPSULE_POINTER.argtypes, _CAPSULE_POINTER.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
+_DL_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
+_DL_BOOL = 6
+_DL_FLOAT8 = range(7, 15)
+_LEGACY_STREAM = 1  # how DLPack names CUDA's default stream
+
+
+def _read_dlpack(value: Any, stream: Optional[int]) -> View:
+    """The producer makes `stream` wait for what it enqueued. The capsule is not consumed: `value` owns the memory."""
+    device_type = int(value.__dlpack_device__()[0])
+    if device_type == _DL_CUDA:
+        capsule = value.__dlpack__(stream=stream or _LEGACY_STREAM)
+    elif device_type in (_DL_CPU, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
+        capsule = value.__dlpack__()
+    else:
+        raise Unfit(f"lies on a device of DLPack's type {device_type}; kernels run on CUDA devices and CPUs")
+    tensor = _DLTensor.from_address(_CAPSULE_POINTER(capsule, b"dltensor"))
+    shape = tensor.shape[:tensor.ndim] if tensor.ndim else []
+    strides = tensor.strides[:tensor.ndim] if tensor.strides and tensor.ndim else None
+    if tensor.lanes != 1:
+        key = f"vectors of {tensor.lanes} elements"
+    elif tensor.code == _DL_BOOL:
+        key = "bool"
+    elif tensor.code in _DL_FLOAT8:
+        key = "float8"
+    else:
+        key = f"{_DL_CODES.get(tensor.code, 'unknown')}{tensor.bits}"
+    device = {_DL_CPU: ON_CPU, _DL_CUDA: tensor.device_id}.get(tensor.device_type)
+    is_contiguous = _is_contiguous(shape, strides, 1)
+    return (tensor.data or 0) + tensor.byte_offset, _product(shape), key, device, is_contiguous, True
+
+
+# ---- Libraries ----
+
+class Other:
+    """Arrays of any library, by the interfaces that they have."""
+
+    rank = 0  # the library of highest rank among a launch's arguments says which stream is current and allocates
+
+    @staticmethod
+    def read(value: Any, stream: Optional[int]) -> View:
+        """`stream`: that of the launch; None: the caller gave none. Raises Unfit, and whatever the interfaces raise."""
+        if hasattr(value, "data_ptr"):
+            pointer = value.data_ptr()
+            return pointer, value.numel(), value.dtype, _cuda.device_of(pointer), value.is_contiguous(), True
+        # First, since it knows most types, the device, and the order of what is enqueued.
+        if hasattr(value, "__dlpack__"):
+            return _read_dlpack(value, stream)
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _read_interface(interface, is_cuda=True)
+        interface = getattr(value, "__array_interface__", None)
+        if interface is not None:
+            return _read_interface(interface, is_cuda=False)
+        raise Unfit(f"is a {type(value).__name__}, which is no array: it has neither data_ptr() nor "
+                    "__dlpack__, __cuda_array_interface__ or __array_interface__")
+
+    @staticmethod
+    def current_stream(device: int) -> int:
+        return 0
+
+    @staticmethod
+    def allocate(size: int, device: int, stream: int) -> Tuple[Any, int]:
+        """Memory of a CUDA device for use on `stream`, and its address."""
+        raise Unfit(f"is needed: the kernel uses {size} bytes on CUDA device {device}, and only arrays of PyTorch and "
+                    "CuPy say how to allocate them")
+
+
+class _NumPy(Other):
+    @staticmethod
+    def read(value: Any, stream: Optional[int]) -> View:
+        flags = value.flags
+        return (value.__array_interface__["data"][0], value.size, value.dtype, ON_CPU, flags.c_contiguous,
+                flags.writeable)
+
+
+class _CuPy(Other):
+    rank = 1
+
+    @staticmethod
+    def read(value: Any, stream: Optional[int]) -> View:
+        data = value.data
+        return data.ptr, value.size, value.dtype, data.device_id, value.flags.c_contiguous, True
+
+    @staticmethod
+    def current_stream(device: int) -> int:
+        handle: int = sys.modules["cupy"].cuda.get_current_stream().ptr
+        return handle
+
+    @staticmethod
+    def allocate(size: int, device: int, stream: int) -> Tuple[Any, int]:
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(device):
+            if stream == cupy.cuda.get_current_stream().ptr:
+                memory = cupy.empty(size, dtype="u1")
+            else:
+                with cupy.cuda.ExternalStream(stream) if stream else cupy.cuda.Stream.null:
+                    memory = cupy.empty(size, dtype="u1")
+        return memory, memory.data.ptr
+
+
+class _Torch(Other):
+    rank = 2
+
+    @staticmethod
+    def read(value: Any, stream: Optional[int]) -> View:
+        if value.is_cuda:
+            return value.data_ptr(), value.numel(), value.dtype, value.get_device(), value.is_contiguous(), True
+        if not value.is_cpu:
+            raise Unfit(f"is on {value.device}; kernels run on CUDA devices and CPUs")
+        return value.data_ptr(), value.numel(), value.dtype, ON_CPU, value.is_contiguous(), True
+
+    @staticmethod
+    def current_stream(device: int) -> int:
+        torch = sys.modules["torch"]
+        # What PyTorch's own generated code calls; the public function makes an object, which takes ten times as long.
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        handle: int = raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
+        return handle
+
+    @staticmethod
+    def allocate(size: int, device: int, stream: int) -> Tuple[Any, int]:
+        torch = sys.modules["torch"]
+        if stream == _Torch.current_stream(device):
+            memory = torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}")
+        else:
+            own = torch.cuda.ExternalStream(stream, device=device) if stream else torch.cuda.default_stream(device)
+            with torch.cuda.stream(own):
+                memory = torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}")
+        return memory, memory.data_ptr()
+
+
+# By the type of an array; filled by library_of.
+LIBRARIES: Dict[type, Type[Other]] = {}
+
+
+def library_of(kind: type) -> Type[Other]:
+    """What reads arrays of that type."""
+    known = (("torch", "Tensor", _Torch), ("cupy", "ndarray", _CuPy), ("numpy", "ndarray", _NumPy))
+    for module, array, library in known:
+        base = getattr(sys.modules.get(module), array, None)
+        if base is not None and issubclass(kind, base):
+            LIBRARIES[kind] = library
+            return library
+    LIBRARIES[kind] = Other
+    return Other
+
+
+def stream_handle(stream: Any) -> int:
+    """A CUstream of an integer or of a stream of PyTorch, CuPy, or any library with __cuda_stream__."""
+    if isinstance(stream, int):
+        return stream
+    handle = getattr(stream, "cuda_stream", None)
+    if handle is None and hasattr(stream, "__cuda_stream__"):
+        handle = stream.__cuda_stream__()[1]
+    if handle is None:
+        handle = getattr(stream, "ptr", None)
+    if not isinstance(handle, int):
+        raise Unfit(f"is a {type(stream).__name__}, which is no address and has neither cuda_stream, "
+                    "__cuda_stream__ nor ptr")
+    return handle
+
+
+def current_device() -> int:
+    """The CUDA device that PyTorch or CuPy, if they are loaded, take where none is named; else the first."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    number = 0
+    if torch is not None and torch.cuda.is_available():
+        number = torch.cuda.current_device()
+    elif cupy is not None and cupy.cuda.is_available():
+        number = cupy.cuda.runtime.getDevice()
+    return number

@@ -1,0 +1,480 @@
+"""Launches tuned kernels from a package (`tunefarm export package`) on the caller's arrays.
+
+    import tunefarm.launch
+
+    package = tunefarm.launch.open("moe.tfpack")
+    kernel = package.kernel("grouped_gemm_forward", dtype="bf16", E=128, N=1536, K=2048)    # loads everything
+    kernel(x=x, w=w, y=y, m_sizes=m_sizes, tokens=4096)                                     # enqueues, and returns
+
+Arguments and dims are given by name. An argument is anything with `data_ptr()` (PyTorch), `__cuda_array_interface__`
+(CuPy, JAX, Numba), `__array_interface__` (NumPy, for kernels of the CPU) or `__dlpack__`. Its type, its layout
+(row-major without gaps), its length and its device are checked before each launch.
+
+Needs libtunefarm-launch.so.1 and nothing else: neither grpcio nor the library of any array. It is found by
+TUNEFARM_LAUNCH_LIBRARY, beside this package, or where the loader looks. A package is code: it runs with the rights of
+this process.
+
+Packages and kernels may be used from any thread. Every error is a TunefarmError: InvalidArgumentError where a name, a
+value or an array is wrong, NotFoundError, ResourceExhaustedError, else LaunchError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
+
+from tunefarm import _arrays, _cuda, _launch_abi
+from tunefarm._launch_abi import check
+from tunefarm.errors import InvalidArgumentError, LaunchError
+
+__all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open"]
+
+_RESERVED = ("stream", "workspace", "generation")
+_PROBLEMS_MAX = 1024  # whose plans a kernel remembers
+_ALIGNMENT = 256  # bytes, of workspaces
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: another stream in each thread
+
+
+class Argument(NamedTuple):
+    """One of the arrays that a kernel takes."""
+
+    name: str
+    data_type: str  # "f32", "bf16", "i64", ...
+    access: str  # IN, OUT or INOUT
+
+
+class Plan(NamedTuple):
+    """What a launch for given dims does and needs."""
+
+    generation: int  # names the config that was chosen
+    workspace_bytes: int
+    needs_prepare: bool  # whether Kernel.prepare must run once on the arguments
+    match: str  # EXACT, NEAREST, SAME_ARCH or DEFAULT: how well the config fits the dims and the device
+    distance: float  # of a NEAREST match
+    median_ns: Optional[float]  # what was measured for the tuned problem
+    config: str  # "tile_m=128,stages=4"
+
+
+def open(path: "Union[str, os.PathLike[str]]") -> "Package":
+    """Maps and checks a package, which must not change while it is used."""
+    library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
+    place = os.fsencode(path)
+    if b"\0" in place:
+        raise InvalidArgumentError("the path of a package has no zero byte")
+    check(library.tunefarm_package_open(place, ctypes.byref(handle), ctypes.byref(error)), error)
+    return Package(handle)
+
+
+class Package:
+    """A file with kernels; made by `open`. It is closed when nothing refers to it; its kernels stay usable."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self._library = _launch_abi.library()
+        self._handle = handle
+        weakref.finalize(self, self._library.tunefarm_package_close, handle).atexit = False
+
+    @property
+    def kernels(self) -> Tuple[str, ...]:
+        """The names of the kernels in the package."""
+        library, handle = self._library, self._handle
+        return tuple(_text(library.tunefarm_package_kernel_name(handle, index))
+                     for index in range(library.tunefarm_package_kernel_count(handle)))
+
+    def kernel(self, name: str, /, *, device: Any = None, **dims: Any) -> "Kernel":
+        """Loads all that launches of the kernel may need. `dims` (bool, int, float or str) are those that are compiled
+        into binaries, where they have no default, and any others that stay the same; a launch gives the rest.
+
+        `device`: a CUDA device as a number or torch.device; None: the current one. Kernels of the CPU ignore it."""
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"the kernel's name is a str, not a {type(name).__name__}")
+        values = (_launch_abi.Dim * len(dims))(*(_dim(*dim) for dim in dims.items()))
+        number = _device_number(device)
+        handle = ctypes.c_void_p(None)
+        error = _launch_abi.sized(_launch_abi.Error)
+        options = _launch_abi.LoadOptions(size=ctypes.sizeof(_launch_abi.LoadOptions), device=-1)
+
+        def load() -> int:
+            status: int = self._library.tunefarm_kernel_load(self._handle, _bytes(name), values, len(values),
+                                                             ctypes.byref(options), ctypes.byref(handle),
+                                                             ctypes.byref(error))
+            return status
+
+        if number is None:
+            status = load()
+            # No context is current in a thread that has not used CUDA yet.
+            if status == _launch_abi.NO_DEVICE and _cuda.driver() is not None and _cuda.current_device() is None:
+                number = _arrays.current_device()
+        if number is not None:
+            options.device = number
+            if _cuda.driver() is None or _cuda.current_device() == number:
+                status = load()
+            else:
+                status = _on_device(number, load)
+        check(status, error)
+        return Kernel(handle, name)
+
+
+class Kernel:
+    """A loaded kernel; made by `Package.kernel`. Call it to launch it.
+
+    Keep it as long as a CUDA graph that captured its launches is used: the workspace in the graph belongs to it."""
+
+    def __init__(self, handle: ctypes.c_void_p, name: str) -> None:
+        library = self._library = _launch_abi.library()
+        self._handle = handle
+        weakref.finalize(self, library.tunefarm_kernel_close, handle).atexit = False
+        self.name = name
+        self.device = library.tunefarm_kernel_device(handle)
+        """The CUDA device; -1: the CPU."""
+        self.dims = tuple(_text(library.tunefarm_kernel_dim_name(handle, index))
+                          for index in range(library.tunefarm_kernel_dim_count(handle)))
+        """The names of the dims that a launch gives."""
+        self.arguments = tuple(self._argument(index) for index in range(library.tunefarm_kernel_argument_count(handle)))
+        """The arrays that a launch gives."""
+        names = tuple(argument.name for argument in self.arguments)
+        for word in (*_RESERVED, *names):
+            if word in self.dims or (word in _RESERVED and word in names):
+                raise InvalidArgumentError(f"kernel '{name}' has two values named '{word}' to be given at a launch, "
+                                           "which Python cannot tell apart; launch it by tunefarm/launch.h")
+        self._names = names
+        self._dims_of = _getter(self.dims)
+        self._values_of = _getter(names)
+        self._slots = tuple(_Slot(argument) for argument in self.arguments)
+        self._problems: Dict[Tuple[int, ...], _Problem] = {}
+        self._frames = _Frames(len(self.dims), len(names), self.device >= 0)
+        self._workspaces: Dict[Tuple[int, int], _Workspace] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<tunefarm.launch.Kernel {self.name}({', '.join(self._names + self.dims)}) on {_place(self.device)}>"
+
+    def __call__(self, /, *, stream: Any = None, workspace: Any = None, generation: int = 0, **values: Any) -> None:
+        """Enqueues the kernel for arguments and dims by name; on the CPU, runs it.
+
+        `stream`: an address or a stream of PyTorch, CuPy or any library with `__cuda_stream__`. None: PyTorch's current
+        stream of the kernel's device if a tensor is among the arguments, CuPy's if one of its arrays is, else the
+        default stream. `workspace`: an array of at least `plan(...).workspace_bytes`, aligned to 256 bytes. None: one
+        of this kernel and stream is used, allocated when it is first needed; call once before a capture so that it lies
+        outside of the graph's memory. Give one to graphs that may run at the same time. `generation`: that of the plan
+        that `prepare` returned; required where the plan `needs_prepare`."""
+        self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+
+    def prepare(self, /, *, stream: Any = None, workspace: Any = None, **values: Any) -> Plan:
+        """Changes the arguments once for the config of these dims, such as to another layout of weights; enqueued like
+        a launch, whose arguments it takes. Returns the plan whose `generation` the launches on them then give."""
+        plan = self.plan(**{name: value for name, value in values.items() if name in self.dims})
+        self._run(self._library.tunefarm_kernel_prepare, stream, workspace, plan.generation, values)
+        return plan
+
+    def plan(self, /, **dims: int) -> Plan:
+        """Chooses the config for these dims, as a launch does."""
+        if dims.keys() != set(self.dims):
+            raise self._names_error(dims, ())
+        return self._look_up(self._dims_of(dims)).plan
+
+    def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
+             named: Dict[str, Any]) -> None:
+        try:
+            dims, values = self._dims_of(named), self._values_of(named)
+        except KeyError:
+            raise self._names_error(named, self._names) from None
+        if len(named) != len(dims) + len(values):
+            raise self._names_error(named, self._names)
+        try:
+            problem = self._problems.get(dims) or self._look_up(dims)
+        except TypeError:  # not hashable
+            problem = self._look_up(dims)
+        device = self.device
+        handle = None if stream is None else self._stream(stream)
+        pointers: List[int] = []
+        sizes: List[int] = []
+        used: Type[_arrays.Other] = _arrays.Other
+        libraries = _arrays.LIBRARIES
+        for slot, value, length in zip(self._slots, values, problem.lengths):
+            kind = type(value)
+            library = libraries.get(kind) or _arrays.library_of(kind)
+            try:
+                pointer, elements, key, place, is_contiguous, is_writable = library.read(value, handle)
+            except Exception as error:
+                raise self._unfit(slot.argument.name, error) from error
+            if (key not in slot.known or place != device or not is_contiguous or elements < length or not pointer or
+                    not is_writable):
+                view = (pointer, elements, key, place, is_contiguous, is_writable)
+                self._check(slot, view, length, dims, call is self._library.tunefarm_kernel_prepare)
+            if library.rank > used.rank:
+                used = library
+            pointers.append(pointer)
+            sizes.append(elements * slot.item_bytes)
+        if handle is None:
+            handle = used.current_stream(device) if device >= 0 else 0
+        if problem.plan.needs_prepare and not generation:
+            raise InvalidArgumentError(f"kernel '{self.name}' needs its arguments prepared for these dims: call "
+                                       "prepare(...) once and give the `generation` of the plan that it returns")
+        frame = self._frames.frame
+        launch = frame.launch
+        frame.dims[:] = problem.dims
+        frame.pointers[:] = pointers
+        frame.sizes[:] = sizes
+        launch.stream = handle
+        try:
+            launch.generation = generation
+        except TypeError:
+            raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
+                                       f"{type(generation).__name__}") from None
+        if workspace is not None:
+            launch.workspace, launch.workspace_bytes = self._given_workspace(workspace, handle)
+        elif problem.plan.workspace_bytes:
+            own = self._own_workspace(problem.plan.workspace_bytes, used, handle, frame)
+            launch.workspace, launch.workspace_bytes = own.pointer, own.size
+        else:
+            launch.workspace, launch.workspace_bytes = None, 0
+        if device < 0 or frame.is_current(device):
+            status = call(self._handle, frame.launch_reference, frame.error_reference)
+        else:
+            status = _on_device(device, lambda: call(self._handle, frame.launch_reference, frame.error_reference))
+        if status:
+            raise _launch_abi.failure(status, frame.error)
+
+    def _look_up(self, given: Tuple[Any, ...]) -> "_Problem":
+        """Asks the library for the plan and the lengths of these dims."""
+        dims = tuple(_integer(name, value) for name, value in zip(self.dims, given))
+        array = (ctypes.c_int64 * len(dims))(*dims)
+        plan, error = _launch_abi.sized(_launch_abi.Plan), _launch_abi.sized(_launch_abi.Error)
+        check(self._library.tunefarm_kernel_plan(self._handle, array, len(dims), ctypes.byref(plan),
+                                                 ctypes.byref(error)), error)
+        lengths = []
+        for index in range(len(self.arguments)):
+            length = ctypes.c_uint64(0)
+            check(self._library.tunefarm_kernel_argument_length(self._handle, index, array, len(dims),
+                                                                ctypes.byref(length), ctypes.byref(error)), error)
+            lengths.append(length.value)
+        match = _launch_abi.MATCHES[plan.match] if 0 <= plan.match < len(_launch_abi.MATCHES) else str(plan.match)
+        problem = _Problem(dims, tuple(lengths),
+                           Plan(plan.generation, plan.workspace_bytes, bool(plan.needs_prepare), match, plan.distance,
+                                plan.median_ns or None, _text(plan.config or b"")))
+        if len(self._problems) >= _PROBLEMS_MAX:
+            self._problems.clear()
+        self._problems[dims] = problem
+        return problem
+
+    def _argument(self, index: int) -> Argument:
+        argument, error = _launch_abi.sized(_launch_abi.Argument), _launch_abi.sized(_launch_abi.Error)
+        check(self._library.tunefarm_kernel_argument(self._handle, index, ctypes.byref(argument), ctypes.byref(error)),
+              error)
+        access = _launch_abi.ACCESSES.get(argument.access, "INOUT")
+        return Argument(_text(argument.name), _text(argument.data_type), access)
+
+    def _names_error(self, given: Dict[str, Any], arguments: Tuple[str, ...]) -> InvalidArgumentError:
+        wanted = (*arguments, *self.dims)
+        for name in wanted:
+            if name not in given:
+                what = "argument" if name in arguments else "dim"
+                return InvalidArgumentError(f"kernel '{self.name}' needs the {what} '{name}'")
+        unknown = ", ".join(f"'{name}'" for name in given if name not in wanted)
+        known = ", ".join(wanted) or "nothing"
+        return InvalidArgumentError(f"kernel '{self.name}' does not take {unknown} here; it takes {known}")
+
+    def _unfit(self, name: str, error: Exception) -> InvalidArgumentError:
+        how = str(error) if isinstance(error, _arrays.Unfit) else f"cannot be read: {error}"
+        return InvalidArgumentError(f"argument '{name}' of kernel '{self.name}' {how}")
+
+    def _check(self, slot: "_Slot", view: _arrays.View, length: int, dims: Tuple[Any, ...], prepares: bool) -> None:
+        """Raises where the array cannot be the argument of a launch, or of a prepare, which may write inputs too."""
+        pointer, elements, key, _, is_contiguous, is_writable = view
+        argument = slot.argument
+
+        def refuse(how: str) -> InvalidArgumentError:
+            return InvalidArgumentError(f"argument '{argument.name}' of kernel '{self.name}' {how}")
+
+        if key not in slot.known:
+            if not _arrays.fits(argument.data_type, key):
+                raise refuse(f"has elements of type {_arrays.type_name(key)}; the kernel takes {argument.data_type}")
+            slot.known.add(key)
+        self._check_place(view, refuse)
+        if not is_contiguous:
+            raise refuse("is not contiguous in row-major order; pass a contiguous copy")
+        if elements < length:
+            given = ", ".join(f"{name}={value}" for name, value in zip(self.dims, dims))
+            raise refuse(f"has {elements} elements and needs {length}" + (f" for {given}" if given else ""))
+        if not pointer:
+            raise refuse("has no memory behind it")
+        if not is_writable and (prepares or argument.access != "IN"):
+            raise refuse("is read-only, and the kernel writes it")
+
+    def _check_place(self, view: _arrays.View, refuse: Callable[[str], InvalidArgumentError]) -> None:
+        place = view[3]
+        if place is not None and place != self.device:
+            raise refuse(f"is on {_place(place)}; the kernel was loaded for {_place(self.device)}")
+
+    def _stream(self, stream: Any) -> int:
+        try:
+            handle = _arrays.stream_handle(stream)
+        except Exception as error:
+            raise self._unfit("stream", error) from error
+        if not 0 <= handle < 1 << 64:
+            raise self._unfit("stream", _arrays.Unfit(f"is {handle}, which is no address"))
+        return handle
+
+    def _given_workspace(self, workspace: Any, stream: int) -> Tuple[int, int]:
+        kind = type(workspace)
+        try:
+            view = (_arrays.LIBRARIES.get(kind) or _arrays.library_of(kind)).read(workspace, stream)
+            item = _arrays.item_bytes(view[2])
+        except Exception as error:
+            raise self._unfit("workspace", error) from error
+
+        def refuse(how: str) -> InvalidArgumentError:
+            return self._unfit("workspace", _arrays.Unfit(how))
+
+        self._check_place(view, refuse)
+        if not view[4] or not view[5]:
+            raise refuse("is read-only or not contiguous")
+        if view[0] % _ALIGNMENT:
+            raise refuse(f"is not aligned to {_ALIGNMENT} bytes")
+        return view[0], view[1] * item
+
+    def _own_workspace(self, size: int, library: Type[_arrays.Other], stream: int, frame: "_Frame") -> "_Workspace":
+        """That of this stream; on the CPU, of this thread. What is outgrown is kept, since a graph may hold it."""
+        if self.device < 0:
+            found = frame.workspace
+            if found is None or found.size < size:
+                memory = (ctypes.c_char * (size + _ALIGNMENT))()
+                found = frame.workspace = _Workspace(memory, ctypes.addressof(memory), size, None)
+            return found
+        key = (stream, threading.get_ident() if stream == _PER_THREAD_STREAM else 0)
+        found = self._workspaces.get(key)
+        if found is None or found.size < size:
+            with self._lock:
+                found = self._workspaces.get(key)
+                if found is None or found.size < size:
+                    room = 1 << (size - 1).bit_length()  # all that are kept add up to less than twice the largest
+                    try:
+                        memory, pointer = library.allocate(room + _ALIGNMENT, self.device, stream)
+                    except Exception as error:
+                        raise self._unfit("workspace", error) from error
+                    found = self._workspaces[key] = _Workspace(memory, pointer, room, found)
+        return found
+
+
+class _Slot:
+    """How an argument is checked."""
+
+    __slots__ = ("argument", "item_bytes", "known")
+
+    def __init__(self, argument: Argument) -> None:
+        self.argument = argument
+        self.item_bytes = _arrays.ITEM_BYTES.get(argument.data_type, 0)
+        self.known: Any = set()  # types of elements that fit
+
+
+class _Problem(NamedTuple):
+    """What the library said of given dims."""
+
+    dims: Tuple[int, ...]
+    lengths: Tuple[int, ...]
+    plan: Plan
+
+
+class _Workspace:
+    __slots__ = ("memory", "pointer", "size", "outgrown")
+
+    def __init__(self, memory: Any, pointer: int, size: int, outgrown: "Optional[_Workspace]") -> None:
+        self.memory, self.size, self.outgrown = memory, size, outgrown
+        self.pointer = -(-pointer // _ALIGNMENT) * _ALIGNMENT
+
+
+class _Frame:
+    """The structures of one kernel's launches in one thread."""
+
+    def __init__(self, dims: int, arguments: int, is_cuda: bool) -> None:
+        self.dims = (ctypes.c_int64 * dims)()
+        self.pointers = (ctypes.c_void_p * arguments)()
+        self.sizes = (ctypes.c_uint64 * arguments)()
+        self.error = _launch_abi.sized(_launch_abi.Error)
+        self.error_reference = ctypes.byref(self.error)
+        self.launch = _launch_abi.sized(_launch_abi.Launch)
+        self.launch.dims, self.launch.dim_count = self.dims, dims
+        self.launch.arguments, self.launch.argument_count = self.pointers, arguments
+        self.launch.argument_bytes = self.sizes
+        self.launch_reference = ctypes.byref(self.launch)
+        self.workspace: Optional[_Workspace] = None  # on the CPU
+        self._device = ctypes.c_int(-1)
+        self._device_reference = ctypes.byref(self._device)
+        self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None
+
+    def is_current(self, device: int) -> bool:
+        """Whether this thread's current context is one of the device."""
+        return (self._get_device is not None and self._get_device(self._device_reference) == 0 and
+                self._device.value == device)
+
+
+class _Frames(threading.local):
+    def __init__(self, dims: int, arguments: int, is_cuda: bool) -> None:  # runs in each thread that looks
+        self.frame = _Frame(dims, arguments, is_cuda)
+
+
+def _getter(names: Tuple[str, ...]) -> Callable[[Dict[str, Any]], Tuple[Any, ...]]:
+    """A function that takes the values of these names, in order, from a dict."""
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    return lambda named: tuple([named[name] for name in names])
+
+
+def _text(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    if "\0" in text:
+        raise InvalidArgumentError("a name or value that is given to a kernel has no zero byte")
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _place(device: int) -> str:
+    return "the CPU" if device == _arrays.ON_CPU else f"CUDA device {device}"
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(f"the dim '{name}' is an integer, not a {type(value).__name__}") from None
+    if not -1 << 63 <= number < 1 << 63:
+        raise InvalidArgumentError(f"the dim '{name}' is {number}, which has more than 64 bits")
+    return number
+
+
+def _dim(name: str, value: Any) -> _launch_abi.Dim:
+    if isinstance(value, bool):
+        return _launch_abi.Dim(_bytes(name), _launch_abi.BOOL, _launch_abi.Value(number=value))
+    if isinstance(value, float):
+        return _launch_abi.Dim(_bytes(name), _launch_abi.FLOAT, _launch_abi.Value(real=value))
+    if isinstance(value, str):
+        return _launch_abi.Dim(_bytes(name), _launch_abi.STRING, _launch_abi.Value(text=_bytes(value)))
+    if hasattr(value, "__index__"):
+        return _launch_abi.Dim(_bytes(name), _launch_abi.INT, _launch_abi.Value(number=_integer(name, value)))
+    raise InvalidArgumentError(f"the dim '{name}' is a bool, int, float or str, not a {type(value).__name__}")
+
+
+def _device_number(device: Any) -> Optional[int]:
+    if device is None:
+        return None
+    number = device if isinstance(device, int) else getattr(device, "index", None)
+    if number is None and getattr(device, "type", None) == "cuda":
+        return None  # torch.device("cuda") is the current one
+    if not isinstance(number, int) or not 0 <= number < 1 << 31:
+        raise InvalidArgumentError(f"`device` is the number of a CUDA device or a torch.device of one, not {device!r}")
+    return number
+
+
+def _on_device(number: int, call: Callable[[], int]) -> int:
+    """Calls with the device's primary context current."""
+    try:
+        with _cuda.on_device(number):
+            return call()
+    except LookupError as error:
+        raise LaunchError(str(error), code="NO_DEVICE") from None

@@ -1,0 +1,230 @@
+"""tunefarm.launch, as far as it needs no package: arrays of other libraries, the C interface, what is said without the
+library. tests/e2e/launch_python_test.py launches."""
+
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import numpy
+
+from tunefarm import InvalidArgumentError, LaunchError, _arrays, _launch_abi, launch
+
+SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
+HEADERS = SOURCE / "client" / "launch" / "include"
+
+
+def read(value):
+    return _arrays.library_of(type(value)).read(value, None)
+
+
+class Interface:
+    """An array of a library that has only that interface."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+class Arrays(unittest.TestCase):
+    def test_every_interface_says_the_same_of_an_array(self):
+        for array in (numpy.zeros((3, 4), "f4"), numpy.zeros((3, 4), "i8")[::2], numpy.zeros((4, 3), "f8").T, numpy.zeros((1, 5), "u1"),
+                      numpy.zeros((6, 1), "u4")[::3], numpy.zeros(4, "f2")[2:], numpy.zeros((), "i2"), numpy.zeros((0, 3), "i4")):
+            expected = (array.ctypes.data, array.size, array.dtype.name, -1, array.flags.c_contiguous)
+            views = [read(array), read(Interface(__array_interface__=array.__array_interface__)),
+                     read(Interface(__dlpack__=array.__dlpack__, __dlpack_device__=array.__dlpack_device__)),
+                     read(Interface(data_ptr=lambda: array.ctypes.data, numel=lambda: array.size, dtype=array.dtype,
+                                    is_contiguous=lambda: array.flags.c_contiguous))]
+            for pointer, elements, key, device, is_contiguous, is_writable in views:
+                self.assertTrue(is_writable)
+                self.assertEqual((pointer, elements, _arrays.type_name(key), device, is_contiguous), expected)
+                self.assertEqual(_arrays.item_bytes(key), array.dtype.itemsize)
+
+    def test_an_array_that_may_not_be_written(self):
+        array = numpy.zeros(3)
+        array.flags.writeable = False
+        for value in (array, Interface(__array_interface__=array.__array_interface__)):
+            self.assertFalse(read(value)[-1])
+
+    def test_subclasses_are_read_as_what_they_are(self):
+        with tempfile.TemporaryFile() as file:
+            array = numpy.memmap(file, "f4", "w+", shape=(2, 3))
+            self.assertEqual(read(array)[1:4], (6, numpy.dtype("f4"), -1))
+
+    def test_what_dlpack_knows_beyond_numpy(self):
+        memory = (ctypes.c_char * 64)()
+        extents = (ctypes.c_int64 * 2)(4, 2)
+        for code, bits, lanes, fitting in ((4, 16, 1, "bf16"), (10, 8, 1, "u8"), (6, 8, 1, "u8"), (2, 32, 2, None), (9, 8, 1, "u8")):
+            tensor = _arrays._DLTensor(ctypes.addressof(memory), _arrays._DL_CPU, 0, 2, code, bits, lanes, extents, None, 8)
+            make = ctypes.pythonapi.PyCapsule_New
+            make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+            capsule = make(ctypes.addressof(tensor), b"dltensor", None)
+            pointer, elements, key, _, is_contiguous, _ = read(Interface(__dlpack__=lambda: capsule, __dlpack_device__=lambda: (1, 0)))
+            self.assertEqual((pointer, elements, is_contiguous), (ctypes.addressof(memory) + 8, 8, True))
+            self.assertEqual([kind for kind in _arrays.ITEM_BYTES if _arrays.fits(kind, key)], [fitting] if fitting else [])
+
+    def test_where_memory_lies(self):
+        asked = []
+
+        def capsule(**arguments):
+            asked.append(arguments)
+            raise BufferError("not now")
+
+        for device, stream, expected in (((2, 1), None, {"stream": 1}), ((2, 0), 0x70, {"stream": 0x70}), ((3, 0), 5, {}), ((13, 0), 5, {})):
+            value = Interface(__dlpack__=capsule, __dlpack_device__=lambda: device)
+            with self.assertRaises(BufferError):
+                _arrays.Other.read(value, stream)
+            self.assertEqual(asked.pop(), expected)
+        with self.assertRaisesRegex(_arrays.Unfit, "DLPack's type 10"):
+            _arrays.Other.read(Interface(__dlpack__=capsule, __dlpack_device__=lambda: (10, 0)), None)
+
+    def test_types_that_fit(self):
+        for data_type, fitting in (("f32", ["f4"]), ("i64", ["i8"]), ("u8", ["u1", "?", "V1"]), ("bf16", ["u2", "V2"]), ("u32", ["u4", "i4"])):
+            for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "V1", "V2", "V4", ">f4", ">i8", "O"):
+                for key in (numpy.dtype(name), numpy.dtype(name).str):
+                    self.assertEqual(_arrays.fits(data_type, key), name in fitting, (data_type, key))
+        for name in ("torch.bfloat16", "bfloat16"):
+            self.assertTrue(_arrays.fits("bf16", name))
+        for name in ("torch.float8_e4m3fn", "float8_e5m2"):
+            self.assertTrue(_arrays.fits("u8", name))
+            self.assertEqual(_arrays.item_bytes(name), 1)
+        self.assertFalse(_arrays.fits("f8", "float64"))
+
+    def test_every_type_of_a_kernel_is_known(self):
+        proto = (SOURCE / "proto" / "tunefarm" / "v1" / "kernel.proto").read_text(encoding="utf-8")
+        names = {name.lower() for name in re.findall(r"^  DATA_TYPE_(\w+) = [1-9]", proto, re.MULTILINE)}
+        self.assertEqual(names, set(_arrays.ITEM_BYTES))
+        for name, size in _arrays.ITEM_BYTES.items():
+            self.assertEqual(size, int(re.sub(r"\D", "", name)) // 8)
+
+    def test_what_is_no_array(self):
+        masked = dict(numpy.zeros(2).__array_interface__, mask=numpy.zeros(2, bool))
+        for value, reason in (([1.0], "is a list, which is no array"), (None, "is a NoneType"), (1.5, "is a float"),
+                              (Interface(__array_interface__={"data": b"abc", "shape": (3,), "typestr": "|u1"}), "has no address"),
+                              (Interface(__array_interface__=masked), "has a mask")):
+            with self.assertRaisesRegex(_arrays.Unfit, reason):
+                read(value)
+
+    def test_streams(self):
+        for stream in (0x7f00, Interface(cuda_stream=0x7f00), Interface(ptr=0x7f00), Interface(__cuda_stream__=lambda: (0, 0x7f00))):
+            self.assertEqual(_arrays.stream_handle(stream), 0x7f00)
+        for stream in ("0", 1.0, Interface(ptr="0"), object()):
+            with self.assertRaisesRegex(_arrays.Unfit, "no address"):
+                _arrays.stream_handle(stream)
+
+    def test_tensors(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("PyTorch is not installed")
+        for dtype, data_type in ((torch.bfloat16, "bf16"), (torch.float8_e4m3fn, "u8"), (torch.float32, "f32"), (torch.int64, "i64")):
+            tensor = torch.zeros(3, 4, dtype=dtype)
+            pointer, elements, key, device, is_contiguous, _ = read(tensor)
+            self.assertEqual((pointer, elements, device, is_contiguous), (tensor.data_ptr(), 12, -1, True))
+            self.assertTrue(_arrays.fits(data_type, key))
+            self.assertFalse(read(tensor.t())[4])
+            self.assertEqual(read(torch.nn.Parameter(torch.zeros(2)))[1], 2)
+        with self.assertRaisesRegex(_arrays.Unfit, "is on meta"):
+            read(torch.zeros(3, device="meta"))
+
+
+class Dims(unittest.TestCase):
+    def test_values_by_their_type(self):
+        for value, kind, field in ((True, _launch_abi.BOOL, "number"), (5, _launch_abi.INT, "number"), (numpy.int32(-5), _launch_abi.INT, "number"),
+                                   (0.5, _launch_abi.FLOAT, "real"), ("bf16", _launch_abi.STRING, "text")):
+            dim = launch._dim("E", value)
+            self.assertEqual((dim.name, dim.type), (b"E", kind))
+            held = getattr(dim.value, field)
+            self.assertEqual(held.decode() if field == "text" else held, value)
+        for value in (None, [1], 1 << 63, "a\0b"):
+            with self.assertRaises(InvalidArgumentError):
+                launch._dim("E", value)
+
+    def test_devices(self):
+        self.assertEqual(launch._device_number(3), 3)
+        self.assertEqual(launch._device_number(Interface(type="cuda", index=1)), 1)
+        self.assertIsNone(launch._device_number(Interface(type="cuda", index=None)))
+        for device in ("cuda:0", -1, 1 << 31, Interface(type="cpu", index=None)):
+            with self.assertRaisesRegex(InvalidArgumentError, "`device` is"):
+                launch._device_number(device)
+
+
+class Library(unittest.TestCase):
+    def test_launching_needs_nothing_else(self):
+        blocked = ("grpc", "google", "numpy", "torch", "cupy", "jax", "pandas", "tqdm")
+        code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import tunefarm; tunefarm.launch.open"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
+
+    def test_without_the_library_one_sentence_says_so(self):
+        for place, reason in (("/nowhere/libtunefarm-launch.so.1", "TUNEFARM_LAUNCH_LIBRARY names a library that cannot be loaded: .*nowhere"),
+                              ("libc.so.6", "libc.so.6 has no tunefarm_package_open")):
+            with mock.patch.dict(os.environ, TUNEFARM_LAUNCH_LIBRARY=place), mock.patch.object(_launch_abi, "_library", None):
+                with self.assertRaisesRegex(LaunchError, reason) as raised:
+                    launch.open("x.tfpack")
+            self.assertEqual(raised.exception.code, "NO_LIBRARY")
+            self.assertNotIn("\n", str(raised.exception))
+
+    def test_without_a_device_every_address_is_the_cpus(self):
+        code = """
+from tunefarm import _cuda
+assert _cuda.driver() is None and _cuda.current_device() is None and _cuda.device_of(4096) == -1
+try:
+    _cuda.on_device(0)
+except LookupError as error:
+    print(error)
+"""
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=True, timeout=600,
+                              capture_output=True, text=True)
+        self.assertEqual(done.stdout, "there is no CUDA device 0 that this process can use\n")
+
+    def test_statuses_become_exceptions(self):
+        header = (HEADERS / "tunefarm" / "launch.h").read_text(encoding="utf-8")
+        for prefix, names in (("STATUS", _launch_abi.STATUSES), ("MATCH", _launch_abi.MATCHES)):
+            kind = re.search(rf"typedef enum tunefarm_{prefix.lower()} {{(.*?)}}", header, re.DOTALL).group(1)
+            values = dict(re.findall(r"TUNEFARM_(?:MATCH_)?(\w+) = (\d+)", kind))
+            self.assertEqual({name: int(value) for name, value in values.items()}, {name: number for number, name in enumerate(names)})
+        error = _launch_abi.sized(_launch_abi.Error)
+        for status, kind in ((1, ValueError), (2, LookupError), (3, ValueError), (5, LaunchError), (6, LaunchError), (99, LaunchError)):
+            raised = _launch_abi.failure(status, error)
+            self.assertIsInstance(raised, kind)
+            self.assertIn("libtunefarm-launch answered", str(raised))
+        error.message = b"no such kernel"
+        self.assertEqual(str(_launch_abi.failure(2, error)), "no such kernel")
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no C compiler")
+    def test_the_structures_are_those_of_the_header(self):
+        structures = dict(_launch_abi.SIZED, tunefarm_dim=_launch_abi.Dim)
+        lines, expected = [], []
+        for name, structure in structures.items():
+            lines.append(f'printf("%zu\\n", sizeof({name}));')
+            expected.append(ctypes.sizeof(structure))
+            for field, _ in structure._fields_:
+                lines.append(f'printf("%zu\\n", offsetof({name}, {field}));')
+                expected.append(getattr(structure, field).offset)
+        for number, name in _launch_abi.ACCESSES.items():
+            lines.append(f'printf("%d\\n", TUNEFARM_{name});')
+            expected.append(number)
+        for number, name in enumerate(("BOOL", "INT", "FLOAT", "STRING")):
+            lines.append(f'printf("%d\\n", TUNEFARM_{name});')
+            expected.append(number)
+        # Each function is declared as something that ctypes calls with the same number of parameters.
+        header = (HEADERS / "tunefarm" / "launch.h").read_text(encoding="utf-8")
+        for name, (_, parameters) in _launch_abi.FUNCTIONS.items():
+            declared = re.search(rf"\b{name}\(([^)]*)\);", header).group(1)
+            self.assertEqual(len(parameters), declared.count(",") + 1, name)
+        program = "#include <stdio.h>\n#include <tunefarm/launch.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n"
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "layout.c"
+            source.write_text(program)
+            subprocess.run(["cc", "-std=c99", "-Wall", "-Werror", f"-I{HEADERS}", source, "-o", f"{folder}/layout"], check=True, timeout=600)
+            printed = subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True, timeout=600).stdout
+        self.assertEqual([int(line) for line in printed.split()], expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
