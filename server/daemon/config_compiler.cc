@@ -22,15 +22,20 @@ struct Batch {
   Notification done;
 };
 
-CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
+CompiledConfig Compiled(const CompileOrder& order, const CompileResult& result) {
   CompiledConfig compiled;
+  compiled.toolchain = result.toolchain;
   compiled.outcome = result.outcome;
   compiled.message = result.message;
   compiled.log = result.log;
   compiled.resources = result.resources;
   if (result.outcome != v1::OUTCOME_OK || result.artifact == nullptr) return compiled;
   compiled.binary_digest = Sha256(result.artifact->bytes).Hex();
-  if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
+  compiled.lowered_names = result.artifact->lowered_names;
+  compiled.compile_options = result.artifact->compile_options;
+  if (order.with_binaries) compiled.binary = result.artifact->bytes;
+  // Of PTX nothing is said: it is no ELF file.
+  if (std::string why = WhyEntriesDoNotFit(*order.plan, result.artifact->bytes, result.artifact->lowered_names);
       !why.empty()) {
     compiled.outcome = v1::OUTCOME_LOAD_ERROR;
     compiled.message = std::move(why);
@@ -47,6 +52,8 @@ void ConfigCompiler::SetEvaluator(Evaluator* evaluator) {
 
 absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const CompileOrder& order) {
   if (order.configs.empty()) return std::vector<CompiledConfig>();
+  // Outlives this call where it ends first.
+  const auto shared_order = std::make_shared<const CompileOrder>(order);
   auto batch = std::make_shared<Batch>();
   std::vector<Evaluator::Id> ids;
   {
@@ -63,8 +70,9 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
     }
     for (size_t i = 0; i < order.configs.size(); ++i) {
       CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
-      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, plan = order.plan](const CompileResult& result) {
-        CompiledConfig compiled = Compiled(*plan, result);
+      request.ptx = order.ptx;
+      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, shared_order](const CompileResult& result) {
+        CompiledConfig compiled = Compiled(*shared_order, result);
         bool is_last = false;
         {
           MutexLock inner(&batch->mutex);

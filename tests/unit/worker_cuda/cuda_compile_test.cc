@@ -341,7 +341,7 @@ TEST(Harness, CompilesForOldAndNewDevices) {
     const cuda::NvrtcOutput output = (*nvrtc)->Compile(cuda::HarnessSource(compute_capability));
     EXPECT_EQ(output.outcome, v1::OUTCOME_OK) << compute_capability << ": " << output.log;
     EXPECT_EQ(output.log, "") << compute_capability;
-    EXPECT_FALSE(output.cubin.empty());
+    EXPECT_FALSE(output.binary.empty());
   }
 }
 
