@@ -17,7 +17,7 @@ class LaunchTest : public testing::Test {
   LaunchTest() : plan_(SamplePlan()), problem_(SampleProblem(*plan_)), device_(FindKnownClass("H200").value()) {
     config_ = plan_->DefaultConfig(problem_);
     config_.Set("STAGES", Value(4));
-    config_.Set("ORDER", Value("col.2"));
+    config_.Set("ORDER", Value("2.5"));
   }
 
   const std::shared_ptr<const KernelPlan> plan_;
@@ -29,8 +29,8 @@ class LaunchTest : public testing::Test {
 TEST_F(LaunchTest, Constants) {
   const auto constants = plan_->Constants(problem_, config_, device_);
   ASSERT_TRUE(constants.ok()) << Message(constants.status());
-  EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "col.2"),
-                                      Pair("ORDER_col_2", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
+  EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "2.5"),
+                                      Pair("ORDER_2_5", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
                                       Pair("dtype", "f32"), Pair("dtype_f32", "1"), Pair("element_bytes", "4")));
 }
 
