@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "server/definition/value_proto.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -32,6 +33,28 @@ TEST_F(LaunchTest, Constants) {
   EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "2.5"),
                                       Pair("ORDER_2_5", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
                                       Pair("dtype", "f32"), Pair("dtype_f32", "1"), Pair("element_bytes", "4")));
+}
+
+TEST(MacroValueTest, WordsAndNumbersCanBeMacros) {
+  for (const char* good : {"row", "8x8", "_", "007", "1e3", "128.0", ".5", "2.", "-1", "+1.5e-3f", "3.0L", "-7ull"}) {
+    EXPECT_EQ(definition::WhyNoMacroValue(good), "") << good;
+  }
+  for (const char* bad : {"col-major", "z.1", "+x", "-", ".", "1.2.3", "1e+", "a+b", "-1e", "--1", "1.0x", "e.5"}) {
+    EXPECT_NE(definition::WhyNoMacroValue(bad), "") << bad;
+  }
+  EXPECT_THAT(definition::WhyNoMacroValue("col-major"), HasSubstr("write 'col_major'"));
+}
+
+// A derived text that only some configs give is found when they are compiled.
+TEST_F(LaunchTest, DerivedTextsThatCannotBeMacros) {
+  const auto plan =
+      SamplePlan("derived { name: \"tile\"",
+                 "derived { name: \"order\" bind: BIND_COMPILE expression: \"'a-b' if STAGES > 2 else 'a'\" "
+                 "} derived { name: \"tile\"");
+  ASSERT_NE(plan, nullptr);
+  EXPECT_TRUE(plan->Constants(problem_, plan->DefaultConfig(problem_), device_).ok());
+  const absl::Status status = plan->Constants(problem_, config_, device_).status();
+  EXPECT_THAT(Message(status), HasSubstr("derived[1].expression: 'a-b' cannot be the value of a macro"));
 }
 
 // RUN-bound values do not multiply binaries.
