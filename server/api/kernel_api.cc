@@ -298,7 +298,7 @@ absl::StatusOr<v1::CompileKernelResponse> KernelApi::CompileKernel(const v1::Com
   RETURN_IF_ERROR(order.plan->CheckProblem(problem, device.device_class));
   ASSIGN_OR_RETURN(const v1::BinaryFormat format, FormatOf(*order.plan, request));
   order.ptx = format == v1::BINARY_FORMAT_PTX;
-  order.with_binaries = request.with_binaries();
+  if (request.with_binaries()) order.binaries_bytes_max = kBinariesBytesMax;
   order.problem = std::make_shared<const ResolvedProblem>(std::move(problem));
   order.device_class = device.device_class;
   const bool is_sample = request.configs().empty();
@@ -328,8 +328,8 @@ absl::StatusOr<v1::CompileKernelResponse> KernelApi::CompileKernel(const v1::Com
   }
   uint64_t binaries_bytes = 0;
   for (size_t i = 0; i < order.configs.size() && i < compiled.size(); ++i) {
-    binaries_bytes += compiled[i].binary.size();
-    if (binaries_bytes > kBinariesBytesMax) {
+    binaries_bytes += compiled[i].binary_bytes;
+    if (request.with_binaries() && binaries_bytes > kBinariesBytesMax) {
       return WithReason(
           ResourceExhausted("the binaries have more than {} MiB together: that of config {} ({}) is one too many; ask "
                             "for fewer at a time",

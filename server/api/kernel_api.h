@@ -45,8 +45,9 @@ struct CompileOrder {
   std::shared_ptr<const ResolvedProblem> problem;
   DeviceClass device_class;
   std::vector<Config> configs;
-  bool ptx = false;            // instead of what runs; CUDA only
-  bool with_binaries = false;  // the results carry them
+  bool ptx = false;  // instead of what runs; CUDA only
+  // Binaries come with the results while they have no more than this together; 0: none does.
+  uint64_t binaries_bytes_max = 0;
 };
 struct CompiledConfig {
   v1::Outcome outcome = v1::OUTCOME_LOST;
@@ -54,7 +55,8 @@ struct CompiledConfig {
   std::string log;
   v1::ResourceUse resources;
   std::string binary_digest;  // empty: there is no binary
-  std::string binary;         // where the order asks for it
+  uint64_t binary_bytes = 0;
+  std::string binary;  // see CompileOrder::binaries_bytes_max; empty where it is one too many
   std::map<std::string, std::string> lowered_names;
   std::vector<std::string> compile_options;
   std::string toolchain;

@@ -19,10 +19,11 @@ struct Batch {
   Mutex mutex;
   std::vector<CompiledConfig> configs GUARDED_BY(mutex);
   size_t left GUARDED_BY(mutex) = 0;
+  uint64_t binaries_bytes GUARDED_BY(mutex) = 0;
   Notification done;
 };
 
-CompiledConfig Compiled(const CompileOrder& order, const CompileResult& result) {
+CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
   CompiledConfig compiled;
   compiled.toolchain = result.toolchain;
   compiled.outcome = result.outcome;
@@ -33,9 +34,9 @@ CompiledConfig Compiled(const CompileOrder& order, const CompileResult& result) 
   compiled.binary_digest = Sha256(result.artifact->bytes).Hex();
   compiled.lowered_names = result.artifact->lowered_names;
   compiled.compile_options = result.artifact->compile_options;
-  if (order.with_binaries) compiled.binary = result.artifact->bytes;
+  compiled.binary_bytes = result.artifact->bytes.size();
   // Of PTX nothing is said: it is no ELF file.
-  if (std::string why = WhyEntriesDoNotFit(*order.plan, result.artifact->bytes, result.artifact->lowered_names);
+  if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
       !why.empty()) {
     compiled.outcome = v1::OUTCOME_LOAD_ERROR;
     compiled.message = std::move(why);
@@ -52,8 +53,6 @@ void ConfigCompiler::SetEvaluator(Evaluator* evaluator) {
 
 absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const CompileOrder& order) {
   if (order.configs.empty()) return std::vector<CompiledConfig>();
-  // Outlives this call where it ends first.
-  const auto shared_order = std::make_shared<const CompileOrder>(order);
   auto batch = std::make_shared<Batch>();
   std::vector<Evaluator::Id> ids;
   {
@@ -71,11 +70,15 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
     for (size_t i = 0; i < order.configs.size(); ++i) {
       CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
       request.ptx = order.ptx;
-      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, shared_order](const CompileResult& result) {
-        CompiledConfig compiled = Compiled(*shared_order, result);
+      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, plan = order.plan,
+                                                             bytes_max = order.binaries_bytes_max](
+                                                                const CompileResult& result) {
+        CompiledConfig compiled = Compiled(*plan, result);
         bool is_last = false;
         {
           MutexLock inner(&batch->mutex);
+          batch->binaries_bytes += compiled.binary_bytes;
+          if (compiled.binary_bytes > 0 && batch->binaries_bytes <= bytes_max) compiled.binary = result.artifact->bytes;
           batch->configs[i] = std::move(compiled);
           is_last = --batch->left == 0;
         }

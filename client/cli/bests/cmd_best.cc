@@ -105,19 +105,27 @@ absl::Status CheckForms(const Session& session, const BestOptions& options) {
   return absl::OkStatus();
 }
 
+// What is said where an option is for another language.
+absl::Status WrongLanguage(const KernelPlan& plan) {
+  switch (plan.language()) {
+    case v1::LANGUAGE_CUDA:
+      return InvalidArgument("{} is in CUDA; its binary is written by --cubin or --ptx", plan.display_name());
+    case v1::LANGUAGE_PYTHON:
+      return InvalidArgument("{} is in Python, which has no binary", plan.display_name());
+    default:
+      return InvalidArgument("{} is in C++ for the CPU; its binary is written by --so", plan.display_name());
+  }
+}
+
+// All of them or, where one is for another language, none.
 absl::Status WriteBinaries(Session* session, const BestOptions& options, const AnsweredConfig& answered) {
+  for (const BinaryOption& one : kBinaryOptions) {
+    const bool is_wanted = !(options.*one.file).empty();
+    if (is_wanted && one.language != answered.plan->language()) return WrongLanguage(*answered.plan);
+  }
   for (const BinaryOption& one : kBinaryOptions) {
     const std::string& file = options.*one.file;
     if (file.empty()) continue;
-    const v1::Language language = answered.plan->language();
-    if (language != one.language) {
-      return InvalidArgument(
-          "{} is in {}; {}", answered.plan->display_name(),
-          language == v1::LANGUAGE_CUDA ? "CUDA" : (language == v1::LANGUAGE_PYTHON ? "Python" : "C++ for the CPU"),
-          language == v1::LANGUAGE_CUDA     ? "its binary is written by --cubin or --ptx"
-          : language == v1::LANGUAGE_PYTHON ? "it has no binary"
-                                            : "its binary is written by --so");
-    }
     ASSIGN_OR_RETURN(const v1::CompileKernelResponse compiled, CompileAnswered(session, answered, one.format));
     const v1::ConfigCompile& config = compiled.configs(0);
     RETURN_IF_ERROR(session->WriteFile(file, config.binary()));

@@ -253,7 +253,8 @@ absl::StatusOr<std::vector<CompiledConfig>> CompileWithBinaries(const CompileOrd
     CompiledConfig one;
     one.outcome = v1::OUTCOME_OK;
     one.binary_digest = config.ToText();
-    if (order.with_binaries) one.binary = "binary of " + config.ToText();
+    if (order.binaries_bytes_max > 0) one.binary = "binary of " + config.ToText();
+    one.binary_bytes = one.binary.size();
     one.lowered_names["scale"] = "scale";
     one.compile_options = {"-O2", "-shared"};
     one.toolchain = "g++ 12.2.0";
@@ -329,7 +330,7 @@ TEST_F(CompileKernelTest, BoundsTheBinariesOfOneAnswer) {
   for (int i = 0; i < 3; ++i) *request.add_configs() = (*plan)->ToProto(usual);
   const auto large = [](const CompileOrder& order) -> absl::StatusOr<std::vector<CompiledConfig>> {
     ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, CompileWithBinaries(order));
-    for (CompiledConfig& one : compiled) one.binary.assign(size_t{32} << 20, 'x');
+    for (CompiledConfig& one : compiled) one.binary_bytes = uint64_t{32} << 20;
     return compiled;
   };
   const absl::Status status = Api(large).CompileKernel(request).status();
