@@ -77,15 +77,12 @@ absl::Status CheckDescription(const std::string& path, const std::string& text) 
 enum class Baked { kNo, kYes, kUnlessRun };  // kUnlessRun: yes, but bind: RUN would do
 
 absl::Status CheckToken(const std::string& path, std::string_view token, Baked baked) {
-  if (!IsToken(token)) {
-    return FieldError(path, kInvalidField, "'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
-                      token.substr(0, 64));
-  }
-  if (baked == Baked::kNo) return absl::OkStatus();
+  const bool is_token = IsToken(token);
+  if (is_token && baked == Baked::kNo) return absl::OkStatus();
   const std::string why = WhyNoMacroValue(token);
   if (why.empty()) return absl::OkStatus();
   return FieldError(path, kInvalidField, "{}{}", why,
-                    baked == Baked::kUnlessRun ? ", or bind: RUN where no source needs it" : "");
+                    is_token && baked == Baked::kUnlessRun ? ", or bind: RUN where no source needs it" : "");
 }
 
 absl::StatusOr<Value> ReadValue(const std::string& path, const v1::Value& proto, ValueType type, Baked baked) {
@@ -260,20 +257,8 @@ class NameChecker {
     if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
       return ExpressionError(path + ".expression", status);
     }
-    if (compile && !draft_.is_python()) RETURN_IF_ERROR(CheckDerivedText(formula));
     plan_.derived.push_back(DerivedPlan{derived->name(), derived->expression(), std::move(formula), compile});
     return absl::OkStatus();
-  }
-
-  // The text that a derived value has for the default problem and config; others are checked when they are compiled.
-  absl::Status CheckDerivedText(const Formula& formula) const {
-    if ((formula.uses & kUsesDevice) != 0) return absl::OkStatus();
-    for (const DimPlan& dim : plan_.dims) {
-      if (!dim.default_value.has_value()) return absl::OkStatus();
-    }
-    const auto value = Evaluate(formula, plan_.Slots(ResolvedProblem(), nullptr, nullptr, nullptr));
-    if (!value.ok() || !value->is_string()) return absl::OkStatus();
-    return CheckToken(formula.path, value->string_value(), Baked::kYes);
   }
 
   absl::Status AddName(const std::string& path, const std::string& name, std::string_view what) {

@@ -110,6 +110,9 @@ bool IsToken(std::string_view text) {
 }
 
 std::string WhyNoMacroValue(std::string_view token) {
+  if (!IsToken(token)) {
+    return fmt::format("'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs", token.substr(0, 64));
+  }
   const auto is_word = [](char c) { return IsLetterOrUnderscore(c) || IsDigit(c); };
   if (std::all_of(token.begin(), token.end(), is_word)) return {};
   // A decimal number: sign, digits with at most one point, exponent, suffix.
