@@ -70,20 +70,21 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
     for (size_t i = 0; i < order.configs.size(); ++i) {
       CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
       request.ptx = order.ptx;
-      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, plan = order.plan,
-                                                             bytes_max = order.binaries_bytes_max](
-                                                                const CompileResult& result) {
-        CompiledConfig compiled = Compiled(*plan, result);
-        bool is_last = false;
-        {
-          MutexLock inner(&batch->mutex);
-          batch->binaries_bytes += compiled.binary_bytes;
-          if (compiled.binary_bytes > 0 && batch->binaries_bytes <= bytes_max) compiled.binary = result.artifact->bytes;
-          batch->configs[i] = std::move(compiled);
-          is_last = --batch->left == 0;
-        }
-        if (is_last) batch->done.Notify();
-      }));
+      ids.push_back(evaluator_->Compile(
+          std::move(request),
+          [batch, i, plan = order.plan, bytes_max = order.binaries_bytes_max](const CompileResult& result) {
+            CompiledConfig compiled = Compiled(*plan, result);
+            bool is_last = false;
+            {
+              MutexLock inner(&batch->mutex);
+              batch->binaries_bytes += compiled.binary_bytes;
+              if (compiled.binary_bytes > 0 && batch->binaries_bytes <= bytes_max)
+                compiled.binary = result.artifact->bytes;
+              batch->configs[i] = std::move(compiled);
+              is_last = --batch->left == 0;
+            }
+            if (is_last) batch->done.Notify();
+          }));
     }
   }
   if (!batch->done.WaitFor(kPatience)) {
