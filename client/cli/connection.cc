@@ -28,7 +28,9 @@ namespace {
 constexpr int kIdleExitSeconds = 600;
 constexpr Duration kStartTimeout = std::chrono::seconds(60);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
-constexpr int kMessageBytesMax = 16 << 20;
+constexpr int kSentBytesMax = 16 << 20;
+// As the daemon sends them: binaries of 64 MiB and what lies around them.
+constexpr int kReceivedBytesMax = 72 << 20;
 
 }  // namespace
 
@@ -207,8 +209,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
         options.python, address, options.python);
   }
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
-  arguments.SetMaxSendMessageSize(kMessageBytesMax);
+  arguments.SetMaxReceiveMessageSize(kReceivedBytesMax);
+  arguments.SetMaxSendMessageSize(kSentBytesMax);
   // What gRPC writes to stderr about a handshake that fails is said below, in words.
   if (!environment("GRPC_VERBOSITY").has_value()) gpr_set_log_function([](gpr_log_func_args*) {});
   DialOptions dial = options.dial;

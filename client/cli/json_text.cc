@@ -245,6 +245,43 @@ std::string JsonList(const std::vector<std::string>& items) {
   return text + (items.empty() ? "]\n" : "\n]\n");
 }
 
+std::string IndentedJson(std::string_view json) {
+  std::string text;
+  size_t depth = 0;
+  bool in_string = false;
+  const auto new_line = [&] { text += "\n" + std::string(depth, ' '); };
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      text += c;
+      if (c == '\\' && i + 1 < json.size()) text += json[++i];
+      if (c == '"') in_string = false;
+      continue;
+    }
+    const char next = i + 1 < json.size() ? json[i + 1] : '\0';
+    if (c == '{' || c == '[') {
+      text += c;
+      if (next == '}' || next == ']') {
+        text += next;
+        ++i;
+        continue;
+      }
+      ++depth;
+      new_line();
+    } else if (c == '}' || c == ']') {
+      --depth;
+      new_line();
+      text += c;
+    } else {
+      text += c;
+      in_string = c == '"';
+      if (c == ',') new_line();
+      if (c == ':') text += ' ';
+    }
+  }
+  return text + "\n";
+}
+
 std::string ToJson(const pb::Message& message) { return JsonOf(message, true); }
 
 std::string ToJsonLine(const pb::Message& message) { return JsonOf(message, false); }

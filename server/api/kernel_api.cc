@@ -16,7 +16,9 @@
 #include "server/base/status_macros.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/launch_digest.h"
+#include "server/definition/source_includes.h"
 #include "server/definition/space_size.h"
+#include "server/definition/value_proto.h"
 #include "server/records/resource_names.h"
 #include "server/space/space.h"
 #include "server/space/space_limit.h"
@@ -31,6 +33,9 @@ constexpr int kCompiledConfigsMax = 64;
 constexpr int kCompileCallsMax = 2;
 constexpr size_t kCompileLogBytesMax = 4096;
 constexpr uint64_t kSampleSeed = 1;
+// Of one answer, together.
+constexpr uint64_t kBinariesBytesMax = 64ull << 20;
+constexpr size_t kConfigTextMax = 1024;
 
 // The stored kernel or the definition of a request.
 template <typename Request>
@@ -89,6 +94,56 @@ absl::StatusOr<std::vector<Config>> ConfigsToCompile(const KernelPlan& plan, con
   return configs;
 }
 
+// A config of a request as it was written, for messages.
+std::string TextOf(const v1::Config& config) {
+  std::string text;
+  for (const auto& [name, value] : std::map<std::string, v1::Value>(config.values().begin(), config.values().end())) {
+    const auto read = definition::FromProto(value);
+    if (!text.empty()) text += ',';
+    text += name + '=' + (read.ok() ? read->ToText() : "?");
+    if (text.size() > kConfigTextMax) return text.substr(0, kConfigTextMax) + "...";
+  }
+  return text;
+}
+
+// The configs that a request lists.
+absl::StatusOr<std::vector<Config>> ListedConfigs(const KernelPlan& plan, const v1::CompileKernelRequest& request) {
+  if (request.configs_size() > kCompiledConfigsMax) {
+    return WithReason(
+        InvalidArgument("{} configs are listed; at most {} are compiled", request.configs_size(), kCompiledConfigsMax),
+        "CONFIGS_MAX_INVALID");
+  }
+  std::vector<Config> configs;
+  for (int i = 0; i < request.configs_size(); ++i) {
+    absl::StatusOr<Config> config = plan.ParseConfig(request.configs(i));
+    if (!config.ok()) {
+      return WithReason(InvalidArgument("configs[{}] ({}) is no config of kernel '{}': {}", i,
+                                        TextOf(request.configs(i)), plan.display_name(), MessageOf(config.status())),
+                        "CONFIG_INVALID");
+    }
+    configs.push_back(*std::move(config));
+  }
+  return configs;
+}
+
+// The format that a request asks for, or gets where it names none.
+absl::StatusOr<v1::BinaryFormat> FormatOf(const KernelPlan& plan, const v1::CompileKernelRequest& request) {
+  const v1::BinaryFormat wanted = request.binary_format();
+  const auto refused = [&plan](std::string_view why) {
+    return WithReason(InvalidArgument("kernel '{}' {}", plan.display_name(), why), "BINARY_FORMAT_INVALID");
+  };
+  if (plan.language() == v1::LANGUAGE_PYTHON) {
+    if (!request.with_binaries() && wanted == v1::BINARY_FORMAT_UNSPECIFIED) return wanted;
+    return refused("is in Python, which has no binary");
+  }
+  const bool is_cuda = plan.language() == v1::LANGUAGE_CUDA;
+  const v1::BinaryFormat own = is_cuda ? v1::BINARY_FORMAT_CUBIN : v1::BINARY_FORMAT_SHARED_OBJECT;
+  if (wanted == v1::BINARY_FORMAT_UNSPECIFIED || wanted == own) return own;
+  if (wanted == v1::BINARY_FORMAT_PTX && is_cuda) return wanted;
+  return refused(is_cuda ? "is in CUDA: its binary is a cubin or PTX"
+                         : "is in C++ for the CPU: its binary is a shared object");
+}
+
 // Parameters that were varied alone, and never to any effect.
 std::vector<std::string> WithoutEffect(const CompileOrder& order, const std::vector<CompiledConfig>& compiled) {
   struct Varied {
@@ -122,6 +177,30 @@ std::vector<std::string> WithoutEffect(const CompileOrder& order, const std::vec
     if (one.ever && !one.has_effect) names.push_back(name);
   }
   return names;
+}
+
+// What became of a config; `compiled` is used up.
+void AddCompiled(const CompileOrder& order, const Config& config, v1::BinaryFormat format, CompiledConfig* compiled,
+                 v1::ConfigCompile* result) {
+  *result->mutable_config() = order.plan->ToProto(config);
+  result->set_outcome(compiled->outcome);
+  result->set_message(compiled->message);
+  result->set_log(compiled->log.substr(0, kCompileLogBytesMax));
+  *result->mutable_resources() = compiled->resources;
+  // Without constants it was not compiled, and says why.
+  const auto constants = order.plan->Constants(*order.problem, config, order.device_class);
+  if (constants.ok() && order.plan->language() != v1::LANGUAGE_PYTHON) {
+    for (const auto& [name, value] : AllMacros(order.plan->kernel(), *constants)) {
+      v1::Macro* const macro = result->add_macros();
+      macro->set_name(name);
+      macro->set_value(value);
+    }
+  }
+  if (compiled->binary_digest.empty()) return;
+  result->set_binary(std::move(compiled->binary));
+  result->mutable_lowered_names()->insert(compiled->lowered_names.begin(), compiled->lowered_names.end());
+  result->set_binary_format(format);
+  result->mutable_compile_options()->Add(compiled->compile_options.begin(), compiled->compile_options.end());
 }
 
 }  // namespace
@@ -217,14 +296,22 @@ absl::StatusOr<v1::CompileKernelResponse> KernelApi::CompileKernel(const v1::Com
   ASSIGN_OR_RETURN(const SelectedDevice device, devices_->Resolve(request.device_selector(), *order.plan, true));
   ASSIGN_OR_RETURN(ResolvedProblem problem, order.plan->ResolveProblem(request.problem()));
   RETURN_IF_ERROR(order.plan->CheckProblem(problem, device.device_class));
-  ASSIGN_OR_RETURN(const Space space,
-                   order.plan->BuildSpace(problem, device.device_class,
-                                          {.limit = MakeSpaceLimit(order.plan->display_name(), grant)}));
+  ASSIGN_OR_RETURN(const v1::BinaryFormat format, FormatOf(*order.plan, request));
+  order.ptx = format == v1::BINARY_FORMAT_PTX;
+  if (request.with_binaries()) order.binaries_bytes_max = kBinariesBytesMax;
   order.problem = std::make_shared<const ResolvedProblem>(std::move(problem));
   order.device_class = device.device_class;
-  const size_t configs_max =
-      static_cast<size_t>(request.configs_max() == 0 ? kCompiledConfigsDefault : request.configs_max());
-  ASSIGN_OR_RETURN(order.configs, ConfigsToCompile(*order.plan, *order.problem, space, configs_max));
+  const bool is_sample = request.configs().empty();
+  if (is_sample) {
+    ASSIGN_OR_RETURN(const Space space,
+                     order.plan->BuildSpace(*order.problem, device.device_class,
+                                            {.limit = MakeSpaceLimit(order.plan->display_name(), grant)}));
+    const size_t configs_max =
+        static_cast<size_t>(request.configs_max() == 0 ? kCompiledConfigsDefault : request.configs_max());
+    ASSIGN_OR_RETURN(order.configs, ConfigsToCompile(*order.plan, *order.problem, space, configs_max));
+  } else {
+    ASSIGN_OR_RETURN(order.configs, ListedConfigs(*order.plan, request));
+  }
   if (!compile_configs_) {
     return WithReason(FailedPrecondition("this daemon compiles nothing: it has no compile workers"), "NO_COMPILER");
   }
@@ -233,18 +320,25 @@ absl::StatusOr<v1::CompileKernelResponse> KernelApi::CompileKernel(const v1::Com
     return WithReason(ResourceExhausted("{} other calls compile kernels; try again later", kCompileCallsMax),
                       "TOO_MANY_COMPILES");
   }
-  ASSIGN_OR_RETURN(const std::vector<CompiledConfig> compiled, compile_configs_(order));
+  ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, compile_configs_(order));
   v1::CompileKernelResponse response;
   response.set_device_class_name(device.device_class.display_name);
-  for (size_t i = 0; i < order.configs.size() && i < compiled.size(); ++i) {
-    v1::ConfigCompile* config = response.add_configs();
-    *config->mutable_config() = order.plan->ToProto(order.configs[i]);
-    config->set_outcome(compiled[i].outcome);
-    config->set_message(compiled[i].message);
-    config->set_log(compiled[i].log.substr(0, kCompileLogBytesMax));
-    *config->mutable_resources() = compiled[i].resources;
+  if (is_sample) {
+    for (std::string& name : WithoutEffect(order, compiled)) response.add_parameters_without_effect(std::move(name));
   }
-  for (std::string& name : WithoutEffect(order, compiled)) response.add_parameters_without_effect(std::move(name));
+  uint64_t binaries_bytes = 0;
+  for (size_t i = 0; i < order.configs.size() && i < compiled.size(); ++i) {
+    binaries_bytes += compiled[i].binary_bytes;
+    if (request.with_binaries() && binaries_bytes > kBinariesBytesMax) {
+      return WithReason(
+          ResourceExhausted("the binaries have more than {} MiB together: that of config {} ({}) is one too many; ask "
+                            "for fewer at a time",
+                            kBinariesBytesMax >> 20, i, order.configs[i].ToText()),
+          "BINARIES_TOO_LARGE");
+    }
+    if (response.toolchain().empty()) response.set_toolchain(compiled[i].toolchain);
+    AddCompiled(order, order.configs[i], format, &compiled[i], response.add_configs());
+  }
   return response;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,6 +45,9 @@ struct CompileOrder {
   std::shared_ptr<const ResolvedProblem> problem;
   DeviceClass device_class;
   std::vector<Config> configs;
+  bool ptx = false;  // instead of what runs; CUDA only
+  // Binaries come with the results while they have no more than this together; 0: none does.
+  uint64_t binaries_bytes_max = 0;
 };
 struct CompiledConfig {
   v1::Outcome outcome = v1::OUTCOME_LOST;
@@ -51,6 +55,11 @@ struct CompiledConfig {
   std::string log;
   v1::ResourceUse resources;
   std::string binary_digest;  // empty: there is no binary
+  uint64_t binary_bytes = 0;
+  std::string binary;  // see CompileOrder::binaries_bytes_max; empty where it is one too many
+  std::map<std::string, std::string> lowered_names;
+  std::vector<std::string> compile_options;
+  std::string toolchain;
 };
 // In the order of the configs; blocks. Any thread.
 using CompileConfigs = std::function<absl::StatusOr<std::vector<CompiledConfig>>(const CompileOrder& order)>;
@@ -84,7 +93,8 @@ class KernelApi {
   // (WORK_LIMIT) as `grant` says.
   absl::StatusOr<v1::CountSpaceResponse> CountSpace(const v1::CountSpaceRequest& request, const WorkGrant& grant = {});
   // As CountSpace; FailedPrecondition (NO_COMPILER) without compile workers, ResourceExhausted (TOO_MANY_COMPILES)
-  // while kCompileCallsMax other calls compile, InvalidArgument (CONFIGS_MAX_INVALID).
+  // while kCompileCallsMax other calls compile, InvalidArgument (CONFIGS_MAX_INVALID, CONFIG_INVALID,
+  // BINARY_FORMAT_INVALID), ResourceExhausted (BINARIES_TOO_LARGE).
   absl::StatusOr<v1::CompileKernelResponse> CompileKernel(const v1::CompileKernelRequest& request,
                                                           const WorkGrant& grant = {});
 

@@ -19,17 +19,23 @@ struct Batch {
   Mutex mutex;
   std::vector<CompiledConfig> configs GUARDED_BY(mutex);
   size_t left GUARDED_BY(mutex) = 0;
+  uint64_t binaries_bytes GUARDED_BY(mutex) = 0;
   Notification done;
 };
 
 CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
   CompiledConfig compiled;
+  compiled.toolchain = result.toolchain;
   compiled.outcome = result.outcome;
   compiled.message = result.message;
   compiled.log = result.log;
   compiled.resources = result.resources;
   if (result.outcome != v1::OUTCOME_OK || result.artifact == nullptr) return compiled;
   compiled.binary_digest = Sha256(result.artifact->bytes).Hex();
+  compiled.lowered_names = result.artifact->lowered_names;
+  compiled.compile_options = result.artifact->compile_options;
+  compiled.binary_bytes = result.artifact->bytes.size();
+  // Of PTX nothing is said: it is no ELF file.
   if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
       !why.empty()) {
     compiled.outcome = v1::OUTCOME_LOAD_ERROR;
@@ -63,16 +69,22 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
     }
     for (size_t i = 0; i < order.configs.size(); ++i) {
       CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
-      ids.push_back(evaluator_->Compile(std::move(request), [batch, i, plan = order.plan](const CompileResult& result) {
-        CompiledConfig compiled = Compiled(*plan, result);
-        bool is_last = false;
-        {
-          MutexLock inner(&batch->mutex);
-          batch->configs[i] = std::move(compiled);
-          is_last = --batch->left == 0;
-        }
-        if (is_last) batch->done.Notify();
-      }));
+      request.ptx = order.ptx;
+      ids.push_back(evaluator_->Compile(
+          std::move(request),
+          [batch, i, plan = order.plan, bytes_max = order.binaries_bytes_max](const CompileResult& result) {
+            CompiledConfig compiled = Compiled(*plan, result);
+            bool is_last = false;
+            {
+              MutexLock inner(&batch->mutex);
+              batch->binaries_bytes += compiled.binary_bytes;
+              if (compiled.binary_bytes > 0 && batch->binaries_bytes <= bytes_max)
+                compiled.binary = result.artifact->bytes;
+              batch->configs[i] = std::move(compiled);
+              is_last = --batch->left == 0;
+            }
+            if (is_last) batch->done.Notify();
+          }));
     }
   }
   if (!batch->done.WaitFor(kPatience)) {

@@ -150,6 +150,11 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Con
                                     "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
                                     value.ToLiteral());
     }
+    if (value.is_string() && language() != v1::LANGUAGE_PYTHON) {
+      if (const std::string why = definition::WhyNoMacroValue(value.string_value()); !why.empty()) {
+        return definition::FieldError(derived.formula.path, definition::kInvalidField, "{}", why);
+      }
+    }
     if (value.is_string() && macros.count(definition::TokenMacro(derived.name, value.string_value())) > 0) {
       return definition::FieldError(derived.formula.path, definition::kDuplicateName, "the macro '{}' is defined twice",
                                     definition::TokenMacro(derived.name, value.string_value()));

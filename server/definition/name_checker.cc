@@ -73,13 +73,22 @@ absl::Status CheckDescription(const std::string& path, const std::string& text) 
                     text.size(), kNoteMax);
 }
 
-absl::StatusOr<Value> ReadValue(const std::string& path, const v1::Value& proto, ValueType type) {
+// Whether a string is baked into a binary, and so must do as a macro's value.
+enum class Baked { kNo, kYes, kUnlessRun };  // kUnlessRun: yes, but bind: RUN would do
+
+absl::Status CheckToken(const std::string& path, std::string_view token, Baked baked) {
+  const bool is_token = IsToken(token);
+  if (is_token && baked == Baked::kNo) return absl::OkStatus();
+  const std::string why = WhyNoMacroValue(token);
+  if (why.empty()) return absl::OkStatus();
+  return FieldError(path, kInvalidField, "{}{}", why,
+                    is_token && baked == Baked::kUnlessRun ? ", or bind: RUN where no source needs it" : "");
+}
+
+absl::StatusOr<Value> ReadValue(const std::string& path, const v1::Value& proto, ValueType type, Baked baked) {
   auto value = FromProto(proto, type);
   if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
-  if (value->is_string() && !IsToken(value->string_value())) {
-    return FieldError(path, kInvalidField, "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
-                      value->ToLiteral());
-  }
+  if (value->is_string()) RETURN_IF_ERROR(CheckToken(path, value->string_value(), baked));
   return value;
 }
 
@@ -113,7 +122,7 @@ absl::StatusOr<std::vector<Value>> RangeValues(const std::string& path, const v1
   return values;
 }
 
-absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1::ValueList& list) {
+absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1::ValueList& list, Baked baked) {
   const int filled =
       (list.ints_size() > 0) + (list.doubles_size() > 0) + (list.bools_size() > 0) + (list.strings_size() > 0);
   if (filled == 0)
@@ -136,20 +145,16 @@ absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1:
     values.emplace_back(list.doubles(i));
   }
   for (int i = 0; i < list.strings_size(); ++i) {
-    if (!IsToken(list.strings(i))) {
-      return FieldError(fmt::format("{}.strings[{}]", path, i), kInvalidField,
-                        "'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
-                        list.strings(i).substr(0, 64));
-    }
+    RETURN_IF_ERROR(CheckToken(fmt::format("{}.strings[{}]", path, i), list.strings(i), baked));
     values.emplace_back(list.strings(i));
   }
   return values;
 }
 
-absl::StatusOr<std::vector<Value>> DomainValues(const std::string& path, const v1::Parameter& parameter) {
+absl::StatusOr<std::vector<Value>> DomainValues(const std::string& path, const v1::Parameter& parameter, Baked baked) {
   switch (parameter.domain_case()) {
     case v1::Parameter::kValues:
-      return ListValues(path + ".values", parameter.values());
+      return ListValues(path + ".values", parameter.values(), baked);
     case v1::Parameter::kRange:
       return RangeValues(path + ".range", parameter.range(), false);
     case v1::Parameter::kPowersOfTwo:
@@ -311,7 +316,8 @@ class NameChecker {
     RETURN_IF_ERROR(CheckDescription(path, dim->description()));
     RETURN_IF_ERROR(CheckDimValues(path, dim, &plan));
     if (dim->has_default_value()) {
-      ASSIGN_OR_RETURN(const Value value, ReadValue(path + ".default_value", dim->default_value(), plan.type));
+      ASSIGN_OR_RETURN(const Value value,
+                       ReadValue(path + ".default_value", dim->default_value(), plan.type, Baked::kNo));
       if (const std::string wrong = plan.WhyNot(value); !wrong.empty()) {
         return FieldError(path + ".default_value", kValueOutOfRange, "{}", wrong);
       }
@@ -349,7 +355,8 @@ class NameChecker {
     }
     for (int i = 0; i < dim->values_size(); ++i) {
       const std::string value_path = fmt::format("{}.values[{}]", path, i);
-      ASSIGN_OR_RETURN(Value value, ReadValue(value_path, dim->values(i), plan->type));
+      ASSIGN_OR_RETURN(Value value, ReadValue(value_path, dim->values(i), plan->type,
+                                              draft_.is_python() ? Baked::kNo : Baked::kYes));
       if (std::find(plan->values.begin(), plan->values.end(), value) != plan->values.end()) {
         return FieldError(value_path, kDuplicateName, "{} is listed twice", value.ToLiteral());
       }
@@ -410,7 +417,8 @@ class NameChecker {
     if (!v1::Bind_IsValid(parameter->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
     RETURN_IF_ERROR(CheckBindOfPython(path, parameter->bind()));
     RETURN_IF_ERROR(CheckDescription(path, parameter->description()));
-    ASSIGN_OR_RETURN(std::vector<Value> values, DomainValues(path, *parameter));
+    const Baked baked = draft_.is_python() || parameter->bind() == v1::BIND_RUN ? Baked::kNo : Baked::kUnlessRun;
+    ASSIGN_OR_RETURN(std::vector<Value> values, DomainValues(path, *parameter, baked));
     ParameterPlan plan;
     plan.type = values.front().type();
     if (parameter->type() == v1::VALUE_TYPE_DOUBLE && plan.type == ValueType::kInt && parameter->has_values()) {
@@ -436,7 +444,7 @@ class NameChecker {
     plan.parameter.default_value = values.front();
     if (parameter->has_default_value()) {
       ASSIGN_OR_RETURN(plan.parameter.default_value,
-                       ReadValue(path + ".default_value", parameter->default_value(), plan.type));
+                       ReadValue(path + ".default_value", parameter->default_value(), plan.type, Baked::kNo));
       if (plan.texts.count(plan.parameter.default_value->ToText()) == 0) {
         return FieldError(path + ".default_value", kValueOutOfRange, "{} is not one of the parameter's values",
                           plan.parameter.default_value->ToLiteral());

@@ -253,6 +253,28 @@ std::string WithFullIncludePaths(const v1::Kernel& kernel, const v1::SourceFile&
   return text;
 }
 
+std::optional<std::pair<std::string, std::string>> MacroOfOption(std::string_view option) {
+  if (option.size() <= 2 || option.substr(0, 2) != "-D") return std::nullopt;
+  option.remove_prefix(2);
+  const size_t equals = option.find('=');
+  if (equals == std::string_view::npos) return std::pair(std::string(option), std::string("1"));
+  return std::pair(std::string(option.substr(0, equals)), std::string(option.substr(equals + 1)));
+}
+
+std::string DefineLine(const std::pair<std::string, std::string>& macro) {
+  return fmt::format("#define {} {}\n", macro.first, macro.second);
+}
+
+std::vector<std::pair<std::string, std::string>> AllMacros(
+    const v1::Kernel& kernel, const std::vector<std::pair<std::string, std::string>>& constants) {
+  std::vector<std::pair<std::string, std::string>> macros;
+  for (const std::string& option : kernel.compile_options()) {
+    if (auto macro = MacroOfOption(option); macro.has_value()) macros.push_back(*std::move(macro));
+  }
+  macros.insert(macros.end(), constants.begin(), constants.end());
+  return macros;
+}
+
 std::string ConfigHeader(const v1::Kernel& kernel, const std::vector<std::pair<std::string, std::string>>& constants) {
   std::string header;
   if (kernel.sources_size() > 0) {
@@ -266,7 +288,7 @@ std::string ConfigHeader(const v1::Kernel& kernel, const std::vector<std::pair<s
     }
   }
   header += "// The constants of this config.\n";
-  for (const auto& [name, value] : constants) header += fmt::format("#define {} {}\n", name, value);
+  for (const auto& constant : constants) header += DefineLine(constant);
   return header;
 }
 

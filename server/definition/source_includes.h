@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +38,17 @@ const tunefarm::v1::SourceFile* FindIncludedSource(const tunefarm::v1::Kernel& k
 // The content of a source with its included names replaced by the paths of the sources that they mean, for a compiler
 // that finds headers only by their full paths. Lines keep their numbers.
 std::string WithFullIncludePaths(const tunefarm::v1::Kernel& kernel, const tunefarm::v1::SourceFile& source);
+
+// NAME and VALUE of a compiler option "-DNAME=VALUE" or "-DNAME", whose value is 1; none for another option.
+std::optional<std::pair<std::string, std::string>> MacroOfOption(std::string_view option);
+
+// "#define NAME VALUE", a line.
+std::string DefineLine(const std::pair<std::string, std::string>& macro);
+
+// All macros that a config is compiled with, in order: those of the definition's options, then the constants
+// (KernelPlan::Constants).
+std::vector<std::pair<std::string, std::string>> AllMacros(
+    const tunefarm::v1::Kernel& kernel, const std::vector<std::pair<std::string, std::string>>& constants);
 
 // The header that the compiler reads before the first source: the leading library headers of that source and of the
 // sources that it includes, where the compiler has them, then a macro for each constant.

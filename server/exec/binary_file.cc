@@ -50,6 +50,7 @@ std::string EncodeBinaryFile(const Digest& key, const CompileResult& result) {
   for (const auto& [entry, symbol] : result.artifact->lowered_names) {
     (*description.mutable_lowered_names())[entry] = symbol;
   }
+  for (const std::string& option : result.artifact->compile_options) description.add_compile_options(option);
   if (result.inputs != nullptr) {
     description.mutable_inputs()->set_packed_paths(result.inputs->packed_paths);
     description.mutable_inputs()->set_state_checksum(result.inputs->state);
@@ -99,6 +100,7 @@ absl::StatusOr<CompileResult> DecodeBinaryFile(const Digest& key, std::string_vi
   if (description.has_inputs()) result.inputs = InputsOf(description.inputs());
   auto artifact = std::make_shared<Artifact>();
   artifact->lowered_names.insert(description.lowered_names().begin(), description.lowered_names().end());
+  artifact->compile_options.assign(description.compile_options().begin(), description.compile_options().end());
   artifact->bytes = body.substr(header.description_bytes);
   result.artifact = std::move(artifact);
   return result;

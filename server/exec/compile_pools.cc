@@ -45,6 +45,7 @@ absl::StatusOr<Digest> CompileKey(const CompileRequest& request, const std::stri
     AddToKey(&stream, name);
     AddToKey(&stream, value);
   }
+  if (request.ptx) AddToKey(&stream, "ptx");
   return stream.Finish();
 }
 
@@ -87,6 +88,7 @@ CompileResult ToCompileResult(WorkerTaskEnd end) {
       auto artifact = std::make_shared<Artifact>();
       artifact->bytes = std::move(end.artifact);
       artifact->lowered_names.insert(end.result->lowered_names().begin(), end.result->lowered_names().end());
+      artifact->compile_options.assign(end.result->compile_options().begin(), end.result->compile_options().end());
       compiled.artifact = std::move(artifact);
       if (end.result->has_inputs()) compiled.inputs = InputsOf(end.result->inputs());
     }
@@ -113,6 +115,7 @@ absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& re
   job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr);
   ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation));
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
+  job.task.evaluate.set_ptx(request.ptx);
   RETURN_IF_ERROR(
       AddDerivedValues(*request.plan, *request.problem, request.config, request.device_class, &job.task.evaluate));
   job.task.expected_ms = request.expected_ms;
@@ -143,14 +146,17 @@ void CompilePools::LookUp(Entry entry) {
   InFlight& in_flight = entry->second;
   in_flight.task = 0;
   in_flight.step = ++last_step_;
-  const Digest full = WithCompiler(entry->first, toolchains_.at(in_flight.job.backend));
-  cache_.Find(full, [this, full, key = entry->first, step = in_flight.step](std::optional<CompileResult> cached) {
-    const Entry found = FindStep(key, step);
-    if (found == in_flight_.end()) return;
-    if (!cached.has_value()) return AskOthers(found, full);
-    if (SharedBinaries* const shared = SharedOf(found->second.job.backend)) shared->Keep(full, *cached);
-    Answer(found, *std::move(cached));
-  });
+  const std::string toolchain = toolchains_.at(in_flight.job.backend);
+  const Digest full = WithCompiler(entry->first, toolchain);
+  cache_.Find(full,
+              [this, full, toolchain, key = entry->first, step = in_flight.step](std::optional<CompileResult> cached) {
+                const Entry found = FindStep(key, step);
+                if (found == in_flight_.end()) return;
+                if (!cached.has_value()) return AskOthers(found, full);
+                cached->toolchain = toolchain;
+                if (SharedBinaries* const shared = SharedOf(found->second.job.backend)) shared->Keep(full, *cached);
+                Answer(found, *std::move(cached));
+              });
 }
 
 SharedBinaries* CompilePools::SharedOf(const std::string& backend) const {
@@ -162,13 +168,14 @@ void CompilePools::AskOthers(Entry entry, const Digest& full) {
   if (shared == nullptr) return Submit(entry);
   entry->second.step = ++last_step_;
   shared->Find(full, [this, full, key = entry->first, step = entry->second.step](std::optional<CompileResult> theirs) {
-    loop_->Post([this, full, key, step, theirs = std::move(theirs)] {
+    loop_->Post([this, full, key, step, theirs = std::move(theirs)]() mutable {
       if (theirs.has_value()) cache_.Insert(full, *theirs);
       const Entry found = FindStep(key, step);
       if (found == in_flight_.end()) return;
       if (theirs.has_value()) {
         ++stats_->binaries_from_others;
-        Answer(found, *theirs);
+        theirs->toolchain = toolchains_[found->second.job.backend];  // It is a part of their key.
+        Answer(found, *std::move(theirs));
       } else {
         Submit(found);
       }
@@ -216,7 +223,8 @@ void CompilePools::OnHello(const std::string& backend, const std::string& toolch
 
 void CompilePools::OnCompiled(const Digest& key, uint64_t step, WorkerTaskEnd end) {
   const std::string toolchain = std::move(end.toolchain);
-  const CompileResult result = ToCompileResult(std::move(end));
+  CompileResult result = ToCompileResult(std::move(end));
+  result.toolchain = toolchain;
   // What a worker of another compiler made counts for that one.
   if (!toolchain.empty() && result.outcome != tunefarm::v1::OUTCOME_LOST) {
     ++(result.outcome == tunefarm::v1::OUTCOME_OK ? stats_->compiles_ok : stats_->compiles_failed);

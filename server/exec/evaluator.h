@@ -24,8 +24,9 @@ namespace tunefarm {
 
 // A compiled binary. Immutable, shared.
 struct Artifact {
-  std::string bytes;                                 // cubin or shared object
+  std::string bytes;                                 // cubin, shared object or PTX
   std::map<std::string, std::string> lowered_names;  // entry as the definition writes it, to the symbol in the binary
+  std::vector<std::string> compile_options = {};     // what the compiler was told; empty: not known
 };
 
 struct CompileRequest {
@@ -35,6 +36,8 @@ struct CompileRequest {
   Config config;
   // How long it will probably take, to start what takes long first; 0: not known.
   double expected_ms = 0;
+  // PTX instead of what runs; CUDA only.
+  bool ptx = false;
 };
 struct CompileResult {
   tunefarm::v1::Outcome outcome =
@@ -45,6 +48,7 @@ struct CompileResult {
   // The files outside of the definition that the binary was made of: it counts while they are unchanged. Null: none.
   std::shared_ptr<const FileSet> inputs;
   tunefarm::v1::ResourceUse resources;
+  std::string toolchain;  // of the worker that compiled, or would have; empty: none began
   double compile_ms = 0;
   bool from_cache = false;
 };

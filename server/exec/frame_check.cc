@@ -143,6 +143,9 @@ std::string CheckResult(const Result& result, WorkerRole role, size_t fds, bool 
   if (result.has_artifact() != may_have_artifact) return "it sent a binary that it must not, or left one out";
   if (result.lowered_names_size() > kLoweredNamesMax)
     return fmt::format("it sent {} names", result.lowered_names_size());
+  size_t option_bytes = 0;
+  for (const std::string& option : result.compile_options()) option_bytes += option.size() + 1;
+  if (option_bytes > kFrameOptionsBytesMax) return fmt::format("it named {} bytes of options", option_bytes);
   for (const double ms :
        {result.compile_ms(), result.load_ms(), result.verify_ms(), result.measure_ms(), result.device_busy_ms()}) {
     if (!IsSaneTime(ms)) return fmt::format("it reported {} ms", ms);

@@ -25,6 +25,8 @@ inline constexpr uint64_t kWarmStartBytesMax = 16ull << 20;
 // Of a sentence, and of the log inside a Result.
 inline constexpr size_t kFrameMessageBytesMax = 4 << 10;
 inline constexpr size_t kFrameLogBytesMax = 32 << 10;
+// Of the options that a compiler was told, together.
+inline constexpr size_t kFrameOptionsBytesMax = 32 << 10;
 
 // The descriptor on which a worker finds its channel.
 inline constexpr int kWorkerChannelFd = 3;

@@ -78,6 +78,7 @@ absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupCont
   response.set_program_digest(target.plan->program_digest());
   const bool is_by_name = request.program_digest().empty() && request.kernel() == target.plan->display_name();
   if (is_by_name) response.set_other_programs(context.catalog->CountOtherPrograms(query));
+  if (request.with_device_class()) *response.mutable_device_class() = target.device.device_class.ToProto();
   response.set_match(answer.match);
   response.set_distance(answer.distance);
   response.set_catalog_revision(answer.revision);

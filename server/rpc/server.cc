@@ -24,7 +24,8 @@ namespace {
 
 // What one message may have is checked by RawCall, with a reason; beyond this gRPC itself refuses it.
 constexpr int kReceivedBytesMax = 32 << 20;
-constexpr int kSentBytesMax = 16 << 20;
+// Binaries of 64 MiB (CompileKernel) and what lies around them; clients take less unless they ask for those.
+constexpr int kSentBytesMax = 72 << 20;
 // Of all connections of the process together: what has arrived and was not taken, what was sent and not read. Beyond it
 // gRPC takes no new connections, and ends calls that hold most.
 constexpr size_t kTransportBytesMax = size_t{256} << 20;

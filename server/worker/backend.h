@@ -70,9 +70,18 @@ class CompileBackend {
   virtual ~CompileBackend() = default;
   // "NVRTC 13.0 (found at ...)"; for messages and the artifact's key.
   virtual std::string toolchain() const = 0;
-  // Fills outcome, message, log, resources, lowered_names, compile_ms; on OK puts the binary into *artifact.
+  // Fills outcome, message, log, resources, lowered_names, compile_options, compile_ms; on OK puts the binary into
+  // *artifact.
   virtual tunefarm::worker::v1::Result Compile(const PreparedKernel& kernel, const Config& config,
                                                PhaseReporter* reporter, std::string* artifact) = 0;
+  // As Compile, but *artifact is PTX. Resources stay unknown.
+  virtual tunefarm::worker::v1::Result CompilePtx(const PreparedKernel& /*kernel*/, const Config& /*config*/,
+                                                  PhaseReporter* /*reporter*/, std::string* /*artifact*/) {
+    tunefarm::worker::v1::Result result;
+    result.set_outcome(tunefarm::v1::OUTCOME_COMPILE_ERROR);
+    result.set_message("only kernels in CUDA have PTX");
+    return result;
+  }
 };
 
 struct RunInput {

@@ -332,7 +332,8 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
 Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact,
                            std::string* compiled) {
   if (compile_ != nullptr) {
-    Result result = compile_->Compile(*kernel_, config, this, compiled);
+    Result result = evaluate.ptx() ? compile_->CompilePtx(*kernel_, config, this, compiled)
+                                   : compile_->Compile(*kernel_, config, this, compiled);
     rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0 && usage.ru_maxrss > kResidentKiBMax) result.set_worker_is_damaged(true);
     return result;
@@ -373,6 +374,9 @@ absl::Status Session::SendResult(Result result, const std::string& artifact) {
     ASSIGN_OR_RETURN(memfd, CreateSealedMemfd("binary", artifact));
     result.mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
   }
+  size_t option_bytes = 0;
+  for (const std::string& option : result.compile_options()) option_bytes += option.size() + 1;
+  if (option_bytes > kFrameOptionsBytesMax) result.clear_compile_options();
   Frame frame;
   *frame.mutable_result() = std::move(result);
   // The log is what can be spared.

@@ -94,8 +94,29 @@ TEST_F(EvaluatorCacheTest, ABinarySurvivesARestart) {
   EXPECT_GT(evaluator()->stats().cache_bytes.load(), 0);
   EXPECT_EQ(second.artifact->bytes, first.artifact->bytes);
   EXPECT_EQ(second.artifact->lowered_names, first.artifact->lowered_names);
+  EXPECT_EQ(first.artifact->compile_options, std::vector<std::string>{"--fast"});
+  EXPECT_EQ(second.artifact->compile_options, first.artifact->compile_options);
+  EXPECT_FALSE(first.toolchain.empty());
+  EXPECT_EQ(second.toolchain, first.toolchain);
   EXPECT_EQ(second.compile_ms, first.compile_ms);
   EXPECT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+}
+
+TEST_F(EvaluatorCacheTest, PtxIsNotTakenForTheBinaryThatRuns) {
+  EXPECT_EQ(Compile("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  CompileRequest ptx = CompileOf("ok");
+  ptx.ptx = true;
+  CompileResult result;
+  Notification done;
+  evaluator()->Compile(std::move(ptx), [&](CompileResult compiled) {
+    result = std::move(compiled);
+    done.Notify();
+  });
+  done.WaitForNotification();
+  // The worker of this test has none.
+  EXPECT_EQ(result.outcome, tunefarm::v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_EQ(result.message, "only kernels in CUDA have PTX");
+  EXPECT_TRUE(Compile("ok").from_cache);
 }
 
 TEST_F(EvaluatorCacheTest, ManyThatComeBeforeAnyWorkerIsReadyAreAllFound) {

@@ -167,6 +167,7 @@ class FakeCompile : public CompileBackend {
     }
     result.set_outcome(tunefarm::v1::OUTCOME_OK);
     (*result.mutable_lowered_names())["entry"] = "_Z5entry";
+    result.add_compile_options("--fast");
     *artifact = "binary of " + config.ToText();
     return result;
   }

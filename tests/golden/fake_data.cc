@@ -372,6 +372,62 @@ v1::BestConfig Best() {
   )pb");
 }
 
+v1::Kernel TunedKernel() {
+  return Parse<v1::Kernel>(R"pb(
+    name: "kernels/0123456789ab0123456789ab0123456789ab0123456789ab0123456789ab4567"
+    display_name: "tuned"
+    language: LANGUAGE_HOST_CXX
+    sources {
+      path: "tuned.cc"
+      content: "#include <cstddef>\nextern \"C\" void scale(const float* x, float* y, long n);\n"
+    }
+    compile_options: "-O3"
+    compile_options: "-DLIMIT=7"
+    dims {
+      name: "N"
+      default_value { int_value: 1048576 }
+    }
+    dims {
+      name: "WIDTH"
+      default_value { int_value: 4 }
+      bind: BIND_COMPILE
+    }
+    parameters {
+      name: "CHUNK"
+      powers_of_two { first: 256 last: 65536 }
+    }
+    parameters {
+      name: "FAST"
+      values { bools: false bools: true }
+    }
+    parameters {
+      name: "MODE"
+      values { strings: "wide" strings: "tall" }
+    }
+    parameters {
+      name: "RATIO"
+      values { doubles: 0.25 doubles: 0.5 }
+      bind: BIND_RUN
+    }
+    derived { name: "STEP" expression: "CHUNK * WIDTH" bind: BIND_COMPILE }
+    derived { name: "STEPS" expression: "ceil_div(N, STEP)" }
+    arguments {
+      name: "x"
+      buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN }
+    }
+    arguments {
+      name: "y"
+      buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+    }
+    arguments {
+      name: "n"
+      scalar { data_type: DATA_TYPE_I64 value: "STEPS * STEP" }
+    }
+    launches { kernel { entry: "scale" arguments: "x" arguments: "y" arguments: "n" } }
+    unverified_reason: "nobody runs it"
+  )pb");
+}
+
 v1::Kernel StoredKernel() {
   return Parse<v1::Kernel>(R"pb(
     name: "kernels/0123456789ab0123456789ab0123456789ab0123456789ab0123456789ab0123"

@@ -25,6 +25,8 @@ v1::BestConfig Best();
 // Most often asked first.
 std::vector<v1::Miss> Misses();
 v1::Kernel StoredKernel();
+// Of whose parameters Best is a config; with its source.
+v1::Kernel TunedKernel();
 // Now less the given seconds, in milliseconds since 1970.
 int64_t MillisecondsAgo(int64_t seconds);
 

@@ -177,6 +177,7 @@ class FakeLookup final : public v1::LookupService::Service {
     }
     response->set_match(match);
     *response->mutable_best() = Best();
+    if (request->with_device_class()) *response->mutable_device_class() = Devices()[1].device_class();
     if (match == v1::MATCH_DEFAULT) {
       const v1::Config config = response->best().config();
       response->mutable_best()->Clear();
@@ -232,6 +233,10 @@ class FakeKernels final : public v1::KernelService::Service {
       response->mutable_kernel()->set_program_digest("program");
       return grpc::Status::OK;
     }
+    if (request->name() == "tuned") {
+      *response->mutable_kernel() = TunedKernel();
+      return grpc::Status::OK;
+    }
     if (request->name() != "stored") {
       return Missing("there is no kernel '" + request->name() + "'; tunefarm kernels list shows all",
                      "KERNEL_NOT_FOUND");
@@ -260,6 +265,23 @@ class FakeKernels final : public v1::KernelService::Service {
     rule->set_reason("one block");
     rule->set_removed(99000);
     space->add_rules()->set_rule("STEP != 3");
+    return grpc::Status::OK;
+  }
+  // Makes a few bytes of any config.
+  grpc::Status CompileKernel(grpc::ServerContext*, const v1::CompileKernelRequest* request,
+                             v1::CompileKernelResponse* response) override {
+    response->set_device_class_name("Example CPU");
+    response->set_toolchain("c++: g++ 12.2.0 at /usr/bin/c++");
+    for (const v1::Config& config : request->configs()) {
+      v1::ConfigCompile* const compiled = response->add_configs();
+      *compiled->mutable_config() = config;
+      compiled->set_outcome(v1::OUTCOME_OK);
+      compiled->set_binary("binary");
+      compiled->set_binary_format(v1::BINARY_FORMAT_SHARED_OBJECT);
+      compiled->mutable_resources()->set_binary_bytes(6);
+      (*compiled->mutable_lowered_names())["scale"] = "scale";
+      for (const char* option : {"-O2", "-O3", "-DLIMIT=7"}) compiled->add_compile_options(option);
+    }
     return grpc::Status::OK;
   }
 };

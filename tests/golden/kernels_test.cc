@@ -18,11 +18,33 @@ TEST(BestTest, EveryMatch) {
 
 TEST(BestTest, Formats) {
   CommandLine cli;
-  cli.Record({"best", "stored", "--format", "defines"});
+  // By N the fake daemon chooses how well its answer matches: 1 is EXACT.
+  cli.Record({"best", "tuned", "--dim", "N=1", "--format", "defines"});
   cli.Record({"best", "stored", "--output", "csv"});
-  cli.Record({"best", "stored", "--output", "json"});
+  cli.Record({"best", "tuned", "--dim", "N=1", "--output", "json"});
   cli.Record({"best", "stored", "--dim", "N=1,2"});
+  cli.Comment("Where the definition cannot be read, the answer is all there is.");
+  EXPECT_EQ(cli.Run({"best", "stored", "--output", "json"}).code, 0);
+  EXPECT_EQ(cli.Record({"best", "stored", "--format", "defines"}).code, 2);
   cli.ExpectMatches("best_formats");
+}
+
+TEST(BestTest, Binaries) {
+  CommandLine cli;
+  const std::string file = cli.directory().File("tuned.so");
+  cli.Record({"best", "tuned", "--dim", "N=1", "--so", file});
+  EXPECT_EQ(*ReadFile(file, 100), "binary");
+  EXPECT_EQ(cli.Run({"best", "tuned", "--dim", "N=1", "--so", "-"}).out, "binary");
+  EXPECT_EQ(cli.Record({"best", "tuned", "--dim", "N=1", "--cubin", file}).code, 2);
+  EXPECT_EQ(cli.Record({"best", "tuned", "--dim", "N=1", "--so", "-", "--output", "json"}).code, 2);
+  EXPECT_EQ(cli.Record({"best", "--so", file}).code, 2);
+  const Result json = cli.Run({"best", "tuned", "--dim", "N=1", "--format", "json"});
+  EXPECT_EQ(json.code, 0) << json.err;
+  EXPECT_NE(json.out.find("\"compile_options\": [\n  \"-O2\",\n  \"-O3\",\n  \"-DLIMIT=7\"\n ]"), std::string::npos)
+      << json.out;
+  EXPECT_NE(json.out.find("\"format\": \"BINARY_FORMAT_SHARED_OBJECT\",\n  \"bytes\": 6,"), std::string::npos)
+      << json.out;
+  cli.ExpectMatches("best_binaries");
 }
 
 TEST(KernelsTest, ListShowAndSpace) {

@@ -2,11 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "client/cli/bests/best_binary.h"
 #include "client/cli/bests/best_verbs.h"
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -26,20 +29,27 @@ struct BestOptions {
   std::string device;
   std::string format = "text";
   bool exact = false;
+  // Where the binary goes; empty: nowhere, "-": stdout.
+  std::string cubin, ptx, so;
+
+  bool wants_binary() const { return !cubin.empty() || !ptx.empty() || !so.empty(); }
 };
 
-// The macros that the compiler would get, one line each, for a build without the daemon.
-std::string DefinesText(const v1::BestConfig& best) {
-  std::string text;
-  for (const auto& [name, value] :
-       std::map<std::string, v1::Value>(best.config().values().begin(), best.config().values().end())) {
-    const std::string shown =
-        value.kind_case() == v1::Value::kBoolValue ? (value.bool_value() ? "1" : "0") : ValueText(value);
-    text += fmt::format("#define {} {}\n", name, shown);
-    if (value.kind_case() == v1::Value::kStringValue) text += fmt::format("#define {}_{} 1\n", name, shown);
-  }
-  return text;
-}
+struct BinaryOption {
+  const char* name;
+  std::string BestOptions::*file;
+  v1::BinaryFormat format;
+  v1::Language language;
+  const char* help;
+};
+constexpr BinaryOption kBinaryOptions[] = {
+    {"--cubin", &BestOptions::cubin, v1::BINARY_FORMAT_CUBIN, v1::LANGUAGE_CUDA,
+     "Write the binary of a CUDA kernel there ('-' is stdout)."},
+    {"--ptx", &BestOptions::ptx, v1::BINARY_FORMAT_PTX, v1::LANGUAGE_CUDA,
+     "Write it as PTX, which later GPUs take too, unless it is for one architecture."},
+    {"--so", &BestOptions::so, v1::BINARY_FORMAT_SHARED_OBJECT, v1::LANGUAGE_HOST_CXX,
+     "Write the shared object of a C++ kernel there."},
+};
 
 // Says which definition of the name has answered, where that is not the one that was asked for or the name has others.
 // `program`: of the definition that was asked for; empty: a name was.
@@ -76,15 +86,84 @@ absl::Status TakeOwnDefault(const v1::Kernel& definition, const v1::Problem& pro
 
 absl::StatusOr<ExitCode> ListAllBests(Session* session, const BestOptions& options) {
   const bool says_more = !options.problem.dims.empty() || !options.problem.pins.empty() || !options.device.empty();
-  if (says_more || options.exact || options.format != "text") {
-    return InvalidArgument("--dim, --pin, --device, --format and --exact say more about a KERNEL; name it too");
+  if (says_more || options.exact || options.format != "text" || options.wants_binary()) {
+    return InvalidArgument(
+        "--dim, --pin, --device, --format, --exact, --cubin, --ptx and --so say more about a KERNEL; name it too");
   }
   return ListBests(session, "");
 }
 
+// One form on stdout, and no other beside a binary.
+absl::Status CheckForms(const Session& session, const BestOptions& options) {
+  if (options.format != "text") RETURN_IF_ERROR(session.CheckOneForm());
+  const auto to_stdout = std::count_if(std::begin(kBinaryOptions), std::end(kBinaryOptions),
+                                       [&](const auto& one) { return options.*one.file == "-"; });
+  if (to_stdout == 0) return absl::OkStatus();
+  if (to_stdout > 1 || options.format != "text" || session.output != "table") {
+    return InvalidArgument("stdout takes one thing: write the others into files");
+  }
+  return absl::OkStatus();
+}
+
+// What is said where an option is for another language.
+absl::Status WrongLanguage(const KernelPlan& plan) {
+  switch (plan.language()) {
+    case v1::LANGUAGE_CUDA:
+      return InvalidArgument("{} is in CUDA; its binary is written by --cubin or --ptx", plan.display_name());
+    case v1::LANGUAGE_PYTHON:
+      return InvalidArgument("{} is in Python, which has no binary", plan.display_name());
+    default:
+      return InvalidArgument("{} is in C++ for the CPU; its binary is written by --so", plan.display_name());
+  }
+}
+
+// All of them or, where one is for another language, none.
+absl::Status WriteBinaries(Session* session, const BestOptions& options, const AnsweredConfig& answered) {
+  for (const BinaryOption& one : kBinaryOptions) {
+    const bool is_wanted = !(options.*one.file).empty();
+    if (is_wanted && one.language != answered.plan->language()) return WrongLanguage(*answered.plan);
+  }
+  for (const BinaryOption& one : kBinaryOptions) {
+    const std::string& file = options.*one.file;
+    if (file.empty()) continue;
+    ASSIGN_OR_RETURN(const v1::CompileKernelResponse compiled, CompileAnswered(session, answered, one.format));
+    const v1::ConfigCompile& config = compiled.configs(0);
+    RETURN_IF_ERROR(session->WriteFile(file, config.binary()));
+    session->Note(fmt::format("Wrote {}: {} bytes of {}", file == "-" ? "stdout" : file, config.binary().size(),
+                              compiled.toolchain()));
+    for (const auto& [entry, symbol] :
+         std::map<std::string, std::string>(config.lowered_names().begin(), config.lowered_names().end())) {
+      if (entry != symbol) session->Note(fmt::format("  {} is {}", entry, symbol));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// With macros and launches; `compile`: and with what the compiler says. Only the answer where its definition is gone.
+absl::Status PrintJson(Session* session, const v1::LookupConfigResponse& response,
+                       const absl::StatusOr<AnsweredConfig>& answered, bool compile) {
+  absl::StatusOr<std::string> json = answered.status();
+  if (answered.ok()) {
+    absl::StatusOr<v1::CompileKernelResponse> compiled = FailedPrecondition("");
+    if (compile && answered->plan->language() != v1::LANGUAGE_PYTHON) {
+      compiled = CompileAnswered(session, *answered, v1::BINARY_FORMAT_UNSPECIFIED);
+      if (!compiled.ok()) session->Note(fmt::format("There is no binary: {}", MessageOf(compiled.status())));
+    }
+    json = AnswerJson(response, *answered, compiled.ok() ? &*compiled : nullptr);
+  }
+  if (!json.ok()) {
+    if (compile) return json.status();
+    session->Print(ToJson(response));
+    session->Note(fmt::format("Without macros and launches: {}", MessageOf(json.status())));
+    return absl::OkStatus();
+  }
+  session->Print(*json);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
-  if (options.format != "text") RETURN_IF_ERROR(session->CheckOneForm());
+  RETURN_IF_ERROR(CheckForms(*session, options));
   ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -93,6 +172,7 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
   *request.mutable_problem() = problem;
   request.set_device_selector(options.device);
+  request.set_with_device_class(true);
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
   std::string tune = "tunefarm tune " + options.kernel;
   for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
@@ -110,10 +190,23 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
     return NotFound("{} is known of {} for this problem and device; run: {}",
                     options.exact ? "nothing exact" : "nothing", kernel.name, tune);
   }
+  const bool is_json = options.format == "json" || format == OutputFormat::kJson;
+  absl::StatusOr<AnsweredConfig> answered = FailedPrecondition("");
+  if (is_json || options.format == "defines" || options.wants_binary()) {
+    answered = FindAnsweredConfig(session, kernel, problem, options.device, response);
+    if (options.wants_binary()) {
+      RETURN_IF_ERROR(answered.status());
+      RETURN_IF_ERROR(WriteBinaries(session, options, *answered));
+    }
+  }
   if (options.format == "defines") {
-    session->Print(DefinesText(response.best()));
-  } else if (format == OutputFormat::kJson) {
-    session->Print(ToJson(response));
+    RETURN_IF_ERROR(answered.status());
+    ASSIGN_OR_RETURN(const std::string text, DefinesText(*answered));
+    session->Print(text);
+  } else if (is_json) {
+    RETURN_IF_ERROR(PrintJson(session, response, answered, options.format == "json"));
+  } else if (options.cubin == "-" || options.ptx == "-" || options.so == "-") {
+    // The binary is what is printed.
   } else if (format == OutputFormat::kCsv) {
     Table table({{"name", false}, {"value", false}});
     for (const auto& [name, value] : std::map<std::string, v1::Value>(response.best().config().values().begin(),
@@ -144,14 +237,19 @@ void AddBest(CLI::App* app, Session* session) {
   SetExample(best,
              "tunefarm best matmul --dim M=4096 --dim N=4096 --dim K=4096 --dim dtype=bf16\n"
              "tunefarm best matmul --dim dtype=bf16 --format defines > best_config.h\n"
+             "tunefarm best matmul --dim dtype=bf16 --cubin matmul.cubin\n"
              "tunefarm best list matmul");
   best->add_option("KERNEL", options->kernel, "A kernel's name or definition (default: list the bests of all).");
   options->problem.AddTo(best, /*many=*/false);
   best->add_option("--device", options->device, "Device UUID, class, name, or a known class such as A100.")
       ->type_name("DEVICE");
-  best->add_option("--format", options->format, "text, or defines for #define lines.")
+  best->add_option("--format", options->format,
+                   "text, defines for a header that the tuned source compiles with, or json for all about its binary.")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "defines"}));
+      ->check(CLI::IsMember({"text", "defines", "json"}));
+  for (const BinaryOption& one : kBinaryOptions) {
+    best->add_option(one.name, options.get()->*one.file, one.help)->type_name("FILE");
+  }
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
   best->callback([session, options] {
     // A subcommand has set its own before.

@@ -48,13 +48,6 @@ bool ConfiguresLibraries(std::string_view macro) {
   return macro == "NDEBUG" || macro.front() == '_' || macro.substr(0, 2) == "CU" || macro.substr(0, 2) == "NV";
 }
 
-// "#define NAME VALUE" for "-DNAME=VALUE", as the compiler reads it.
-std::string DefineOf(std::string_view macro) {
-  const size_t equals = macro.find('=');
-  if (equals == std::string_view::npos) return fmt::format("#define {} 1\n", macro);
-  return fmt::format("#define {} {}\n", macro.substr(0, equals), macro.substr(equals + 1));
-}
-
 // What the binary needs: the largest of the launches' entries.
 void SetResources(const PreparedKernel& kernel, const NvrtcOutput& output, v1::ResourceUse* resources) {
   const std::map<std::string, PtxasUse> uses = ParsePtxasLog(output.log);
@@ -72,7 +65,7 @@ void SetResources(const PreparedKernel& kernel, const NvrtcOutput& output, v1::R
   resources->set_spill_bytes(largest.spill_bytes);
   resources->set_local_bytes(largest.stack_bytes);
   resources->set_static_shared_bytes(largest.static_shared_bytes);
-  resources->set_binary_bytes(static_cast<int64_t>(output.cubin.size()));
+  resources->set_binary_bytes(static_cast<int64_t>(output.binary.size()));
 }
 
 // The next `seconds` of processor time are all that is left; the one after ends this process with SIGXCPU.
@@ -103,13 +96,23 @@ class CudaCompileBackend final : public CompileBackend {
 
   Result Compile(const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
                  std::string* artifact) override {
+    return CompileTo(Target::kCubin, kernel, config, reporter, artifact);
+  }
+  Result CompilePtx(const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
+                    std::string* artifact) override {
+    return CompileTo(Target::kPtx, kernel, config, reporter, artifact);
+  }
+
+ private:
+  Result CompileTo(Target target, const PreparedKernel& kernel, const Config& config, PhaseReporter* reporter,
+                   std::string* artifact) {
     reporter->Begin(v1::PHASE_COMPILE);
     const MonotonicTime start = Clock::Real()->Now();
     LimitProcessorTime(compile_seconds_);
     Result result;
     result.set_phase(v1::PHASE_COMPILE);
     const absl::StatusOr<NvrtcInput> input =
-        PlanCompile(kernel, config, nvrtc_->include_directories(), nvrtc_->major());
+        PlanCompile(kernel, config, nvrtc_->include_directories(), nvrtc_->major(), target);
     if (!input.ok()) {
       result.set_outcome(v1::OUTCOME_COMPILE_ERROR);
       result.set_message(std::string(MessageOf(input.status())));
@@ -126,11 +129,13 @@ class CudaCompileBackend final : public CompileBackend {
     result.set_outcome(output.outcome);
     result.set_message(output.message);
     if (output.outcome == v1::OUTCOME_OK) {
-      SetResources(kernel, output, result.mutable_resources());
+      // PTX has no registers yet.
+      if (target == Target::kCubin) SetResources(kernel, output, result.mutable_resources());
+      result.mutable_compile_options()->Add(input->options.begin(), input->options.end());
       for (const auto& [name, lowered] : output.lowered_names) (*result.mutable_lowered_names())[name] = lowered;
       result.set_has_artifact(true);
       SetInputs(ReadFileSet(toolkit_headers_.ReachableFrom(*input), begun_ms), result.mutable_inputs());
-      *artifact = std::move(output.cubin);
+      *artifact = std::move(output.binary);
     }
     std::string log = WithoutResourceLines(output.log);
     if (log.size() > kLogBytesMax) {
@@ -142,7 +147,6 @@ class CudaCompileBackend final : public CompileBackend {
     return result;
   }
 
- private:
   const std::unique_ptr<Nvrtc> nvrtc_;
   ToolkitHeaders toolkit_headers_;
   const int compile_seconds_;
@@ -150,16 +154,18 @@ class CudaCompileBackend final : public CompileBackend {
 
 }  // namespace
 
-std::string ArchitectureOf(const PreparedKernel& kernel) {
+std::string ArchitectureOf(const PreparedKernel& kernel, Target target) {
   const v1::ResourceEstimate& resources = kernel.plan->kernel().resources();
   // There are such targets from 9.0 on; a kernel that runs on older devices too is compiled for those as usual.
   const int capability = kernel.device_class.compute_capability;
   const bool specific = resources.architecture_specific() || resources.exact_compute_capability() != 0;
-  return fmt::format("sm_{}{}", capability, specific && capability >= 90 ? "a" : "");
+  return fmt::format("{}_{}{}", target == Target::kPtx ? "compute" : "sm", capability,
+                     specific && capability >= 90 ? "a" : "");
 }
 
 absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Config& config,
-                                       const std::vector<std::string>& include_directories, int nvrtc_major) {
+                                       const std::vector<std::string>& include_directories, int nvrtc_major,
+                                       Target target) {
   const KernelPlan& plan = *kernel.plan;
   if (plan.kernel().sources().empty()) return InvalidArgument("the definition has no source");
   ASSIGN_OR_RETURN(const auto constants, plan.Constants(kernel.problem, config, kernel.device_class));
@@ -179,9 +185,9 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
   std::string config_header;
   std::vector<std::string>& options = input.options;
   for (const std::string& option : definition.compile_options()) {
-    const bool is_macro = option.size() > 2 && option.compare(0, 2, "-D") == 0;
-    if (is_macro && !ConfiguresLibraries(std::string_view(option).substr(2))) {
-      config_header += DefineOf(std::string_view(option).substr(2));
+    const auto macro = MacroOfOption(option);
+    if (macro.has_value() && !ConfiguresLibraries(macro->first)) {
+      config_header += DefineLine(*macro);
     } else {
       options.push_back(option);
     }
@@ -190,8 +196,9 @@ absl::StatusOr<NvrtcInput> PlanCompile(const PreparedKernel& kernel, const Confi
   input.headers.emplace_back(kConfigHeaderPath, std::move(config_header));
   options.push_back(fmt::format("--pre-include={}", kConfigHeaderPath));
   options.insert(options.end(), kernel.compile_options.begin(), kernel.compile_options.end());
-  options.push_back("--gpu-architecture=" + ArchitectureOf(kernel));
-  options.push_back(kDetails);
+  options.push_back("--gpu-architecture=" + ArchitectureOf(kernel, target));
+  input.ptx = target == Target::kPtx;
+  if (!input.ptx) options.push_back(kDetails);
   AddIfMissing(&options, "std=", "--std=c++20");
   AddIfMissing(&options, "default-device", "--device-as-default-execution-space");
   // Binaries are cached by content elsewhere, and a worker may write nowhere.

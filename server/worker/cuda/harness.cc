@@ -93,7 +93,7 @@ absl::StatusOr<HarnessBinary> HarnessBinary::Compile(int compute_capability, con
     return FailedPrecondition("the worker's own kernels do not compile for compute capability {}.{}: {}",
                               compute_capability / 10, compute_capability % 10, output.message);
   }
-  return HarnessBinary{output.cubin, fmt::format("NVRTC {} ({})", nvrtc.version(), nvrtc.path())};
+  return HarnessBinary{output.binary, fmt::format("NVRTC {} ({})", nvrtc.version(), nvrtc.path())};
 }
 
 std::string HarnessBinary::Pack(int compute_capability) const {

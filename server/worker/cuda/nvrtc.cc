@@ -23,6 +23,8 @@ namespace tunefarm::cuda {
   X(nvrtcGetProgramLog)             \
   X(nvrtcGetCUBINSize)              \
   X(nvrtcGetCUBIN)                  \
+  X(nvrtcGetPTXSize)                \
+  X(nvrtcGetPTX)                    \
   X(nvrtcGetLoweredName)
 
 // NVRTC's interface is by symbol, without versions: the header's types are those of every 12.x and 13.x.
@@ -122,13 +124,14 @@ NvrtcOutput Nvrtc::Compile(const NvrtcInput& input) const {
     if (error == NVRTC_SUCCESS) output.lowered_names[name] = lowered;
   }
   size_t size = 0;
-  if (error == NVRTC_SUCCESS) error = nvrtc.nvrtcGetCUBINSize(program, &size);
+  if (error == NVRTC_SUCCESS) error = (input.ptx ? nvrtc.nvrtcGetPTXSize : nvrtc.nvrtcGetCUBINSize)(program, &size);
   if (error == NVRTC_SUCCESS) {
-    output.cubin.resize(size);
-    error = nvrtc.nvrtcGetCUBIN(program, output.cubin.data());
+    output.binary.resize(size);
+    error = (input.ptx ? nvrtc.nvrtcGetPTX : nvrtc.nvrtcGetCUBIN)(program, output.binary.data());
+    if (input.ptx && !output.binary.empty()) output.binary.pop_back();
   }
   if (error != NVRTC_SUCCESS) {
-    output.cubin.clear();
+    output.binary.clear();
     output.outcome = OutcomeOf(error);
     const std::string first = FirstErrorLine(output.log);
     output.message = !first.empty() ? first : fmt::format("NVRTC failed: {}.", nvrtc.nvrtcGetErrorString(error));

@@ -22,13 +22,14 @@ struct NvrtcInput {
   std::vector<std::pair<std::string, std::string>> headers;  // path in #include, content
   std::vector<std::string> options;
   std::vector<std::string> name_expressions;
+  bool ptx = false;  // PTX instead of machine code; the architecture among the options must be a virtual one
 };
 
 struct NvrtcOutput {
   tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_OK;
   std::string message;  // one sentence unless OK
   std::string log;
-  std::string cubin;
+  std::string binary;  // a cubin, or PTX without the terminator
   std::map<std::string, std::string> lowered_names;
 };
 

@@ -184,8 +184,10 @@ class HostCompileBackend final : public CompileBackend {
     RETURN_IF_ERROR(WriteSources(directory, kernel, *constants));
     const std::string output = directory + "/kernel.so";
     const int64_t begun_ms = Clock::Real()->WallMs();
+    const std::vector<std::string> arguments = Arguments(kernel);
+    for (size_t i = 1; i < arguments.size(); ++i) result->add_compile_options(arguments[i]);
     ASSIGN_OR_RETURN(CommandResult command,
-                     RunCommand(Arguments(kernel), directory + "/src", "..", kLogBytesMax, compile_seconds_));
+                     RunCommand(arguments, directory + "/src", "..", kLogBytesMax, compile_seconds_));
     std::string log = std::move(command.output);
     if (command.truncated) log += "\n(the log is longer; the rest was cut)\n";
     if (!command.exit.ok()) {

@@ -18,7 +18,7 @@ void PrintTo(const Change& change, std::ostream* out) { *out << change.what; }
 TEST(DigestTest, IsStable) {
   const auto plan = SamplePlan();
   EXPECT_EQ(plan->program_digest(), "f6e9ac5d893c8ed251cbb91f17c62a6073fc67faa0868aa727f684bce46a1c89");
-  EXPECT_EQ(plan->kernel_id(), "05b6e32153f301bc58fd046ff864cf25c7051a4e6d8ce40a74f6ab7e4fd75762");
+  EXPECT_EQ(plan->kernel_id(), "34125950f3dd9ed816be50de1050bb1ca98438959e51a38c2dc554eb24be3a85");
   EXPECT_EQ(plan->kernel().name(), "kernels/" + plan->kernel_id());
   EXPECT_EQ(plan->kernel().program_digest(), plan->program_digest());
 }

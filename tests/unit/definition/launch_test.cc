@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "server/definition/value_proto.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -17,7 +18,7 @@ class LaunchTest : public testing::Test {
   LaunchTest() : plan_(SamplePlan()), problem_(SampleProblem(*plan_)), device_(FindKnownClass("H200").value()) {
     config_ = plan_->DefaultConfig(problem_);
     config_.Set("STAGES", Value(4));
-    config_.Set("ORDER", Value("col.2"));
+    config_.Set("ORDER", Value("2.5"));
   }
 
   const std::shared_ptr<const KernelPlan> plan_;
@@ -29,9 +30,31 @@ class LaunchTest : public testing::Test {
 TEST_F(LaunchTest, Constants) {
   const auto constants = plan_->Constants(problem_, config_, device_);
   ASSERT_TRUE(constants.ok()) << Message(constants.status());
-  EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "col.2"),
-                                      Pair("ORDER_col_2", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
+  EXPECT_THAT(*constants, ElementsAre(Pair("BLOCK", "128"), Pair("K", "64"), Pair("ORDER", "2.5"),
+                                      Pair("ORDER_2_5", "1"), Pair("SCALE", "0.5"), Pair("STAGES", "4"),
                                       Pair("dtype", "f32"), Pair("dtype_f32", "1"), Pair("element_bytes", "4")));
+}
+
+TEST(MacroValueTest, WordsAndNumbersCanBeMacros) {
+  for (const char* good : {"row", "8x8", "_", "007", "1e3", "128.0", ".5", "2.", "-1", "+1.5e-3f", "3.0L", "-7ull"}) {
+    EXPECT_EQ(definition::WhyNoMacroValue(good), "") << good;
+  }
+  for (const char* bad : {"col-major", "z.1", "+x", "-", ".", "1.2.3", "1e+", "a+b", "-1e", "--1", "1.0x", "e.5"}) {
+    EXPECT_NE(definition::WhyNoMacroValue(bad), "") << bad;
+  }
+  EXPECT_THAT(definition::WhyNoMacroValue("col-major"), HasSubstr("write 'col_major'"));
+}
+
+// A derived text that only some configs give is found when they are compiled.
+TEST_F(LaunchTest, DerivedTextsThatCannotBeMacros) {
+  const auto plan =
+      SamplePlan("derived { name: \"tile\"",
+                 "derived { name: \"order\" bind: BIND_COMPILE expression: \"'a-b' if STAGES > 2 else 'a'\" "
+                 "} derived { name: \"tile\"");
+  ASSERT_NE(plan, nullptr);
+  EXPECT_TRUE(plan->Constants(problem_, plan->DefaultConfig(problem_), device_).ok());
+  const absl::Status status = plan->Constants(problem_, config_, device_).status();
+  EXPECT_THAT(Message(status), HasSubstr("derived[1].expression: 'a-b' cannot be the value of a macro"));
 }
 
 // RUN-bound values do not multiply binaries.

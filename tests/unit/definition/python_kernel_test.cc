@@ -58,6 +58,17 @@ TEST(PythonKernelTest, RunsWhereItSaysAndBakesEverythingIn) {
   EXPECT_EQ(*(*plan)->BuildSpace(problem, Host())->CountValid(), 4U);
 }
 
+// They are no macros: a module gets the values themselves.
+TEST(PythonKernelTest, TextsNeedNotBeWords) {
+  const auto plan = CompileText(PythonText("pass",
+                                           R"(parameters { name: "ORDER" values { strings: ["row", "col-major"] } }
+         derived { name: "order" expression: "ORDER if BLOCK > 1 else 'x.y'" })"));
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  const Config config = *(*plan)->ConfigFromText("BLOCK=2,class_=true,ORDER=col-major");
+  const auto constants = (*plan)->Constants(ProblemOf(**plan, 64), config, Host());
+  EXPECT_TRUE(constants.ok()) << constants.status();
+}
+
 TEST(PythonKernelTest, OnAGpuItIsRefusedByTheHost) {
   std::string text = PythonText("pass", "resources { min_compute_capability: 80 }");
   text.replace(text.find("DEVICE_KIND_HOST"), 16, "DEVICE_KIND_CUDA");

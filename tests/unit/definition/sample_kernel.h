@@ -28,7 +28,7 @@ dims { name: "causal" type: VALUE_TYPE_BOOL default_value { bool_value: false } 
 parameters { name: "BLOCK" powers_of_two { first: 32 last: 1024 } default_value { int_value: 128 } description: "Threads." }
 parameters { name: "STAGES" range { first: 1 last: 4 } }
 parameters { name: "SCALE" values { doubles: [0.5, 2.0] } }
-parameters { name: "ORDER" values { strings: ["row", "col.2"] } }
+parameters { name: "ORDER" values { strings: ["row", "2.5"] } }
 parameters { name: "VECTOR" values { bools: [false, true] } bind: BIND_RUN }
 derived { name: "element_bytes" expression: "2 if dtype == 'bf16' else 4" bind: BIND_COMPILE }
 derived { name: "tile" expression: "BLOCK * STAGES" }

@@ -106,6 +106,15 @@ TEST(SourceIncludesTest, TheConfigHeaderBeginsWithLibraryHeaders) {
   EXPECT_EQ(ConfigHeader(KernelOf({{"k.cc", "int i;"}}), {}), "// The constants of this config.\n");
 }
 
+TEST(SourceIncludesTest, MacrosOfOptionsComeBeforeConstants) {
+  v1::Kernel kernel = KernelOf({{"k.cc", "int i;"}});
+  for (const char* option : {"-O3", "-DX", "-DY=a=b", "-D"}) kernel.add_compile_options(option);
+  using Macro = std::pair<std::string, std::string>;
+  EXPECT_THAT(AllMacros(kernel, {{"A", "1"}}),
+              testing::ElementsAre(Macro("X", "1"), Macro("Y", "a=b"), Macro("A", "1")));
+  EXPECT_EQ(DefineLine({"Y", "a=b"}), "#define Y a=b\n");
+}
+
 TEST(SourceIncludesTest, SourcesThatIncludeEachOtherAreReadOnce) {
   const v1::Kernel kernel =
       KernelOf({{"a.h", "#include \"b.h\"\n#include <list>\n"}, {"b.h", "#include \"a.h\"\n#include <vector>\n"}});

@@ -34,7 +34,7 @@ CompileResult Binary(const std::string& bytes) {
   result.log = "ptxas info";
   result.compile_ms = 12.5;
   result.resources.set_registers(40);
-  result.artifact = std::make_shared<Artifact>(Artifact{bytes, {{"scale<4>", "_Z5scaleILi4EEvPf"}}});
+  result.artifact = std::make_shared<Artifact>(Artifact{bytes, {{"scale<4>", "_Z5scaleILi4EEvPf"}}, {"-O3", "-DX=1"}});
   return result;
 }
 
@@ -98,6 +98,7 @@ TEST_F(BinaryDirectoryTest, GivesBackEverythingAlsoAfterARestart) {
   EXPECT_TRUE(found->from_cache);
   EXPECT_EQ(found->artifact->bytes, std::string("\0code", 5));
   EXPECT_EQ(found->artifact->lowered_names.at("scale<4>"), "_Z5scaleILi4EEvPf");
+  EXPECT_EQ(found->artifact->compile_options, (std::vector<std::string>{"-O3", "-DX=1"}));
   EXPECT_EQ(found->message, "compiled");
   EXPECT_EQ(found->log, "ptxas info");
   EXPECT_EQ(found->compile_ms, 12.5);

@@ -73,6 +73,10 @@ TEST(FrameCheck, RefusesEachBadField) {
   Result compiled;
   compiled.set_outcome(OUTCOME_OK);
   EXPECT_NE(CheckResult(compiled, WorkerRole::kCompile, 0, false), "") << "no binary";
+  Result told = compiled;
+  told.set_has_artifact(true);
+  told.add_compile_options(std::string(kFrameOptionsBytesMax, 'o'));
+  EXPECT_EQ(CheckResult(told, WorkerRole::kCompile, 1, false), "it named 32769 bytes of options");
   compiled.set_outcome(OUTCOME_WRONG_RESULT);
   EXPECT_NE(CheckResult(compiled, WorkerRole::kCompile, 0, false), "") << "a compiler that verifies";
 }

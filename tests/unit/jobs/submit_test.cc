@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -243,6 +244,98 @@ TEST_F(CompileKernelTest, CompilesTheDefaultAndEachOtherValue) {
   v1::CompileKernelRequest few = Request();
   few.set_configs_max(3);
   EXPECT_EQ(Api(CompileByA).CompileKernel(few)->configs_size(), 3);
+}
+
+// A binary of a few bytes for each config.
+absl::StatusOr<std::vector<CompiledConfig>> CompileWithBinaries(const CompileOrder& order) {
+  std::vector<CompiledConfig> compiled;
+  for (const Config& config : order.configs) {
+    CompiledConfig one;
+    one.outcome = v1::OUTCOME_OK;
+    one.binary_digest = config.ToText();
+    if (order.binaries_bytes_max > 0) one.binary = "binary of " + config.ToText();
+    one.binary_bytes = one.binary.size();
+    one.lowered_names["scale"] = "scale";
+    one.compile_options = {"-O2", "-shared"};
+    one.toolchain = "g++ 12.2.0";
+    compiled.push_back(one);
+  }
+  return compiled;
+}
+
+TEST_F(CompileKernelTest, CompilesExactlyTheListedConfigs) {
+  const auto plan = KernelPlan::Compile(TestKernel());
+  ASSERT_TRUE(plan.ok());
+  const Config usual = (*plan)->DefaultConfig(*(*plan)->ResolveProblem(TestProblem(1024)));
+  Config other = usual;
+  other.Set("A", Value(int64_t{4}));
+  v1::CompileKernelRequest request = Request();
+  *request.add_configs() = (*plan)->ToProto(other);
+  *request.add_configs() = (*plan)->ToProto(usual);
+  *request.add_configs() = (*plan)->ToProto(other);
+  const auto response = Api(CompileWithBinaries).CompileKernel(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_EQ(response->configs_size(), 3);
+  EXPECT_EQ((*plan)->ParseConfig(response->configs(0).config())->ToText(), other.ToText());
+  EXPECT_EQ((*plan)->ParseConfig(response->configs(1).config())->ToText(), usual.ToText());
+  EXPECT_THAT(response->parameters_without_effect(), testing::IsEmpty());
+  EXPECT_EQ(response->configs(0).binary(), "");
+  EXPECT_EQ(response->toolchain(), "g++ 12.2.0");
+
+  request.set_with_binaries(true);
+  const auto with_binaries = Api(CompileWithBinaries).CompileKernel(request);
+  ASSERT_TRUE(with_binaries.ok()) << with_binaries.status();
+  const v1::ConfigCompile& first = with_binaries->configs(0);
+  EXPECT_EQ(first.binary(), "binary of " + other.ToText());
+  EXPECT_EQ(first.binary_format(), v1::BINARY_FORMAT_SHARED_OBJECT);
+  EXPECT_EQ(first.lowered_names().at("scale"), "scale");
+  EXPECT_THAT(first.compile_options(), testing::ElementsAre("-O2", "-shared"));
+  // The macros are those of the worker, in its order.
+  const auto constants = (*plan)->Constants(*(*plan)->ResolveProblem(TestProblem(1024)), other, DeviceClass());
+  ASSERT_TRUE(constants.ok());
+  ASSERT_EQ(first.macros_size(), static_cast<int>(constants->size()));
+  for (int i = 0; i < first.macros_size(); ++i) {
+    EXPECT_EQ(first.macros(i).name(), (*constants)[static_cast<size_t>(i)].first);
+    EXPECT_EQ(first.macros(i).value(), (*constants)[static_cast<size_t>(i)].second);
+  }
+}
+
+TEST_F(CompileKernelTest, RefusesWrongConfigsAndFormats) {
+  const auto plan = KernelPlan::Compile(TestKernel());
+  ASSERT_TRUE(plan.ok());
+  const v1::Config good = (*plan)->ToProto((*plan)->DefaultConfig(*(*plan)->ResolveProblem(TestProblem(1024))));
+  v1::CompileKernelRequest request = Request();
+  *request.add_configs() = good;
+  *request.add_configs() = good;
+  (*request.mutable_configs(1)->mutable_values())["A"].set_int_value(12345);
+  const absl::Status wrong = Api(CompileByA).CompileKernel(request).status();
+  EXPECT_EQ(ReasonOf(wrong), "CONFIG_INVALID");
+  EXPECT_THAT(Text(wrong), AllOf(HasSubstr("configs[1]"), HasSubstr("A=12345"), HasSubstr("'A'")));
+  request = Request();
+  for (int i = 0; i < 65; ++i) *request.add_configs() = good;
+  EXPECT_EQ(ReasonOf(Api(CompileByA).CompileKernel(request).status()), "CONFIGS_MAX_INVALID");
+  request = Request();
+  request.set_binary_format(v1::BINARY_FORMAT_PTX);
+  const absl::Status ptx = Api(CompileByA).CompileKernel(request).status();
+  EXPECT_EQ(ReasonOf(ptx), "BINARY_FORMAT_INVALID");
+  EXPECT_THAT(Text(ptx), HasSubstr("'scale' is in C++ for the CPU: its binary is a shared object"));
+}
+
+TEST_F(CompileKernelTest, BoundsTheBinariesOfOneAnswer) {
+  const auto plan = KernelPlan::Compile(TestKernel());
+  ASSERT_TRUE(plan.ok());
+  const Config usual = (*plan)->DefaultConfig(*(*plan)->ResolveProblem(TestProblem(1024)));
+  v1::CompileKernelRequest request = Request();
+  request.set_with_binaries(true);
+  for (int i = 0; i < 3; ++i) *request.add_configs() = (*plan)->ToProto(usual);
+  const auto large = [](const CompileOrder& order) -> absl::StatusOr<std::vector<CompiledConfig>> {
+    ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, CompileWithBinaries(order));
+    for (CompiledConfig& one : compiled) one.binary_bytes = uint64_t{32} << 20;
+    return compiled;
+  };
+  const absl::Status status = Api(large).CompileKernel(request).status();
+  EXPECT_EQ(ReasonOf(status), "BINARIES_TOO_LARGE");
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("64 MiB"), HasSubstr("config 2 (" + usual.ToText() + ")")));
 }
 
 TEST_F(CompileKernelTest, SaysWhyItCannot) {

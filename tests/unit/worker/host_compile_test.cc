@@ -54,10 +54,21 @@ TEST(HostCompileTest, MakesALibraryAndLeavesNothingBehind) {
   EXPECT_THAT(artifact, StartsWith("\x7F"
                                    "ELF"));
   EXPECT_EQ(result.resources().binary_bytes(), static_cast<int64_t>(artifact.size()));
+  EXPECT_THAT(result.compile_options(), testing::Contains("-shared"));
+  EXPECT_THAT(result.compile_options(), testing::Contains("./sub/kernel.cc"));
   EXPECT_EQ(result.lowered_names().at("fill"), "fill");
   EXPECT_EQ(result.lowered_names().at("fill_reference"), "fill_reference");
   EXPECT_GT(result.compile_ms(), 0);
   EXPECT_TRUE(std::filesystem::is_empty(kernel.scratch()));
+}
+
+TEST(HostCompileTest, ThereIsNoPtx) {
+  HostKernel kernel(kDefinition, kSource);
+  std::string artifact;
+  const worker::v1::Result result =
+      kernel.compiler().CompilePtx(kernel.prepared(), kernel.DefaultConfig(), &kernel.reporter, &artifact);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_EQ(result.message(), "only kernels in CUDA have PTX");
 }
 
 TEST(HostCompileTest, ConstantsMakeTheBinary) {

@@ -143,6 +143,19 @@ TEST_F(CudaCompile, GivesABinaryItsEntriesAndItsNeeds) {
   EXPECT_THAT(backend_->toolchain(), HasSubstr("NVRTC"));
 }
 
+TEST_F(CudaCompile, GivesPtxOfTheSameSource) {
+  const Config config = kernel_->plan->DefaultConfig(kernel_->problem);
+  const Result result = backend_->CompilePtx(*kernel_, config, &reporter_, &artifact_);
+  ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message() << "\n" << result.log();
+  EXPECT_THAT(artifact_, HasSubstr(".target sm_90"));
+  EXPECT_THAT(artifact_, HasSubstr(".entry " + result.lowered_names().at("scale::Run<float, BLOCK>")));
+  EXPECT_EQ(artifact_.find('\0'), std::string::npos);
+  EXPECT_EQ(result.resources().registers(), 0);
+  EXPECT_THAT(result.compile_options(), Contains("--gpu-architecture=compute_90"));
+  const Result cubin = Compile("none");
+  EXPECT_THAT(cubin.compile_options(), Contains("--gpu-architecture=sm_90"));
+}
+
 TEST_F(CudaCompile, HeadersOfTheToolkitAreWhatABinaryIsMadeOf) {
   const Result result = Compile("none");
   ASSERT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
@@ -341,7 +354,7 @@ TEST(Harness, CompilesForOldAndNewDevices) {
     const cuda::NvrtcOutput output = (*nvrtc)->Compile(cuda::HarnessSource(compute_capability));
     EXPECT_EQ(output.outcome, v1::OUTCOME_OK) << compute_capability << ": " << output.log;
     EXPECT_EQ(output.log, "") << compute_capability;
-    EXPECT_FALSE(output.cubin.empty());
+    EXPECT_FALSE(output.binary.empty());
   }
 }
 
