@@ -119,8 +119,9 @@ struct KernelRecord {
 static_assert(sizeof(KernelRecord) == 40);
 
 enum DimBind : uint32_t { kBaked = 1, kRun = 2 };
-// As tunefarm.v1.LookupRule.
-enum DimRule : uint32_t { kExact = 1, kLog = 2, kBucket = 3, kNextPowerOfTwo = 4 };
+// As tunefarm.v1.LookupRule. Of the kProduct dims only the product counts: they have one distance together,
+// |log2(a / b)| of the products, which are bounded by the greatest int64.
+enum DimRule : uint32_t { kExact = 1, kLog = 2, kBucket = 3, kNextPowerOfTwo = 4, kProduct = 5 };
 
 // Dims that only describe the inputs of a tuning are left out.
 struct DimRecord {
