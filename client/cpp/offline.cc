@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace tunefarm::client {
@@ -98,6 +99,32 @@ Result<std::pair<std::string, std::string>> ChooseClass(const std::string& devic
   return std::pair<std::string, std::string>(*fitting.begin());
 }
 
+// For problems that differ in their inputs alone the best of the default inputs answers, else the newest, as the
+// daemon chooses (Catalog::Lookup). No config is valid for some inputs only, so that this takes no definition.
+void PutOfOtherInputs(const snapshot::Kernel& kernel, const std::vector<MirrorBest>& bests, QuestionImpl* question) {
+  std::map<std::string, Value> inputs;  // with their defaults
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kernel.dims.size(); ++i) {
+    if ((kernel.inputs_only >> i & 1) == 0) continue;
+    inputs.emplace(kernel.dims[i].first, OwnValue(kernel.dims[i].second));
+    names.push_back(kernel.dims[i].first);
+  }
+  if (names.empty()) return;
+  const auto rank = [&inputs](const MirrorBest* best) {
+    const auto off_default = std::count_if(best->dims.begin(), best->dims.end(), [&inputs](const auto& dim) {
+      const auto usual = inputs.find(dim.first);
+      return usual != inputs.end() && usual->second != dim.second;
+    });
+    const Answer& answer = best->exact->answer;
+    return std::make_tuple(off_default, -answer.promoted_at_ms, -answer.revision);
+  };
+  std::vector<const MirrorBest*> order;
+  for (const MirrorBest& best : bests) order.push_back(&best);
+  std::stable_sort(order.begin(), order.end(),
+                   [&rank](const MirrorBest* a, const MirrorBest* b) { return rank(a) < rank(b); });
+  for (const MirrorBest* const best : order) question->PutOfOtherInputs(*best, names);
+}
+
 }  // namespace
 
 Status FillFromSnapshot(const snapshot::SnapshotFile& file, const std::vector<OwnDefault>& defaults,
@@ -142,6 +169,7 @@ Status FillFromSnapshot(const snapshot::SnapshotFile& file, const std::vector<Ow
     question->PutExact(best);
     ++state.bests;
   }
+  PutOfOtherInputs(kernel, bests, question);
   question->SetState(state);
   return {};
 }

@@ -107,7 +107,7 @@ void QuestionImpl::Disconnect() {
   port_.reset();
 }
 
-std::optional<QuestionKey> QuestionImpl::KeyOf(const MirrorBest& best) const {
+std::optional<QuestionKey> QuestionImpl::KeyOf(const MirrorBest& best, const std::vector<std::string>& ignored) const {
   if (!target_ || !best.is_plain || best.program != target_->program_digest ||
       best.class_id != target_->device.class_id || best.dims.size() != fixed_.size() + spec.varying_dims.size()) {
     return std::nullopt;
@@ -120,6 +120,7 @@ std::optional<QuestionKey> QuestionImpl::KeyOf(const MirrorBest& best) const {
       key[static_cast<size_t>(varying - spec.varying_dims.begin())] = value.int_value();
       continue;
     }
+    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) continue;
     const auto fixed = fixed_.find(name);
     if (fixed == fixed_.end() || fixed->second != value) return std::nullopt;
   }
@@ -157,6 +158,15 @@ void QuestionImpl::PutExact(const MirrorBest& best) {
     stored = std::move(stale);
   }
   remembered_.erase(*key);
+  Put(*key, std::move(stored));
+}
+
+void QuestionImpl::PutOfOtherInputs(const MirrorBest& best, const std::vector<std::string>& inputs) {
+  if (spec.worst_match < Match::kNearestShape) return;
+  const std::optional<QuestionKey> key = KeyOf(best, inputs);
+  if (!key || table_->Find(key->data()) != nullptr) return;
+  auto stored = std::make_shared<StoredAnswer>(*best.exact);
+  stored->answer.match = Match::kNearestShape;
   Put(*key, std::move(stored));
 }
 

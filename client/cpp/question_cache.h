@@ -96,13 +96,17 @@ class QuestionImpl {
   const std::optional<Target>& target() const { return target_; }
   // Of snapshots, too.
   void PutExact(const MirrorBest& best);
+  // Of snapshots: a best for a problem that may differ in the dims `inputs`, which only describe inputs. Answers as
+  // kNearestShape at distance 0 where nothing answers yet.
+  void PutOfOtherInputs(const MirrorBest& best, const std::vector<std::string>& inputs);
   void SetState(CacheState state) LOCKS_EXCLUDED(state_mutex_);
   void SetHeard(int64_t now_ns) { heard_ns_.store(now_ns, std::memory_order_relaxed); }
   void SetAway(bool is_away) { is_away_.store(is_away, std::memory_order_relaxed); }
 
  private:
-  // The values of the varying dims if the best answers a problem of this question on the target; else none.
-  std::optional<QuestionKey> KeyOf(const MirrorBest& best) const;
+  // The values of the varying dims if the best answers a problem of this question on the target, whatever its values of
+  // the dims `ignored` are; else none.
+  std::optional<QuestionKey> KeyOf(const MirrorBest& best, const std::vector<std::string>& ignored = {}) const;
   void Rebuild(const BestMirror& mirror);
   void Put(const QuestionKey& key, std::shared_ptr<const StoredAnswer> answer);
   void Remove(const QuestionKey& key);

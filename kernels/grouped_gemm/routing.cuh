@@ -4,6 +4,9 @@
 
 #include "roles.cuh"
 
+// How rows are drawn, by the definition's numbers of the dim `routing`.
+enum Routing : int { kBalanced = 0, kZipf = 1, kOneEmpty = 2, kHalfOnOne = 3, kExplicit = 4 };
+
 // 32 well mixed bits of two numbers (the finalizer of MurmurHash3 over their sum, twice).
 __device__ __forceinline__ unsigned MixedBits(unsigned seed, unsigned index) {
   unsigned bits = seed + index * 0x9e3779b9u;
@@ -65,31 +68,29 @@ __device__ __forceinline__ int ExplicitPick(const unsigned* random, int index, i
 
 // experts_of_rows[i] is the expert of flat row i = token * topk + slot. One thread for each row.
 extern "C" __global__ void __launch_bounds__(256)
-    grouped_gemm_route(const unsigned* random, int* experts_of_rows, int rows, int experts, int rows_0, int rows_1,
-                       int rows_2, int rows_3, int rows_4, int rows_5, int rows_6, int rows_7) {
+    grouped_gemm_route(const unsigned* random, int* experts_of_rows, int rows, int experts, int routing, int rows_0,
+                       int rows_1, int rows_2, int rows_3, int rows_4, int rows_5, int rows_6, int rows_7) {
   const int index = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
   if (index >= rows) return;
   const unsigned bits = MixedBits(random[0], static_cast<unsigned>(index));
   int expert = 0;
-#if defined(routing_balanced)
-  expert = UniformPick(bits, experts);
-#elif defined(routing_zipf)
-  expert = ZipfPick(bits, experts);
-#elif defined(routing_one_empty)
-  // The middle one gets nothing.
-  expert = UniformPick(bits, max(experts - 1, 1));
-  if (experts > 1 && expert >= experts / 2) ++expert;
-#elif defined(routing_half_on_one)
-  // The middle one gets half of all rows, the others share the rest.
-  expert = UniformPick(MixedBits(random[1], static_cast<unsigned>(index)), max(experts - 1, 1));
-  if (expert >= experts / 2) ++expert;
-  if (bits >> 31 != 0 || experts == 1) expert = experts / 2;
-#elif defined(routing_explicit)
-  const int sizes[8] = {rows_0, rows_1, rows_2, rows_3, rows_4, rows_5, rows_6, rows_7};
-  expert = ExplicitPick(random, index, rows, experts, sizes);
-#else
-#error "define one of the routings"
-#endif
+  if (routing == kBalanced) {
+    expert = UniformPick(bits, experts);
+  } else if (routing == kZipf) {
+    expert = ZipfPick(bits, experts);
+  } else if (routing == kOneEmpty) {
+    // The middle one gets nothing.
+    expert = UniformPick(bits, max(experts - 1, 1));
+    if (experts > 1 && expert >= experts / 2) ++expert;
+  } else if (routing == kHalfOnOne) {
+    // The middle one gets half of all rows, the others share the rest.
+    expert = UniformPick(MixedBits(random[1], static_cast<unsigned>(index)), max(experts - 1, 1));
+    if (expert >= experts / 2) ++expert;
+    if (bits >> 31 != 0 || experts == 1) expert = experts / 2;
+  } else {
+    const int sizes[8] = {rows_0, rows_1, rows_2, rows_3, rows_4, rows_5, rows_6, rows_7};
+    expert = ExplicitPick(random, index, rows, experts, sizes);
+  }
   experts_of_rows[index] = expert;
 }
 

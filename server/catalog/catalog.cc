@@ -47,6 +47,8 @@ struct Catalog::Snapshot {
   // The best of exactly this key; null if there is none.
   const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
                            std::string_view class_id) const;
+  // Of the asked problem and a class, of whatever program of the name.
+  std::vector<const CatalogEntry*> OfProblem(const CatalogQuery& query, std::string_view class_id) const;
   // Null if nothing is filed under the name.
   const KernelShapes* Shapes(std::string_view kernel_name) const {
     const auto found = kernels.find(kernel_name);
@@ -76,6 +78,19 @@ const CatalogEntry* Catalog::Snapshot::Find(std::string_view program_digest, std
   by_key.ForEach(Hash(program_digest, problem_key, class_id), [&](const auto& entry) {
     if (entry->problem_key == problem_key && entry->program_digest == program_digest && entry->class_id == class_id) {
       found = entry.get();
+    }
+  });
+  return found;
+}
+
+std::vector<const CatalogEntry*> Catalog::Snapshot::OfProblem(const CatalogQuery& query,
+                                                              std::string_view class_id) const {
+  const std::string& name = query.plan->display_name();
+  const std::string& key = query.problem->key;
+  std::vector<const CatalogEntry*> found;
+  by_problem.ForEach(Hash(name, key, class_id), [&](const auto& entry) {
+    if (entry->kernel_name == name && entry->problem_key == key && entry->class_id == class_id) {
+      found.push_back(entry.get());
     }
   });
   return found;
@@ -298,38 +313,42 @@ const CatalogEntry* Catalog::View::Find(std::string_view program_digest, std::st
 
 int64_t Catalog::View::revision() const { return snapshot_->revision; }
 
-std::shared_ptr<const BestConfig> Catalog::OfProblem(const Snapshot& snapshot, const CatalogQuery& query,
-                                                     bool on_own_class, Acceptance* acceptance) {
-  const std::string& name = query.plan->display_name();
-  const std::string& key = query.problem->key;
-  std::vector<const CatalogEntry*> found;
-  const auto look = [&](std::string_view class_id) {
-    snapshot.by_problem.ForEach(Hash(name, key, class_id), [&](const auto& entry) {
-      if (entry->kernel_name == name && entry->problem_key == key && entry->class_id == class_id) {
-        found.push_back(entry.get());
-      }
-    });
-  };
-  if (on_own_class) {
-    look(query.class_id);
-  } else {
-    const auto own = snapshot.classes.find(query.class_id);
-    const int capability =
-        own != snapshot.classes.end() ? own->second->compute_capability : query.device_class->compute_capability;
-    for (const auto& [class_id, device_class] : snapshot.classes) {
-      if (capability <= 0 || class_id == query.class_id || device_class->compute_capability != capability) continue;
-      look(class_id);
-    }
-  }
+std::shared_ptr<const BestConfig> Catalog::OfOtherProgram(const Snapshot& snapshot, const CatalogQuery& query,
+                                                          Acceptance* acceptance) {
+  std::vector<const CatalogEntry*> found = snapshot.OfProblem(query, query.class_id);
   return FirstAccepted(&found, query, acceptance);
 }
 
-// The asked program's own first, then the latest: as promoted, whatever was noted about it since.
+std::shared_ptr<const BestConfig> Catalog::OfOtherClass(const Snapshot& snapshot, const ShapeIndex& index,
+                                                        const CatalogQuery& query, Acceptance* acceptance) {
+  const KernelPlan& plan = *query.plan;
+  const Config& dims = query.problem->dims;
+  const bool has_inputs = std::any_of(plan.kernel().dims().begin(), plan.kernel().dims().end(),
+                                      [](const tunefarm::v1::Dim& dim) { return dim.inputs_only(); });
+  const auto own = snapshot.classes.find(query.class_id);
+  const int capability =
+      own != snapshot.classes.end() ? own->second->compute_capability : query.device_class->compute_capability;
+  std::vector<const CatalogEntry*> found, of_other_inputs;
+  for (const auto& [class_id, device_class] : snapshot.classes) {
+    if (capability <= 0 || class_id == query.class_id || device_class->compute_capability != capability) continue;
+    const std::vector<const CatalogEntry*> same = snapshot.OfProblem(query, class_id);
+    found.insert(found.end(), same.begin(), same.end());
+    if (!has_inputs) continue;
+    for (const CatalogEntry* const entry : NearestShapes(plan, index, index.Place(class_id, dims)).Next()) {
+      if (entry->class_id == class_id && DifferInInputsOnly(plan, dims, entry->dims)) of_other_inputs.push_back(entry);
+    }
+  }
+  auto best = FirstAccepted(&found, query, acceptance);
+  return best != nullptr ? best : FirstAccepted(&of_other_inputs, query, acceptance);
+}
+
+// The asked program's own first, then those of the usual inputs, then the latest: as promoted, whatever was noted about
+// it since.
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_tuple(entry->program_digest != query.program_digest(), -entry->best->promoted_at_ms(),
-                           -entry->best->revision());
+    return std::make_tuple(entry->program_digest != query.program_digest(), InputsOffDefault(*query.plan, entry->dims),
+                           -entry->best->promoted_at_ms(), -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   if (entries->size() > kAskedMax) entries->resize(kAskedMax);
@@ -395,11 +414,13 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
       const KernelShapes* const shapes = snapshot->Shapes(name);
       index = shapes == nullptr ? nullptr : shapes->Find(scaling_dims);
     }
-    found = answer(OfProblem(*snapshot, query, true, &acceptance), tunefarm::v1::MATCH_STALE_SOURCE);
+    found = answer(OfOtherProgram(*snapshot, query, &acceptance), tunefarm::v1::MATCH_STALE_SOURCE);
     if (found.best != nullptr || worst < tunefarm::v1::MATCH_NEAREST_SHAPE) return found;
     if (index != nullptr) found = NearShape(*snapshot, *index, query, &acceptance);
     if (found.best != nullptr || worst < tunefarm::v1::MATCH_SAME_ARCH) return found;
-    found = answer(OfProblem(*snapshot, query, false, &acceptance), tunefarm::v1::MATCH_SAME_ARCH);
+    if (index != nullptr) {
+      found = answer(OfOtherClass(*snapshot, *index, query, &acceptance), tunefarm::v1::MATCH_SAME_ARCH);
+    }
     if (found.best != nullptr) return found;
   }
 

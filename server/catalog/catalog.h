@@ -31,7 +31,7 @@ namespace tunefarm {
 struct CatalogAnswer {
   std::shared_ptr<const tunefarm::v1::BestConfig> best;  // null for NOT_FOUND; for DEFAULT only the config is set
   tunefarm::v1::Match match = tunefarm::v1::MATCH_NOT_FOUND;
-  double distance = 0;   // NEAREST_SHAPE: sum over LOG and NEXT_POWER_OF_TWO dims of |log2(a / b)|
+  double distance = 0;   // NEAREST_SHAPE: as ShapeDistance (match_rules.h) counts it
   int64_t revision = 0;  // of the catalog when the answer was made
 };
 
@@ -78,9 +78,10 @@ class Catalog {
   // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE
   // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, NEXT_POWER_OF_TWO dims from the asked value
   // to its next power of two, nearest by the distance above and within the definition's lookup_distance_max, pins
-  // obeyed),
-  // SAME_ARCH (another class of the same compute capability; the same problem), DEFAULT, NOT_FOUND. From STALE_SOURCE
-  // on, only configs that the asked definition accepts for the asked problem and class answer.
+  // obeyed), SAME_ARCH (another class of the same compute capability; the same problem, else one that differs in dims
+  // with inputs_only alone), DEFAULT, NOT_FOUND. From STALE_SOURCE on, only configs that the asked definition accepts
+  // for the asked problem and class answer. Among equally good answers the asked program's own come first, then those
+  // whose dims with inputs_only have their defaults, then the newest.
   CatalogAnswer Lookup(const CatalogQuery& query) const;
 
   // How many other programs of the name have a best for the problem on the class.
@@ -117,10 +118,15 @@ class Catalog {
   static absl::StatusOr<std::shared_ptr<const CatalogEntry>> MakeEntry(const BestRow& row);
   // Takes an entry out of all indexes.
   static void TakeOut(const CatalogEntry& entry, Snapshot* snapshot);
-  // The best of the asked problem, by another program on the asked class or by any on the others of its compute
-  // capability; null if there is none that is accepted.
-  static std::shared_ptr<const tunefarm::v1::BestConfig> OfProblem(const Snapshot& snapshot, const CatalogQuery& query,
-                                                                   bool on_own_class, Acceptance* acceptance);
+  // The best of the asked problem by another program on the asked class; null if there is none that is accepted.
+  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherProgram(const Snapshot& snapshot,
+                                                                        const CatalogQuery& query,
+                                                                        Acceptance* acceptance);
+  // The best of the asked problem, else of one that differs in its inputs, by any program on the other classes of the
+  // asked compute capability; null if there is none that is accepted.
+  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherClass(const Snapshot& snapshot, const ShapeIndex& index,
+                                                                      const CatalogQuery& query,
+                                                                      Acceptance* acceptance);
   static CatalogAnswer NearShape(const Snapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
                                  Acceptance* acceptance);
   static std::shared_ptr<const tunefarm::v1::BestConfig> FirstAccepted(std::vector<const CatalogEntry*>* entries,

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <utility>
+
+#include "server/definition/value_proto.h"
 
 namespace tunefarm {
 
@@ -17,6 +21,46 @@ size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
 }
 
 constexpr double kDistanceMax = 4;
+
+const tunefarm::v1::Dim* FindDim(const KernelPlan& plan, const std::string& name) {
+  for (const auto& dim : plan.kernel().dims()) {
+    if (dim.name() == name) return &dim;
+  }
+  return nullptr;
+}
+
+// Calls `differ` with the dim (null: the kernel has none of the name) and both values wherever problems differ in more
+// than what describes inputs; a value is null where its problem lacks the dim. Ends with false where `differ` does.
+template <typename Differ>
+bool CompareDims(const KernelPlan& plan, const Config& asked, const Config& tuned, const Differ& differ) {
+  for (const auto& [name, value] : asked) {
+    const Value* const other = tuned.Find(name);
+    if (other != nullptr && value == *other) continue;
+    const tunefarm::v1::Dim* const dim = FindDim(plan, name);
+    if (dim != nullptr && dim->inputs_only()) continue;
+    if (!differ(dim, &value, other)) return false;
+  }
+  for (const auto& [name, value] : tuned) {
+    if (asked.Find(name) != nullptr) continue;
+    const tunefarm::v1::Dim* const dim = FindDim(plan, name);
+    if (dim != nullptr && dim->inputs_only()) continue;
+    if (!differ(dim, nullptr, &value)) return false;
+  }
+  return true;
+}
+
+// Of the PRODUCT dims, which are positive.
+int64_t ProductOf(const KernelPlan& plan, const Config& dims) {
+  int64_t product = 1;
+  for (const auto& dim : plan.kernel().dims()) {
+    if (dim.lookup() != tunefarm::v1::LOOKUP_RULE_PRODUCT) continue;
+    const Value* const value = dims.Find(dim.name());
+    if (value != nullptr && value->is_int() && value->int_value() > 0) {
+      product = BoundedProduct(product, value->int_value());
+    }
+  }
+  return product;
+}
 
 }  // namespace
 
@@ -33,6 +77,7 @@ std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, i
       asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
   switch (dim.lookup()) {
     case tunefarm::v1::LOOKUP_RULE_LOG:
+    case tunefarm::v1::LOOKUP_RULE_PRODUCT:
       return octaves >= 0 ? std::make_optional(octaves) : std::nullopt;
     case tunefarm::v1::LOOKUP_RULE_BUCKET:
       return BucketOf(dim, asked) == BucketOf(dim, tuned) ? std::make_optional(0.0) : std::nullopt;
@@ -50,23 +95,43 @@ double FarthestShape(const tunefarm::v1::Kernel& kernel) {
   return kernel.has_lookup_distance_max() ? kernel.lookup_distance_max() : kDistanceMax;
 }
 
+int64_t BoundedProduct(int64_t a, int64_t b) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return a > kMost / b ? kMost : a * b;
+}
+
 std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned) {
-  if (asked.size() != tuned.size()) return std::nullopt;
   double distance = 0;
-  for (const auto& [name, a] : asked) {
-    const Value* b = tuned.Find(name);
-    if (b == nullptr) return std::nullopt;
-    if (a == *b) continue;
-    const tunefarm::v1::Dim* dim = nullptr;
-    for (const auto& candidate : plan.kernel().dims()) {
-      if (candidate.name() == name) dim = &candidate;
-    }
-    if (dim == nullptr || !a.is_int() || !b->is_int()) return std::nullopt;
-    const std::optional<double> own = DimDistance(*dim, a.int_value(), b->int_value());
-    if (!own) return std::nullopt;
-    distance += *own;
-  }
+  const tunefarm::v1::Dim* factor = nullptr;
+  const bool answers =
+      CompareDims(plan, asked, tuned, [&](const tunefarm::v1::Dim* dim, const Value* a, const Value* b) {
+        if (dim == nullptr || a == nullptr || b == nullptr || !a->is_int() || !b->is_int()) return false;
+        if (dim->lookup() == tunefarm::v1::LOOKUP_RULE_PRODUCT) {
+          factor = dim;
+          return a->int_value() > 0 && b->int_value() > 0;
+        }
+        const std::optional<double> own = DimDistance(*dim, a->int_value(), b->int_value());
+        distance += own.value_or(0);
+        return own.has_value();
+      });
+  if (!answers) return std::nullopt;
+  if (factor != nullptr) distance += DimDistance(*factor, ProductOf(plan, asked), ProductOf(plan, tuned)).value_or(0);
   return distance <= FarthestShape(plan.kernel()) ? std::make_optional(distance) : std::nullopt;
+}
+
+bool DifferInInputsOnly(const KernelPlan& plan, const Config& asked, const Config& tuned) {
+  return CompareDims(plan, asked, tuned, [](const tunefarm::v1::Dim*, const Value*, const Value*) { return false; });
+}
+
+int InputsOffDefault(const KernelPlan& plan, const Config& tuned) {
+  int count = 0;
+  for (const auto& dim : plan.kernel().dims()) {
+    if (!dim.inputs_only()) continue;
+    const Value* const value = tuned.Find(dim.name());
+    const auto usual = definition::FromProto(dim.default_value());
+    if (value != nullptr && usual.ok() && !(*value == *usual)) ++count;
+  }
+  return count;
 }
 
 bool Acceptance::Accepts(const BestConfig& best) {

@@ -35,16 +35,26 @@ bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 
 // How far the tuned value is from the asked one by the dim's rule: none if it does not answer for it. Away from the
 // asked value, in either direction, distances do not shrink and none stays none: the search for the nearest shape stops
-// where it meets the first one.
+// where it meets the first one. Of PRODUCT dims the values are the products.
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned);
 
 // The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four
 // doublings.
 double FarthestShape(const tunefarm::v1::Kernel& kernel);
 
-// How far the tuned problem is from the asked one by the dims' rules: the sum over the dims. None if a rule forbids
-// that it answers, or if it is too far away.
+// The product of positive numbers, or the greatest int64 where it is none.
+int64_t BoundedProduct(int64_t a, int64_t b);
+
+// How far the tuned problem is from the asked one by the dims' rules: the sum over the dims, with one term for all
+// PRODUCT dims and none for dims with inputs_only. None if a rule forbids that it answers, or if it is too far away.
 std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned);
+
+// Whether the problems agree in all dims but those with inputs_only.
+bool DifferInInputsOnly(const KernelPlan& plan, const Config& asked, const Config& tuned);
+
+// How many dims with inputs_only are away from their defaults: of bests that answer equally well, the one with the
+// fewest is chosen.
+int InputsOffDefault(const KernelPlan& plan, const Config& tuned);
 
 // Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The
 // space is built on the first question.

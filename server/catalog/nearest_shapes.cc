@@ -10,9 +10,13 @@ namespace tunefarm {
 
 NearestShapes::NearestShapes(const KernelPlan& plan, const ShapeIndex& index, PlacedShape asked)
     : asked_(std::move(asked)), shapes_(index.Group(asked_.group)), farthest_(FarthestShape(plan.kernel())) {
+  bool has_product = false;
   for (const ScalingDim& scaling : index.scaling_dims()) {
+    const bool is_factor = scaling.kind == ScalingDim::Kind::kFactor;
+    const bool is_placed = scaling.kind != ScalingDim::Kind::kIgnored && !(is_factor && has_product);
+    has_product |= is_factor;
     for (const auto& dim : plan.kernel().dims()) {
-      if (dim.name() == scaling.name) dims_.push_back(&dim);
+      if (dim.name() == scaling.name) dims_.push_back(is_placed ? &dim : nullptr);
     }
   }
   if (!shapes_.empty()) Enter(0, 0, 0, shapes_.size());
@@ -41,6 +45,7 @@ std::vector<const CatalogEntry*> NearestShapes::Next() {
 }
 
 void NearestShapes::Enter(double before, size_t dim, size_t begin, size_t end) {
+  while (dim < dims_.size() && dims_[dim] == nullptr) ++dim;
   if (dim == dims_.size()) {
     open_.push({before, before, dim, begin, end, false});
     return;

@@ -33,7 +33,7 @@ class NearestShapes {
     friend bool operator>(const Open& a, const Open& b) { return a.distance > b.distance; }
   };
 
-  // Opens both directions from the asked value in `dim`.
+  // Opens both directions from the asked value in `dim`, or in the next one in which shapes differ.
   void Enter(double before, size_t dim, size_t begin, size_t end);
   // One of them, unless it is empty or too far.
   void Push(Open open);
@@ -48,7 +48,7 @@ class NearestShapes {
   const PlacedShape asked_;
   const ShapeIndex::Shapes shapes_;
   const double farthest_;
-  std::vector<const tunefarm::v1::Dim*> dims_;
+  std::vector<const tunefarm::v1::Dim*> dims_;  // null: all shapes have the same value
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
 };
 

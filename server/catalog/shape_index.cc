@@ -1,10 +1,12 @@
 #include "server/catalog/shape_index.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "server/base/hash.h"
+#include "server/catalog/match_rules.h"
 
 namespace tunefarm {
 namespace {
@@ -19,7 +21,22 @@ uint64_t HashOf(const Value& value) {
 
 // Ratios are of positive numbers: another value is as good as exact.
 bool Scales(const ScalingDim& dim, const Value& value) {
-  return value.is_int() && (!dim.by_ratio || value.int_value() > 0);
+  return value.is_int() && (dim.kind == ScalingDim::Kind::kBucket || value.int_value() > 0);
+}
+
+std::optional<ScalingDim::Kind> KindOf(const tunefarm::v1::Dim& dim) {
+  if (dim.inputs_only()) return ScalingDim::Kind::kIgnored;
+  switch (dim.lookup()) {
+    case tunefarm::v1::LOOKUP_RULE_LOG:
+    case tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO:
+      return ScalingDim::Kind::kRatio;
+    case tunefarm::v1::LOOKUP_RULE_BUCKET:
+      return ScalingDim::Kind::kBucket;
+    case tunefarm::v1::LOOKUP_RULE_PRODUCT:
+      return ScalingDim::Kind::kFactor;
+    default:
+      return std::nullopt;
+  }
 }
 
 bool IsBefore(const std::shared_ptr<const PlacedShape>& a, const std::shared_ptr<const PlacedShape>& b) {
@@ -31,9 +48,7 @@ bool IsBefore(const std::shared_ptr<const PlacedShape>& a, const std::shared_ptr
 ScalingDims ScalingDimsOf(const tunefarm::v1::Kernel& kernel) {
   ScalingDims dims;
   for (const auto& dim : kernel.dims()) {
-    const bool by_ratio =
-        dim.lookup() == tunefarm::v1::LOOKUP_RULE_LOG || dim.lookup() == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO;
-    if (by_ratio || dim.lookup() == tunefarm::v1::LOOKUP_RULE_BUCKET) dims.push_back({dim.name(), by_ratio});
+    if (const auto kind = KindOf(dim)) dims.push_back({dim.name(), *kind});
   }
   std::sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return dims;
@@ -79,15 +94,25 @@ PlacedShape ShapeIndex::Place(std::string_view class_id, const Config& dims) con
   PlacedShape placed;
   placed.group = Xxh3(class_id);
   placed.values.assign(scaling_dims_.size(), 0);
+  const auto first_factor = std::find_if(scaling_dims_.begin(), scaling_dims_.end(),
+                                         [](const ScalingDim& dim) { return dim.kind == ScalingDim::Kind::kFactor; });
+  int64_t product = 1;
   for (const auto& [name, value] : dims) {
-    placed.group = Join(placed.group, Xxh3(name));
     const auto scaling = std::lower_bound(scaling_dims_.begin(), scaling_dims_.end(), name,
                                           [](const ScalingDim& dim, const std::string& key) { return dim.name < key; });
-    if (scaling == scaling_dims_.end() || scaling->name != name || !Scales(*scaling, value)) {
+    const bool is_scaling = scaling != scaling_dims_.end() && scaling->name == name;
+    if (is_scaling && scaling->kind == ScalingDim::Kind::kIgnored) continue;
+    placed.group = Join(placed.group, Xxh3(name));
+    if (!is_scaling || !Scales(*scaling, value)) {
       placed.group = Join(placed.group, HashOf(value));
+    } else if (scaling->kind == ScalingDim::Kind::kFactor) {
+      product = BoundedProduct(product, value.int_value());
     } else {
       placed.values[static_cast<size_t>(scaling - scaling_dims_.begin())] = value.int_value();
     }
+  }
+  if (first_factor != scaling_dims_.end()) {
+    placed.values[static_cast<size_t>(first_factor - scaling_dims_.begin())] = product;
   }
   return placed;
 }

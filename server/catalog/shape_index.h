@@ -1,8 +1,9 @@
 // ShapeIndex: the bests of one kernel name by shape, for the search of the nearest one.
 //
 // A group is what agrees in all that must be equal for one problem's best to answer for another: the device class and
-// the dims that do not scale. Inside a group shapes are sorted by the dims that scale, one after the other, so that the
-// nearest ones are found from the asked shape outwards (nearest_shapes.h) among however many there are.
+// the dims that do not scale, but for those that only describe inputs. Inside a group shapes are sorted by the dims
+// that scale, one after the other, so that the nearest ones are found from the asked shape outwards (nearest_shapes.h)
+// among however many there are.
 //
 // Which dims scale is the asked definition's to say, and definitions of one name may differ: there is an index for each
 // set of scaling dims that was asked for. A value type that is made to be copied, like EntryMap: copies share parts, a
@@ -24,8 +25,14 @@ namespace tunefarm {
 
 // A dim in which problems may differ and still answer for each other.
 struct ScalingDim {
+  enum class Kind {
+    kRatio,
+    kBucket,
+    kFactor,  // the product of all these counts, in the place of the first of them
+    kIgnored  // describes inputs
+  };
   std::string name;
-  bool by_ratio = false;  // otherwise within a bucket
+  Kind kind = Kind::kRatio;
 
   friend bool operator==(const ScalingDim&, const ScalingDim&) = default;
 };
@@ -33,8 +40,8 @@ using ScalingDims = std::vector<ScalingDim>;  // by name
 
 ScalingDims ScalingDimsOf(const tunefarm::v1::Kernel& kernel);
 
-// One best, placed. `values`: of the scaling dims, in their order; 0 for one that the problem lacks or that is no
-// number.
+// One best, placed. `values`: of the scaling dims, in their order; 0 for one that the problem lacks, that is no number,
+// that is ignored, or whose value is in the product.
 struct PlacedShape {
   uint64_t group = 0;
   std::vector<int64_t> values;

@@ -93,6 +93,7 @@ class ArgumentChecker {
     }
     const DimPlan& dim = plan_.dims[static_cast<size_t>(index)];
     if (dim.type != ValueType::kString) return FieldError(path, kTypeMismatch, "dim '{}' is not a string dim", name);
+    if (dim.inputs_only) return FieldError(path, kConflictingFields, "'{}' has inputs_only; {}", name, kInputsRule);
     for (const Value& value : dim.values) {
       if (!DataTypeNamed(value.string_value()).has_value()) {
         return FieldError(path, kTypeMismatch,
@@ -234,7 +235,10 @@ class ArgumentChecker {
     plan.type = symbol->data_type();
     plan.is_constant_symbol = true;
     plan.symbol = symbol->symbol();
-    ASSIGN_OR_RETURN(plan.length, draft_.CompileFormula(path + ".length", symbol->length(), kDimsOnly, Result::kInt));
+    // Every function of a binary sees a symbol, also those that are tuned.
+    constexpr Context kSymbolLength = {kUsesDims, kDimsOnly.rule};
+    ASSIGN_OR_RETURN(plan.length,
+                     draft_.CompileFormula(path + ".length", symbol->length(), kSymbolLength, Result::kInt));
     RETURN_IF_ERROR(CheckFill(path + ".fill", symbol->data_type(), symbol->mutable_fill()));
     plan.fill = symbol->fill();
     plan_.buffers.push_back(std::move(plan));
@@ -245,7 +249,8 @@ class ArgumentChecker {
     if (!IsKnownType(scalar->data_type()))
       return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
     const Result result = IsFloatType(scalar->data_type()) ? Result::kNumber : Result::kInt;
-    ASSIGN_OR_RETURN(Formula value, draft_.CompileFormula(path + ".value", scalar->value(), kLaunchContext, result));
+    ASSIGN_OR_RETURN(Formula value,
+                     draft_.CompileFormula(path + ".value", scalar->value(), WithInputs(kLaunchContext), result));
     if (!draft_.is_cuda() && (value.uses & kUsesKernel) != 0) {
       return FieldError(path + ".value", kConflictingFields, "kernel.* is known only for LANGUAGE_CUDA");
     }
@@ -285,21 +290,20 @@ class ArgumentChecker {
       if (mode->empty()) *mode = "'none'";
     }
     if (map->base_offset_bytes().empty()) map->set_base_offset_bytes("0");
-    ASSIGN_OR_RETURN(plan.dims, draft_.CompileList(path + ".dims", map->dims(), kConfigContext, Result::kInt));
+    constexpr Context kContext = WithInputs(kConfigContext);
+    ASSIGN_OR_RETURN(plan.dims, draft_.CompileList(path + ".dims", map->dims(), kContext, Result::kInt));
     ASSIGN_OR_RETURN(plan.byte_strides,
-                     draft_.CompileList(path + ".byte_strides", map->byte_strides(), kConfigContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan.box, draft_.CompileList(path + ".box", map->box(), kConfigContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan.element_strides, draft_.CompileList(path + ".element_strides", map->element_strides(),
-                                                              kConfigContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan.swizzle,
-                     draft_.CompileFormula(path + ".swizzle", map->swizzle(), kConfigContext, Result::kString));
+                     draft_.CompileList(path + ".byte_strides", map->byte_strides(), kContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.box, draft_.CompileList(path + ".box", map->box(), kContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.element_strides,
+                     draft_.CompileList(path + ".element_strides", map->element_strides(), kContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.swizzle, draft_.CompileFormula(path + ".swizzle", map->swizzle(), kContext, Result::kString));
     ASSIGN_OR_RETURN(plan.interleave,
-                     draft_.CompileFormula(path + ".interleave", map->interleave(), kConfigContext, Result::kString));
-    ASSIGN_OR_RETURN(plan.l2_promotion, draft_.CompileFormula(path + ".l2_promotion", map->l2_promotion(),
-                                                              kConfigContext, Result::kString));
-    ASSIGN_OR_RETURN(
-        plan.base_offset_bytes,
-        draft_.CompileFormula(path + ".base_offset_bytes", map->base_offset_bytes(), kConfigContext, Result::kInt));
+                     draft_.CompileFormula(path + ".interleave", map->interleave(), kContext, Result::kString));
+    ASSIGN_OR_RETURN(plan.l2_promotion,
+                     draft_.CompileFormula(path + ".l2_promotion", map->l2_promotion(), kContext, Result::kString));
+    ASSIGN_OR_RETURN(plan.base_offset_bytes, draft_.CompileFormula(path + ".base_offset_bytes",
+                                                                   map->base_offset_bytes(), kContext, Result::kInt));
     plan.oob_fill_nan = map->oob_fill_nan();
     plan_.tensor_maps.emplace(name, std::move(plan));
     return absl::OkStatus();

@@ -306,8 +306,9 @@ class Checker {
 
   absl::Status CheckResources() {
     v1::Kernel& kernel = plan_.kernel;
-    ASSIGN_OR_RETURN(plan_.flops, draft_.CompileOptional("flops", kernel.flops(), kConfigContext, Result::kNumber));
-    ASSIGN_OR_RETURN(plan_.bytes, draft_.CompileOptional("bytes", kernel.bytes(), kConfigContext, Result::kNumber));
+    constexpr Context kWork = WithInputs(kConfigContext);
+    ASSIGN_OR_RETURN(plan_.flops, draft_.CompileOptional("flops", kernel.flops(), kWork, Result::kNumber));
+    ASSIGN_OR_RETURN(plan_.bytes, draft_.CompileOptional("bytes", kernel.bytes(), kWork, Result::kNumber));
     ASSIGN_OR_RETURN(plan_.flops_unit,
                      draft_.CompileOptional("flops_unit", kernel.flops_unit(), kDimsOnly, Result::kString));
     if (!kernel.has_resources()) return absl::OkStatus();

@@ -247,19 +247,17 @@ absl::StatusOr<std::string> FirstBrokenGpuLimit(const KernelPlanAccess::Impl& im
   return std::string();
 }
 
-bool IsOfDims(const Formula& formula) { return (formula.uses & ~kUsesDims) == 0; }
-
 // The scalars of a step that every config of the problem is given alike.
 absl::Status CheckScalarsOfDims(const KernelPlanAccess::Impl& impl, const StepFormula& formula, const Slots& slots) {
   if (formula.kind != StepPlan::Kind::kKernel) return absl::OkStatus();
   if (formula.when.has_value()) {
-    if (!IsOfDims(*formula.when)) return absl::OkStatus();
+    if (!IsOfProblem(formula.when->uses)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool runs, EvaluateBool(*formula.when, slots));
     if (!runs) return absl::OkStatus();
   }
   for (const std::string& name : formula.step.kernel().arguments()) {
     const auto scalar = impl.scalars.find(name);
-    if (scalar == impl.scalars.end() || !IsOfDims(*scalar->second.value)) continue;
+    if (scalar == impl.scalars.end() || !IsOfProblem(scalar->second.value->uses)) continue;
     RETURN_IF_ERROR(EvaluateScalar(name, scalar->second, slots).status());
   }
   return absl::OkStatus();

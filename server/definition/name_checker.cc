@@ -250,9 +250,15 @@ class NameChecker {
     RETURN_IF_ERROR(CheckBindOfPython(path, derived->bind()));
     if (derived->bind() == v1::BIND_UNSPECIFIED)
       derived->set_bind(draft_.is_python() ? v1::BIND_COMPILE : v1::BIND_RUN);
-    ASSIGN_OR_RETURN(Formula formula,
-                     draft_.CompileFormula(path + ".expression", derived->expression(), kConfigContext, Result::kAny));
+    ASSIGN_OR_RETURN(Formula formula, draft_.CompileFormula(path + ".expression", derived->expression(),
+                                                            WithInputs(kConfigContext), Result::kAny));
     const bool compile = derived->bind() == v1::BIND_COMPILE;
+    if (const std::string dim = draft_.InputsDimOf(formula); compile && !dim.empty() && !draft_.is_python()) {
+      return FieldError(path + ".bind", kConflictingFields,
+                        "'{}' uses the dim '{}', which has inputs_only and so is never part of a binary; leave "
+                        "BIND_COMPILE out",
+                        derived->name(), dim);
+    }
     if (compile) RETURN_IF_ERROR(AddMacro(path + ".name", derived->name(), {}));
     if (const absl::Status status = draft_.symbols.AddDerived(derived->name(), derived->expression()); !status.ok()) {
       return ExpressionError(path + ".expression", status);
@@ -325,7 +331,9 @@ class NameChecker {
       *dim->mutable_default_value() = ToProto(value);
     }
     RETURN_IF_ERROR(CheckDimLookup(path, dim, plan));
-    if (plan.type == ValueType::kString) {
+    RETURN_IF_ERROR(CheckInputsOnly(path, *dim));
+    plan.inputs_only = dim->inputs_only();
+    if (plan.type == ValueType::kString && !plan.inputs_only) {
       if (dim->bind() == v1::BIND_RUN) {
         return FieldError(path + ".bind", kConflictingFields,
                           "a string is known only to the compiler; write BIND_COMPILE");
@@ -338,6 +346,24 @@ class NameChecker {
     if (plan.compile) RETURN_IF_ERROR(AddMacro(path + ".name", plan.name, plan.values));
     RETURN_IF_ERROR(draft_.symbols.AddVariable(plan.name, plan.type).status());
     plan_.dims.push_back(std::move(plan));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckInputsOnly(const std::string& path, const v1::Dim& dim) const {
+    if (!dim.inputs_only()) return absl::OkStatus();
+    if (!dim.has_default_value()) {
+      return FieldError(path + ".default_value", kMissingField,
+                        "a dim with inputs_only needs a default, so that no look-up has to name it");
+    }
+    if (dim.lookup() != v1::LOOKUP_RULE_EXACT) {
+      return FieldError(path + ".lookup", kConflictingFields,
+                        "a look-up never compares a dim with inputs_only; leave the rule out");
+    }
+    if (dim.bind() == v1::BIND_COMPILE && !draft_.is_python()) {
+      return FieldError(path + ".bind", kConflictingFields,
+                        "a dim with inputs_only is never part of a binary; leave the bind out, and pass the steps that "
+                        "make inputs a scalar");
+    }
     return absl::OkStatus();
   }
 
@@ -386,7 +412,8 @@ class NameChecker {
     if (dim->lookup() != v1::LOOKUP_RULE_EXACT && plan.type != ValueType::kInt) {
       return FieldError(path + ".lookup", kConflictingFields, "only int dims can be looked up by anything but EXACT");
     }
-    if (dim->lookup() == v1::LOOKUP_RULE_LOG || dim->lookup() == v1::LOOKUP_RULE_NEXT_POWER_OF_TWO) {
+    if (dim->lookup() == v1::LOOKUP_RULE_LOG || dim->lookup() == v1::LOOKUP_RULE_NEXT_POWER_OF_TWO ||
+        dim->lookup() == v1::LOOKUP_RULE_PRODUCT) {
       int64_t lowest = plan.min;
       for (const Value& value : plan.values)
         lowest = std::min(lowest == 0 ? value.int_value() : lowest, value.int_value());

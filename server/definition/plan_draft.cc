@@ -34,7 +34,7 @@ bool PlanDraft::Note(const absl::Status& status) {
 
 Uses PlanDraft::UseOf(int slot) const {
   const auto index = static_cast<size_t>(slot);
-  if (index < plan->parameters_begin()) return kUsesDims;
+  if (index < plan->parameters_begin()) return plan->dims[index].inputs_only ? kUsesInputs : kUsesDims;
   if (index < plan->device_begin()) return kUsesParameters;
   return index < plan->kernel_begin() ? kUsesDevice : kUsesKernel;
 }
@@ -44,14 +44,16 @@ absl::Status PlanDraft::CheckUses(const std::string& path, const Formula& formul
   if (forbidden == 0) return absl::OkStatus();
   const std::string& text = formula.expression.text();
   std::string name;
-  std::string_view kind;
+  std::string_view kind, rule = context.rule;
   for (const int slot : formula.expression.Variables()) {
     const Uses use = UseOf(slot);
     if ((use & forbidden) == 0) continue;
     name = symbols.SlotName(slot);
     kind = use == kUsesParameters ? "a parameter"
            : use == kUsesDevice   ? "a property of the device"
+           : use == kUsesInputs   ? "a dim with inputs_only"
                                   : "of the loaded kernel";
+    if (use == kUsesInputs) rule = kInputsRule;
     break;
   }
   // The name itself, or else it came in through a derived value and the whole expression is shown.
@@ -67,7 +69,7 @@ absl::Status PlanDraft::CheckUses(const std::string& path, const Formula& formul
   }
   const std::string_view through = column == 0 ? ", and a derived value here uses it" : "";
   return ExpressionErrorAt(path, text, std::max(column, 1), kExpressionError,
-                           fmt::format("'{}' is {}{}; {}", name, kind, through, context.rule));
+                           fmt::format("'{}' is {}{}; {}", name, kind, through, rule));
 }
 
 absl::StatusOr<Formula> PlanDraft::CompileFormula(const std::string& path, const std::string& text,
@@ -98,6 +100,14 @@ absl::StatusOr<std::optional<Formula>> PlanDraft::CompileOptional(const std::str
   if (text.empty()) return std::optional<Formula>();
   ASSIGN_OR_RETURN(Formula formula, CompileFormula(path, text, context, result));
   return std::optional<Formula>(std::move(formula));
+}
+
+std::string PlanDraft::InputsDimOf(const Formula& formula) const {
+  if ((formula.uses & kUsesInputs) == 0) return {};
+  for (const int slot : formula.expression.Variables()) {
+    if (UseOf(slot) == kUsesInputs) return std::string(symbols.SlotName(slot));
+  }
+  return {};
 }
 
 absl::StatusOr<const BufferFormula*> PlanDraft::FindBuffer(const std::string& path, const std::string& name) const {

@@ -26,12 +26,19 @@ struct Context {
   Uses allowed = 0;
   std::string_view rule;
 };
-inline constexpr Context kDimsOnly = {kUsesDims, "only dims may be used here"};
-inline constexpr Context kScratchLength = {kUsesDims | kUsesParameters | kUsesDevice,
+// Dims with inputs_only may be used in what makes and judges the inputs and outputs of a tuning, and nowhere else.
+inline constexpr Context kDimsOnly = {kUsesDims | kUsesInputs, "only dims may be used here"};
+inline constexpr Context kScratchLength = {kUsesDims | kUsesInputs | kUsesParameters | kUsesDevice,
                                            "only dims, parameters and device.* may be used here"};
 inline constexpr Context kConfigContext = {kUsesDims | kUsesParameters | kUsesDevice,
                                            "kernel.* is known only after compiling, to launches and scalars"};
 inline constexpr Context kLaunchContext = {kUsesDims | kUsesParameters | kUsesDevice | kUsesKernel, ""};
+
+// The context with dims that have inputs_only.
+constexpr Context WithInputs(Context context) { return {context.allowed | kUsesInputs, context.rule}; }
+
+// Why a dim with inputs_only is refused.
+inline constexpr std::string_view kInputsRule = "it describes test inputs, on which nothing that is tuned may depend";
 
 struct PlanDraft {
   explicit PlanDraft(const tunefarm::v1::Kernel& definition);
@@ -44,6 +51,8 @@ struct PlanDraft {
   template <typename List>
   absl::StatusOr<std::vector<Formula>> CompileList(const std::string& path, const List& texts, const Context& context,
                                                    Result result) const;
+  // The first dim with inputs_only in the formula; empty if there is none.
+  std::string InputsDimOf(const Formula& formula) const;
   // A buffer that is not a constant symbol, for the field at `path`, which names it.
   absl::StatusOr<const BufferFormula*> FindBuffer(const std::string& path, const std::string& name) const;
 

@@ -27,6 +27,11 @@ inline constexpr Uses kUsesDims = 1;
 inline constexpr Uses kUsesParameters = 2;
 inline constexpr Uses kUsesDevice = 4;
 inline constexpr Uses kUsesKernel = 8;
+// A dim with inputs_only; kUsesDims is of the others.
+inline constexpr Uses kUsesInputs = 16;
+
+// Whether a problem alone decides the value.
+constexpr bool IsOfProblem(Uses uses) { return (uses & ~(kUsesDims | kUsesInputs)) == 0; }
 
 // An expression of the definition, with its place for messages.
 struct Formula {
@@ -43,6 +48,7 @@ struct DimPlan {
   int64_t max = 0;
   std::vector<Value> values;  // empty: a range
   bool compile = false;
+  bool inputs_only = false;
 
   // Why the value, which has the dim's type, is not allowed; empty if it is.
   std::string WhyNot(const Value& value) const;

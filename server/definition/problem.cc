@@ -146,7 +146,7 @@ absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& imp
   const std::vector<Value> slots = impl.Slots(resolved, nullptr, nullptr, nullptr);
   RETURN_IF_ERROR(impl.EvaluateTolerance(slots).status());
   for (const BufferFormula& buffer : impl.buffers) {
-    if ((buffer.length->uses & ~kUsesDims) != 0) continue;
+    if (!IsOfProblem(buffer.length->uses)) continue;
     RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, resolved, slots).status());
   }
   return resolved;

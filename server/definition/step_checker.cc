@@ -113,13 +113,13 @@ class StepChecker {
                         step->name().size(), kNameMax);
     }
     const bool is_launch = step->kind_case() == v1::Step::kKernel;
-    ASSIGN_OR_RETURN(plan.when, draft_.CompileOptional(path + ".when", step->when(),
-                                                       is_launch && draft_.is_cuda() ? kLaunchContext : kConfigContext,
-                                                       Result::kTruth));
+    const Context& when = is_launch && draft_.is_cuda() ? kLaunchContext : kConfigContext;
+    ASSIGN_OR_RETURN(plan.when,
+                     draft_.CompileOptional(path + ".when", step->when(), Within(sequence, when), Result::kTruth));
     switch (step->kind_case()) {
       case v1::Step::kKernel:
         plan.kind = StepPlan::Kind::kKernel;
-        RETURN_IF_ERROR(CheckLaunch(path + ".kernel", step->kernel(), &plan));
+        RETURN_IF_ERROR(CheckLaunch(path + ".kernel", sequence, step->kernel(), &plan));
         break;
       case v1::Step::kMemset:
         plan.kind = StepPlan::Kind::kMemset;
@@ -137,7 +137,46 @@ class StepChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckLaunch(const std::string& path, const v1::KernelLaunch& launch, StepFormula* plan) {
+  // Whether every config runs the step, so that it must not depend on what only describes inputs.
+  static bool IsTuned(Sequence sequence) {
+    return sequence == Sequence::kLaunches || sequence == Sequence::kPreparePerConfig;
+  }
+  static Context Within(Sequence sequence, const Context& context) {
+    return IsTuned(sequence) ? context : WithInputs(context);
+  }
+
+  // An argument of a step, for the field at `path`, which names it.
+  absl::Status CheckInputsOf(const std::string& path, Sequence sequence, const std::string& name) const {
+    if (!IsTuned(sequence)) return absl::OkStatus();
+    std::vector<const Formula*> formulas;
+    const auto add = [&formulas](const auto& list) {
+      for (const Formula& formula : list) formulas.push_back(&formula);
+    };
+    std::string buffer_name = name;
+    if (const auto scalar = plan_.scalars.find(name); scalar != plan_.scalars.end()) {
+      formulas.push_back(&*scalar->second.value);
+    }
+    if (const auto map = plan_.tensor_maps.find(name); map != plan_.tensor_maps.end()) {
+      const TensorMapFormula& own = map->second;
+      for (const auto* list : {&own.dims, &own.byte_strides, &own.box, &own.element_strides}) add(*list);
+      for (const auto* one : {&own.swizzle, &own.interleave, &own.l2_promotion, &own.base_offset_bytes}) {
+        formulas.push_back(&**one);
+      }
+      buffer_name = own.buffer;
+    }
+    const BufferFormula* const buffer = plan_.FindBuffer(buffer_name);
+    if (buffer != nullptr) formulas.push_back(&*buffer->length);
+    for (const Formula* const formula : formulas) {
+      const std::string dim = draft_.InputsDimOf(*formula);
+      if (dim.empty()) continue;
+      return FieldError(path, kConflictingFields, "'{}' uses the dim '{}', which has inputs_only: {}", name, dim,
+                        kInputsRule);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLaunch(const std::string& path, Sequence sequence, const v1::KernelLaunch& launch,
+                           StepFormula* plan) {
     if (launch.entry().empty())
       return FieldError(path + ".entry", kMissingField, "a launch needs the name of its function");
     if (launch.entry().size() > kEntryMax) {
@@ -175,13 +214,13 @@ class StepChecker {
       return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange,
                         "{} is not between 0 and 100", carveout);
     }
-    ASSIGN_OR_RETURN(plan->grid, draft_.CompileList(path + ".grid", launch.grid(), kLaunchContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan->block, draft_.CompileList(path + ".block", launch.block(), kLaunchContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan->cluster,
-                     draft_.CompileList(path + ".cluster", launch.cluster(), kLaunchContext, Result::kInt));
-    ASSIGN_OR_RETURN(plan->dynamic_shared_bytes,
-                     draft_.CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(),
-                                            kLaunchContext, Result::kInt));
+    const Context context = Within(sequence, kLaunchContext);
+    ASSIGN_OR_RETURN(plan->grid, draft_.CompileList(path + ".grid", launch.grid(), context, Result::kInt));
+    ASSIGN_OR_RETURN(plan->block, draft_.CompileList(path + ".block", launch.block(), context, Result::kInt));
+    ASSIGN_OR_RETURN(plan->cluster, draft_.CompileList(path + ".cluster", launch.cluster(), context, Result::kInt));
+    ASSIGN_OR_RETURN(
+        plan->dynamic_shared_bytes,
+        draft_.CompileOptional(path + ".dynamic_shared_bytes", launch.dynamic_shared_bytes(), context, Result::kInt));
     if (launch.arguments_size() > kLaunchArgumentsMax) {
       return FieldError(path + ".arguments", kLimitExceeded, "{} arguments are too many; at most {} are allowed",
                         launch.arguments_size(), kLaunchArgumentsMax);
@@ -199,6 +238,7 @@ class StepChecker {
         return FieldError(argument_path, kConflictingFields,
                           "'{}' is a constant symbol: the functions see it by its own name, it is not passed", name);
       }
+      RETURN_IF_ERROR(CheckInputsOf(argument_path, sequence, name));
     }
     return absl::OkStatus();
   }
@@ -209,6 +249,7 @@ class StepChecker {
       return FieldError(path + ".buffer", kConflictingFields, "'{}' has ACCESS_IN, so no step may write it",
                         memset.buffer());
     }
+    RETURN_IF_ERROR(CheckInputsOf(path + ".buffer", sequence, memset.buffer()));
     if (memset.byte() > 255)
       return FieldError(path + ".byte", kValueOutOfRange, "{} is not between 0 and 255", memset.byte());
     return absl::OkStatus();
@@ -230,6 +271,7 @@ class StepChecker {
         return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name,
                           NameOf(buffer->type));
       }
+      RETURN_IF_ERROR(CheckInputsOf(field_path, sequence, *name));
       if (name == &op->c() && buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
         return FieldError(field_path, kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", *name);
       }
@@ -237,6 +279,7 @@ class StepChecker {
     const bool grouped = op->op() != v1::LIBRARY_OP_KIND_GEMM;
     if (grouped) {
       ASSIGN_OR_RETURN(const BufferFormula* sizes, draft_.FindBuffer(path + ".group_sizes", op->group_sizes()));
+      RETURN_IF_ERROR(CheckInputsOf(path + ".group_sizes", sequence, op->group_sizes()));
       if (sizes->type != v1::DATA_TYPE_I32 && sizes->type != v1::DATA_TYPE_I64) {
         return FieldError(path + ".group_sizes", kTypeMismatch, "'{}' must be of type i32 or i64", op->group_sizes());
       }
@@ -253,7 +296,8 @@ class StepChecker {
       if (text->empty() && (!grouped || formula == &plan->n)) {
         return FieldError(field_path, kMissingField, "an expression is missing");
       }
-      ASSIGN_OR_RETURN(*formula, draft_.CompileOptional(field_path, *text, kConfigContext, Result::kInt));
+      ASSIGN_OR_RETURN(*formula,
+                       draft_.CompileOptional(field_path, *text, Within(sequence, kConfigContext), Result::kInt));
     }
     if (grouped && op->m().empty() == op->k().empty()) {
       return FieldError(path + ".m", kConflictingFields,

@@ -229,6 +229,7 @@ absl::StatusOr<CppHeader> WriteCppHeader(std::vector<ExportedBest> bests, const 
               bests.end());
   SortBests(&bests);
   KeepNewest(&bests);
+  LeaveOutInputs(&bests);
   KeepAlike(&bests);
   SortForSearch(&bests);
   CppHeader header;

@@ -21,7 +21,8 @@ struct CppHeader {
   std::string text;
   int64_t entries = 0;
   // Left out: pinned problems and those with input seeds of their own, what an older program found where a newer one
-  // has an entry, and entries whose dims or parameters differ in name or type from the newest of their kernel.
+  // has an entry, entries that differ from another one only in dims with inputs_only, which the header does not have,
+  // and entries whose dims or parameters differ in name or type from the newest of their kernel.
   int64_t left_out = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "server/interchange/exported_best.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -70,6 +72,39 @@ void KeepNewest(std::vector<ExportedBest>* bests) {
            a.best.problem().key() == b.best.problem().key() && a.dims == b.dims;
   };
   bests->erase(std::unique(bests->begin(), bests->end(), same), bests->end());
+}
+
+void LeaveOutInputs(std::vector<ExportedBest>* bests) {
+  // Another program's, dims that are off their defaults, then the newest.
+  using Rank = std::tuple<bool, int, int64_t, int64_t>;
+  std::map<std::string, std::pair<Rank, size_t>> chosen;
+  std::vector<bool> is_left(bests->size(), true);
+  for (size_t i = 0; i < bests->size(); ++i) {
+    ExportedBest& exported = (*bests)[i];
+    if (exported.inputs == nullptr) continue;
+    Config rest;
+    int off_default = 0;
+    for (const auto& [name, value] : exported.dims) {
+      const Value* const usual = exported.inputs->Find(name);
+      if (usual == nullptr) {
+        rest.Set(name, value);
+      } else if (!(*usual == value)) {
+        ++off_default;
+      }
+    }
+    exported.dims = std::move(rest);
+    if (!exported.is_plain()) continue;
+    const Rank rank(exported.match == v1::MATCH_STALE_SOURCE, off_default, -exported.best.promoted_at_ms(),
+                    -exported.best.revision());
+    const std::string key =
+        exported.best.kernel_name() + "\n" + exported.best.device_class_id() + "\n" + exported.dims.ToText();
+    const auto [at, is_new] = chosen.emplace(key, std::pair(rank, i));
+    if (is_new) continue;
+    is_left[rank < at->second.first ? at->second.second : i] = false;
+    if (rank < at->second.first) at->second = {rank, i};
+  }
+  size_t next = 0;
+  std::erase_if(*bests, [&](const ExportedBest&) { return !is_left[next++]; });
 }
 
 std::string MatchText(v1::Match match) {

@@ -3,6 +3,7 @@
 // Pure; any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct ExportedBest {
   // The problem's dims and the config, checked and sorted by name.
   Config dims;
   Config config;
+  // The dims with inputs_only of the kernel's definition, with their defaults; null: none.
+  std::shared_ptr<const Config> inputs;
 
   // Baseline over median; 0 where there was no baseline.
   double speedup() const;
@@ -37,6 +40,10 @@ bool ConfigLess(const Config& a, const Config& b);
 void SortBests(std::vector<ExportedBest>* bests);
 // Of sorted bests that have kernel, class and problem in common (of several programs) the newest only.
 void KeepNewest(std::vector<ExportedBest>* bests);
+
+// Takes the dims with inputs_only out of `dims`. Of plain bests that then have kernel, class and dims in common, one is
+// left, as a look-up chooses: the asked program's own first, then the one with the default inputs, then the newest.
+void LeaveOutInputs(std::vector<ExportedBest>* bests);
 
 // "EXACT" for MATCH_EXACT.
 std::string MatchText(v1::Match match);

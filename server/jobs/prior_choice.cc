@@ -36,9 +36,8 @@ constexpr int kDimsShown = 3;
 struct ProblemDistance {
   int incomparable = 0;  // dims that differ although their rule is EXACT, or that are no numbers
   double octaves = 0;
+  bool same = true;  // but for dims with inputs_only
   std::string text;  // "M=64 instead of 128"
-
-  bool same() const { return text.empty(); }
 };
 
 std::string TextOf(const v1::Value& value) {
@@ -57,16 +56,18 @@ std::string TextOf(const v1::Value& value) {
   return "?";
 }
 
-tunefarm::v1::LookupRule RuleOf(const KernelPlan& plan, const std::string& name) {
+// An EXACT one where the kernel has no dim of the name.
+const tunefarm::v1::Dim& DimOf(const KernelPlan& plan, const std::string& name) {
   for (const auto& dim : plan.kernel().dims()) {
-    if (dim.name() == name) return dim.lookup();
+    if (dim.name() == name) return dim;
   }
-  return tunefarm::v1::LOOKUP_RULE_EXACT;
+  return tunefarm::v1::Dim::default_instance();
 }
 
 ProblemDistance DistanceTo(const KernelPlan& plan, const Problem& asked, const Problem& known) {
   ProblemDistance distance;
   int shown = 0, differ = 0;
+  double product = 0;                            // octaves by which the products of the PRODUCT dims differ
   std::map<std::string, const v1::Value*> dims;  // in a fixed order
   for (const auto& [name, value] : asked.dims()) dims[name] = &value;
   for (const auto& [name, own] : dims) {
@@ -76,19 +77,29 @@ ProblemDistance DistanceTo(const KernelPlan& plan, const Problem& asked, const P
     const bool numbers = found != known.dims().end() && own->kind_case() == v1::Value::kIntValue &&
                          found->second.kind_case() == v1::Value::kIntValue && own->int_value() > 0 &&
                          found->second.int_value() > 0;
-    const auto rule = RuleOf(plan, name);
+    const tunefarm::v1::Dim& dim = DimOf(plan, name);
+    const auto rule = dim.lookup();
     // A bucket's bounds say from where on configs are expected to change; how far away it is counts all the same.
     const bool comparable = rule == tunefarm::v1::LOOKUP_RULE_LOG || rule == tunefarm::v1::LOOKUP_RULE_BUCKET ||
-                            rule == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO;
-    if (!numbers || !comparable) ++distance.incomparable;
-    if (numbers) {
-      distance.octaves +=
-          std::abs(std::log2(static_cast<double>(own->int_value()) / static_cast<double>(found->second.int_value())));
+                            rule == tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO ||
+                            rule == tunefarm::v1::LOOKUP_RULE_PRODUCT;
+    if (!dim.inputs_only()) {
+      distance.same = false;
+      if (!numbers || !comparable) ++distance.incomparable;
+      const double octaves =
+          numbers ? std::log2(static_cast<double>(own->int_value()) / static_cast<double>(found->second.int_value()))
+                  : 0;
+      if (rule == tunefarm::v1::LOOKUP_RULE_PRODUCT) {
+        product += octaves;
+      } else {
+        distance.octaves += std::abs(octaves);
+      }
     }
     if (++differ <= kDimsShown) {
       distance.text += fmt::format("{}{}={} instead of {}", shown++ == 0 ? "" : ", ", name, other, TextOf(*own));
     }
   }
+  distance.octaves += std::abs(product);
   if (differ > kDimsShown) distance.text += fmt::format(" and {} more", differ - kDimsShown);
   return distance;
 }
@@ -108,8 +119,8 @@ Kinship KinshipOf(const PriorQuestion& question, std::string_view class_id, cons
 
 int TierOf(Kinship kinship, const ProblemDistance& distance) {
   if (kinship == Kinship::kSame) return distance.incomparable == 0 ? 0 : 2;
-  if (kinship == Kinship::kSameArchitecture) return distance.same() ? 1 : 4;
-  return distance.same() ? 3 : 5;
+  if (kinship == Kinship::kSameArchitecture) return distance.same ? 1 : 4;
+  return distance.same ? 3 : 5;
 }
 
 // Of a problem's key: without seeds and pins, which do not change what a config is worth.
@@ -175,7 +186,11 @@ std::vector<PriorCandidate> RankPriors(const PriorQuestion& question, const std:
     bool other_toolkit = false;
     int64_t newest = 0;
 
-    auto Key() const { return std::make_tuple(tier, distance.incomparable, distance.octaves, other_toolkit, -newest); }
+    // Problems of other inputs alone come right behind the very problem.
+    auto Key() const {
+      return std::make_tuple(tier, distance.incomparable, distance.octaves, !distance.text.empty(), other_toolkit,
+                             -newest);
+    }
   };
   std::map<std::tuple<std::string, std::string, std::string>, Ranked> sources;
   const Problem asked = question.problem->ToProto();

@@ -28,6 +28,33 @@ arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
 launches { kernel { entry: "f" arguments: ["o", "n"] } }
 reference { steps { kernel { entry: "f" arguments: ["o", "n"] } } }
 """
+# How `order` is drawn is nothing that a binary knows: as a macro `law` would break the source.
+DRAWN = """#if defined(law) || defined(law_even) || defined(law_skew)
+#error "the tuned source depends on what only describes inputs"
+#endif
+extern "C" void draw(int* order, long long n, int reversed) {
+  for (long long i = 0; i < n; ++i) order[i] = int(reversed ? n - 1 - i : i);
+}
+extern "C" void f(const float* x, const int* order, float* o, long long n) {
+  for (int r = 0; r < X * 400; ++r) for (long long i = 0; i < n; ++i) ((volatile float*)o)[i] = x[order[i]];
+}
+"""
+DRAWN_DEFINITION = """display_name: "drawn"
+language: LANGUAGE_HOST_CXX
+sources { path: "k.cc" }
+dims { name: "N" default_value { int_value: 64 } }
+dims { name: "law" values: ["even", "skew"] default_value: "even" inputs_only: true }
+parameters { name: "X" values { ints: [1, 10] } }
+arguments { name: "x" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN } }
+arguments { name: "order" buffer { data_type: DATA_TYPE_I32 length: "N" access: ACCESS_IN
+                                   fill { prepare_step: "draw" } } }
+arguments { name: "o" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
+arguments { name: "reversed" scalar { data_type: DATA_TYPE_I32 value: "1 if law == 'skew' else 0" } }
+prepare { step { name: "draw" kernel { entry: "draw" arguments: ["order", "n", "reversed"] } } }
+launches { kernel { entry: "f" arguments: ["x", "order", "o", "n"] } }
+reference { steps { kernel { entry: "f" arguments: ["x", "order", "o", "n"] } } }
+"""
 BRIEF = ["--policy", "fast"]
 
 
@@ -78,6 +105,32 @@ class Definitions(unittest.TestCase):
             (row,) = farm.cli("export", "csv", "--kernel", "revert").stdout.splitlines()[1:]
             self.assertIn("EXACT", row)
             self.assertNotIn("STALE_SOURCE", row)
+
+    def test_dims_that_only_describe_inputs(self):
+        folder = self.folder("drawn", DRAWN)
+        (folder / "kernel.pbtxt").write_text(DRAWN_DEFINITION)
+        skew = ("--dim", "law=skew")
+        with Farm() as farm:
+            farm.start()
+            farm.cli("tune", folder, *skew, *BRIEF)
+            self.assertEqual(self.answer(farm, folder, *skew), (1, "EXACT"))
+            # No question has to name them, and any value answers.
+            self.assertEqual(self.answer(farm, folder), (1, "NEAREST_SHAPE"))
+            self.assertEqual(farm.json("best", folder).get("distance", 0), 0)
+            # Results are of one problem each: other inputs are tuned, too.
+            self.assertNotIn("nothing to do", farm.cli("tune", folder, "--missing-only", *BRIEF).stderr)
+            self.assertEqual(self.answer(farm, folder), (1, "EXACT"))
+            self.assertEqual(self.answer(farm, folder, *skew), (1, "EXACT"))
+            header = farm.cli("export", "header", "--kernel", folder).stdout
+            self.assertIn("std::int64_t N{};", header)
+            self.assertNotIn("law", header)
+            self.assertEqual(header.count('    {"'), 1, header)
+            refused = DRAWN_DEFINITION.replace('"order", "o", "n"]', '"order", "o", "reversed"]', 1)
+            (folder / "kernel.pbtxt").write_text(refused)
+            checked = farm.cli("kernels", "check", folder, check=False)
+            self.assertNotEqual(checked.returncode, 0)
+            self.assertIn("launches[0].kernel.arguments[3]: 'reversed' uses the dim 'law', which has inputs_only",
+                          checked.stderr)
 
     def test_two_folders_that_share_a_name(self):
         with Farm() as farm:

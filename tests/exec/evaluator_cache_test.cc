@@ -119,6 +119,39 @@ TEST_F(EvaluatorCacheTest, PtxIsNotTakenForTheBinaryThatRuns) {
   EXPECT_TRUE(Compile("ok").from_cache);
 }
 
+TEST_F(EvaluatorCacheTest, ProblemsThatDifferInTheirInputsShareABinary) {
+  tunefarm::v1::Kernel definition = plan_->kernel();
+  tunefarm::v1::Dim* const draw = definition.add_dims();
+  draw->set_name("draw");
+  for (const char* const value : {"even", "skew"}) draw->add_values()->set_string_value(value);
+  draw->mutable_default_value()->set_string_value("even");
+  draw->set_inputs_only(true);
+  const auto plan = KernelPlan::Compile(definition);
+  TUNEFARM_CHECK_OK(plan);
+  plan_ = *plan;
+  const auto compile = [&](const std::string& value) {
+    tunefarm::v1::Problem problem;
+    (*problem.mutable_dims())["draw"].set_string_value(value);
+    const auto resolved = plan_->ResolveProblem(problem);
+    TUNEFARM_CHECK_OK(resolved);
+    CompileRequest request = CompileOf("ok");
+    request.problem = std::make_shared<const ResolvedProblem>(*resolved);
+    CompileResult result;
+    Notification done;
+    evaluator()->Compile(std::move(request), [&](CompileResult compiled) {
+      result = std::move(compiled);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return result;
+  };
+  const CompileResult even = compile("even"), skew = compile("skew");
+  EXPECT_EQ(even.outcome, tunefarm::v1::OUTCOME_OK) << even.message;
+  ASSERT_NE(skew.artifact, nullptr);
+  EXPECT_EQ(skew.artifact->bytes, even.artifact->bytes);
+  EXPECT_EQ(Compiles(), 1);
+}
+
 TEST_F(EvaluatorCacheTest, ManyThatComeBeforeAnyWorkerIsReadyAreAllFound) {
   const std::vector<std::string> compilable = {"ok", "wrong_result", "damaged", "nan_time"};
   for (const std::string& behave : compilable) EXPECT_EQ(Compile(behave).outcome, tunefarm::v1::OUTCOME_OK);

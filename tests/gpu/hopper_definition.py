@@ -74,7 +74,7 @@ class Definition:
                     arguments=re.findall(r'"(\w+)"', ", ".join(names)))
 
     def macros(self, values, dtype):
-        macros = {"dtype_" + dtype: 1, "routing_balanced": 1}
+        macros = {"dtype_" + dtype: 1}
         for name in list(self.parameters) + ["permute_x", "permute_y", "fuse_mul_post"]:
             value = values.get(name)
             if value is None or name == "GROUP_SIZE_M":

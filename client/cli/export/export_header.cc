@@ -27,8 +27,8 @@ absl::StatusOr<ExitCode> ExportHeader(Session* session, const HeaderOptions& opt
   RETURN_IF_ERROR(options.target.Write(*session, {{"", header.text, ""}}));
   session->Note(fmt::format("{} bests{}", FormatCount(header.entries),
                             header.left_out > 0
-                                ? fmt::format("; {} left out: pinned, with input seeds of their own, or of another "
-                                              "version of the definition",
+                                ? fmt::format("; {} left out: pinned, with input seeds of their own, of other inputs "
+                                              "of the same problem, or of another version of the definition",
                                               FormatCount(header.left_out))
                                 : ""));
   return kExitOk;

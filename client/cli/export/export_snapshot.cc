@@ -115,7 +115,10 @@ snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
   own.name = kernel.display_name();
   own.kernel_id = kernel.name().substr(std::string_view("kernels/").size());
   own.program_digest = kernel.program_digest();
-  for (const v1::Dim& dim : kernel.dims()) own.dims.emplace_back(dim.name(), ScalarOf(dim.default_value()));
+  for (const v1::Dim& dim : kernel.dims()) {
+    if (dim.inputs_only()) own.inputs_only |= uint32_t{1} << own.dims.size();  // a kernel has at most 32 dims
+    own.dims.emplace_back(dim.name(), ScalarOf(dim.default_value()));
+  }
   return own;
 }
 

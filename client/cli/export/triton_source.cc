@@ -61,7 +61,8 @@ absl::StatusOr<std::vector<Measured>> MeasuredByJob(Session* session, const Trit
 
 absl::StatusOr<std::vector<Measured>> MeasuredBests(Session* session, const TritonSourceOptions& options) {
   if (options.filter.kernel.empty()) return InvalidArgument("name the kernel with --kernel, or a job with --job");
-  ASSIGN_OR_RETURN(const std::vector<ExportedBest> bests, FetchBests(session, options.filter));
+  ASSIGN_OR_RETURN(std::vector<ExportedBest> bests, FetchBests(session, options.filter));
+  LeaveOutInputs(&bests);
   std::vector<Measured> all;
   for (const ExportedBest& exported : bests) {
     if (!exported.is_plain()) continue;

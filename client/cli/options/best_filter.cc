@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "client/cli/options/problem_options.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/value_proto.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -35,12 +38,13 @@ absl::StatusOr<v1::Kernel> StoredKernel(Connection* connection, const std::strin
   return found.kernel();
 }
 
-// What look-ups of a best's own problem answer now. Asked once for all: what the newest program of each kernel is, and
-// with what the devices of this machine measure.
+// What look-ups of a best's own problem answer now. Asked once for all: what the newest definition of each kernel is,
+// and with what the devices of this machine measure.
 class MatchTeller {
  public:
-  // `program`: the one that is asked for; empty: the newest of each name.
-  MatchTeller(Connection* connection, std::string program) : connection_(connection), program_(std::move(program)) {
+  // `asked`: the definition that is asked for; none: the newest of each name.
+  MatchTeller(Connection* connection, std::optional<v1::Kernel> asked)
+      : connection_(connection), asked_(std::move(asked)) {
     v1::ListDevicesRequest request;
     request.set_page_size(kPageSize);
     const auto devices =
@@ -52,7 +56,7 @@ class MatchTeller {
   }
 
   v1::Match MatchOf(const v1::BestConfig& best) {
-    const std::string& newest = program_.empty() ? NewestProgram(best.kernel_name()) : program_;
+    const std::string& newest = DefinitionOf(best.kernel_name()).program_digest();
     if (!newest.empty() && !best.program_digest().empty() && newest != best.program_digest()) {
       return v1::MATCH_STALE_SOURCE;
     }
@@ -66,17 +70,33 @@ class MatchTeller {
     return is_stale ? v1::MATCH_STALE : v1::MATCH_EXACT;
   }
 
- private:
-  const std::string& NewestProgram(const std::string& kernel) {
-    const auto [at, is_new] = programs_.emplace(kernel, "");
+  // See ExportedBest.
+  std::shared_ptr<const Config> InputsOf(const std::string& kernel) {
+    const auto [at, is_new] = inputs_.emplace(kernel, nullptr);
     if (!is_new) return at->second;
-    if (const auto found = StoredKernel(connection_, kernel); found.ok()) at->second = found->program_digest();
+    Config inputs;
+    for (const v1::Dim& dim : DefinitionOf(kernel).dims()) {
+      const auto usual = definition::FromProto(dim.default_value());
+      if (dim.inputs_only() && usual.ok()) inputs.Set(dim.name(), *usual);
+    }
+    if (!inputs.empty()) at->second = std::make_shared<const Config>(std::move(inputs));
+    return at->second;
+  }
+
+ private:
+  // An empty one where there is none any more.
+  const v1::Kernel& DefinitionOf(const std::string& kernel) {
+    if (asked_) return *asked_;
+    const auto [at, is_new] = definitions_.emplace(kernel, v1::Kernel());
+    if (!is_new) return at->second;
+    if (auto found = StoredKernel(connection_, kernel); found.ok()) at->second = *std::move(found);
     return at->second;
   }
 
   Connection* const connection_;
-  const std::string program_;
-  std::map<std::string, std::string> programs_;                            // by the kernel's name
+  const std::optional<v1::Kernel> asked_;
+  std::map<std::string, v1::Kernel> definitions_;                          // by the kernel's name
+  std::map<std::string, std::shared_ptr<const Config>> inputs_;            // by the kernel's name
   std::map<std::string, std::pair<std::string, std::string>> conditions_;  // driver and toolkit, by class id
 };
 
@@ -126,19 +146,22 @@ bool DimFilter::Takes(const Config& dims) const {
 
 absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const BestFilter& filter) {
   std::string kernel, program;
+  std::optional<v1::Kernel> asked;
   if (!filter.kernel.empty()) {
     ASSIGN_OR_RETURN(const KernelArgument argument, ResolveKernelArgument(filter.kernel, session->environment));
     kernel = argument.name;
     ASSIGN_OR_RETURN(program, ProgramDigestOfPath(argument));
+    if (!program.empty()) asked = argument.definition;
   }
   ASSIGN_OR_RETURN(const DimFilter dims, DimFilter::Make(filter.dims));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   if (kernel.rfind("kernels/", 0) == 0) {
-    ASSIGN_OR_RETURN(const v1::Kernel stored, StoredKernel(connection, kernel));
-    kernel = stored.display_name();
-    program = stored.program_digest();
+    ASSIGN_OR_RETURN(asked, StoredKernel(connection, kernel));
+    kernel = asked->display_name();
+    program = asked->program_digest();
   }
-  MatchTeller matches(connection, program);
+  if (asked) asked->set_program_digest(program);
+  MatchTeller matches(connection, std::move(asked));
   std::vector<ExportedBest> bests;
   std::set<std::string> devices;
   v1::ListBestConfigsRequest page;
@@ -154,6 +177,7 @@ absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const Bes
       const v1::Match match = matches.MatchOf(best);
       ASSIGN_OR_RETURN(ExportedBest exported, interchange::MakeExportedBest(std::move(best), match));
       if (!dims.Takes(exported.dims)) continue;
+      exported.inputs = matches.InputsOf(exported.best.kernel_name());
       if (bests.size() >= kBestsMax) return ResourceExhausted("there are more than {} bests; choose some", kBestsMax);
       bests.push_back(std::move(exported));
     }

@@ -36,8 +36,8 @@ class DimFilter {
 };
 
 // Sorted, and for each problem of a kernel and class the one that a lookup answers with: of the definition that is
-// asked for, else of the newest of the name, else of the latest other one. NotFound, with what there is, where nothing
-// is left.
+// asked for, else of the newest of the name, else of the latest other one. `inputs` are that definition's. NotFound,
+// with what there is, where nothing is left.
 absl::StatusOr<std::vector<interchange::ExportedBest>> FetchBests(Session* session, const BestFilter& filter);
 
 }  // namespace tunefarm::cli

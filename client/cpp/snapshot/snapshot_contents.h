@@ -29,6 +29,7 @@ struct Kernel {
   std::string name, kernel_id, program_digest;
   NamedScalars dims;
   std::vector<Best> bests;
+  uint32_t inputs_only = 0;  // bit i: dims[i] only describes inputs, and no question has to match it
 };
 
 struct Contents {

@@ -110,6 +110,7 @@ bool SnapshotFile::CheckRecords() const {
     const auto kernel = At<KernelRecord>(header_.kernels, k);
     if (!are_strings({kernel.name, kernel.kernel_id, kernel.program_digest})) return false;
     if (!ArePairs(kernel.first_dim, kernel.dims, kDimsMax, /*may_be_none=*/true)) return false;
+    if (kernel.dims < kDimsMax && kernel.inputs_only >> kernel.dims != 0) return false;
     if (kernel.first_best != next_best || kernel.bests > header_.bests.count - next_best) return false;
     for (uint64_t i = 0; i < kernel.bests; ++i) {
       const auto best = At<BestRecord>(header_.bests, next_best + i);
@@ -186,7 +187,8 @@ Kernel SnapshotFile::KernelAt(size_t kernel) const {
           String(record.kernel_id),
           String(record.program_digest),
           Pairs(record.first_dim, record.dims),
-          {}};
+          {},
+          record.inputs_only};
 }
 
 size_t SnapshotFile::BestsOf(size_t kernel) const { return At<KernelRecord>(header_.kernels, kernel).bests; }

@@ -67,9 +67,9 @@ struct KernelRecord {
   uint32_t name, kernel_id, program_digest;  // strings
   uint32_t first_dim, dims;                  // pairs: the declared dims with their defaults, or kNone
   uint32_t first_best, bests;
-  uint32_t reserved;  // 0
+  uint32_t inputs_only;  // bit i: dim i only describes inputs; at most 32 dims
 };
-static_assert(sizeof(KernelRecord) == 32);
+static_assert(sizeof(KernelRecord) == 32 && kDimsMax == 32);
 
 enum PairKind : uint32_t {
   kNone = 0,    // payload 0

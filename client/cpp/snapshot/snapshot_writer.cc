@@ -30,6 +30,7 @@ class Writer {
     ASSIGN_OR_RETURN(record.kernel_id, String(kernel.kernel_id));
     ASSIGN_OR_RETURN(record.program_digest, String(kernel.program_digest));
     RETURN_IF_ERROR(Pairs(kernel.dims, kDimsMax, "dims", &record.first_dim, &record.dims));
+    record.inputs_only = kernel.inputs_only;
     record.first_best = static_cast<uint32_t>(bests_.size());
     record.bests = static_cast<uint32_t>(kernel.bests.size());
     for (const Best& best : kernel.bests) {

@@ -1,6 +1,7 @@
 // A kernel whose dims follow every rule of lookups, and a catalog that tests file its bests in.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,9 +13,11 @@
 
 namespace tunefarm {
 
-// N by ratio, G by bucket (up to 8, up to 64), E exactly if nothing else is said; T must divide N.
+// N by ratio, G by bucket (up to 8, up to 64), E exactly if nothing else is said; T must divide N. `change` is made
+// to the definition before it is compiled.
 inline std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", const std::string& name = "scale",
-                                              tunefarm::v1::LookupRule rule_of_e = tunefarm::v1::LOOKUP_RULE_EXACT) {
+                                              tunefarm::v1::LookupRule rule_of_e = tunefarm::v1::LOOKUP_RULE_EXACT,
+                                              const std::function<void(tunefarm::v1::Kernel*)>& change = nullptr) {
   auto kernel = ParseKernelText(R"pb(
                                       display_name: "scale"
                                       language: LANGUAGE_CUDA
@@ -66,6 +69,7 @@ inline std::shared_ptr<const KernelPlan> Plan(const std::string& options = "", c
   TUNEFARM_CHECK_OK(kernel);
   kernel->set_display_name(name);
   kernel->mutable_dims(2)->set_lookup(rule_of_e);
+  if (change != nullptr) change(&*kernel);
   kernel->mutable_sources(0)->set_content("__global__ void scale(float*) {}");
   auto plan = KernelPlan::Compile(*kernel);
   TUNEFARM_CHECK_OK(plan);

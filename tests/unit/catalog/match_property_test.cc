@@ -30,6 +30,7 @@ struct Question {
   const DeviceClass* device_class = nullptr;
   int64_t n = 0, g = 0, e = 0;
   tunefarm::v1::LookupRule rule_of_e = tunefarm::v1::LOOKUP_RULE_EXACT;  // by the asked definition
+  bool e_is_of_inputs = false;
   Match worst = tunefarm::v1::MATCH_DEFAULT;
 };
 
@@ -53,9 +54,18 @@ std::optional<double> DistanceOfE(tunefarm::v1::LookupRule rule, int64_t asked, 
   return tuned <= power ? std::make_optional(LogRatio(asked, tuned)) : std::nullopt;
 }
 
+// Of two problems in the same bucket; none: one does not answer for the other.
+std::optional<double> Distance(const Question& asked, const Filed& best) {
+  if (asked.e_is_of_inputs) return LogRatio(asked.n, best.n);
+  if (asked.rule_of_e == tunefarm::v1::LOOKUP_RULE_PRODUCT) return LogRatio(asked.n * asked.e, best.n * best.e);
+  const std::optional<double> by_e = DistanceOfE(asked.rule_of_e, asked.e, best.e);
+  return by_e.has_value() ? std::make_optional(LogRatio(asked.n, best.n) + *by_e) : std::nullopt;
+}
+
 Expected Answer(const std::vector<Filed>& bests, const Question& asked, const std::string& key) {
   const std::string class_id = asked.device_class->Id();
-  using Rank = std::tuple<Match, double, bool, int64_t>;
+  // Match, distance, whether the inputs are others on another class, another program, inputs off their default, newest.
+  using Rank = std::tuple<Match, double, bool, bool, bool, int64_t>;
   std::optional<Rank> first;
   for (const Filed& best : bests) {
     const bool other_program = best.program != asked.plan->program_digest();
@@ -64,19 +74,22 @@ Expected Answer(const std::vector<Filed>& bests, const Question& asked, const st
     if (best.class_id == class_id && best.key == key) {
       match = other_program ? tunefarm::v1::MATCH_STALE_SOURCE : tunefarm::v1::MATCH_EXACT;
     } else if (best.class_id == class_id) {
-      const std::optional<double> by_e = DistanceOfE(asked.rule_of_e, asked.e, best.e);
-      distance = LogRatio(asked.n, best.n) + by_e.value_or(0);
-      const bool allowed = Bucket(asked.g) == Bucket(best.g) && by_e.has_value() && distance <= 4;
+      const std::optional<double> own = Distance(asked, best);
+      distance = own.value_or(0);
+      const bool allowed = Bucket(asked.g) == Bucket(best.g) && own.has_value() && distance <= 4;
       if (allowed) match = tunefarm::v1::MATCH_NEAREST_SHAPE;
-    } else if (best.key == key && best.capability == asked.device_class->compute_capability) {
-      match = tunefarm::v1::MATCH_SAME_ARCH;
+    } else if (best.capability == asked.device_class->compute_capability) {
+      const bool is_same = best.key == key || (asked.e_is_of_inputs && asked.n == best.n && asked.g == best.g);
+      if (is_same) match = tunefarm::v1::MATCH_SAME_ARCH;
     }
     if (match > asked.worst) continue;
     if (match != tunefarm::v1::MATCH_EXACT && asked.n % best.t != 0) continue;
-    const Rank rank(match, match == tunefarm::v1::MATCH_NEAREST_SHAPE ? distance : 0, other_program, -best.revision);
+    const Rank rank(match, match == tunefarm::v1::MATCH_NEAREST_SHAPE ? distance : 0,
+                    match == tunefarm::v1::MATCH_SAME_ARCH && best.key != key, other_program,
+                    asked.e_is_of_inputs && best.e != 1, -best.revision);
     if (match != tunefarm::v1::MATCH_NOT_FOUND && (!first || rank < *first)) first = rank;
   }
-  if (first) return {std::get<0>(*first), std::get<1>(*first), -std::get<3>(*first)};
+  if (first) return {std::get<0>(*first), std::get<1>(*first), -std::get<5>(*first)};
   const bool default_answers = asked.worst >= tunefarm::v1::MATCH_DEFAULT && asked.n % 32 == 0;
   return {default_answers ? tunefarm::v1::MATCH_DEFAULT : tunefarm::v1::MATCH_NOT_FOUND, 0, 0};
 }
@@ -116,6 +129,7 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
     const size_t which = random_.UniformInt(plans_.size());
     asked.plan = plans_[which].get();
     asked.rule_of_e = asked.plan->kernel().dims(2).lookup();
+    asked.e_is_of_inputs = asked.plan->kernel().dims(2).inputs_only();
     asked.device_class = DrawClass();
     asked.n = Draw(kN);
     asked.g = Draw(kG);
@@ -159,10 +173,18 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
   const std::vector<int64_t> kN = {96, 992, 1024, 1056, 2048, 3072, 4096, 16384, 65536};
   const std::vector<int64_t> kG = {4, 8, 9, 64, 65};
   const std::vector<int64_t> kE = {1, 3, 4};
-  // Two programs of one name, and definitions of the first program by which E scales too, or is rounded up.
+  // Two programs of one name, and definitions of the first program by which E scales too, is rounded up, counts in a
+  // product with N, or only describes inputs.
   const std::vector<std::shared_ptr<const KernelPlan>> plans_ = {
-      Plan(), Plan("compile_options: \"-use_fast_math\""), Plan("", "scale", tunefarm::v1::LOOKUP_RULE_LOG),
-      Plan("", "scale", tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO)};
+      Plan(),
+      Plan("compile_options: \"-use_fast_math\""),
+      Plan("", "scale", tunefarm::v1::LOOKUP_RULE_LOG),
+      Plan("", "scale", tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO),
+      Plan(
+          "", "scale", tunefarm::v1::LOOKUP_RULE_PRODUCT,
+          [](tunefarm::v1::Kernel* kernel) { kernel->mutable_dims(0)->set_lookup(tunefarm::v1::LOOKUP_RULE_PRODUCT); }),
+      Plan("", "scale", tunefarm::v1::LOOKUP_RULE_EXACT,
+           [](tunefarm::v1::Kernel* kernel) { kernel->mutable_dims(2)->set_inputs_only(true); })};
   PhiloxStream random_{GetParam(), 1};
   std::vector<Filed> filed_;
   std::set<Match> matches_;

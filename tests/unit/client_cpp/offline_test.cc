@@ -72,6 +72,53 @@ TEST_F(OfflineTest, ExactAnswersComeFromTheFile) {
   EXPECT_EQ(client->Prepare(floats)->Lookup({1})->answer->config.Int("TILE"), 7);
 }
 
+// As the daemon answers: the very problem, else the default inputs, else the newest.
+TEST_F(OfflineTest, InputsNeverHaveToMatch) {
+  const auto drawn = [](int64_t m, const std::string& draw, int64_t tile, int64_t revision) {
+    snapshot::Best best = MakeBest(m, "H200", tile);
+    best.dims.insert(best.dims.begin() + 1, {"draw", draw});
+    best.problem = "M=" + std::to_string(m) + ",draw=" + draw + ",dtype=bf16";
+    best.revision = revision;
+    return best;
+  };
+  snapshot::Contents contents;
+  contents.kernels = {{"moe",
+                       "id-3",
+                       "program-3",
+                       {{"M", {}}, {"draw", std::string("even")}, {"dtype", std::string("bf16")}},
+                       {drawn(1, "even", 1, 3), drawn(1, "skew", 2, 4), drawn(2, "skew", 3, 5), drawn(2, "none", 4, 6)},
+                       0b010}};
+  ASSERT_TRUE(WriteFileAtomically(directory_.File("drawn"), *snapshot::Encode(contents)).ok());
+  options_.snapshot = directory_.File("drawn");
+  const auto client = Client::Open(options_);
+  ASSERT_TRUE(client.ok()) << client.status().ToText();
+  const auto expect = [&](const std::string& draw, int64_t m, Match match, int64_t tile) {
+    SCOPED_TRACE(draw + " " + std::to_string(m));
+    QuestionSpec spec = Spec("moe", "");
+    if (!draw.empty()) spec.fixed_dims = {{"draw", draw}};
+    const auto found = client->Prepare(spec)->Lookup({m});
+    ASSERT_TRUE(found.ok()) << found.status().ToText();
+    EXPECT_EQ(found->answer->match, match);
+    EXPECT_EQ(found->answer->config.Int("TILE"), tile);
+    EXPECT_EQ(found->answer->distance, 0);
+  };
+  expect("", 1, Match::kExact, 1);
+  expect("skew", 1, Match::kExact, 2);
+  expect("none", 1, Match::kNearestShape, 1);
+  expect("", 2, Match::kNearestShape, 4);
+  expect("skew", 2, Match::kExact, 3);
+  QuestionSpec exact = Spec("moe", "");
+  exact.worst_match = Match::kExact;
+  EXPECT_EQ(client->Prepare(exact)->Lookup({2})->answer->match, Match::kNotFound);
+  // A dim that is not marked so must match.
+  contents.kernels[0].inputs_only = 0;
+  ASSERT_TRUE(WriteFileAtomically(directory_.File("plain"), *snapshot::Encode(contents)).ok());
+  options_.snapshot = directory_.File("plain");
+  const auto plain = Client::Open(options_);
+  ASSERT_TRUE(plain.ok()) << plain.status().ToText();
+  EXPECT_EQ(plain->Prepare(Spec("moe", ""))->Lookup({2})->answer->match, Match::kNotFound);
+}
+
 TEST_F(OfflineTest, DevicesAreNamedByIdOrName) {
   const auto client = Client::Open(options_);
   QuestionSpec spec = Spec("both", "T4");

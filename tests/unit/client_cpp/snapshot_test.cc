@@ -33,7 +33,7 @@ Contents SmallContents() {
   Contents contents;
   contents.revision = 9;
   contents.made_at_ms = 1800000000000;
-  contents.kernels = {{"matmul", "id-1", "program-1", {{"M", {}}, {"dtype", std::string("bf16")}}, {best, best}},
+  contents.kernels = {{"matmul", "id-1", "program-1", {{"M", {}}, {"dtype", std::string("bf16")}}, {best, best}, 0b10},
                       {"empty", "id-2", "program-2", {}, {}},
                       {"vector_add", "id-3", "program-3", {}, {best}}};
   return contents;
@@ -64,6 +64,8 @@ TEST(SnapshotTest, WhatIsWrittenIsRead) {
   ASSERT_EQ(file->kernels(), 3u);
   EXPECT_EQ(file->KernelAt(0).name, "matmul");
   EXPECT_EQ(file->KernelAt(0).dims, contents.kernels[0].dims);
+  EXPECT_EQ(file->KernelAt(0).inputs_only, 0b10u);
+  EXPECT_EQ(file->KernelAt(1).inputs_only, 0u);
   EXPECT_EQ(file->KernelAt(2).program_digest, "program-3");
   EXPECT_EQ(file->BestsOf(0), 2u);
   EXPECT_EQ(file->BestsOf(1), 0u);
@@ -126,6 +128,12 @@ TEST(SnapshotTest, EveryFlippedByteAndEveryTruncationIsNoticed) {
       EXPECT_FALSE(SnapshotFile::Read(flipped, "flipped").ok()) << i;
     }
   }
+}
+
+TEST(SnapshotTest, OnlyDimsThatThereAreDescribeInputs) {
+  Contents contents = SmallContents();
+  contents.kernels[0].inputs_only = 0b100;
+  EXPECT_FALSE(SnapshotFile::Read(*Encode(contents), "odd").ok());
 }
 
 // Whoever makes the checksum right again may choose what the file says, and cannot make a reader stray.

@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"default of a parameter", "default_value { int_value: 128 }", "default_value { int_value: 64 }"},
         Change{"constraint", "tile <= 2048", "tile <= 1024"}, Change{"reason", "small tiles", "smaller tiles"},
         Change{"default of a dim", "int_value: 4096", "int_value: 8192"},
+        Change{"inputs only", "bool_value: false } }", "bool_value: false } inputs_only: true }"},
         Change{"range of a dim", "1048576", "2097152"}, Change{"lookup rule", " lookup: LOOKUP_RULE_LOG", ""},
         Change{"flops",
                R"("N * K")"

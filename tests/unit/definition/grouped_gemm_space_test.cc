@@ -6,13 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "server/base/file.h"
+#include "server/definition/launch_digest.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -287,6 +290,39 @@ TEST_P(GroupedGemmSpace, FlagsThatExcludeEachOtherLeaveNothing) {
   ASSERT_TRUE(space.ok());
   EXPECT_EQ(*space->CountValid(), 0U);
   EXPECT_THAT(space->ExplainEmpty(), testing::HasSubstr("only one side of a layer is permuted"));
+}
+
+// How rows are drawn is a matter of the prepare steps alone.
+TEST_P(GroupedGemmSpace, NoBinaryKnowsTheRouting) {
+  const DeviceClass device = FindKnownClass("H200").value();
+  const auto problem = plan_->ResolveProblem({});
+  ASSERT_TRUE(problem.ok()) << Message(problem.status());
+  const Config config = plan_->DefaultConfig(*problem);
+  const auto macros = plan_->Constants(*problem, config, device);
+  ASSERT_TRUE(macros.ok()) << Message(macros.status());
+  for (const auto& [name, value] : *macros) {
+    EXPECT_FALSE(name.starts_with("routing") || name.starts_with("rows")) << name;
+  }
+  // In the order of enum Routing in routing.cuh.
+  int32_t number = 0;
+  for (const char* const routing : {"balanced", "zipf", "one_empty", "half_on_one", "explicit"}) {
+    SCOPED_TRACE(routing);
+    v1::Problem drawn;
+    (*drawn.mutable_dims())["routing"].set_string_value(routing);
+    (*drawn.mutable_dims())["rows_3"].set_int_value(number);
+    const auto other = plan_->ResolveProblem(drawn);
+    ASSERT_TRUE(other.ok()) << Message(other.status());
+    EXPECT_EQ(*plan_->Constants(*other, config, device), *macros);
+    EXPECT_EQ(*LaunchDigest(*plan_, *other, config, device), *LaunchDigest(*plan_, *problem, config, device));
+    const auto steps = plan_->Steps(Sequence::kPreparePerProblem, *other, config, device);
+    ASSERT_TRUE(steps.ok()) << Message(steps.status());
+    for (const auto& [argument, expected] : {std::pair{"routing_number", number}, std::pair{"size_3", number}}) {
+      int32_t passed = -1;
+      std::memcpy(&passed, steps->front().scalars.at(argument).bytes.data(), sizeof(passed));
+      EXPECT_EQ(passed, expected) << argument;
+    }
+    ++number;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, GroupedGemmSpace, testing::ValuesIn(kKinds),

@@ -1,6 +1,11 @@
 // One configuration of a grouped product for the CPU. Compiled once for each, with the macros that the tuner would
-// define, CASE_SOURCE for the kernel's file, and CASE_NAME and CASE_SYMBOL for what tests and the linker call it.
+// define, CASE_SOURCE for the kernel's file, CASE_ROUTING for how its rows are drawn, and CASE_NAME and CASE_SYMBOL for
+// what tests and the linker call it.
 #include "tests/unit/grouped_gemm/emulated_case.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "tests/unit/grouped_gemm/emulated_primitives.h"
 
@@ -51,11 +56,17 @@ void RunReference(const emulated::Call& call, emulated::Extent grid) {
   });
 }
 
+// The number that the definition gives the routing.
+int RoutingNumber(std::string_view name) {
+  constexpr std::string_view kNames[] = {"balanced", "zipf", "one_empty", "half_on_one", "explicit"};
+  return static_cast<int>(std::find(std::begin(kNames), std::end(kNames), name) - std::begin(kNames));
+}
+
 void RunRouting(const emulated::Call& call, const unsigned (&random)[4], const int (&sizes)[8], int* experts_of_rows,
                 int* m_sizes, int* gather_indices) {
   emulated::RunGrid({static_cast<unsigned>(CeilDiv(call.rows, 256))}, {256}, 16, {}, [&] {
-    grouped_gemm_route(random, experts_of_rows, call.rows, call.experts, sizes[0], sizes[1], sizes[2], sizes[3],
-                       sizes[4], sizes[5], sizes[6], sizes[7]);
+    grouped_gemm_route(random, experts_of_rows, call.rows, call.experts, RoutingNumber(CASE_ROUTING), sizes[0],
+                       sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7]);
   });
   emulated::RunGrid({static_cast<unsigned>(call.experts)}, {256}, 16, {},
                     [&] { grouped_gemm_sort(experts_of_rows, m_sizes, gather_indices, call.rows); });

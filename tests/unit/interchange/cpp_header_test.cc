@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <memory>
 
 #include "server/base/file.h"
 #include "server/base/status.h"
@@ -87,6 +88,29 @@ TEST(CppHeaderTest, WhatOneStructCannotHoldIsLeftOut) {
   EXPECT_EQ(header->entries, 1);
   EXPECT_EQ(header->left_out, 2);
   EXPECT_THAT(header->text, HasSubstr("NEW{};"));
+}
+
+// Of bests that differ in their inputs alone there is the one that a look-up chooses.
+TEST(CppHeaderTest, InputsAreNoDims) {
+  const auto drawn = [](int64_t m, const char* draw, int64_t tile, int64_t revision) {
+    ExportedBest best = SampleBest("moe", {{"M", Value(m)}, {"draw", Value(draw)}}, {{"TILE", Value(tile)}}, 10);
+    best.best.set_revision(revision);
+    best.inputs = std::make_shared<const Config>(Config({{"draw", Value("even")}}));
+    return best;
+  };
+  std::vector<ExportedBest> bests = {drawn(1, "even", 1, 3), drawn(1, "skew", 2, 4), drawn(2, "skew", 3, 6),
+                                     drawn(2, "none", 4, 5), drawn(2, "even", 5, 2)};
+  bests.back().match = v1::MATCH_STALE_SOURCE;
+  const auto header = WriteCppHeader(bests, {});
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->entries, 2);
+  EXPECT_EQ(header->left_out, 3);
+  EXPECT_EQ(CompileAndRun(header->text, R"(
+namespace moe = tunefarm_bests::moe;
+static_assert(moe::Find("h200", {1})->config.TILE == 1 && moe::Find("h200", {2})->config.TILE == 3);
+int main() { return 0; }
+)"),
+            0);
 }
 
 TEST(CppHeaderTest, Errors) {

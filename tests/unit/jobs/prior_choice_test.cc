@@ -22,8 +22,8 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using tunefarm::v1::Outcome;
 
-std::shared_ptr<const KernelPlan> Plan() {
-  auto kernel = ParseKernelText(R"pb(
+std::shared_ptr<const KernelPlan> Plan(const std::string& options = "") {
+  auto kernel = ParseKernelText(options + R"pb(
                                   display_name: "scale"
                                   language: LANGUAGE_CUDA
                                   sources { path: "scale.cu" content: "__global__ void scale(float*) {}" }
@@ -132,6 +132,50 @@ TEST_F(PriorChoice, TheNearestProblemOfTheClassThenRelatedClassesThenTheRest) {
   EXPECT_EQ(ranked[3].difference, "M=16 instead of 1024, N=4096 instead of 1024");
   EXPECT_EQ(ranked[4].difference, "on " + classes_.at("H100").display_name);
   EXPECT_EQ(ranked[5].difference, "K=32 instead of 64");
+}
+
+TEST_F(PriorChoice, OtherInputsAreNoOtherProblemAndOnlyProductsCount) {
+  const auto plan = Plan(R"pb(
+    dims {
+      name: "draw"
+      default_value { string_value: "even" }
+      values { string_value: "even" }
+      values { string_value: "skew" }
+      inputs_only: true
+    }
+    dims { name: "tokens" lookup: LOOKUP_RULE_PRODUCT }
+    dims { name: "topk" lookup: LOOKUP_RULE_PRODUCT }
+  )pb");
+  const auto resolve = [&](const std::string& draw, int64_t tokens, int64_t topk) {
+    tunefarm::v1::Problem problem;
+    (*problem.mutable_dims())["draw"].set_string_value(draw);
+    (*problem.mutable_dims())["tokens"].set_int_value(tokens);
+    (*problem.mutable_dims())["topk"].set_int_value(topk);
+    const auto resolved = plan->ResolveProblem(problem);
+    TUNEFARM_CHECK_OK(resolved);
+    return *resolved;
+  };
+  const ResolvedProblem asked = resolve("even", 4096, 8);
+  PriorQuestion question;
+  question.study_id = 1000;
+  question.plan = plan.get();
+  question.problem = &asked;
+  question.device_class = &classes_.at("H200");
+  question.class_id = "H200";
+  question.toolkit = "13.0";
+  const std::vector<PriorCandidate> ranked = RankPriors(question,
+                                                        {Known(1, "A100", resolve("skew", 4096, 8)),   // other inputs
+                                                         Known(2, "H200", resolve("even", 4096, 4)),   // half as much
+                                                         Known(3, "H100", resolve("skew", 4096, 8)),   // other inputs
+                                                         Known(4, "H200", resolve("even", 8192, 4)),   // the same
+                                                         Known(5, "H200", resolve("even", 4096, 8)),   // the very one
+                                                         Known(6, "H200", resolve("skew", 16384, 4)),  // twice as much
+                                                         Known(7, "H100", resolve("even", 4096, 4))},
+                                                        classes_);
+  EXPECT_THAT(FirstStudies(ranked), ElementsAre(5, 4, 6, 2, 3, 1, 7));
+  EXPECT_EQ(ranked[0].difference, "");
+  EXPECT_EQ(ranked[1].difference, "tokens=8192 instead of 4096, topk=4 instead of 8");
+  EXPECT_EQ(ranked[4].difference, "draw=skew instead of even on " + classes_.at("H100").display_name);
 }
 
 TEST_F(PriorChoice, WhatDiffersInSeedsAndPinsAloneIsOneSource) {
