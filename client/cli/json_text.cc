@@ -231,55 +231,21 @@ std::string Nested(std::string_view json) {
 
 std::string JsonString(std::string_view text) { return '"' + internal::EscapeForJson(text) + '"'; }
 
-std::string JsonObject(const std::vector<std::pair<std::string, std::string>>& fields) {
-  std::string text = "{";
+std::string JsonObject(const JsonFields& fields) { return WithFields("{}\n", fields); }
+
+std::string WithFields(std::string_view object, const JsonFields& fields) {
+  std::string text(object.substr(0, object.rfind('}')));
+  if (text.back() == '\n') text.pop_back();
   for (const auto& [name, value] : fields) {
     text += fmt::format("{}\n {}: {}", text.size() > 1 ? "," : "", JsonString(name), Nested(value));
   }
-  return text + (fields.empty() ? "}\n" : "\n}\n");
+  return text + (text.size() > 1 ? "\n}\n" : "}\n");
 }
 
 std::string JsonList(const std::vector<std::string>& items) {
   std::string text = "[";
   for (const std::string& item : items) text += fmt::format("{}\n {}", text.size() > 1 ? "," : "", Nested(item));
   return text + (items.empty() ? "]\n" : "\n]\n");
-}
-
-std::string IndentedJson(std::string_view json) {
-  std::string text;
-  size_t depth = 0;
-  bool in_string = false;
-  const auto new_line = [&] { text += "\n" + std::string(depth, ' '); };
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      text += c;
-      if (c == '\\' && i + 1 < json.size()) text += json[++i];
-      if (c == '"') in_string = false;
-      continue;
-    }
-    const char next = i + 1 < json.size() ? json[i + 1] : '\0';
-    if (c == '{' || c == '[') {
-      text += c;
-      if (next == '}' || next == ']') {
-        text += next;
-        ++i;
-        continue;
-      }
-      ++depth;
-      new_line();
-    } else if (c == '}' || c == ']') {
-      --depth;
-      new_line();
-      text += c;
-    } else {
-      text += c;
-      in_string = c == '"';
-      if (c == ',') new_line();
-      if (c == ':') text += ' ';
-    }
-  }
-  return text + "\n";
 }
 
 std::string ToJson(const pb::Message& message) { return JsonOf(message, true); }

@@ -70,12 +70,13 @@ class Table {
 std::string ToJson(const google::protobuf::Message& message);
 // The same in one line, for streams and long lists.
 std::string ToJsonLine(const google::protobuf::Message& message);
-// JSON without white space between its parts, as ToJson would write it.
-std::string IndentedJson(std::string_view json);
 // A string of JSON, with its quotes. What Visible escapes is escaped as JSON does it.
 std::string JsonString(std::string_view text);
 // An object of fields, and a list, of what is JSON already; laid out as ToJson does it, with a line feed at the end.
-std::string JsonObject(const std::vector<std::pair<std::string, std::string>>& fields);
+using JsonFields = std::vector<std::pair<std::string, std::string>>;
+std::string JsonObject(const JsonFields& fields);
 std::string JsonList(const std::vector<std::string>& items);
+// An object as ToJson writes it, with more fields at its end.
+std::string WithFields(std::string_view object, const JsonFields& fields);
 
 }  // namespace tunefarm::cli

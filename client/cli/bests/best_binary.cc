@@ -99,53 +99,53 @@ std::string JsonOf(const Value& value) {
 }
 
 std::string JsonOf(const LaunchFormula& formula) {
-  return fmt::format(R"({{"value":{},"expression":{}}})", formula.value.has_value() ? JsonOf(*formula.value) : "null",
-                     JsonString(formula.expression));
+  return JsonObject({{"value", formula.value.has_value() ? JsonOf(*formula.value) : "null"},
+                     {"expression", JsonString(formula.expression)}});
 }
 
 std::string JsonOf(const std::optional<LaunchFormula>& formula) {
   return formula.has_value() ? JsonOf(*formula) : "null";
 }
 
-template <typename Items, typename ToText>
-std::string JsonList(const Items& items, ToText to_text) {
-  std::string text;
-  for (const auto& item : items) text += (text.empty() ? "" : ",") + to_text(item);
-  return "[" + text + "]";
+std::string JsonOf(const std::vector<LaunchFormula>& formulas) {
+  std::vector<std::string> items;
+  for (const LaunchFormula& formula : formulas) items.push_back(JsonOf(formula));
+  return JsonList(items);
 }
 
 std::string JsonOf(const LaunchSummary& launch) {
-  const auto formulas = [](const std::vector<LaunchFormula>& list) {
-    return JsonList(list, [](const LaunchFormula& formula) { return JsonOf(formula); });
-  };
   const std::string_view kind = launch.kind == StepPlan::Kind::kKernel   ? "kernel"
                                 : launch.kind == StepPlan::Kind::kMemset ? "memset"
                                                                          : "library_op";
-  std::string text =
-      fmt::format(R"({{"kind":"{}","name":{},"when":{})", kind, JsonString(launch.name), JsonOf(launch.when));
+  JsonFields fields = {{"kind", JsonString(kind)}, {"name", JsonString(launch.name)}, {"when", JsonOf(launch.when)}};
   if (launch.kind == StepPlan::Kind::kKernel) {
-    text += fmt::format(
-        R"(,"entry":{},"grid":{},"block":{},"cluster":{},"dynamic_shared_bytes":{},"arguments":{})",
-        JsonString(launch.entry), formulas(launch.grid), formulas(launch.block), formulas(launch.cluster),
-        JsonOf(launch.dynamic_shared_bytes), JsonList(launch.arguments, [](const LaunchArgument& argument) {
-          return fmt::format(R"({{"name":{},"scalar":{}}})", JsonString(argument.name), JsonOf(argument.scalar));
-        }));
+    std::vector<std::string> arguments;
+    for (const LaunchArgument& argument : launch.arguments) {
+      arguments.push_back(JsonObject({{"name", JsonString(argument.name)}, {"scalar", JsonOf(argument.scalar)}}));
+    }
+    fields.insert(fields.end(), {{"entry", JsonString(launch.entry)},
+                                 {"grid", JsonOf(launch.grid)},
+                                 {"block", JsonOf(launch.block)},
+                                 {"cluster", JsonOf(launch.cluster)},
+                                 {"dynamic_shared_bytes", JsonOf(launch.dynamic_shared_bytes)},
+                                 {"arguments", JsonList(arguments)}});
   }
-  return text + "}";
+  return JsonObject(fields);
 }
 
 std::string BinaryJson(const v1::CompileKernelResponse& compiled) {
   const v1::ConfigCompile& one = compiled.configs(0);
-  const std::map<std::string, std::string> names(one.lowered_names().begin(), one.lowered_names().end());
-  std::string entries;
-  for (const auto& [entry, symbol] : names) {
-    entries += fmt::format("{}{}:{}", entries.empty() ? "" : ",", JsonString(entry), JsonString(symbol));
+  JsonFields entries;
+  for (const auto& [entry, symbol] :
+       std::map<std::string, std::string>(one.lowered_names().begin(), one.lowered_names().end())) {
+    entries.emplace_back(entry, JsonString(symbol));
   }
-  std::string resources = ToJsonLine(one.resources());
-  resources.pop_back();  // the line feed
-  return fmt::format(R"({{"format":{},"bytes":{},"sha256":"{}","toolchain":{},"entries":{{{}}},"resources":{}}})",
-                     JsonString(v1::BinaryFormat_Name(one.binary_format())), one.binary().size(),
-                     Sha256(one.binary()).Hex(), JsonString(compiled.toolchain()), entries, resources);
+  return JsonObject({{"format", JsonString(v1::BinaryFormat_Name(one.binary_format()))},
+                     {"bytes", fmt::format("{}", one.binary().size())},
+                     {"sha256", JsonString(Sha256(one.binary()).Hex())},
+                     {"toolchain", JsonString(compiled.toolchain())},
+                     {"entries", JsonObject(entries)},
+                     {"resources", ToJson(one.resources())}});
 }
 
 }  // namespace
@@ -219,25 +219,20 @@ absl::StatusOr<std::string> AnswerJson(const v1::LookupConfigResponse& response,
   if (compiled != nullptr && compiled->configs(0).compile_options_size() > 0) {
     options.assign(compiled->configs(0).compile_options().begin(), compiled->configs(0).compile_options().end());
   }
-  std::vector<std::pair<std::string, std::string>> macros;
-  std::vector<LaunchSummary> launches;
+  std::vector<std::string> macros, launches, quoted;
   if (answered.plan->language() != v1::LANGUAGE_PYTHON) {
-    macros = AllMacros(answered.plan->kernel(), answered.constants);
-    ASSIGN_OR_RETURN(launches,
+    for (const auto& [name, value] : AllMacros(answered.plan->kernel(), answered.constants)) {
+      macros.push_back(JsonObject({{"name", JsonString(name)}, {"value", JsonString(value)}}));
+    }
+    ASSIGN_OR_RETURN(const std::vector<LaunchSummary> summaries,
                      SummarizeLaunches(*answered.plan, answered.problem, answered.config, answered.device_class));
+    for (const LaunchSummary& launch : summaries) launches.push_back(JsonOf(launch));
   }
-  std::string json = ToJsonLine(response);
-  json.resize(json.rfind('}'));
-  json += fmt::format(R"(,"macros":{},"compile_options":{},"launches":{},"binary":{}}})",
-                      JsonList(macros,
-                               [](const auto& macro) {
-                                 return fmt::format(R"({{"name":{},"value":{}}})", JsonString(macro.first),
-                                                    JsonString(macro.second));
-                               }),
-                      JsonList(options, [](const std::string& option) { return JsonString(option); }),
-                      JsonList(launches, [](const LaunchSummary& launch) { return JsonOf(launch); }),
-                      compiled == nullptr ? "null" : BinaryJson(*compiled));
-  return IndentedJson(json);
+  for (const std::string& option : options) quoted.push_back(JsonString(option));
+  return WithFields(ToJson(response), {{"macros", JsonList(macros)},
+                                       {"compile_options", JsonList(quoted)},
+                                       {"launches", JsonList(launches)},
+                                       {"binary", compiled == nullptr ? "null" : BinaryJson(*compiled)}});
 }
 
 }  // namespace tunefarm::cli
